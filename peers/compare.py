@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the same loads with Curtail and with its peers, interleaved, and tabulates the medians.
 
-See README.md beside this file. Needs nothing beyond Python's standard library.
+See README.md in this directory. Needs only Python's standard library.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def java(rebuild):
         need("mvn")
         build(["mvn", "-q", "-B", "package"], PEERS / "java")
     target = PEERS / "java/target"
-    # The collector's settings are those of Kafka's own start scripts; the heap is that of its perf tool.
+    # The collector's settings are those of Kafka's start scripts; the heap is that of its perf tool.
     return [
         "java", "-server", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
         "-XX:InitiatingHeapOccupancyPercent=35", "-cp", f"{target}/curtail-peer-java.jar:{target}/jars/*",
@@ -95,6 +95,14 @@ def confluent_rust(rebuild):
     return [str(folder / "target/release/curtail-peer-confluent-rust")]
 
 
+def krafka(rebuild):
+    folder = PEERS / "krafka"
+    if rebuild:
+        need("cargo", "cc")
+        build(["cargo", "build", "--release"], folder, CARGO_TARGET_DIR=str(folder / "target"))
+    return [str(folder / "target/release/curtail-peer-krafka")]
+
+
 def franz_go(rebuild):
     folder = PEERS / "franz-go"
     if rebuild:
@@ -112,9 +120,9 @@ def floor(rebuild):
 
 
 DRIVERS = {"curtail": curtail, "java": java, "librdkafka": librdkafka, "franz-go": franz_go,
-           "confluent-rust": confluent_rust, "floor": floor}
+           "confluent-rust": confluent_rust, "krafka": krafka, "floor": floor}
 
-# No client, but one socket that sends a request at a time: it has only this load.
+# Not a client: one socket that sends one request at a time. It supports only this load.
 ONLY = {"floor": ("produce-rate",)}
 
 
@@ -126,7 +134,7 @@ def clients_for(tool, args):
 
 
 class Broker:
-    """One Apache Kafka, started here or somebody's own."""
+    """An Apache Kafka started here, or an existing one."""
 
     def __init__(self, args):
         need("cargo", "java")
@@ -221,7 +229,7 @@ def execute(driver, words, path, limit):
         print(f"    stopped after {limit} s: {shlex.join(command)}")
         return None
     except FileNotFoundError:
-        raise Problem(f"{command[0]} is not there; run without --no-build") from None
+        raise Problem(f"{command[0]} does not exist; run without --no-build") from None
     if result.returncode != 0:
         print(f"    exit code {result.returncode}: {shlex.join(command)}\n    {result.stderr.strip()}")
         return None
@@ -258,8 +266,8 @@ def one(args, run, driver, broker, filled, out):
         broker.delete(topic)
     told = brief(run.tool, result) if result else "no result"
     print(f"  round {run.round} {run.tool:12} {run.client:14} {told}", flush=True)
-    # What the last run wrote is on the disk before the next one begins: a broker whose page cache is full waits for
-    # the disk, and that would be measured instead of the client that comes next.
+    # Flush the previous run's data before the next one begins: a broker whose page cache is full waits for the disk, and
+    # that wait would count against the next client.
     os.sync()
     time.sleep(args.pause)
     return result
@@ -280,7 +288,7 @@ def fill(args, drivers, broker, out):
 
 # ---- tables --------------------------------------------------------------------------------------
 
-# Heading, key, subkey, digits, and the factor to the heading's unit.
+# Heading, key, subkey, digits, factor from the JSON's unit to the heading's unit.
 COLUMNS = {
     "produce-max": [("records/s", "throughput_rps", None, 0), ("MB/s", "throughput_mbps", None, 1),
                     ("CPU us/record", "cpu_us_per_record", None, 3), ("p50 us", "latency_us", "p50", 0),
@@ -401,7 +409,7 @@ def parse():
     add("--e2e-acks", default="all", choices=("1", "all"))
     add("--consume-records", type=int, default=9_000_000)
     add("--pause", type=float, default=1.0, help="seconds of rest for the server after each run")
-    add("--limit", type=float, default=600, help="seconds after which one run is given up")
+    add("--limit", type=float, default=600, help="seconds until a run is aborted")
     args = parser.parse_args()
     for name in ("max_records", "max_warmup", "e2e_records", "e2e_warmup", "consume_records"):
         setattr(args, name, int(getattr(args, name) * args.scale))

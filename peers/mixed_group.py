@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Members of four clients in one consumer group: they join, leave and are killed while records are written.
 
-A check by hand, as the toolchains of the other clients are not part of the project's tests. In every round records are
-written, and each of them has to be given out by somebody; whoever is in the group when it has settled has to get some.
-See README.md beside this file. Needs nothing beyond Python's standard library.
+A manual check, since the toolchains of the other clients are not part of the project's tests. In every round records are
+written, and each must be returned to a member. Once the group has settled, every member must receive some.
+See README.md in this directory. Needs only Python's standard library.
 """
 
 import argparse
@@ -24,7 +24,7 @@ KEYS = 64
 
 
 class Embedded:
-    """The embedded cluster, in a process of its own."""
+    """The embedded cluster in a separate process."""
 
     def __init__(self, command):
         self.command = command
@@ -94,7 +94,7 @@ class Group:
         self.members[client] = Member(client, command, self.events)
 
     def round(self):
-        """Writes records and waits until all were given out; who was given some."""
+        """Writes records and waits until all were returned; returns the members that received some."""
         values = [f"{self.written + n}" for n in range(self.args.records)]
         self.written += len(values)
         lines = "".join(f"key-{int(value) % KEYS}:{value}\n" for value in values)
@@ -134,13 +134,13 @@ class Group:
         for name in ("leaves", "is killed"):
             for client in self.args.client:
                 gone = self.members.pop(client)
-                # curtail's console leaves with Ctrl-C, as it says.
+                # curtail consume leaves the group on Ctrl-C.
                 leave = signal.SIGINT if client == "curtail" else signal.SIGTERM
                 gone.end(leave if name == "leaves" else signal.SIGKILL)
                 self.settle(f"{client} {name}")
                 self.start(client)
                 self.settle(f"{client} comes back")
-        print(f"  {self.written} records, each given out; {self.again} times one was given out again", flush=True)
+        print(f"  {self.written} records, each returned to a member; {self.again} returned again", flush=True)
 
     def stop(self):
         for member in self.members.values():

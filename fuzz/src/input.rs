@@ -1,6 +1,6 @@
 //! Choices drawn from a fuzz input.
 
-/// Reads choices from the front of an input. An exhausted input answers zeros.
+/// Reads choices from the front of an input. An exhausted input returns zeros.
 ///
 /// Choices take whole bytes, so that a mutation of one byte changes one choice.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl<'a> Input<'a> {
         self.take(length)
     }
 
-    /// Everything not read yet.
+    /// All bytes not read yet.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

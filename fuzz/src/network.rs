@@ -80,7 +80,7 @@ impl Socket for End {
 
 type Arrival = (Box<dyn Socket>, SocketAddr);
 
-/// The network. Clones are the same one.
+/// The network. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Network(Arc<Mutex<BTreeMap<SocketAddr, mpsc::UnboundedSender<Arrival>>>>);
 

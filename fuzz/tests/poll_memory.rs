@@ -1,4 +1,4 @@
-//! What a consumer holds of decompressed batches, counted by the allocator (decision 0056).
+//! Memory that a consumer holds for decompressed batches, counted by the allocator (decision 0056).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

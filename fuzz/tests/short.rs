@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SEED: u64 = 0x0043_5552_5441_494c;
 
 thread_local! {
-    /// Whether anything has panicked on this thread, also where a runtime has caught it.
+    /// Whether there was a panic on this thread, also one that a runtime has caught.
     static PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -53,7 +53,7 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Runs one input; whether it passed.
+/// Runs one input and returns whether it passed.
 fn passes(target: &Target, input: &[u8]) -> bool {
     PANICKED.set(false);
     let run = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));

@@ -25,7 +25,7 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
        drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
                obeys commands on standard input`
 
-// What ends a latency.
+// Ends of a latency.
 const (
 	untilAcknowledged = "acknowledged"
 	untilRead         = "read"
@@ -36,24 +36,24 @@ type options struct {
 	tool      string
 	bootstrap string
 	topic     string
-	// records counts all records, the warm-up's included.
+	// records counts all records, warm-up included.
 	records    int
 	warmup     int
 	recordSize int
-	// rate is in records a second; not positive is as fast as possible.
+	// rate is in records per second; zero or less is as fast as possible.
 	rate float64
 	acks string
-	// until is what ends the latencies of a load.
+	// until is the end of the latencies of a load.
 	until string
 	json  string
-	// fates is where the fates of the records are written.
+	// fates is the file for the fates of the records.
 	fates string
-	// keys is how many different ones there are; 0 for records without one.
+	// keys is the number of different keys; 0 for keyless records.
 	keys     int
 	seed     uint64
 	group    string
 	assignor string
-	// role is a producer's or a consumer's, of the tool drive.
+	// role is the role of the tool drive, producer or consumer.
 	role       string
 	properties map[string]string
 }
@@ -146,7 +146,7 @@ func (args *options) set(flag, value string) error {
 	return nil
 }
 
-// A setter turns the value of one of Kafka's properties into franz-go's options.
+// setter converts the value of one of Kafka's properties to franz-go's options.
 type setter func(value string) ([]kgo.Opt, error)
 
 var producerProperties = map[string]setter{
@@ -189,7 +189,7 @@ var consumerProperties = map[string]setter{
 	"group.protocol": classicOnly,
 }
 
-// kafkaOptions maps the properties of one role; those of the other are passed over only in a tool that has both.
+// kafkaOptions maps the properties of one role. Properties of the other role are ignored only in a tool that has both.
 func (args *options) kafkaOptions(own, other map[string]setter) ([]kgo.Opt, error) {
 	result := []kgo.Opt{kgo.SeedBrokers(strings.Split(args.bootstrap, ",")...)}
 	keys := make([]string, 0, len(args.properties))
@@ -268,7 +268,7 @@ func idempotenceOption(value string) ([]kgo.Opt, error) {
 	return nil, fmt.Errorf("%q is not true or false", value)
 }
 
-// classicOnly: the protocol of KIP-848 is not on offer by an option.
+// classicOnly rejects the protocol of KIP-848, for which franz-go has no option.
 func classicOnly(value string) ([]kgo.Opt, error) {
 	if value != "classic" {
 		return nil, fmt.Errorf("%q is not classic", value)

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The smallest wait that franz-go accepts. A fetch is answered as soon as there is a record all the same.
+// The smallest wait that franz-go accepts. Brokers still respond to a fetch as soon as there is a record.
 const shortestFetchWait = 10 * time.Millisecond
 
 const newTopicPause = 50 * time.Millisecond
@@ -75,7 +75,7 @@ func endOffsets(args *options) (map[int32]kgo.Offset, error) {
 	defer cancel()
 	admin := kadm.NewClient(client)
 	listed, err := listEnds(ctx, admin, args.topic)
-	// The leader of a topic that was just created may not know of it yet.
+	// The leader of a new topic may not know about it yet.
 	for err != nil && kerr.IsRetriable(err) && ctx.Err() == nil {
 		time.Sleep(newTopicPause)
 		listed, err = listEnds(ctx, admin, args.topic)
@@ -99,8 +99,8 @@ func listEnds(ctx context.Context, admin *kadm.Client, topic string) (kadm.Liste
 	return listed, listed.Error()
 }
 
-// endToEnd sends one record at a time. Its latency is from just before its send until it has been read, its ack being
-// awaited in between, as in Kafka's own tool.
+// endToEnd sends one record at a time. Its latency is from just before its send until it has been read, with its
+// acknowledgement awaited in between, as in Kafka's own tool.
 func endToEnd(args *options) (*report, error) {
 	producer, consumer, err := endToEndClients(args)
 	if err != nil {
@@ -146,7 +146,7 @@ func endToEnd(args *options) (*report, error) {
 	}, nil
 }
 
-// endToEndClients are a producer without linger and a consumer whose place is the end of every partition.
+// endToEndClients are a producer without linger and a consumer at the end of every partition.
 func endToEndClients(args *options) (producer, consumer *kgo.Client, err error) {
 	sending, err := args.kafkaOptions(producerProperties, consumerProperties)
 	if err != nil {
@@ -168,7 +168,7 @@ func endToEndClients(args *options) (producer, consumer *kgo.Client, err error) 
 	return producer, consumer, err
 }
 
-// consumerAtEnd is a consumer whose place is the end of every partition. The properties have precedence.
+// consumerAtEnd is a consumer at the end of every partition. The properties take precedence.
 func consumerAtEnd(args *options, defaults ...kgo.Opt) (*kgo.Client, error) {
 	ends, err := endOffsets(args)
 	if err != nil {

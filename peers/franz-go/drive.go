@@ -18,7 +18,7 @@ import (
 
 const driveTool = "drive"
 
-// maxPollRecords is what one poll returns at most, unless max.poll.records says otherwise, as in the Java client.
+// maxPollRecords limits the records of one poll, unless max.poll.records is set, as in the Java client.
 const maxPollRecords = 500
 
 var output sync.Mutex
@@ -37,7 +37,7 @@ func reply(err error) {
 	say("done")
 }
 
-// drive obeys commands on standard input and prints every reply, for cases that script the network (see museum/).
+// drive executes commands from standard input and prints every result, for cases that script the network (see museum/).
 func drive(args *options) error {
 	say("version franz-go %s", version())
 	if args.properties["group.protocol"] == "consumer" {
@@ -54,7 +54,7 @@ func drive(args *options) error {
 	return driveConsumer(args)
 }
 
-// milliseconds is the property's value, at least the least that franz-go accepts.
+// milliseconds is the property's value, raised to the smallest one that franz-go accepts.
 func (args *options) milliseconds(name string, least time.Duration) (time.Duration, bool) {
 	n, err := strconv.Atoi(args.properties[name])
 	if err != nil {
@@ -63,10 +63,10 @@ func (args *options) milliseconds(name string, least time.Duration) (time.Durati
 	return max(time.Duration(n)*time.Millisecond, least), true
 }
 
-// common are the options of producers and consumers. Properties that franz-go lacks are passed over.
+// common are the options of producers and consumers. Properties that franz-go lacks are ignored.
 func (args *options) common() []kgo.Opt {
 	result := []kgo.Opt{kgo.SeedBrokers(strings.Split(args.bootstrap, ",")...)}
-	// Cases refuse the same request again and again: pauses of seconds between would exceed the delivery timeout.
+	// Cases reject the same request repeatedly: a backoff of seconds would exceed the delivery timeout.
 	least := 250 * time.Millisecond
 	if age, set := args.milliseconds("metadata.max.age.ms", 10*time.Millisecond); set {
 		least = min(age, least)
@@ -98,7 +98,7 @@ func commands() func(yield func(string) bool) {
 	}
 }
 
-// chosen is the partitioner for records that name their partition, or -1 for one in turn.
+// chosen is the partitioner for records that name their partition, or -1 for round robin.
 func chosen() kgo.Partitioner {
 	var turn int
 	return kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
@@ -125,7 +125,7 @@ func driveProducer(args *options) error {
 		}
 	}
 	if size, err := strconv.Atoi(args.properties["batch.size"]); err == nil {
-		// A batch holds a record larger than that in the other clients.
+		// In the other clients a batch may hold one larger record.
 		kafkaOptions = append(kafkaOptions, kgo.ProducerBatchMaxBytes(int32(max(size, 1_000_000))))
 	}
 	if timeout, set := args.milliseconds("delivery.timeout.ms", time.Second); set {
@@ -137,7 +137,7 @@ func driveProducer(args *options) error {
 	if id := args.properties["transactional.id"]; id != "" {
 		kafkaOptions = append(kafkaOptions, kgo.TransactionalID(id))
 	} else if args.properties["enable.idempotence"] != "false" {
-		// Otherwise the delivery timeout does not apply to a record that may have been written.
+		// Without this, the delivery timeout does not apply to a record that may have been written.
 		kafkaOptions = append(kafkaOptions, kgo.AllowIdempotentProduceCancellation())
 	}
 	client, err := kgo.NewClient(kafkaOptions...)
@@ -194,7 +194,7 @@ func endTransaction(ctx context.Context, client *kgo.Client, try kgo.Transaction
 	return client.EndTransaction(ctx, try)
 }
 
-// A driven consumer: the client is made when it is known what it consumes.
+// driven is a consumer whose client is created when its topics or partitions are known.
 type driven struct {
 	args   *options
 	client *kgo.Client
@@ -306,7 +306,7 @@ func (c *driven) group() []kgo.Opt {
 		kgo.OnPartitionsAssigned(own(true)), kgo.OnPartitionsLost(own(false)),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, topics map[string][]int32) {
 			if automatic {
-				// The documented way to hand over without duplicates.
+				// The documented way to revoke partitions without duplicates.
 				if err := client.CommitUncommittedOffsets(ctx); err != nil {
 					fmt.Fprintln(os.Stderr, "commit:", err)
 				}
@@ -325,7 +325,7 @@ func (c *driven) group() []kgo.Opt {
 	return result
 }
 
-// poll prints the records of one poll. The records before it have been processed, so rebalances are let in first.
+// poll prints the records of one poll. The records of the previous poll have been processed, so it allows rebalances first.
 func (c *driven) poll(wait time.Duration) {
 	c.client.AllowRebalance()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// fate is what became of a record, in nanoseconds since the start.
+// fate is the outcome of a record, in nanoseconds since the start.
 type fate struct {
 	sent time.Duration
-	// acknowledged is -1 if it was not.
+	// acknowledged is -1 if the record was not acknowledged.
 	acknowledged time.Duration
 	partition    int32
-	// offset is -1 if it is not known.
+	// offset is -1 if it is unknown.
 	offset int64
 }
 
@@ -25,7 +25,7 @@ func newFates(records int) []fate {
 	return fates
 }
 
-// writeFates writes them as README.md says; nowhere without a path.
+// writeFates writes the fates in the format of README.md; it does nothing without a path.
 func writeFates(path string, fates []fate) error {
 	if path == "" {
 		return nil
@@ -42,7 +42,7 @@ func writeFates(path string, fates []fate) error {
 		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.acknowledged))
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(fate.partition))
 		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.offset))
-		// An error stays until the flush.
+		// A write error is kept and returned by the flush.
 		_, _ = out.Write(bytes)
 	}
 	return out.Flush()

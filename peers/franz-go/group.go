@@ -45,7 +45,7 @@ func groupConsume(args *options) error {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitMarks(), kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(tell("assigned")), kgo.OnPartitionsLost(tell("lost")),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, topics map[string][]int32) {
-			// franz-go commits by itself at an interval and when it leaves, not when partitions go.
+			// franz-go commits automatically at an interval and when it leaves, but not when partitions are revoked.
 			if err := client.CommitMarkedOffsets(ctx); err != nil {
 				fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
 			}

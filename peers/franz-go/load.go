@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// Numbers of the warm-up's records begin here.
+	// First record number of the warm-up.
 	earlier = 1 << 40
-	// Letters that values are cut out of, beyond the length of one.
+	// Letters that values are cut from, beyond the length of one value.
 	letterPool = 1 << 16
-	// How far from now a start may be; farther away, it is of another clock.
+	// Longest time from now to a start; a larger one belongs to another clock.
 	longestLead = time.Minute
 )
 
-// loader sends records open loop and notes what became of each.
+// loader sends records open loop and records their outcomes.
 type loader struct {
 	client *kgo.Client
-	// consumer is nil where the acknowledgement ends a latency, not the reading.
+	// consumer is nil if the acknowledgement ends a latency and not the poll.
 	consumer *kgo.Client
 	args     *options
 	letters  []byte
@@ -38,7 +38,7 @@ type loader struct {
 	failure  error
 }
 
-// load begins at a moment that it is told.
+// load begins at a given start time.
 func load(args *options) (*report, error) {
 	kafkaOptions, err := args.kafkaOptions(producerProperties, consumerProperties)
 	if err != nil {
@@ -83,7 +83,7 @@ func load(args *options) (*report, error) {
 	return l.report(fates, elapsed, start, end), nil
 }
 
-// awaitStart tells that everything is ready and waits for the word: "go", with the time of the start or without.
+// awaitStart prints "ready" and waits for the line "go", with or without a start time.
 func awaitStart() (time.Time, error) {
 	fmt.Println("ready")
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -111,12 +111,12 @@ func awaitStart() (time.Time, error) {
 	return time.Now().Add(lead), nil
 }
 
-// due is when a record is to be sent, since the start.
+// due is the due time of a record, since the start.
 func (l *loader) due(index int) time.Duration {
 	return time.Duration(float64(index) * 1e9 / l.args.rate)
 }
 
-// send sends as many records as there are fates and waits until each has its own.
+// send sends one record per fate and waits until each fate is known.
 func (l *loader) send(first uint64, fates []fate, start time.Time) error {
 	ctx, read := context.Background(), make(chan error, 1)
 	if l.consumer != nil {
@@ -149,7 +149,7 @@ func (l *loader) send(first uint64, fates []fate, start time.Time) error {
 	return <-read
 }
 
-// record is one of its own: the client keeps it until it is written.
+// record allocates a new record: the client keeps it until it is written.
 func (l *loader) record(first uint64, index int) *kgo.Record {
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, l.args.recordSize), first+uint64(index))
 	at := index * 40_503 % letterPool

@@ -109,7 +109,7 @@ func sleepUntil(target time.Time) time.Time {
 	}
 }
 
-// payloads are values of random bytes, made beforehand.
+// payloads are random values, generated before the run.
 func payloads(size int) [][]byte {
 	random := rand.NewChaCha8([32]byte{1})
 	pool := make([][]byte, payloadCount)

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// acks is what the callbacks brought.
+// acks are the outcomes that the callbacks received.
 type acks struct {
 	mutex                sync.Mutex
 	latency, sendLatency histogram

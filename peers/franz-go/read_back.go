@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// readBack reads what a load sends, of which the first record has this number, until every record has come once.
+// readBack reads a load that begins with this record number, until every record has arrived once.
 func readBack(consumer *kgo.Client, first uint64, fates []fate, start time.Time) error {
 	for left := len(fates); left > 0; {
 		fetches, err := poll(consumer)
@@ -28,7 +28,7 @@ func readBack(consumer *kgo.Client, first uint64, fates []fate, start time.Time)
 	return nil
 }
 
-// fateOf is nil for a record of somebody else's.
+// fateOf is nil for a foreign record.
 func fateOf(record *kgo.Record, first uint64, fates []fate) *fate {
 	if len(record.Value) < 8 {
 		return nil

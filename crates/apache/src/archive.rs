@@ -1,9 +1,9 @@
 //! The shared archive of the classes that a broker loads.
 //!
-//! Most of a broker's start is loading and verifying classes, the same ones each time. A JVM that maps
-//! them from an archive starts in about half the processor time (JEP 350). The archive is made once per
-//! target directory, by a broker that is started for it, and belongs to one build of the JVM and these
-//! jars: any other JVM notices and does without.
+//! A broker spends most of its start loading and verifying classes, the same ones each time. A JVM
+//! that maps them from an archive needs about half the CPU time to start (JEP 350). The archive is
+//! made once per target directory, by a broker started for this purpose. It belongs to one build of
+//! the JVM and these jars: any other JVM detects the mismatch and ignores it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::cluster::ApacheCluster;
 use crate::error::Error;
 use crate::toolchain::Toolchain;
 
-/// The archive at `path`, made if it is not there; `None` where that fails: it only saves time.
+/// Returns the archive at `path` and makes it if it does not exist. `None` if that fails, since the
+/// archive only saves time.
 pub(crate) fn find_or_make(toolchain: &Toolchain, path: PathBuf) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path);
@@ -25,7 +26,7 @@ pub(crate) fn find_or_make(toolchain: &Toolchain, path: PathBuf) -> Option<PathB
     Some(path)
 }
 
-/// Has a broker write the archive when it ends. It appears under its name only when it is complete.
+/// Starts a broker that writes the archive at its end. A partial archive never appears at `path`.
 fn make(toolchain: &Toolchain, path: &Path) -> Result<(), Error> {
     let partial = path.with_extension("partial");
     let cluster = ApacheCluster::builder()

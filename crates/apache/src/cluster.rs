@@ -17,20 +17,20 @@ use crate::toolchain::{Toolchain, available};
 const CLUSTER_ID: &str = "MkU3OEVBNTcwNTJENDM2Qk";
 const START_LIMIT: Duration = Duration::from_secs(90);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// Between two looks at a broker's metadata while it does not list its peers yet.
+/// Delay between two checks of a broker's metadata while it does not list its peers yet.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
 const TAIL_LINES: usize = 25;
-/// What formatting leaves in a broker's data directory.
+/// The files that formatting creates in a broker's data directory.
 const PROPERTIES: &str = "meta.properties";
 const BOOTSTRAP: &str = "bootstrap.checkpoint";
 
-/// How long brokers are to run, which decides what their JVMs take time for.
+/// How long brokers are expected to run, which decides the options of their JVMs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Life {
-    /// As Kafka's own start script has it: the collector and the compilers of a server.
+    /// The options of Kafka's own start script: a server's collector and compilers.
     #[default]
     Long,
-    /// A test: up soon, and never as fast as a broker that has been running for minutes.
+    /// Options for a test: a fast start, and never the speed of a broker that has run for minutes.
     Short,
 }
 
@@ -49,14 +49,14 @@ impl Life {
         let mut options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         options.push(format!("-Xmx{heap_mb}m"));
         if self == Self::Long {
-            // A heap that has to grow first is collected more often.
+            // A heap that starts smaller is collected more often.
             options.push(format!("-Xms{heap_mb}m"));
         }
         options
     }
 }
 
-/// How a cluster is to be started.
+/// The configuration of a cluster and its start.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ApacheClusterBuilder {
@@ -71,26 +71,26 @@ pub struct ApacheClusterBuilder {
 }
 
 impl ApacheClusterBuilder {
-    /// The toolchain to use; [`available`] is asked otherwise.
+    /// Sets the toolchain; by default that of [`available`].
     pub fn toolchain(mut self, toolchain: Toolchain) -> Self {
         self.toolchain = Some(toolchain);
         self
     }
 
-    /// One broker (the default) or three.
+    /// Sets the number of brokers: one (the default) or three.
     pub fn brokers(mut self, count: usize) -> Self {
         self.brokers = count;
         self
     }
 
-    /// Sets a property of every broker, over the settings chosen here for tests.
+    /// Sets a property of every broker and overrides the settings chosen here for tests.
     pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(key.into(), value.into());
         self
     }
 
-    /// Sets a property of one broker, by its index, over everything else; for example what it
-    /// advertises when a proxy stands in front of it.
+    /// Sets a property of one broker, by its index, and overrides everything else; for example its
+    /// advertised listener when a proxy stands in front of it.
     pub fn broker_property(
         mut self,
         index: usize,
@@ -101,23 +101,25 @@ impl ApacheClusterBuilder {
         self
     }
 
-    /// Adds a listener to every broker beside the plain one, which brokers keep using among themselves: its name, in
-    /// capitals, and its security protocol, such as `SASL_SSL`. What it needs is set with
-    /// [`property`](Self::property) under `listener.name.<name in small letters>.`; where it listens says
-    /// [`ApacheCluster::listener`].
+    /// Adds a listener to every broker in addition to the plain one, which the brokers still use
+    /// among themselves.
+    ///
+    /// `name` is in capitals; `protocol` is its security protocol, such as `SASL_SSL`. Set its
+    /// properties with [`property`](Self::property) under `listener.name.<name in small letters>.`.
+    /// [`ApacheCluster::listener`] returns its address.
     pub fn listener(mut self, name: impl Into<String>, protocol: impl Into<String>) -> Self {
         self.listeners.insert(name.into(), protocol.into());
         self
     }
 
-    /// Each broker's heap in MB; by default 1024 for one broker and 512 each for three.
+    /// Sets each broker's heap in MB; by default 1024 for one broker and 512 each for three.
     pub fn heap_mb(mut self, megabytes: u32) -> Self {
         self.heap_mb = Some(megabytes);
         self
     }
 
-    /// For a run of seconds: the brokers start in less than half the processor time, and are never
-    /// as fast as those that figures are taken from.
+    /// Configures the brokers for a run of seconds. They start with less than half the CPU time,
+    /// and are never as fast as the brokers used for measurements.
     pub fn short_lived(mut self) -> Self {
         self.life = Life::Short;
         self
@@ -136,12 +138,12 @@ impl ApacheClusterBuilder {
             .jvm("-Duser.timezone=UTC".into())
     }
 
-    /// Formats the brokers' storage, starts them, and returns when every broker serves and lists
-    /// all of them.
+    /// Formats the brokers' storage, starts them, and returns when every broker serves clients and
+    /// lists all brokers.
     ///
     /// # Errors
-    /// If Java or the jars are missing, a count other than 1 or 3 was asked for, or a broker ends
-    /// or is not ready within 90 seconds: then with the end of its log.
+    /// Java or the jars are missing, the count is neither 1 nor 3, or a broker ends or is not ready
+    /// within 90 seconds. In the last two cases the error includes the end of its log.
     pub fn start(self) -> Result<ApacheCluster, Error> {
         if self.brokers != 1 && self.brokers != 3 {
             let text = format!("a cluster has 1 or 3 brokers, not {}", self.brokers);
@@ -214,7 +216,8 @@ impl ApacheClusterBuilder {
             .map(|i| format!("{}@127.0.0.1:{}", node_id(i), ports.controllers[i].number))
             .collect();
         let mut clients = client;
-        // With it, Kafka no longer knows the protocols' own names, and the controllers' listener.
+        // Setting this property removes Kafka's default entries for the protocols and the
+        // controllers' listener.
         let mut protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned();
         for (name, protocol) in &self.listeners {
             let _ = write!(clients, ",{name}://{}", ports.address(name, index));
@@ -257,7 +260,7 @@ impl ApacheClusterBuilder {
 struct Ports {
     clients: Vec<Port>,
     controllers: Vec<Port>,
-    /// Of the listeners that were added, by name.
+    /// Ports of the added listeners, by name.
     listeners: BTreeMap<String, Vec<Port>>,
 }
 
@@ -320,8 +323,8 @@ impl Broker {
     }
 }
 
-/// A running Apache Kafka. Dropping it kills the brokers and removes their files, unless the
-/// environment variable `CURTAIL_APACHE_KEEP` is set, which keeps the files.
+/// A running Apache Kafka cluster. Dropping it kills the brokers and removes their files, unless
+/// the environment variable `CURTAIL_APACHE_KEEP` is set, which keeps the files.
 ///
 /// Brokers are named by their index from 0; their Kafka ids are the index plus one. All methods
 /// block, and may be called from several threads.
@@ -336,9 +339,9 @@ pub struct ApacheCluster {
 }
 
 impl ApacheCluster {
-    /// One broker, with settings for tests: topics are created on first use, internal topics have a
-    /// copy on every broker and few partitions, groups form without delay, a dead broker is noticed
-    /// after 3 s.
+    /// Returns a builder for one broker, with settings for tests: topics are created on first use,
+    /// internal topics have a replica on every broker and few partitions, groups form without
+    /// delay, and a dead broker is fenced after 3 s.
     pub fn builder() -> ApacheClusterBuilder {
         ApacheClusterBuilder {
             toolchain: None,
@@ -359,7 +362,7 @@ impl ApacheCluster {
         addresses.join(",")
     }
 
-    /// `host:port` of all brokers at a listener that was added, separated by commas.
+    /// `host:port` of all brokers at an added listener, separated by commas.
     ///
     /// # Panics
     /// If there is no such listener.
@@ -372,8 +375,7 @@ impl ApacheCluster {
 
     /// `host:port` of one broker.
     ///
-    /// # Panics
-    /// If there is no broker of this index, like every method that takes one.
+    /// If no broker has this index, as in every method that takes one.
     #[must_use]
     pub fn address(&self, index: usize) -> String {
         format!("127.0.0.1:{}", self.ports.clients[index].number)
@@ -398,7 +400,7 @@ impl ApacheCluster {
         &self.brokers[index].data
     }
 
-    /// The file with everything the broker printed, over all its starts.
+    /// The file with all output of the broker, over all its starts.
     #[must_use]
     pub fn log_path(&self, index: usize) -> &Path {
         &self.brokers[index].log
@@ -416,7 +418,7 @@ impl ApacheCluster {
         &self.toolchain
     }
 
-    /// Kills a broker at once (SIGKILL), frozen or not.
+    /// Kills a broker immediately (SIGKILL), frozen or not.
     ///
     /// # Errors
     /// If it is not running.
@@ -432,8 +434,8 @@ impl ApacheCluster {
         Ok(())
     }
 
-    /// Stops a broker in its tracks (SIGSTOP) and waits until it has stopped: its connections stay
-    /// open and silent.
+    /// Freezes a broker (SIGSTOP) and waits until it has stopped. Its connections stay open but
+    /// unresponsive.
     ///
     /// # Errors
     /// If it is not running.
@@ -441,7 +443,7 @@ impl ApacheCluster {
         self.brokers[index].on_running(|server| server.freeze())
     }
 
-    /// Lets a frozen broker go on (SIGCONT).
+    /// Resumes a frozen broker (SIGCONT).
     ///
     /// # Errors
     /// If it is not running.
@@ -449,11 +451,12 @@ impl ApacheCluster {
         self.brokers[index].on_running(|server| server.thaw())
     }
 
-    /// Asks a broker to shut down cleanly (SIGTERM: it hands over its leaderships first) and waits
-    /// for its end.
+    /// Shuts a broker down cleanly (SIGTERM: it hands over its leaderships first) and waits for its
+    /// end.
     ///
     /// # Errors
-    /// If it is not running, or has not ended after 60 seconds; then it is still running.
+    /// If it is not running, or has not ended after 60 seconds. In the latter case it is still
+    /// running.
     pub fn terminate(&self, index: usize) -> Result<(), Error> {
         let broker = &self.brokers[index];
         broker.on_running(|server| {
@@ -468,19 +471,19 @@ impl ApacheCluster {
         Ok(())
     }
 
-    /// Starts a broker that was killed or terminated, on its old port and data, and waits until it
-    /// serves.
+    /// Restarts a broker that was killed or terminated, on its old port and data, and waits until
+    /// it serves clients.
     ///
     /// # Errors
     /// If it is running, or is not ready within 90 seconds. With two of three brokers down no
-    /// broker can become ready: [`launch`](Self::launch) both, then
+    /// broker can become ready: [`launch`](Self::launch) both, then call
     /// [`await_ready`](Self::await_ready).
     pub fn restart(&self, index: usize) -> Result<(), Error> {
         self.launch(index)?;
         self.await_ready(index)
     }
 
-    /// Starts a broker that is not running, or has ended by itself, without waiting for it.
+    /// Starts a broker that is not running, or has ended unasked, without waiting for it.
     ///
     /// # Errors
     /// If it is running or cannot be started.
@@ -499,7 +502,7 @@ impl ApacheCluster {
         Ok(())
     }
 
-    /// Waits until a launched broker serves its clients and is known as alive.
+    /// Waits until a launched broker serves its clients and is listed as alive.
     ///
     /// # Errors
     /// If it ends, or is not ready within 90 seconds.
@@ -531,8 +534,8 @@ impl ApacheCluster {
         command
     }
 
-    /// Formats all brokers' storage: the first one's with Kafka's tool, the others' after it, since
-    /// a JVM for each would take longer than the brokers' start.
+    /// Formats all brokers' storage. Kafka's tool formats only the first; the others are copied
+    /// from it, since a JVM for each would take longer than the brokers' start.
     fn format(&self) -> Result<(), Error> {
         let Some((first, others)) = self.brokers.split_first() else { return Ok(()) };
         self.format_one(first)?;
@@ -554,10 +557,10 @@ impl ApacheCluster {
         Err(Error::Broker { index: broker.index, what: "could not be formatted".into(), log_tail })
     }
 
-    /// Ready means: the broker has said so, and lists itself and at least `listed` brokers.
+    /// Waits until the broker has logged its start, and lists itself and at least `listed` brokers.
     fn wait_ready(&self, index: usize, deadline: Instant, listed: usize) -> Result<(), Error> {
         let broker = &self.brokers[index];
-        // The lock is not held while waiting, so another thread can kill the broker meanwhile.
+        // The wait does not hold the lock, so that another thread can kill the broker.
         let progress = broker.on_running(|server| Ok(server.progress()))?;
         match progress.wait_ready(deadline) {
             Start::Ready => {}
@@ -578,7 +581,7 @@ impl ApacheCluster {
     }
 }
 
-/// Formats a broker's storage as another's is, under its own id. The directory's id is left out: the
+/// Formats a broker's storage like another's, under its own id. The directory's id is omitted: the
 /// broker chooses one when it starts.
 fn format_like(model: &Broker, broker: &Broker) -> Result<(), Error> {
     let failed = || Error::io(format!("format the storage of broker {}", broker.node_id()));

@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster or a tool.
+//! Errors of a cluster or a tool.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use crate::toolchain::Missing;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Java, Maven or the jars are not to be had.
+    /// Java, Maven or the jars are not available.
     #[error(transparent)]
     Missing(#[from] Missing),
 
     /// An operation on a file, a port or a process failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
 
-    /// The builder was given something it cannot start.
+    /// The builder's settings cannot be started.
     #[error("{0}")]
     Invalid(String),
 
@@ -31,13 +31,13 @@ pub enum Error {
     Broker {
         /// The broker's index, from 0.
         index: usize,
-        /// What it did.
+        /// The broker's failure.
         what: String,
         /// The last lines of its log.
         log_tail: String,
     },
 
-    /// An operation needs a running broker and this one is not running, or the other way round.
+    /// An operation needs a running broker and this one is not running, or vice versa.
     #[error("broker {index} is {state}")]
     State {
         /// The broker's index, from 0.

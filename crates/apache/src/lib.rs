@@ -2,14 +2,14 @@
 //!
 //! The jars of one release come from Maven Central by `kafka/pom.xml`, once per target directory.
 //! [`ApacheCluster`] starts one or three KRaft brokers (each broker and controller in one process)
-//! on free loopback ports, and can kill, freeze, stop and restart each of them. Kafka's own tools
-//! run beside them with [`ApacheCluster::run_tool`] or [`Toolchain::tool`].
+//! on free loopback ports, and can kill, freeze, stop and restart each of them.
+//! [`ApacheCluster::run_tool`] and [`Toolchain::tool`] run Kafka's own tools.
 //!
-//! A test begins with [`require_or_skip`]: without Java 17 or Maven it prints why it is skipped;
-//! where the environment variable `CI` is set it panics instead, for there it must run.
+//! A test begins with [`require_or_skip`]: without Java 17 or Maven it prints why it is skipped. If
+//! the environment variable `CI` is set it panics instead, because the test must run there.
 //!
-//! Nothing outlives the test: every cluster has a watchdog (a small `sh`) that kills the brokers
-//! and removes their directory when the process that started them ends, however it ends.
+//! Nothing outlives the test: every cluster has a watchdog (a small `sh`), which kills the brokers
+//! and removes their directory when the process that started them ends, in whatever way.
 //!
 //! ```no_run
 //! let Some(toolchain) = curtail_apache::require_or_skip("my_test") else {

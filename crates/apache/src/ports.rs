@@ -1,8 +1,8 @@
 //! Loopback ports that stay ours.
 //!
-//! A broker that is killed and restarted must come back on its port. Ports are therefore taken from
-//! below the range the kernel hands to outgoing connections, and each is reserved by a lock on a
-//! file that all processes of this machine's user share, for as long as the cluster lives.
+//! A broker that is killed and restarted must return to its port. Ports are therefore below the
+//! range that the kernel assigns to outgoing connections. A file lock reserves each port among all
+//! processes of this machine's user for the lifetime of the cluster.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -23,8 +23,8 @@ pub(crate) struct Port {
 }
 
 impl Drop for Port {
-    /// Closing the file is not enough: a process that this one is just starting has the file open, too, until it runs its
-    /// program.
+    /// Unlocks explicitly, because closing the file is not enough: a child process being started
+    /// also has the file open until it executes its program.
     fn drop(&mut self) {
         // The lock ends with the last process that has the file open, at the latest.
         let _ = self.reservation.unlock();

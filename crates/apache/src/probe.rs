@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 const METADATA: i16 = 3;
-/// The oldest version in which an empty topic list asks for no topic.
+/// The oldest version in which an empty topic list requests no topic.
 const VERSION: i16 = 1;
 const CLIENT_ID: &[u8] = b"curtail-apache";
 const LARGEST_ANSWER: usize = 1 << 20;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_lists_its_brokers_and_a_cut_one_is_refused() {
+    fn a_response_lists_its_brokers_and_a_truncated_one_is_refused() {
         let mut answer = vec![0, 0, 0, 0, 0, 0, 0, 2];
         for id in [1_i32, 3] {
             answer.extend(id.to_be_bytes());

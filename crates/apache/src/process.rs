@@ -1,4 +1,4 @@
-//! One broker's process, its log, and the watchdog that outlives us.
+//! A broker's process, its log, and the watchdog that outlives the starting process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use crate::error::Error;
 /// The line a KRaft server logs when it is unfenced and serves its listeners.
 const STARTED: &str = "Kafka Server started";
 
-/// What has been seen in the output of a process.
+/// Stages of a process, as seen in its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Starting,
@@ -25,7 +25,7 @@ enum Stage {
     Ended,
 }
 
-/// How far a server has come, as its output shows.
+/// Progress of a server's start, as its output shows.
 #[derive(Debug)]
 pub(crate) struct Progress {
     stage: Mutex<Stage>,
@@ -78,7 +78,7 @@ pub(crate) enum Start {
 }
 
 impl Server {
-    /// Starts `command` in a process group of its own (a terminal's Ctrl-C is for us, not for it)
+    /// Starts `command` in its own process group, so that a terminal's Ctrl-C does not reach it,
     /// and copies both its streams to `log`.
     pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self, Error> {
         let file = File::options()
@@ -90,7 +90,7 @@ impl Server {
         let stderr = writer.try_clone().map_err(Error::io("copy a pipe"))?;
         command.stdin(Stdio::null()).stdout(writer).stderr(stderr).process_group(0);
         let child = command.spawn().map_err(Error::io(format!("start {command:?}")))?;
-        drop(command); // It holds our ends of the pipe, which would hide the end of the output.
+        drop(command); // It holds write ends of the pipe, which would prevent its end of file.
         let progress =
             Arc::new(Progress { stage: Mutex::new(Stage::Starting), changed: Condvar::new() });
         let seen = Arc::clone(&progress);
@@ -109,19 +109,19 @@ impl Server {
         Arc::clone(&self.progress)
     }
 
-    /// SIGKILL, which also ends a frozen process, and reaps it.
+    /// Sends SIGKILL, which also ends a frozen process, and reaps the process.
     pub(crate) fn kill(&mut self) -> Result<ExitStatus, Error> {
         self.child.kill().map_err(Error::io("kill a broker"))?;
         self.child.wait().map_err(Error::io("wait for a broker"))
     }
 
-    /// Whether the process has ended; if so it is reaped.
+    /// Returns whether the process has ended, and reaps it if so.
     pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
         let status = self.child.try_wait().map_err(Error::io("look at a broker"))?;
         Ok(status.is_some())
     }
 
-    /// SIGTERM, and waits for the end; `None` if it has not come after `limit`.
+    /// Sends SIGTERM and waits for the end; `None` if the process still runs after `limit`.
     pub(crate) fn terminate(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Error> {
         self.signal(Signal::SIGTERM)?;
         if self.progress.wait(Stage::Ended, Instant::now() + limit) != Stage::Ended {
@@ -130,11 +130,11 @@ impl Server {
         self.child.wait().map(Some).map_err(Error::io("wait for a broker"))
     }
 
-    /// SIGSTOP, and waits until every thread of the process has stopped: the signal alone only asks
-    /// for it.
+    /// Sends SIGSTOP and waits until every thread of the process has stopped. The signal alone only
+    /// requests it.
     pub(crate) fn freeze(&self) -> Result<(), Error> {
         self.signal(Signal::SIGSTOP)?;
-        // The child is not reaped here, should it have ended instead.
+        // If the process has ended instead, this does not reap it.
         let until = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.id()), until) {
             Ok(WaitStatus::Stopped(..)) => Ok(()),
@@ -183,8 +183,8 @@ pub(crate) fn log_tail(log: &Path, count: usize) -> String {
     lines.join("\n")
 }
 
-/// A shell that kills the brokers and removes their directory once its standard input closes, which
-/// the kernel does when we end, by whatever signal.
+/// A shell that kills the brokers and removes their directory once its standard input closes. The
+/// kernel closes it when this process ends, even by a signal.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     child: Child,
@@ -224,7 +224,7 @@ impl Watchdog {
         self.order(&format!("add {pid}\n"));
     }
 
-    /// The process has been reaped; its id may soon be another's.
+    /// Removes a reaped process: another process may soon have its id.
     pub(crate) fn gone(&self, pid: u32) {
         self.order(&format!("gone {pid}\n"));
     }
@@ -235,7 +235,7 @@ impl Watchdog {
 
     fn order(&self, line: &str) {
         if let Some(orders) = lock(&self.orders).as_mut() {
-            // A watchdog that someone killed cannot be told; the brokers are still ours to stop.
+            // A killed watchdog cannot be notified; this process still stops the brokers.
             let _ = orders.write_all(line.as_bytes());
         }
     }
@@ -248,7 +248,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// The directory of a cluster: its watchdog removes it.
+/// Makes a cluster's directory, which its watchdog removes.
 pub(crate) fn make_directory() -> Result<PathBuf, Error> {
     let directory = tempfile::Builder::new()
         .prefix("curtail-apache-")

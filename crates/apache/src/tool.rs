@@ -12,14 +12,14 @@ use crate::toolchain::Toolchain;
 const CLASS_PATH_SEPARATOR: &str = if cfg!(windows) { ";" } else { ":" };
 const DEFAULT_LIMIT: Duration = Duration::from_secs(120);
 
-/// What a tool printed and how it ended.
+/// The output and exit status of a tool.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// The exit status.
     pub status: ExitStatus,
-    /// Standard output, with anything that is not UTF-8 replaced.
+    /// Standard output, with invalid UTF-8 replaced.
     pub stdout: String,
-    /// Standard error, likewise.
+    /// Standard error, with invalid UTF-8 replaced.
     pub stderr: String,
 }
 
@@ -73,7 +73,7 @@ impl Tool<'_> {
         self
     }
 
-    /// What the tool reads on standard input; empty by default.
+    /// Sets the tool's standard input; empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
@@ -85,30 +85,31 @@ impl Tool<'_> {
         self
     }
 
-    /// For a run of seconds, of which no figures are taken: only the quick compiler runs.
+    /// Configures the JVM for a run of seconds that is not measured: only the quick compiler runs.
     pub fn short_lived(self) -> Self {
         self.jvm("-XX:TieredStopAtLevel=1")
     }
 
-    /// The Java client to run with instead of this release's own; see [`Toolchain::clients`].
+    /// Runs the tool with another Java client instead of this release's own; see
+    /// [`Toolchain::clients`].
     pub fn clients(mut self, jar: PathBuf) -> Self {
         self.clients = Some(jar);
         self
     }
 
-    /// The limit on the wall time, 120 seconds by default.
+    /// Sets the limit on the wall time, 120 seconds by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The command that [`run`](Self::run) would start, for a caller that handles the process
-    /// itself.
+    /// Returns the command that [`run`](Self::run) would start, for a caller that handles the
+    /// process itself.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut class_path = self.toolchain.class_path();
         if let Some(clients) = &self.clients {
-            // The first one on the path that has a class wins.
+            // The first jar on the class path with a class takes precedence.
             class_path = format!("{}{CLASS_PATH_SEPARATOR}{class_path}", clients.display());
         }
         let mut command = Command::new(self.toolchain.java());
@@ -126,8 +127,8 @@ impl Tool<'_> {
     /// Runs the tool to its end.
     ///
     /// # Errors
-    /// If it cannot be started, or does not end within its limit: then it is killed. An exit code
-    /// other than 0 is not an error here.
+    /// If it cannot be started, or does not end within its limit and is killed. An exit code other
+    /// than 0 is not an error.
     pub fn run(self) -> Result<Output, Error> {
         let deadline = Instant::now() + self.limit;
         let mut command = self.command();
@@ -135,8 +136,8 @@ impl Tool<'_> {
         let mut child = command.spawn().map_err(Error::io(format!("start {}", self.class)))?;
         if let Some(mut stdin) = child.stdin.take() {
             let bytes = self.stdin;
-            // A tool that ends before it has read everything is not an error of ours. The thread
-            // ends when all is written or the tool is gone.
+            // A tool that ends before it has read everything is not an error. The thread ends when
+            // everything is written or the tool has ended.
             std::thread::spawn(move || stdin.write_all(&bytes));
         }
         let (sender, receiver) = mpsc::channel();

@@ -14,7 +14,7 @@ pub const KAFKA_VERSION: &str = "4.3.0";
 /// The oldest Java that runs this release's brokers.
 const OLDEST_JAVA: u32 = 17;
 
-/// What is needed to run Apache Kafka here: a Java and the jars.
+/// The requirements of Apache Kafka on this machine: a Java and the jars.
 #[derive(Debug, Clone)]
 pub struct Toolchain {
     java: PathBuf,
@@ -42,16 +42,17 @@ impl Toolchain {
         &self.jars
     }
 
-    /// A class path of all jars, in Java's wildcard form.
+    /// A class path of all jars, with Java's wildcard.
     #[must_use]
     pub fn class_path(&self) -> String {
         format!("{}/*", self.jars.display())
     }
 
-    /// The Java client of another release, fetched with Maven if it is not there yet: for [`Tool::clients`](crate::Tool::clients).
+    /// The Java client of another release, for [`Tool::clients`](crate::Tool::clients). Maven
+    /// fetches it on first use.
     ///
     /// # Errors
-    /// If Maven is not there or cannot bring it.
+    /// If Maven is missing or cannot fetch it.
     pub fn clients(&self, version: &str) -> Result<PathBuf, Missing> {
         let name = format!("kafka-clients-{version}.jar");
         let artifact = format!("-Dartifact=org.apache.kafka:kafka-clients:{version}");
@@ -59,8 +60,8 @@ impl Toolchain {
         Ok(jars.fetch(&target_dir().join(format!("kafka-clients-{version}")))?.join(name))
     }
 
-    /// The options by which a JVM maps Kafka's classes from the shared archive; none without one.
-    /// Where the archive is not this JVM's the JVM leaves it alone, and need not say so.
+    /// Returns the options with which a JVM maps Kafka's classes from the shared archive; none
+    /// without an archive. A JVM silently ignores the archive of another JVM.
     pub(crate) fn shared_classes(&self) -> Vec<String> {
         let Some(archive) = &self.archive else { return Vec::new() };
         let quiet = "-Xlog:cds=off,cds+dynamic=off";
@@ -84,43 +85,43 @@ pub enum Missing {
          install it, and set JAVA_HOME if there are several"
     )]
     OldJava {
-        /// What `java -version` said.
+        /// The version that `java -version` printed.
         found: String,
     },
     /// No `mvn`, and the jars have not been fetched before.
     #[error("no `mvn` found, and no jars of Apache Kafka in {cache}: install Maven")]
     Maven {
-        /// Where the jars were looked for.
+        /// The directory searched for the jars.
         cache: PathBuf,
     },
-    /// Maven is there but could not bring the jars.
+    /// Maven is installed but could not fetch the jars.
     #[error("`mvn` could not bring Apache Kafka {release} from Maven Central: {reason}")]
     Download {
-        /// What was to be brought.
+        /// The release to fetch.
         release: String,
-        /// The last line Maven printed, or the operating system's answer.
+        /// The last line Maven printed, or the operating system's error.
         reason: String,
     },
 }
 
-/// Looks for Java 17 or newer and for the jars, and fetches the jars with Maven if they are not
-/// there yet (about 54 MB, once per target directory; parallel callers wait for the first).
+/// Looks for Java 17 or newer and for the jars. Missing jars are fetched with Maven (about 54 MB,
+/// once per target directory; parallel callers wait for the first).
 ///
-/// The answer is found once per process.
+/// The search runs once per process.
 ///
 /// # Errors
-/// [`Missing`] says what is not there.
+/// [`Missing`] names the missing part.
 pub fn available() -> Result<Toolchain, Missing> {
     static FOUND: OnceLock<Result<Toolchain, Missing>> = OnceLock::new();
     FOUND.get_or_init(find).clone()
 }
 
-/// For the first line of a test: the toolchain, or `None` after a line on standard error that says
-/// that `test` is skipped and why.
+/// Returns the toolchain for a test. `None` means: skip the test named `test`; a line on standard
+/// error says why. Call it in the test's first line.
 ///
 /// # Panics
-/// If the environment variable `CI` is set and the toolchain is missing: there these tests must
-/// run.
+/// If the environment variable `CI` is set and the toolchain is missing, because these tests must
+/// run there.
 #[must_use]
 pub fn require_or_skip(test: &str) -> Option<Toolchain> {
     match available() {
@@ -128,8 +129,8 @@ pub fn require_or_skip(test: &str) -> Option<Toolchain> {
         Err(missing) => {
             let in_ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty() && v != "false");
             assert!(!in_ci, "{test} must run under CI: {missing}");
-            // Not the test runner's captured output: a skipped test passes, and its output would
-            // be thrown away. A closed standard error loses only this line.
+            // Bypasses the test runner's capture, which discards the output of a skipped test
+            // because it passes. A closed standard error loses only this line.
             let _ = writeln!(std::io::stderr(), "skipped: {test}: {missing}");
             None
         }
@@ -189,7 +190,7 @@ fn feature_version(banner: &str) -> Option<u32> {
     }
 }
 
-/// Cargo's target directory as the caller's `cargo` sees it.
+/// Cargo's target directory, as seen by the caller's `cargo`.
 fn target_dir() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workspace = workspace.canonicalize().unwrap_or(workspace);
@@ -199,17 +200,17 @@ fn target_dir() -> PathBuf {
     }
 }
 
-/// What Maven is to bring.
+/// Jars that Maven fetches.
 struct Jars<'a> {
     /// The release.
     of: &'a str,
-    /// The file that is there when all are.
+    /// The file that exists once all jars do.
     proof: &'a str,
     goal: &'a [&'a str],
 }
 
 impl Jars<'_> {
-    /// The directory `cache`, filled. It appears under its name only when it is complete.
+    /// Returns the directory `cache`, filled. A partly filled directory never appears at this path.
     fn fetch(&self, cache: &Path) -> Result<PathBuf, Missing> {
         if self.fill(cache) {
             return Ok(cache.to_owned());
@@ -235,7 +236,7 @@ impl Jars<'_> {
         Ok(cache.to_owned())
     }
 
-    /// Whether they fill this directory.
+    /// Returns whether the jars are in this directory.
     fn fill(&self, directory: &Path) -> bool {
         directory.join(self.proof).is_file()
     }
@@ -263,7 +264,8 @@ impl Jars<'_> {
     }
 }
 
-/// The path beside this one whose name goes on like this: a version's last number is no extension to be replaced.
+/// Appends `end` to the last component of `path`. It does not replace the extension, because a
+/// version's last number is not one.
 fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(end);
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_requirement_is_named_in_the_error() {
         let text = Missing::Maven { cache: PathBuf::from("target/x") }.to_string();
         assert!(text.contains("mvn") && text.contains("target/x") && text.contains("install"));
         let text = Missing::OldJava { found: "openjdk version \"11\"".into() }.to_string();

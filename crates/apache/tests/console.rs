@@ -100,7 +100,7 @@ fn a_tool_that_does_not_end_is_killed_at_its_limit() {
     };
     let limit = std::time::Duration::from_secs(3);
     let begun = Instant::now();
-    // Nobody listens there: the tool tries for a minute.
+    // No process listens at this port: the tool retries for a minute.
     let result = toolchain
         .tool(TOPICS)
         .args(&["--bootstrap-server", "127.0.0.1:1", "--list"])

@@ -26,37 +26,37 @@ use users::{Secret, secret};
 /// Arguments of `curtail cluster`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Number of brokers [default: the number that --data was made with, or 3].
+    /// Number of brokers [default: the number stored in --data, or 3].
     #[arg(long, value_name = "N")]
     brokers: Option<u32>,
-    /// Port of the first broker; the others take the next ones. 0 lets the system choose all.
+    /// Port of the first broker; the others take the next ones. 0 lets the system choose all ports.
     #[arg(long, default_value_t = 9092)]
     port: u16,
-    /// Address to listen on; without this only this machine can connect.
+    /// Address to listen on [default: loopback, so that only this machine can connect].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Address that clients are told to connect to [default: the one listened on].
+    /// Address advertised to clients [default: the address to listen on].
     #[arg(long, value_name = "ADDRESS")]
     advertise: Option<IpAddr>,
-    /// What clients speak: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+    /// Security protocol of clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
     #[arg(long, value_name = "PROTOCOL")]
     security_protocol: Option<String>,
-    /// Listen beyond this machine although clients are not authenticated or the connection is not encrypted.
+    /// Allow connections from other machines without authentication or without encryption.
     #[arg(long)]
     insecure: bool,
-    /// A file with a user of SASL in each line: NAME:PASSWORD for every mechanism, or NAME:PASSWORD:MECHANISM for PLAIN,
-    /// SCRAM-SHA-256 or SCRAM-SHA-512 alone. Empty lines and those that begin with # are left out. The environment variable
-    /// CURTAIL_USERS holds lines of the same form.
+    /// A file with one SASL user per line: NAME:PASSWORD for every mechanism, or NAME:PASSWORD:MECHANISM for one of PLAIN,
+    /// SCRAM-SHA-256 and SCRAM-SHA-512. Empty lines and lines that begin with # are ignored. The environment variable
+    /// CURTAIL_USERS has the same format.
     #[arg(long, value_name = "FILE")]
     user_file: Option<PathBuf>,
-    /// A user of SASL, as in a line of --user-file. May be given several times. Every process of this machine can read it.
+    /// A SASL user, as in a line of --user-file. May be given several times. Visible to every process of this machine.
     #[arg(long = "user", value_name = "NAME:PASSWORD", value_parser = secret)]
     users: Vec<Secret>,
-    /// Directory of the logs, kept for the next run; a temporary one without this.
+    /// Directory of the logs, kept for the next run [default: a temporary one].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Use --data with another number of --brokers than it was made with. New ones begin empty; every partition must keep an
-    /// in-sync replica on those that stay.
+    /// Use --data with another number of --brokers than before. New brokers begin empty; every partition must keep an
+    /// in-sync replica on a remaining broker.
     #[arg(long, requires_all = ["data", "brokers"])]
     resize: bool,
     /// Partitions of a topic created without a count.
@@ -70,16 +70,16 @@ pub(crate) struct Arguments {
     properties: Vec<Property>,
 }
 
-/// Brokers of a cluster that begins.
+/// Number of brokers of a new cluster.
 const DEFAULT_BROKERS: u32 = 3;
 
-/// Three replicas, or as many as there are brokers.
+/// Three replicas, or the number of brokers if that is less.
 pub(crate) fn default_replicas(brokers: u32) -> i16 {
     brokers.min(3) as i16
 }
 
 impl Arguments {
-    /// The number of brokers: as asked for, as before, or the default.
+    /// The number of brokers: as requested, as stored in `--data`, or the default.
     fn brokers(&self) -> u32 {
         let before = || self.data.as_deref().and_then(curtail_cluster::brokers_of);
         self.brokers.or_else(before).unwrap_or(DEFAULT_BROKERS)
@@ -117,7 +117,7 @@ impl Arguments {
         Ok(config)
     }
 
-    /// Refuses to open the cluster to a network without being asked to.
+    /// Refuses to open an insecure cluster to a network without `--insecure`.
     fn check_reach(&self, config: &ClusterConfig) -> Result<(), Failure> {
         match (config.beyond_loopback(), risk(&config.security)) {
             (Some(address), Some(risk)) if !self.insecure => Err(Failure::new(format!(
@@ -128,7 +128,7 @@ impl Arguments {
         }
     }
 
-    /// Where to listen, and what clients are told of it.
+    /// Sets the listening address and the advertised one.
     fn place(&self, config: &mut ClusterConfig) -> Result<(), Failure> {
         config.bind = self.listen;
         match (self.listen, self.advertise) {
@@ -152,7 +152,7 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// Says what clients need, and who can connect.
+    /// Prints the settings that clients need, and who can connect.
     fn explain(&self, cluster: &Cluster, security: &Security, beyond_loopback: Option<IpAddr>) {
         if !self.users.is_empty() {
             output::note(
@@ -176,7 +176,7 @@ impl Arguments {
     }
 }
 
-/// What anyone who reaches the listener can do, if that is more than an encrypted login.
+/// The risk of a listener that offers less than an encrypted login.
 fn risk(security: &Security) -> Option<&'static str> {
     match security.protocol {
         SecurityProtocol::Plaintext => Some("anyone who reaches it can read and write all records"),
@@ -194,14 +194,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let threads = |error| Failure::new(format!("cannot start the cluster's threads: {error}"));
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(threads)?;
     runtime.block_on(async {
-        // Before the address is printed: whoever reads it may stop the cluster at once.
+        // Installed before the address is printed: a script may stop the cluster as soon as it has the
+        // address.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(threads)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
         let security = config.security.clone();
         let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
         let cluster = Cluster::start(config, Env::real()).await?;
         output::line(cluster.bootstrap())?;
-        output::note(format_args!("{brokers} brokers run; Ctrl-C stops them"));
+        output::note(format_args!("{brokers} brokers are running; Ctrl-C stops them"));
         arguments.explain(&cluster, &security, beyond_loopback);
         tokio::select! {
             biased;

@@ -1,12 +1,18 @@
-//! `curtail doctor`: examines a cluster and says what would help.
+//! `curtail doctor`: examines a cluster and recommends settings.
+
+#[cfg(test)]
+mod tests;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use curtail::{Acks, AdminConfig, ConsumerConfig, ProducerConfig};
-use curtail_lab::doctor::{
-    self, Event, Limit, Options, Plan, Report, Stop, Tried, Verdict,
-    units::{duration, throughput},
+use curtail_lab::{
+    doctor::{
+        self, Event, Limit, Options, Phase, Plan, Report, Stop, Tried, Verdict,
+        units::{duration, throughput},
+    },
+    phases::meaning,
 };
 
 use crate::{
@@ -21,10 +27,10 @@ pub(crate) struct Arguments {
     /// Brokers of the cluster: host:port, separated by commas.
     #[arg(long, value_name = "SERVERS")]
     bootstrap_server: Option<String>,
-    /// The 99th percentile not to be exceeded, from the intended send time to the poll: 50ms, 1.5s.
+    /// Target of the 99th percentile, from the intended send time to the poll: 50ms, 1.5s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     target_p99: Duration,
-    /// What is written meanwhile: 90MB/s, 500KB/s.
+    /// Write load to apply: 90MB/s, 500KB/s.
     #[arg(long, value_name = "RATE", value_parser = throughput)]
     throughput: f64,
     /// Bytes of a record's value.
@@ -36,19 +42,19 @@ pub(crate) struct Arguments {
     /// Replicas of the doctor's topic [default: the brokers' default.replication.factor].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
-    /// What the producer waits for, 1 or all [default: all].
+    /// Acknowledgements the producer waits for: 1 or all [default: all].
     #[arg(long, value_name = "ACKS")]
     acks: Option<String>,
-    /// Client properties by their Java names: what you use now.
+    /// Client properties by their Java names, as your application uses them now.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, num_args = 1..)]
     command_property: Vec<Property>,
     /// A file of client properties.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// How long to write, all runs together.
+    /// Total writing time of all runs.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     duration: Duration,
-    /// Write the figures to this file, latencies in microseconds.
+    /// Write the figures to this file, as JSON with latencies in microseconds.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -60,7 +66,7 @@ impl Arguments {
             all.push((BOOTSTRAP.into(), servers.clone()));
         }
         if !all.iter().any(|(name, _)| name == BOOTSTRAP) {
-            return Err(Failure::new("which cluster? give --bootstrap-server"));
+            return Err(Failure::new("no cluster given; use --bootstrap-server"));
         }
         let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
         let mut admin = AdminConfig::default();
@@ -86,10 +92,10 @@ impl Arguments {
     }
 }
 
-/// Examines and prints.
+/// Examines a cluster and prints the report.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
-    // A file that cannot be written is to be known before the visit, not after it.
+    // Created before the examination, so that an unwritable file is reported at once.
     let json = match &arguments.json {
         Some(path) => {
             let file = std::fs::File::create(path);
@@ -100,23 +106,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = Stop::default();
     stop_on_signal(stop.clone())?;
     let mut printed = Ok(());
+    let mut runs = Runs::default();
     let report = doctor::run(&options, &stop, &mut |event| match event {
         Event::Plan(plan) => {
+            runs.planned = plan.runs;
             printed = output::print(&planned(plan));
-            // Who does not see what will be done has not agreed to it.
+            // A user who cannot see the plan has not agreed to it.
             if printed.is_err() {
                 stop.set();
             }
         }
-        Event::WarmingUp => output::note("warming up"),
+        Event::WarmingUp => {
+            let run = runs.next(0);
+            output::note(format_args!("warming up ({run})"));
+        }
         Event::Run { what, done, of } => {
-            output::note(format_args!("run {} of {of}: {what}", done + 1));
+            let run = runs.next(of - done);
+            output::note(format_args!("{run}: {what}"));
         }
         _ => {}
     });
     printed?;
     let report = report?;
-    output::print(&text(&report, options.producer.acks))?;
+    output::print(&text(&report, &options.producer))?;
     if let Some((mut file, path)) = json {
         use std::io::Write as _;
         let text = serde_json::to_string(&report).map_err(Failure::new)?;
@@ -125,11 +137,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if report.holds { Ok(()) } else { Err(Failure::NotHeld) }
 }
 
+/// Counts the runs of an examination, so that progress continues when further settings are tried.
+#[derive(Default)]
+struct Runs {
+    begun: usize,
+    planned: usize,
+}
+
+impl Runs {
+    /// Describes the next run; `left` runs remain in this part, including it.
+    fn next(&mut self, left: usize) -> String {
+        self.planned = self.planned.max(self.begun + left);
+        self.begun += 1;
+        format!("run {} of {}", self.begun, self.planned)
+    }
+}
+
 fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
-/// The first Ctrl-C has the doctor tidy up and end.
+/// Stops the doctor on the first Ctrl-C or SIGTERM; it then cleans up.
 fn stop_on_signal(stop: Stop) -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime =
@@ -159,17 +187,16 @@ fn planned(plan: &Plan) -> String {
         count => format!("{count} brokers"),
     };
     format!(
-        "This creates the topic {} with {} partitions on {}, writes {:.2} MB/s ({:.0} records/s) to it in runs of \
-         {:.1} s,\n{} of them, or up to {} ({:.0} MB before replication) where the target does not hold, reads everything \
-         back, and deletes the topic.\nNo setting of the cluster is changed. Ctrl-C ends it early and deletes the topic, \
-         too.\n\n",
+        "This creates the topic {} with {} partitions on {}, writes {} ({:.0} records/s) to it, reads the records back, and \
+         deletes the topic.\nIt takes {} runs of {:.1} s, or up to {} if the target does not hold ({:.0} MB before \
+         replication).\nNo setting of the cluster is changed. Ctrl-C ends it early and also deletes the topic.\n\n",
         plan.topic,
         plan.partitions,
         brokers,
-        mb(plan.bytes_per_second),
+        Rate::unit_of(plan.bytes_per_second).text(plan.bytes_per_second),
         plan.records_per_second,
-        plan.run_s,
         plan.runs,
+        plan.run_s,
         plan.runs_at_most,
         mb(plan.bytes_at_most),
     )
@@ -179,36 +206,63 @@ fn mb(bytes: f64) -> f64 {
     bytes / (1024.0 * 1024.0)
 }
 
+/// Unit of throughputs, so that a report uses that of the requested one.
+#[derive(Clone, Copy)]
+struct Rate {
+    bytes: f64,
+    name: &'static str,
+}
+
+impl Rate {
+    /// The largest unit of which this throughput is at least one.
+    fn unit_of(bytes_per_second: f64) -> Self {
+        let units = [(1024.0 * 1024.0, "MB/s"), (1024.0, "KB/s")];
+        let found = units.into_iter().find(|(bytes, _)| bytes_per_second >= *bytes);
+        let (bytes, name) = found.unwrap_or((1.0, "B/s"));
+        Self { bytes, name }
+    }
+
+    fn number(self, bytes_per_second: f64) -> String {
+        format!("{:.2}", bytes_per_second / self.bytes)
+    }
+
+    fn text(self, bytes_per_second: f64) -> String {
+        format!("{} {}", self.number(bytes_per_second), self.name)
+    }
+}
+
 fn ms(micros: f64) -> f64 {
     micros / 1000.0
 }
 
 /// The whole report.
-fn text(report: &Report, acks: Acks) -> String {
+fn text(report: &Report, producer: &ProducerConfig) -> String {
     let mut lines = vec![verdict(report)];
+    lines.extend(remedy(report));
     let latency = &report.latency_us;
     let rounds: Vec<String> =
         report.rounds_p99_us.iter().map(|p99| format!("{:.1}", ms(*p99))).collect();
     lines.push(format!(
-        "end to end, from the intended send time to the poll: {:.2} ms 50th, {:.2} ms 99th, {:.2} ms 99.9th, {:.2} ms max \
-         (99th of each round: {} ms)",
+        "Latency from the intended send time to the poll: {:.2} ms 50th, {:.2} ms 99th, {:.2} ms 99.9th, {:.2} ms max \
+         (99th of each round: {} ms).",
         ms(latency.p50),
         ms(latency.p99),
         ms(latency.p999),
         ms(latency.max),
         rounds.join(", ")
     ));
+    lines.push(basis(report));
     if report.errors + report.missing > 0 {
         lines.push(format!(
-            "{} records were not acknowledged and {} not read: {}",
+            "WARNING: {} records were not acknowledged, and {} acknowledged ones were not read. First error: {}.",
             report.errors,
             report.missing,
-            report.first_error.as_deref().unwrap_or("no error was told")
+            report.first_error.as_deref().unwrap_or("none")
         ));
     }
     lines.extend(report.limit.map(|limit| limited(limit, report)));
     lines.push(String::new());
-    lines.push(phases(report, acks));
+    lines.push(phases(report, producer));
     lines.push(tried(report));
     lines.push(advice(report));
     lines.extend(brokers(report));
@@ -227,15 +281,46 @@ fn word(severity: doctor::Severity) -> &'static str {
 
 fn verdict(report: &Report) -> String {
     let target = ms(report.target_p99_us);
-    let (asked, reached) = (mb(report.plan.bytes_per_second), mb(report.bytes_per_second));
+    let rate = Rate::unit_of(report.plan.bytes_per_second);
+    let asked = rate.text(report.plan.bytes_per_second);
+    let reached = rate.number(report.bytes_per_second);
     let p99 = ms(report.latency_us.p99);
-    match report.holds {
+    let holds = if report.holds { "holds" } else { "does NOT hold" };
+    format!(
+        "The target {holds}: the 99th percentile is {p99:.2} ms, the target {target} ms, at {reached} of {asked}."
+    )
+}
+
+/// The most effective recommended setting, and whether the target holds with it.
+fn remedy(report: &Report) -> Option<String> {
+    let best = *report.recommended().first()?;
+    let target = ms(report.target_p99_us);
+    let p99 = ms(best.worst_p99_us());
+    let holds = match report.holds_with(best) {
+        true => "the target holds",
+        false => "the target still does not hold",
+    };
+    let setting = &best.setting;
+    Some(format!(
+        "With {setting} {holds}: at most {p99:.2} ms in each round, the target {target} ms."
+    ))
+}
+
+/// Fewest records of a slowest hundredth with a stable percentile.
+const FEW: u64 = 10;
+
+/// The number of records behind the percentiles.
+fn basis(report: &Report) -> String {
+    let records: u64 = report.brokers.iter().map(|broker| broker.records).sum();
+    let slowest = records / 100;
+    let text = format!(
+        "{records} records were measured, so the 99th percentile rests on the slowest {slowest}"
+    );
+    match slowest < FEW {
         true => format!(
-            "The target holds: {p99:.2} ms at the 99th percentile of {target} ms, at {reached:.2} MB/s."
+            "WARNING: {text}. For a reliable one use a longer --duration or a higher --throughput."
         ),
-        false => format!(
-            "The target does NOT hold: {p99:.2} ms at the 99th percentile of {target} ms, at {reached:.2} of {asked:.2} MB/s."
-        ),
+        false => format!("{text}."),
     }
 }
 
@@ -243,15 +328,20 @@ fn limited(limit: Limit, report: &Report) -> String {
     let busy = report.busy * 100.0;
     match limit {
         Limit::Machine => format!(
-            "The limit is this machine, not the cluster ({busy:.0}% of its processors are busy): run the doctor where there \
-             is room, or ask for less."
+            "The limit is this machine, not the cluster (its CPUs are {busy:.0}% busy): run the doctor on a larger machine, or \
+             with a lower --throughput."
         ),
-        Limit::Link => "The limit is the way to the brokers: sockets do not take records as fast as they are due.".into(),
-        Limit::Brokers => "The limit are the brokers: they do not take records as fast as they are due.".into(),
+        Limit::Link => {
+            "The limit is the network: sockets do not accept records as fast as they are due."
+                .into()
+        }
+        Limit::Brokers => {
+            "The brokers are the limit: they do not accept records as fast as they are due.".into()
+        }
     }
 }
 
-fn phases(report: &Report, acks: Acks) -> String {
+fn phases(report: &Report, producer: &ProducerConfig) -> String {
     let rows: Vec<Vec<String>> = report
         .phases
         .iter()
@@ -261,18 +351,26 @@ fn phases(report: &Report, acks: Acks) -> String {
                 format!("{:.2}", ms(phase.us)),
                 format!("+-{:.2}", ms(phase.error_us)),
                 (if phase.estimate { "estimate" } else { "measured" }).to_owned(),
+                match phase.phase {
+                    Phase::Produce => format!(
+                        "waiting in the client for its batch (linger.ms={}) and for a request",
+                        producer.linger.as_millis()
+                    ),
+                    phase => meaning(phase.name()).to_owned(),
+                },
             ]
         })
         .collect();
-    let split = match acks {
-        Acks::All => "publish and commit are split by runs with acks=1 beside acks=all",
-        _ => "commit is what acks=all takes longer than acks=1",
+    let split = match producer.acks {
+        Acks::All => "publish and commit are split by runs with acks=1",
+        _ => "commit is the additional time of acks=all",
     };
     format!(
-        "Where the slowest 1% of records were ({split};\ncatch-up and fetch by what the consumer had read when they were \
-         acknowledged):\n{}Most of their time goes to {}.\n",
-        output::table(&["PHASE", "MS", "ERROR", ""], &rows),
-        report.blamed.name()
+        "Phases of the slowest 1% of records ({split};\ncatch_up and fetch are split by the consumer's position at the \
+         acknowledgement):\n{}Most of their time is {}: {}.\n",
+        output::table(&["PHASE", "MS", "ERROR, MS", "KIND", "MEANING"], &rows),
+        report.blamed.name(),
+        meaning(report.blamed.name())
     )
 }
 
@@ -298,8 +396,11 @@ fn tried(report: &Report) -> String {
             ]
         })
         .collect();
-    let columns = ["TRIED", "99TH AS IT IS, MS", "99TH WITH IT, MS", "MB/S", ""];
-    format!("Round by round, in turn:\n{}", output::table(&columns, &rows))
+    let columns = ["SETTING", "P99 WITHOUT IT, MS", "P99 WITH IT, MS", "MB/S", "RESULT"];
+    format!(
+        "Settings tried in turn with the current ones, one figure per round:\n{}",
+        output::table(&columns, &rows)
+    )
 }
 
 fn advice(report: &Report) -> String {
@@ -308,7 +409,7 @@ fn advice(report: &Report) -> String {
     for tried in &recommended {
         let caution = caution(tried);
         text += &format!(
-            "RECOMMENDED: {} ({:.0}% less at the 99th percentile){caution}\n",
+            "RECOMMENDED: {} (99th percentile {:.0}% lower){caution}\n",
             tried.setting,
             tried.comparison.gain * 100.0
         );
@@ -319,8 +420,8 @@ fn advice(report: &Report) -> String {
     }
     if recommended.is_empty() {
         text += match report.holds {
-            true => "Nothing needs to be changed, so nothing else was tried.\n",
-            false => "Nothing that was tried helps beyond the noise of the rounds.\n",
+            true => "No change is needed, so no other setting was tried.\n",
+            false => "No setting that was tried helps beyond the noise of the rounds.\n",
         };
     }
     text
@@ -351,6 +452,6 @@ fn brokers(report: &Report) -> Option<String> {
             ]
         })
         .collect();
-    let columns = ["BROKER", "RECORDS", "REQUEST 50TH, MS", "99TH, MS", "CLOCK AHEAD, MS"];
+    let columns = ["BROKER", "RECORDS", "REQUEST P50, MS", "REQUEST P99, MS", "CLOCK AHEAD, MS"];
     Some(output::table(&columns, &rows))
 }

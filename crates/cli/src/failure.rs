@@ -10,14 +10,14 @@ use curtail::{ConfigError, Error};
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
 
-/// Why the command ends early, or with an exit code other than 0.
+/// Reason why the command ends early, or with an exit code other than 0.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// One line for the user.
     Message(String),
-    /// Standard output was closed by its reader: the end, but no error.
+    /// Standard output was closed by its reader. This is the end, but not an error.
     OutputClosed,
-    /// An experiment's conditions do not all hold, and its report has said so: exit code 2.
+    /// The conditions of an experiment do not all hold, as its report says: exit code 2.
     NotHeld,
 }
 
@@ -27,7 +27,7 @@ impl Failure {
         Self::Message(one_line(&text.to_string()))
     }
 
-    /// All that failed, in one line; no failure if nothing did.
+    /// All failures in one line; `Ok` if there are none.
     pub(crate) fn all(failures: Vec<Self>) -> Result<(), Self> {
         let mut texts = Vec::new();
         for failure in failures {
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// Messages of brokers and the operating system may have several lines.
+/// Joins the lines of a message. Messages of brokers and of the operating system may have several.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -56,7 +56,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What to do about an error that does not say it itself.
+/// Advice for an error that contains none.
 fn advice(error: &Error) -> Option<&'static str> {
     match error {
         Error::Unreachable { reason, .. } if reason.contains("protocol") => {
@@ -78,7 +78,7 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::Broker { code, message: None, .. }
             if *code == curtail::ErrorCode::INVALID_TOPIC_EXCEPTION =>
         {
-            Some("a name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
+            Some("a topic name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
         }
         Error::Config(_) => None,
         _ => None,

@@ -35,7 +35,7 @@ enum Command {
     /// Runs the experiments of the laboratory.
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Examines a cluster: does it keep a latency at a throughput, where does the time go, and what helps?
+    /// Examines a cluster: does it hold a latency at a throughput, which phase takes the time, and which settings help?
     /// Exit code 0 if the target holds, 2 if not, 1 on error.
     Doctor(Box<doctor::Arguments>),
     /// Sends lines of standard input as records.
@@ -51,13 +51,13 @@ enum Command {
     /// Describes and alters settings of topics, brokers and groups.
     #[command(subcommand)]
     Configs(admin::configs::Command),
-    /// Lists, adds and removes access rules.
+    /// Lists, adds and removes ACLs.
     #[command(subcommand)]
     Acls(admin::acls::Command),
     /// Moves replicas to other brokers.
     #[command(subcommand)]
     Reassign(admin::reassign::Command),
-    /// Elects leaders.
+    /// Elects preferred leaders, or unclean ones.
     Elect(admin::elect::Arguments),
 }
 
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has seen enough, as with `head`.
+        // The reader has closed the output, as `head` does.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::NotHeld) => ExitCode::from(2),
         Err(Failure::Message(text)) => {

@@ -1,4 +1,4 @@
-//! Names that a user has mistyped: the nearest one that exists.
+//! Suggestions for mistyped names: the nearest existing one.
 
 #[cfg(test)]
 mod tests;
@@ -7,14 +7,14 @@ use curtail::{Admin, AdminConfig, Error, ErrorCode};
 
 use crate::failure::Failure;
 
-/// A client that looks up names, with those of another client's properties that it knows.
+/// A client that looks up names, with the applicable properties of another client.
 pub(crate) fn admin(properties: &[(String, String)]) -> Result<Admin, Failure> {
     let mut config = AdminConfig::default();
     for (name, value) in properties {
-        // The other client has checked them all.
+        // The other client has already validated them.
         let _ = config.set(name, value);
     }
-    // A consumer's may be shorter.
+    // A consumer's default.api.timeout.ms may be shorter.
     config.common.request_timeout =
         config.common.request_timeout.min(config.common.default_api_timeout);
     Ok(Admin::new(config)?)
@@ -28,13 +28,13 @@ pub(crate) struct Missing {
 
 impl Missing {
     async fn new(admin: &Admin, name: &str) -> Self {
-        // Whether or not the others can be listed, this one is missing.
+        // The topic is missing even if the others cannot be listed.
         let topics = admin.list_topics().await.unwrap_or_default();
         let nearest = nearest(name, topics.iter().map(|topic| topic.name.as_str()));
         Self { name: name.to_owned(), nearest: nearest.map(str::to_owned) }
     }
 
-    /// What to say once the brokers have created it.
+    /// Message after the brokers have created the topic.
     pub(crate) fn created(&self) -> String {
         let Self { name, nearest } = self;
         let hint = nearest.as_ref().map(|nearest| format!("; did you mean '{nearest}'?"));
@@ -56,7 +56,7 @@ impl From<Missing> for Failure {
     }
 }
 
-/// Looks up whether a topic exists. What else can be wrong with it is left to the client that uses it.
+/// Looks up whether a topic exists. The client that uses it reports any other error.
 pub(crate) async fn missing_topic(admin: &Admin, topic: &str) -> Result<Option<Missing>, Failure> {
     for (_, described) in admin.describe_topics(&[topic]).await? {
         if let Err(Error::UnknownTopic(_)) = described {
@@ -87,10 +87,10 @@ fn missing(kind: &str, name: &str, nearest: &str) -> String {
     format!("{kind} '{name}' does not exist; did you mean '{nearest}'?")
 }
 
-/// Characters of a name that are compared.
+/// Longest compared prefix of a name.
 const COMPARED: usize = 249;
 
-/// The name with the smallest edit distance, if a slip of the keyboard could explain the difference.
+/// The name with the smallest edit distance, if a typing error could explain the difference.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let compared = |name: &str| name.chars().take(COMPARED).collect::<String>();
     let name = compared(name);

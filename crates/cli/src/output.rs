@@ -39,9 +39,9 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
-/// Tells the user something that is not part of the output.
+/// Prints a message for the user to standard error.
 pub(crate) fn note(text: impl Display) {
-    // Nobody is left to be told when this fails.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -10,7 +10,7 @@ use curtail::{ConfigError, ConsumerConfig, ProducerConfig, load_properties};
 
 use crate::failure::Failure;
 
-/// Where a command goes when nothing says otherwise: what `curtail cluster` listens on.
+/// Default address of a command: the one `curtail cluster` listens on.
 pub(crate) const DEFAULT_BOOTSTRAP: &str = "localhost:9092";
 
 /// `name=value`.
@@ -32,7 +32,7 @@ pub(crate) fn property(text: &str) -> Result<Property, String> {
 /// The address and the properties of a client, with the spellings of kcat and of Kafka's tools.
 #[derive(Debug, Args)]
 pub(crate) struct ClientArguments {
-    /// Brokers to begin with: host:port, separated by commas.
+    /// Bootstrap brokers: host:port, separated by commas [default: localhost:9092].
     #[arg(short, long, alias = "broker-list", value_name = "SERVERS")]
     pub(crate) bootstrap_server: Option<String>,
     /// A client property by its Java name. May be given several times.
@@ -44,7 +44,7 @@ pub(crate) struct ClientArguments {
 }
 
 impl ClientArguments {
-    /// All properties in the order in which they count: the file, the flags, the address.
+    /// All properties, later ones win: the file, the flags, the address.
     pub(crate) fn all(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut all = properties(self.config.as_deref(), &self.properties)?;
         if let Some(servers) = &self.bootstrap_server {
@@ -59,7 +59,7 @@ impl ClientArguments {
 
 pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 
-/// The properties of a file, then those of flags: later ones count.
+/// The properties of a file, then those of flags; later ones win.
 pub(crate) fn properties(
     file: Option<&std::path::Path>,
     flags: &[Property],
@@ -72,7 +72,7 @@ pub(crate) fn properties(
     Ok(all)
 }
 
-/// Gives each property to the clients that know it, as tools with a producer and a consumer do.
+/// Sets each property on the clients that know it, as tools with a producer and a consumer do.
 pub(crate) fn set_both(
     producer: &mut ProducerConfig,
     consumer: &mut ConsumerConfig,
@@ -83,7 +83,7 @@ pub(crate) fn set_both(
         let consumed = consumer.set(name, value);
         match (produced, consumed) {
             (Ok(()), Ok(())) => {}
-            // A setting of the other kind is no mistake here; a wrong value of it is.
+            // A setting of the other client is accepted, but not a wrong value of it.
             (Ok(()), Err(error)) | (Err(error), Ok(())) if is_foreign(&error) => {}
             (Err(error), Err(other)) if is_foreign(&error) => return Err(other.into()),
             (Err(error), _) | (_, Err(error)) => return Err(error.into()),

@@ -1,8 +1,8 @@
 //! Cost of awaiting the records of one batch: `await_cost [RECORDS]...`, 600 and 60000 unless given.
 //!
 //! Sends the records to an embedded cluster in one batch that lingers, and polls each delivery with a separate waker:
-//! for the first time, again, and then drops every second one. Prints the time of each step per record, which should not
-//! depend on the number of records.
+//! a first time, a second time, and then drops every second delivery. Prints the time of each step per record, which
+//! should not depend on the number of records.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 

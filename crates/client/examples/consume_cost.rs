@@ -1,8 +1,8 @@
-//! What it costs to consume: records per second, CPU per record, and the time from send to poll.
+//! Cost of consuming: records per second, CPU time per record, and the time from send to poll.
 //!
-//! `consume_cost BOOTSTRAP TOPIC RECORDS SIZE [ROUND_TRIPS]` produces the records to the topic (made on first use,
-//! if the brokers do so), reads them back by records and by batches, then sends one record after the other and
-//! takes the time until `poll` gives it out.
+//! `consume_cost BOOTSTRAP TOPIC RECORDS SIZE [ROUND_TRIPS]` produces the records to the topic, which the brokers may
+//! create. It reads them back by records and by batches. Then it sends one record after the other and measures the
+//! time until `poll` returns it.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -132,7 +132,7 @@ async fn round_trips(
 
 /// CPU time of this process, user and system together.
 fn cpu_time() -> Duration {
-    // utime and stime are the 12th and 13th fields behind the name in parentheses, in ticks of 10 ms.
+    // utime and stime are the 12th and 13th fields after the name in parentheses, in ticks of 10 ms.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let ticks: u64 =

@@ -1,6 +1,6 @@
-//! What the producer costs, without the perf tool around it: `produce_cost BOOTSTRAP TOPIC RECORDS SIZE`.
+//! Cost of the producer, without the perf tool: `produce_cost BOOTSTRAP TOPIC RECORDS SIZE`.
 //!
-//! Sends as fast as `buffer.memory` allows and prints records per second and CPU per record of this process.
+//! Sends as fast as `buffer.memory` allows. Prints records per second and CPU time per record of this process.
 
 use std::time::Instant;
 

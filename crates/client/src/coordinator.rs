@@ -1,4 +1,4 @@
-//! Coordinators of groups and transactions: who it is, and whether it still is.
+//! Lookups of coordinators of groups and transactions, and detection of their successors.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{CommonConfig, Error, Result, conn::Connection, metadata::MetadataHandle};
 
-/// What is coordinated.
+/// A key with a coordinator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Coordinated<'a> {
     /// The group with this `group.id`.
@@ -46,7 +46,7 @@ async fn ask(
     ask_one(connection, kind, key).await
 }
 
-/// What many things have coordinators for.
+/// Types of keys with coordinators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coordinators {
     /// Groups, by `group.id`.
@@ -63,7 +63,7 @@ impl Coordinators {
         }
     }
 
-    /// One of the things, for errors.
+    /// Describes a key, for errors.
     pub(crate) fn name(self, id: &str) -> String {
         match self {
             Self::OfGroups => format!("group '{id}'"),
@@ -72,10 +72,11 @@ impl Coordinators {
     }
 }
 
-/// The first version that names several keys in one request.
+/// First version that names several keys in one request.
 const BATCHED: i16 = 4;
 
-/// The coordinator of each key, in the order of the keys: one request where the broker takes several keys in one.
+/// Returns the coordinator of each key, in the order of the keys. Sends one request if the broker accepts several
+/// keys.
 pub(crate) async fn ask_each(
     connection: &mut Connection,
     kind: Coordinators,
@@ -145,8 +146,9 @@ fn node(
     }
 }
 
-/// Resolves once another broker is the coordinator, with its id; never before there is reason to ask. A coordinator that
-/// hangs has a successor long before `request.timeout.ms` is over.
+/// Resolves with the id of another broker once that one is the coordinator. The first lookup waits for
+/// `retry.backoff.max.ms`, at least 100 ms. An unresponsive coordinator has a successor long before
+/// `request.timeout.ms`.
 pub(crate) async fn successor(
     metadata: &MetadataHandle,
     common: &CommonConfig,

@@ -1,10 +1,10 @@
-//! What can go wrong, each with what to do about it.
+//! Errors of the client, with their remedies.
 
 use std::{sync::Arc, time::Duration};
 
 use curtail_wire::ErrorCode;
 
-/// An error of the client. Cheap to clone: one error answers every record of a batch.
+/// An error of the client. Cheap to clone: one error is returned for every record of a batch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,7 +16,7 @@ pub enum Error {
     Unreachable {
         /// `bootstrap.servers`.
         bootstrap: Arc<str>,
-        /// What the last broker tried said.
+        /// Failure at the last broker tried.
         reason: Arc<str>,
     },
     /// A connection was lost or could not be used.
@@ -27,24 +27,24 @@ pub enum Error {
         /// What happened.
         reason: Arc<str>,
     },
-    /// The broker did not prove who it is, or does not believe who the client is: TLS or SASL failed. Trying again with
-    /// the same settings does not help.
+    /// TLS or SASL failed: the broker could not prove its identity, or refused the client's. A retry with the same
+    /// settings does not help.
     #[error("authentication with {broker} failed: {reason}")]
     Authentication {
         /// Address of the broker.
         broker: Arc<str>,
-        /// What failed, and which setting to look at.
+        /// What failed, and the setting to check.
         reason: Arc<str>,
     },
-    /// The peer does not speak the Kafka protocol, or breaks it.
+    /// The peer does not speak the Kafka protocol, or violates it.
     #[error("{broker} broke the Kafka protocol: {reason}")]
     Protocol {
         /// Address or id of the broker.
         broker: Arc<str>,
-        /// What was wrong.
+        /// The violation.
         reason: Arc<str>,
     },
-    /// The broker speaks no version of a request that this client speaks.
+    /// The broker supports no version of a request that this client supports.
     #[error("{0}")]
     UnsupportedVersion(Arc<str>),
     /// The topic does not exist, or not yet.
@@ -57,15 +57,15 @@ pub enum Error {
     UnknownPartition {
         /// Topic.
         topic: Arc<str>,
-        /// Partition asked for.
+        /// The requested partition.
         partition: i32,
-        /// Partitions there are.
+        /// Number of partitions.
         partitions: usize,
     },
     /// The record is larger than the producer may send.
     #[error("record of {size} bytes is larger than max.request.size={limit}")]
     RecordTooLarge {
-        /// Encoded size of the record in a batch of its own.
+        /// Encoded size of the record as the only one in a batch.
         size: usize,
         /// `max.request.size`.
         limit: usize,
@@ -78,24 +78,24 @@ pub enum Error {
         /// How long the call waited.
         waited: Duration,
     },
-    /// A wait with a limit of its own ended without a result.
+    /// A wait ended at its limit without a result.
     #[error("{what} took longer than {limit:?}{}", .last.as_ref().map(|e| format!(" (last error: {e})")).unwrap_or_default())]
     Timeout {
-        /// What was waited for, and the setting that limits it.
+        /// The awaited event, and the setting that limits the wait.
         what: &'static str,
         /// The limit.
         limit: Duration,
-        /// The last error seen meanwhile.
+        /// The last error during the wait.
         last: Option<Arc<Error>>,
     },
-    /// A broker answered with an error.
+    /// A broker responded with an error.
     #[error("{what}: {code}{}{}", .message.as_ref().map(|m| format!(": {m}")).unwrap_or_default(), missing_right(*.code))]
     Broker {
-        /// The topic and partition, or the operation, that it concerns.
+        /// The topic and partition, or the operation.
         what: Arc<str>,
         /// Kafka's error code.
         code: ErrorCode,
-        /// The broker's own words.
+        /// The broker's message.
         message: Option<Arc<str>>,
     },
     /// A record was not acknowledged.
@@ -105,7 +105,7 @@ pub enum Error {
         topic: Arc<str>,
         /// Partition.
         partition: i32,
-        /// Whether the record may be in the log all the same. `false` means that it certainly is not.
+        /// Whether the record may still be in the log. `false` means that it certainly is not.
         may_have_been_written: bool,
         /// Why.
         cause: Arc<Error>,
@@ -116,7 +116,7 @@ pub enum Error {
         /// Why.
         cause: Arc<Error>,
     },
-    /// The transactional producer can do nothing more, such as because a newer one has taken its place. Close it.
+    /// The transactional producer is unusable, for example because a newer one has fenced it. Close it.
     #[error("the transactional producer cannot go on: {cause}")]
     TransactionFatal {
         /// Why.
@@ -125,21 +125,21 @@ pub enum Error {
     /// The record was not sent before its transaction was aborted.
     #[error("the transaction was aborted")]
     TransactionAborted,
-    /// Offsets were not committed: a rebalance is under way, or the partitions belong to another member. Poll, and go on
-    /// with what is assigned then.
+    /// Offsets were not committed: a rebalance is in progress, or the partitions belong to another member. Poll, and
+    /// continue with the new assignment.
     #[error("offsets of group '{group}' were not committed ({code}): {reason}")]
     CommitFailed {
         /// `group.id`.
         group: Arc<str>,
-        /// What the coordinator says, or would have said.
+        /// The coordinator's error code, or the equivalent one.
         code: ErrorCode,
         /// Why.
         reason: Arc<str>,
     },
     /// A fetched batch is damaged, the broker reports that it is (CORRUPT_MESSAGE), or it decompresses to more than
-    /// `curtail.decompressed.batch.max.bytes`. The consumer stays where it is and reports it again in later polls, while it
-    /// continues with other partitions, until a [`Consumer::seek`](crate::Consumer::seek) passes over the batch. The
-    /// application then loses the records of the batch, which is why nothing does so automatically.
+    /// `curtail.decompressed.batch.max.bytes`. The position stays, and later polls report the error again until a
+    /// [`Consumer::seek`](crate::Consumer::seek) passes the batch. Other partitions continue. The seek loses the
+    /// records of the batch, which is why the consumer never skips it automatically.
     ///
     /// ```
     /// # async fn example(consumer: &mut curtail::Consumer) -> curtail::Result<()> {
@@ -163,14 +163,14 @@ pub enum Error {
         topic: Arc<str>,
         /// Partition.
         partition: i32,
-        /// Where the damaged batch begins; the position, where that cannot be told.
+        /// First offset of the damaged batch, or the position if that offset is unknown.
         offset: i64,
-        /// Where to go on behind it: where the next batch begins, if that one was fetched too, and otherwise what the
-        /// damaged one's header says, which may itself be the damage. `None` where there is neither, as when the broker
-        /// reports the damage (CORRUPT_MESSAGE) and sends no batch. A seek to an offset after the batch passes it in that
-        /// case, too; another replica may have the batch intact.
+        /// Offset at which to continue after the damaged batch. It is the next batch's first offset, if that batch
+        /// was fetched. Otherwise it comes from the damaged header, which may itself be wrong. `None` if there is
+        /// neither, as when the broker reports the damage (CORRUPT_MESSAGE) and sends no batch. Then a seek to an
+        /// offset after the batch still passes it, and another replica may have the batch intact.
         next_offset: Option<i64>,
-        /// What is wrong with it.
+        /// Kind of the damage.
         reason: Arc<str>,
     },
     /// The position is outside the log and `auto.offset.reset` is `none`.
@@ -183,9 +183,9 @@ pub enum Error {
         /// The position.
         offset: i64,
     },
-    /// Records before the position were lost in an unclean leader election, and `auto.offset.reset` is `none` (KIP-320).
-    /// Later polls report it again, until a seek. [`Consumer::seek_to`](crate::Consumer::seek_to) with the divergent offset
-    /// reads the records that replaced the lost ones.
+    /// Records before the position were lost in an unclean leader election, and `auto.offset.reset` is `none`
+    /// (KIP-320). Later polls report the error again, until a seek. [`Consumer::seek_to`](crate::Consumer::seek_to)
+    /// with the divergent offset reads the records that replaced the lost ones.
     #[error(
         "{topic}-{partition}: records before offset {offset} (leader epoch {leader_epoch}) were lost in an unclean election; {}, and auto.offset.reset is none; seek to decide where to continue",
         divergence(*.divergent_offset, *.divergent_epoch)
@@ -218,10 +218,10 @@ pub enum Error {
         /// The setting that raises the limit.
         setting: &'static str,
     },
-    /// The operating system gives no thread, or no runtime for it; only [`crate::blocking`] clients need one.
+    /// The operating system cannot start a thread, or a runtime for it. Only [`crate::blocking`] clients need one.
     #[error("cannot start the thread of a blocking client: {reason}")]
     Thread {
-        /// What it says.
+        /// The system's error.
         reason: Arc<str>,
     },
     /// The call does not fit the state of the client.
@@ -233,8 +233,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the record whose send or delivery ended with this error may be in the log all the same. `false` means
-    /// that it certainly is not: it can be sent again without being there twice.
+    /// Whether the record may still be in the log, although its send or delivery ended with this error. `false` means
+    /// that it certainly is not: a second send cannot duplicate it.
     ///
     /// ```
     /// # async fn example(producer: &curtail::Producer) -> curtail::Result<()> {
@@ -255,7 +255,7 @@ impl Error {
         matches!(self, Self::NotAcknowledged { may_have_been_written: true, .. })
     }
 
-    /// Whether the open transaction can only be aborted, and the producer can go on after that.
+    /// Whether the open transaction can only be aborted, and the producer can continue after that.
     #[must_use]
     pub fn is_abortable(&self) -> bool {
         match self {
@@ -265,7 +265,7 @@ impl Error {
         }
     }
 
-    /// Whether the transactional producer can do nothing more and has to be closed.
+    /// Whether the transactional producer is unusable and must be closed.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -275,8 +275,9 @@ impl Error {
         }
     }
 
-    /// Whether a newer producer with the same `transactional.id` or a newer consumer with the same `group.instance.id` has
-    /// taken over, or the coordinator has ended the transaction after `transaction.timeout.ms`: it fences in the same way.
+    /// Whether the client was fenced: by a newer producer with the same `transactional.id`, or by a newer consumer
+    /// with the same `group.instance.id`. Also true after `transaction.timeout.ms`, because the coordinator then
+    /// fences the producer.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         match self {
@@ -295,12 +296,12 @@ impl Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// There is no such property.
+    /// No such property exists.
     #[error("unknown property '{name}'{}", .nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
     Unknown {
         /// The name given; `[hidden]` if it does not look like a name, because it may be a secret.
         name: String,
-        /// The nearest known name, if one is near.
+        /// The nearest known name, if it is similar.
         nearest: Option<&'static str>,
     },
     /// The value does not fit the property.
@@ -310,7 +311,7 @@ pub enum ConfigError {
         name: &'static str,
         /// The value given; `[hidden]` if it may be a secret.
         value: String,
-        /// What it should be.
+        /// The accepted values.
         reason: String,
     },
     /// Two properties contradict each other.
@@ -319,12 +320,12 @@ pub enum ConfigError {
     /// A property that has no default is missing.
     #[error("{0} is required")]
     Missing(&'static str),
-    /// A property of the Java client that has no meaning here. The value is left out: it may be a secret.
+    /// A property of the Java client without an equivalent here. The error omits the value, which may be a secret.
     #[error("{name} is not supported: {why}")]
     NotSupported {
         /// Property.
         name: String,
-        /// What stands in the way, and what to do.
+        /// The reason, and the alternative.
         why: &'static str,
     },
     /// A file of properties cannot be read.
@@ -332,7 +333,7 @@ pub enum ConfigError {
     File {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
@@ -347,7 +348,7 @@ fn divergence(offset: Option<i64>, epoch: Option<i32>) -> String {
     }
 }
 
-/// What to have granted, for the errors of brokers with ACLs.
+/// Names the ACL permission to grant.
 fn missing_right(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
@@ -369,7 +370,7 @@ fn missing_right(code: ErrorCode) -> &'static str {
 /// A result with the client's [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Brokers may send anything as a message: of that, one line of a length that a log can bear.
+/// Reduces an untrusted broker message to one line, truncated to 500 characters.
 pub(crate) fn one_line(message: &str) -> String {
     const LONGEST: usize = 500;
     let words = message.split(|c: char| c.is_whitespace() || c.is_control());

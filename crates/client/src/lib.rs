@@ -1,12 +1,12 @@
 //! An Apache Kafka client built for the latency tail.
 //!
-//! [`Producer`] sends records in batches, idempotently and in order; [`Consumer`] reads partitions, assigned by hand or
-//! shared in a group, fetching ahead within a byte budget; [`Admin`] manages topics, settings, groups and offsets. Settings have Kafka's names, units
-//! and defaults, as typed fields or as properties.
+//! [`Producer`] sends records in batches, idempotently and in order. [`Consumer`] reads partitions, assigned by the
+//! application or shared in a group, and fetches ahead within a byte budget. [`Admin`] manages topics, settings,
+//! groups and offsets. Settings have Kafka's names, units and defaults, as typed fields or as properties.
 //!
-//! Everything runs on the caller's tokio runtime, current-thread or multi-thread; [`blocking`] has the same for plain
-//! threads. One slow broker slows only its own
-//! partitions: each has its own connections, and control traffic never queues behind data.
+//! All clients run on the caller's tokio runtime, current-thread or multi-thread; [`blocking`] is for plain threads.
+//! A slow broker delays only its own partitions: each broker has its own connections, and control traffic never
+//! queues behind data.
 //!
 //! # Quick start
 //!
@@ -50,7 +50,7 @@
 // `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-/// The documents' code compiles in the test run.
+/// The code in these documents compiles in the test run.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]
@@ -120,19 +120,20 @@ pub use producer::{
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};
 
-/// Target of the [`tracing`] events at level `TRACE` that tell which requests, responses and leader changes a record met.
+/// Target of the [`tracing`] events at level `TRACE` that report the requests, responses and leader changes of a
+/// record.
 ///
-/// One event per request, response, connection, metadata response and change of leaders; none per record. Their fields are
+/// One event per request, response, connection, metadata response and leader change; none per record. The fields are
 /// for `curtail lab run --why` and may change with any release.
 pub const TRACE_TARGET: &str = "curtail::timeline";
 
 /// Parsers of untrusted bytes, for the fuzz targets. Not part of the interface.
 #[doc(hidden)]
 pub mod fuzzing {
-    /// Reads a response of a token endpoint that came at `now_ms`.
+    /// Parses a token endpoint's response that arrived at `now_ms`.
     ///
     /// # Panics
-    /// If an expired token is taken, or an error shows the secret or more than one short line.
+    /// If an expired token is accepted, or an error shows the secret or more than one short line.
     pub fn token_response(status: u16, body: &[u8], secret: &str, now_ms: i64) {
         crate::security::oidc::check_response(status, body, secret, now_ms);
     }

@@ -1,4 +1,4 @@
-//! Records as the application gives and gets them.
+//! Records that the application sends and receives.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use curtail_wire::records::RecordHeaders;
 
 use crate::Timing;
 
-/// A record to send, borrowed: [`crate::Producer::send`] encodes it in place and keeps nothing of it.
+/// A record to send, borrowed: [`crate::Producer::send`] encodes it in place and retains no reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     pub(crate) topic: &'a str,
@@ -39,7 +39,7 @@ impl<'a> Record<'a> {
         self
     }
 
-    /// Sets the partition, past the partitioner.
+    /// Sets the partition, which bypasses the partitioner.
     #[must_use]
     pub fn partition(mut self, partition: i32) -> Self {
         self.partition = Some(partition);
@@ -76,45 +76,45 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Where an acknowledged record was written.
+/// Position of an acknowledged record in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordMetadata {
     /// Topic.
     pub topic: Arc<str>,
     /// Partition.
     pub partition: i32,
-    /// Offset. `None` with `acks=0`, and when the broker had the record already from an attempt whose answer was
-    /// lost and no longer knows where.
+    /// Offset. `None` with `acks=0`. Also `None` if an earlier attempt wrote the record, its response was lost, and
+    /// the broker no longer knows the offset.
     pub offset: Option<i64>,
-    /// The record's timestamp in the log, in milliseconds since 1970-01-01 UTC: the broker's append time where the
-    /// topic says so, and otherwise the one it was sent with.
+    /// The record's timestamp in the log, in milliseconds since 1970-01-01 UTC. The broker's append time if the topic
+    /// says so, and otherwise the timestamp of the send.
     pub timestamp: i64,
     /// The broker's append time for topics with `message.timestamp.type=LogAppendTime`, in milliseconds.
     pub log_append_time: Option<i64>,
 }
 
-/// An acknowledged batch: what [`RecordMetadata`] says of one record, for all that travelled together.
+/// Metadata of an acknowledged batch: [`RecordMetadata`] for all its records.
 #[derive(Clone, Debug)]
 pub struct BatchMetadata {
     /// Topic.
     pub topic: Arc<str>,
     /// Partition.
     pub partition: i32,
-    /// Offset of the first record; the others follow without gap. `None` as in [`RecordMetadata::offset`].
+    /// Offset of the first record; the others follow without gaps. `None` as in [`RecordMetadata::offset`].
     pub base_offset: Option<i64>,
-    /// Records in it.
+    /// Number of records.
     pub records: u32,
     /// Encoded bytes, compressed.
     pub bytes: usize,
-    /// Requests it was in, at least one.
+    /// Number of requests with the batch, at least one.
     pub attempts: u32,
     /// As [`RecordMetadata::log_append_time`].
     pub log_append_time: Option<i64>,
-    /// When it passed its stations.
+    /// Phase timestamps.
     pub timing: Timing,
 }
 
-/// A topic's partition.
+/// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {
     /// Topic.
@@ -124,7 +124,7 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    /// Names a partition.
+    /// Creates a partition's name.
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
         Self { topic: topic.into(), partition }
     }
@@ -136,7 +136,8 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// A record read. Key, value and headers are slices of the fetched batch: keeping a record keeps its batch alive.
+/// A fetched record. Key, value and headers are slices of the fetched batch: a retained record keeps its batch in
+/// memory.
 #[derive(Clone, Debug)]
 pub struct ConsumerRecord {
     pub(crate) topic: Arc<str>,
@@ -166,13 +167,13 @@ impl ConsumerRecord {
         self.offset
     }
 
-    /// Epoch of the leader that appended the record, `None` where brokers keep no epochs. An offset committed with it lets a
-    /// restarted consumer detect that the record was lost (KIP-320).
+    /// Epoch of the leader that appended the record; `None` if the brokers keep no epochs. An offset committed with
+    /// it lets a restarted consumer detect that the record was lost (KIP-320).
     pub fn leader_epoch(&self) -> Option<i32> {
         (self.leader_epoch >= 0).then_some(self.leader_epoch)
     }
 
-    /// Milliseconds since 1970-01-01 UTC: when it was made, or appended, as the topic is configured.
+    /// Timestamp in milliseconds since 1970-01-01 UTC: creation or append time, as the topic is configured.
     pub fn timestamp(&self) -> i64 {
         self.timestamp
     }

@@ -1,7 +1,7 @@
-//! The client's tokio runtime, for callers that are outside of it.
+//! The client's tokio runtime, for callers outside it.
 //!
 //! A call may be polled on a plain thread's executor or on another tokio runtime, which may have neither timers nor
-//! sockets. What the call waits with has to belong to the runtime on which the client was made.
+//! sockets. Timers and sockets of a call must belong to the client's runtime.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::runtime::Handle;
 
-/// Polls a future within a runtime: timers, sockets and tasks that it makes belong there.
+/// Polls a future within a runtime: its timers, sockets and tasks belong there.
 ///
 /// # Cancel safety
 /// As the future.

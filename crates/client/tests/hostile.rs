@@ -1,5 +1,5 @@
-//! The client against peers that break the protocol: nothing they send may panic it, hang it or fill its memory, and
-//! what the application is told is one typed line.
+//! The client against peers that violate the protocol. Their bytes may not make it panic, hang or fill its memory,
+//! and the application receives one typed error of one line.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,27 +47,27 @@ use curtail::{
     ProducerConfig, Record, TopicPartition,
 };
 
-/// No test may come near this; one that does hangs.
+/// Limit for every test; a test that reaches it hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// The same in virtual time, of which a test may use much.
+/// Limit in virtual time, of which a test may use much.
 const HANGS_VIRTUALLY: Duration = Duration::from_secs(3600);
 
-/// No call may take longer: its own limits are at most 1.5 s, and the machine may be busy.
+/// Limit for every call: its own limits are at most 1.5 s, and the machine may be busy.
 const CALL: Duration = Duration::from_secs(6);
 
 thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs a test on this thread alone. The client's tasks run here too, and a panic in one of them fails the test,
-/// though the runtime would swallow it.
+/// Runs a test on this thread alone. The client's tasks run here too. A panic in one of them fails the test, although
+/// the runtime would catch it.
 fn run(body: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     run_on(runtime.enable_all(), HANGS, body);
 }
 
-/// As [`run`], in virtual time: it jumps to the next timer when every task waits. For networks in memory only.
+/// As [`run`], in virtual time, which jumps to the next timer when every task waits. For networks in memory only.
 fn run_virtually(body: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     run_on(runtime.enable_time().start_paused(true), HANGS_VIRTUALLY, body);
@@ -91,7 +91,7 @@ fn run_on(runtime: &mut tokio::runtime::Builder, limit: Duration, body: impl Fut
     assert_eq!(PANICS.get(), 0, "a task panicked");
 }
 
-/// Waits for a call that has to end by itself.
+/// Waits for a call that must end without help.
 async fn ends<T>(what: &str, call: impl Future<Output = T>) -> T {
     match tokio::time::timeout(CALL, call).await {
         Ok(result) => result,
@@ -99,7 +99,7 @@ async fn ends<T>(what: &str, call: impl Future<Output = T>) -> T {
     }
 }
 
-/// An error is one line that a person can read.
+/// Checks that an error is one readable line.
 fn check_error(error: &Error) {
     let text = error.to_string();
     assert!(!text.is_empty() && !text.contains(['\n', '\r', '\0']), "{text:?}");
@@ -150,7 +150,7 @@ fn admin(broker: &Broker) -> Admin {
     Admin::with_env(config, &broker.env()).unwrap()
 }
 
-/// What a send is told. A busy machine may not have come so far within `max.block.ms`: then again.
+/// Returns the error of a send. On a busy machine `max.block.ms` may end first; then tries again.
 async fn refusal_of_a_send(producer: &Producer) -> Error {
     loop {
         match producer.send(record("x")).await.unwrap_err() {
@@ -168,7 +168,7 @@ fn record(value: &str) -> Record<'_> {
     Record::to(broker::TOPIC).partition(0).value(value)
 }
 
-/// Sends one record and waits for what becomes of it.
+/// Sends one record and returns its outcome.
 async fn deliver(producer: &Producer, value: &str) -> Result<Option<i64>, Error> {
     let delivery = ends("send", producer.send(record(value))).await?;
     Ok(ends("delivery", delivery).await?.offset)

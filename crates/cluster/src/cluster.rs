@@ -1,4 +1,4 @@
-//! The cluster as its user holds it.
+//! The interface of the cluster.
 
 use std::{
     collections::BTreeMap,
@@ -33,10 +33,10 @@ use crate::{
     storage::{self, Opened},
 };
 
-/// A cluster whose tasks somebody else runs: the simulation gives each broker a host of its own.
+/// A cluster whose tasks the caller runs: the simulation gives each broker a separate host.
 ///
-/// Clones are handles to the same cluster. [`Cluster`] is the same with the tasks on the current runtime, and
-/// lends all methods of this handle.
+/// Clones are handles to the same cluster. [`Cluster`] runs the tasks on the current runtime, and
+/// dereferences to this handle.
 #[derive(Clone)]
 pub struct ClusterHandle(Arc<Shared>);
 
@@ -68,13 +68,14 @@ impl fmt::Debug for BrokerHandle {
 }
 
 impl BrokerHandle {
-    /// Runs an incarnation of the broker on the current runtime until the future is dropped, which is how a
-    /// broker is killed: every task and connection of it ends with it. The future is `'static`.
+    /// Runs an incarnation of the broker on the current runtime until the future is dropped.
+    /// Dropping it kills the broker: all its tasks and connections end. The future is `'static`.
     ///
-    /// Run again later, it starts from what the disk holds. One incarnation at a time.
+    /// Run again later, it starts from the content of its disk. Only one incarnation may run at a
+    /// time.
     ///
     /// # Errors
-    /// When the broker cannot listen or cannot use its directory.
+    /// The broker cannot listen or cannot use its directory.
     pub fn run(&self) -> impl Future<Output = Result<(), ClusterError>> + Send + use<> {
         let shared = &self.cluster.0;
         broker::run(
@@ -93,12 +94,12 @@ impl BrokerHandle {
         let _ = self.slot.phase.subscribe().wait_for(|phase| *phase == Phase::Up).await;
     }
 
-    /// Where the broker listens; the port is 0 before an ephemeral one has been chosen.
+    /// Returns the broker's address; the port is 0 until an ephemeral one has been chosen.
     pub fn addr(&self) -> SocketAddr {
         *self.slot.advertised.lock()
     }
 
-    /// Returns once every task of the last incarnation is gone.
+    /// Returns once every task of the last incarnation has ended.
     async fn gone(&self) {
         let alive = self.slot.alive.lock().take();
         if let Some(mut alive) = alive {
@@ -108,11 +109,12 @@ impl BrokerHandle {
 }
 
 impl ClusterHandle {
-    /// A cluster that does not run yet: its tasks are [`Controller::run`] and one [`BrokerHandle::run`] for each
-    /// broker. `envs` has one entry per broker, in the order of their ids.
+    /// Creates a cluster without running it: its tasks are [`Controller::run`] and one
+    /// [`BrokerHandle::run`] per broker. `envs` has one entry per broker, in the order of their
+    /// ids.
     ///
     /// # Errors
-    /// When the configuration contradicts itself or the storage cannot be used.
+    /// The configuration is contradictory or the storage cannot be used.
     pub fn new(config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
         config.validate()?;
         let config = Arc::new(config);
@@ -120,7 +122,7 @@ impl ClusterHandle {
         let storage = |source| ClusterError::Storage { path: root.clone(), source };
         let entropy = envs.first().map(|env| env.entropy.fork());
         let entropy = entropy.ok_or(ClusterError::NoSuchBroker(1))?;
-        // What a temporary directory's cluster decides ends with it.
+        // With temporary storage the metadata need not survive the process.
         let journaled = match &config.storage {
             Storage::Dir(_) => Some((Arc::clone(&disks[0]), root.as_path())),
             Storage::Machines { controller, .. } => Some((Arc::clone(controller), root.as_path())),
@@ -161,12 +163,12 @@ impl ClusterHandle {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// The controller, whose [`Controller::run`] must be running.
+    /// Returns the controller, whose [`Controller::run`] must be running.
     pub fn controller(&self) -> Arc<Controller> {
         Arc::clone(&self.0.controller)
     }
 
-    /// A broker, by its id (1 and up).
+    /// Returns the broker with this id (1 and up).
     pub fn broker(&self, id: i32) -> Option<BrokerHandle> {
         let slot = Arc::clone(self.0.slots.get(&id)?);
         Some(BrokerHandle { cluster: self.clone(), slot })
@@ -176,41 +178,43 @@ impl ClusterHandle {
         self.0.slots.get(&id)
     }
 
-    /// The ids of the brokers.
+    /// Returns the ids of the brokers.
     pub fn broker_ids(&self) -> Vec<i32> {
         self.0.slots.keys().copied().collect()
     }
 
-    /// The brokers' addresses as `bootstrap.servers` takes them.
+    /// Returns the brokers' addresses in the format of `bootstrap.servers`.
     pub fn bootstrap(&self) -> String {
         let addrs: Vec<String> =
             self.0.slots.values().map(|slot| slot.advertised.lock().to_string()).collect();
         addrs.join(",")
     }
 
-    /// The file with the certificate that clients have to trust (PEM), if the brokers speak TLS with certificates of the
-    /// cluster's own, and the cluster has a directory.
+    /// Returns the file with the certificate that clients must trust (PEM). `None` unless the
+    /// brokers use TLS with certificates created by the cluster, and the cluster has a directory.
     pub fn ca_file(&self) -> Option<&Path> {
         self.0.ca_file.as_deref()
     }
 
-    /// Stops a broker as SIGSTOP stops a process: nothing is read, handled, answered, replicated or heart-beaten,
-    /// and its connections stay open. The controller fences it when its session times out.
+    /// Freezes a broker as SIGSTOP freezes a process: it reads and handles no requests, sends no
+    /// responses and heartbeats, and does not replicate. Its connections stay open. The controller
+    /// fences it when its session times out.
     pub fn freeze(&self, id: i32) {
         if let Some(slot) = self.slot(id) {
             slot.gate.close();
         }
     }
 
-    /// Lets a frozen broker go on where it stopped.
+    /// Resumes a frozen broker.
     pub fn thaw(&self, id: i32) {
         if let Some(slot) = self.slot(id) {
             slot.gate.open();
         }
     }
 
-    /// Holds back answers: of one broker or all, to one API (by its key) or all those without a delay of their
-    /// own. Later answers on the same connection wait behind. Answers to followers are answers too.
+    /// Delays responses of one broker or all, to one API (by its key) or to all APIs without a
+    /// specific delay. Later responses on the same connection wait, too. Responses to followers
+    /// count as well.
     pub fn delay(&self, broker: Option<i32>, api: Option<i16>, delay: Duration) {
         let chosen = |id: &i32| broker.is_none_or(|broker| broker == *id);
         for (_, slot) in self.0.slots.iter().filter(|(id, _)| chosen(id)) {
@@ -218,75 +222,79 @@ impl ClusterHandle {
         }
     }
 
-    /// Ends every delay of answers.
+    /// Removes all delays of responses.
     pub fn clear_delays(&self) {
         for slot in self.0.slots.values() {
             slot.delays.clear();
         }
     }
 
-    /// Makes `to` the leader of a partition, as a preferred-leader election or a reassignment would.
+    /// Makes `to` the leader of a partition, as a preferred-leader election or a reassignment
+    /// would.
     ///
     /// # Errors
-    /// When there is no such partition, or `to` is not one of its in-sync replicas.
+    /// The partition does not exist, or `to` is not one of its in-sync replicas.
     pub fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<(), ClusterError> {
         Ok(self.0.controller.move_leader(topic, partition, to)?)
     }
 
-    /// Crashes the controller: it takes no heartbeats and no requests until it restarts. Brokers serve on with the
-    /// metadata that they have.
+    /// Crashes the controller: it accepts no heartbeats and no requests until it restarts. Brokers
+    /// continue with their current metadata.
     pub fn crash_controller(&self) {
         self.0.controller.crash();
     }
 
-    /// Restarts a crashed controller from its journal, or from memory where it has none.
+    /// Restarts a crashed controller from its journal, or from memory if it has none.
     ///
     /// # Errors
-    /// When the journal cannot be read or replaced; the controller stays down.
+    /// The journal cannot be read or replaced; the controller stays down.
     pub fn restart_controller(&self) -> Result<(), ClusterError> {
         let storage = |source| ClusterError::Storage { path: PathBuf::new(), source };
         self.0.controller.restart().map_err(storage)
     }
 
-    /// A producer id that was never given to another producer; `None` while there is none.
+    /// Returns a producer id that was never assigned before; `None` while there is none.
     #[doc(hidden)]
     pub fn allocate_producer_id(&self) -> Option<i64> {
         self.0.controller.next_producer_id().ok()
     }
 
-    /// All durable metadata as text: equal before a crash of the controller and after its restart.
+    /// Returns all durable metadata as text, which is equal before a crash of the controller and
+    /// after its restart.
     #[doc(hidden)]
     pub fn metadata_text(&self) -> String {
         self.0.controller.text()
     }
 
-    /// Sets how long changes of the metadata are under way to a broker from now on.
+    /// Sets the propagation delay of later metadata changes to a broker.
     pub fn set_metadata_delay(&self, broker: i32, delay: Duration) {
         if let Some(mailbox) = self.0.controller.mailbox(broker) {
             mailbox.set_delay(delay);
         }
     }
 
-    /// Keeps a broker at the metadata it has, or lets it catch up.
+    /// Freezes a broker's metadata at its current version, or lets it catch up.
     pub fn freeze_metadata(&self, broker: i32, frozen: bool) {
         if let Some(mailbox) = self.0.controller.mailbox(broker) {
             mailbox.freeze(frozen);
         }
     }
 
-    /// Cuts a broker off the controller, or reconnects it: no heartbeats, no metadata, no changes of in-sync
-    /// replicas. Clients and other brokers still reach it, so it stays a leader in its own eyes.
+    /// Disconnects a broker from the controller, or reconnects it: no heartbeats, no metadata, no
+    /// changes of in-sync replicas. Clients and other brokers still reach it, so it continues to
+    /// act as a leader.
     pub fn cut_off(&self, broker: i32, cut_off: bool) {
         if let Some(mailbox) = self.0.controller.mailbox(broker) {
             mailbox.cut_off(cut_off);
         }
     }
 
-    /// Creates a topic; -1 leaves partitions or replicas to the cluster's defaults. Brokers learn of it in their own
-    /// time, see [`ClusterHandle::settled`].
+    /// Creates a topic; -1 selects the cluster's default for partitions or replicas. Brokers learn
+    /// the topic independently, see [`ClusterHandle::settled`].
     ///
     /// # Errors
-    /// As the CreateTopics API: a bad or taken name, too few brokers, an unknown setting.
+    /// As in the CreateTopics API: an invalid or existing name, too few brokers, an unknown
+    /// setting.
     pub fn create_topic(
         &self,
         name: &str,
@@ -308,57 +316,59 @@ impl ClusterHandle {
     /// Adds partitions to a topic, up to `total`.
     ///
     /// # Errors
-    /// As the CreatePartitions API: no such topic, or no fewer partitions than `total`.
+    /// As in the CreatePartitions API: the topic does not exist or already has `total` or more
+    /// partitions.
     pub fn add_partitions(&self, topic: &str, total: i32) -> Result<(), ClusterError> {
         let more = MorePartitions { topic: topic.to_owned(), total, replicas: None };
         self.0.controller.create_partitions(&more)?;
         Ok(())
     }
 
-    /// Number of partitions of a topic; `None` when there is no such topic.
+    /// Returns the number of partitions of a topic; `None` if it does not exist.
     pub fn partitions(&self, topic: &str) -> Option<usize> {
         Some(self.0.controller.image().topic(topic)?.partitions.len())
     }
 
-    /// Deletes a topic; false when there is none, or the controller cannot make the change durable.
+    /// Deletes a topic. Returns false if it does not exist, or if the controller cannot make the
+    /// change durable.
     pub fn delete_topic(&self, name: &str) -> bool {
         let id = self.0.controller.image().topic(name).map(|topic| topic.id);
         id.is_some_and(|id| self.0.controller.delete_topic(id) == Ok(true))
     }
 
-    /// A partition's leader and leader epoch as the controller has them; `None` without a leader.
+    /// Returns a partition's leader and leader epoch from the controller; `None` without a leader.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<(i32, i32)> {
         let image = self.0.controller.image();
         let partition = image.topic(topic)?.partitions.get(usize::try_from(partition).ok()?)?;
         (partition.leader != NO_LEADER).then_some((partition.leader, partition.leader_epoch))
     }
 
-    /// A partition's in-sync replicas as the controller has them.
+    /// Returns a partition's in-sync replicas from the controller.
     pub fn isr(&self, topic: &str, partition: i32) -> Option<Vec<i32>> {
         let image = self.0.controller.image();
         let partition = image.topic(topic)?.partitions.get(usize::try_from(partition).ok()?)?;
         Some(partition.isr.to_vec())
     }
 
-    /// Elections of a leader that was not in sync, since this process began.
+    /// Returns the number of unclean elections of a partition since this process started.
     pub fn unclean_elections(&self, topic: &str, partition: i32) -> u64 {
         self.0.controller.unclean_elections(topic, partition)
     }
 
-    /// The brokers with a session, as the controller has them.
+    /// Returns the brokers with a session, from the controller.
     pub fn live_brokers(&self) -> Vec<i32> {
         let image = self.0.controller.image();
         image.brokers.values().filter(|b| !b.fenced).map(|b| b.id).collect()
     }
 
-    /// What a broker counts of its fetch sessions; `None` when it does not run.
+    /// Returns a broker's metrics of its fetch sessions; `None` if it does not run.
     pub fn fetch_sessions(&self, id: i32) -> Option<SessionMetrics> {
         let broker = self.slot(id)?.current.lock().as_ref()?.upgrade()?;
         let sessions = broker.sessions.lock().metrics();
         Some(sessions)
     }
 
-    /// The running incarnation of a broker.
+    /// Returns the running incarnation of a broker.
     #[cfg(test)]
     pub(crate) fn running(&self, id: i32) -> Option<Arc<broker::Broker>> {
         self.slot(id)?.current.lock().as_ref()?.upgrade()
@@ -378,8 +388,8 @@ impl ClusterHandle {
         }
     }
 
-    /// Returns once every running broker has the metadata the controller has now, but for those that are kept from it
-    /// ([`ClusterHandle::freeze_metadata`], [`ClusterHandle::cut_off`]).
+    /// Returns once every running broker has the controller's current metadata. Brokers with held
+    /// back metadata do not count ([`ClusterHandle::freeze_metadata`], [`ClusterHandle::cut_off`]).
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -393,12 +403,12 @@ impl ClusterHandle {
         }
     }
 
-    /// Has the brokers tell an observer what happens; another one takes its place.
+    /// Sets the observer of the brokers' events; it replaces the previous one.
     pub fn observe(&self, observer: Arc<dyn Observer>) {
         self.0.observers.set(observer);
     }
 
-    /// Has nobody told any more what happens.
+    /// Removes the observer.
     pub fn stop_observing(&self) {
         self.0.observers.clear();
     }
@@ -413,7 +423,8 @@ fn advertised(config: &ClusterConfig, id: i32) -> SocketAddr {
     }
 }
 
-/// A running cluster. It stops when it is dropped, then without closing its logs; [`Cluster::shutdown`] is orderly.
+/// A running cluster. Dropping it stops it without closing its logs; [`Cluster::shutdown`] closes
+/// them.
 #[derive(Debug)]
 pub struct Cluster {
     handle: ClusterHandle,
@@ -439,14 +450,14 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// Starts a controller and all brokers on the current tokio runtime. Ready when every broker listens, has a
-    /// session with the controller and knows the others.
+    /// Starts a controller and all brokers on the current tokio runtime. Returns when every broker
+    /// listens, has a session with the controller and knows the others.
     ///
     /// # Errors
-    /// When the configuration contradicts itself, a port is taken or the storage cannot be used.
+    /// The configuration is contradictory, a port is taken or the storage cannot be used.
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped future stops what it has started.
+    /// Cancel safe: a dropped future stops everything it has started.
     pub async fn start(config: ClusterConfig, env: Env) -> Result<Self, ClusterError> {
         let envs = config
             .broker_ids()
@@ -455,7 +466,8 @@ impl Cluster {
         Self::start_apart(config, envs).await
     }
 
-    /// Starts the same with a world of its own for each broker, in the order of their ids: its machine.
+    /// Starts a cluster with a separate environment, and so a machine, for each broker, in the
+    /// order of their ids.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -481,7 +493,7 @@ impl Cluster {
         let task = tokio::spawn(async move {
             if let Err(error) = run.await {
                 tracing::error!(broker = id, %error, "broker ended");
-                // Nobody listens any more once the broker has been up.
+                // The receiver is dropped once the broker is up.
                 let _ = failed.send(error);
             }
         });
@@ -493,19 +505,21 @@ impl Cluster {
         }
     }
 
-    /// Kills a broker as kill -9 does: its tasks and connections are gone at once, and what it had written stays with
-    /// the operating system. The controller notices when the session times out.
+    /// Kills a broker like kill -9: its tasks and connections end at once, and its written bytes
+    /// stay with the operating system. The controller fences it when its session times out.
     pub fn kill(&self, id: i32) {
         let Some(task) = self.brokers.lock().remove(&id) else { return };
-        // Nothing more is polled, even by a task that is ready to run before its turn to be aborted comes.
+        // Closing the gate first ensures that no task is polled again, even one that is ready to
+        // run before its abort.
         self.freeze(id);
         task.abort();
     }
 
-    /// Starts a broker again that was killed, stopped or ended by a failed disk, on the same port and the same logs.
+    /// Restarts a broker that was killed, stopped or ended by a failed disk, with the same port and
+    /// logs.
     ///
     /// # Errors
-    /// When the broker runs, or as [`Cluster::start`].
+    /// The broker is running, or as [`Cluster::start`].
     pub async fn restart(&self, id: i32) -> Result<(), ClusterError> {
         let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
         // A broker whose disk failed has ended, and may start again.
@@ -516,13 +530,13 @@ impl Cluster {
         self.start_broker(id).await
     }
 
-    /// Stops a broker in an orderly way: what it leads moves away first, and its logs are closed. As in Kafka it goes on
-    /// serving until every broker knows the new leaders, so that it can name them to clients; a broker that does not
-    /// learn of them is waited for as long as its session may last.
+    /// Stops a broker cleanly: its leaderships move away first, and its logs are closed. As in
+    /// Kafka it serves requests until every broker knows the new leaders, so that it can name them
+    /// to clients. It waits for them at most for a session timeout.
     pub async fn stop(&self, id: i32) {
         self.handle.0.controller.controlled_shutdown(id);
         let patience = self.handle.0.config.broker_session_timeout;
-        // Whoever has not learned of it by then is no live broker, or is kept from learning on purpose.
+        // A broker without this metadata by then is dead, or its metadata is held back on purpose.
         let _ = timeout(patience, self.settled()).await;
         self.close(id).await;
     }
@@ -537,7 +551,7 @@ impl Cluster {
         }
     }
 
-    /// Stops the whole cluster and closes its logs, without moving anything.
+    /// Stops the whole cluster and closes its logs, without moving leaderships.
     pub async fn shutdown(self) {
         for id in self.broker_ids() {
             self.close(id).await;

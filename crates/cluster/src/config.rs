@@ -1,4 +1,4 @@
-//! Settings of a cluster: typed, or by the property names Apache Kafka's brokers have.
+//! Settings of a cluster: typed, or by the property names of Apache Kafka's brokers.
 
 mod properties;
 mod security;
@@ -21,29 +21,29 @@ use curtail_wire::records::TimestampType;
 pub use crate::coordinator::consumer::Assignor;
 use crate::{coordinator::consumer::Settings, disk::Disk};
 
-/// Where the brokers listen.
+/// The ports of the brokers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ports {
-    /// Ports of the operating system's choosing.
+    /// Ports chosen by the operating system.
     #[default]
     Ephemeral,
-    /// The first broker on this port, each other one on the next.
+    /// The first broker uses this port, each further broker the next one.
     From(u16),
     /// One advertised address per broker, in the order of their ids.
     List(Vec<SocketAddr>),
 }
 
-/// Where the logs live.
+/// The storage of the logs.
 #[derive(Clone, Default)]
 pub enum Storage {
-    /// A temporary directory, removed when the cluster goes.
+    /// A temporary directory, removed with the cluster.
     #[default]
     Temp,
-    /// A directory that stays; a later cluster on it serves the same data.
+    /// A persistent directory; a later cluster on it serves the same data.
     Dir(PathBuf),
-    /// One disk per broker, in the order of their ids. The controller's metadata stays in memory.
+    /// One disk per broker, in the order of their ids. The controller's metadata is kept in memory.
     Disks(Vec<Arc<dyn Disk>>),
-    /// As [`Storage::Disks`], with a disk for the controller's metadata.
+    /// Like [`Storage::Disks`], with a disk for the controller's metadata.
     Machines {
         /// One disk per broker, in the order of their ids.
         brokers: Vec<Arc<dyn Disk>>,
@@ -63,51 +63,52 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// A bug to plant, so that the simulation can prove its checker sees it. Never for anything else.
+/// A planted bug, which proves that the simulation's checker detects it. For no other purpose.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// `acks=all` is answered before the followers have the batch.
+    /// The leader acknowledges `acks=all` before the followers have the batch.
     AckBeforeReplication,
-    /// Batches that come a second time are appended a second time.
+    /// The leader appends duplicate batches again.
     NoSequenceCheck,
-    /// A follower keeps its tail when it parts from the leader's log.
+    /// A follower keeps the records after its divergence from the leader's log.
     NoTruncation,
-    /// A request with `acks=all` that still waits when the partition is taken from its leader is answered as done.
+    /// When a partition moves to another leader, the previous leader acknowledges the waiting
+    /// requests with `acks=all`.
     AckOnMove,
-    /// A record counts as committed when all in-sync replicas but one have it.
+    /// A record counts as committed when all in-sync replicas except one have it.
     CommitByMajority,
-    /// A new leader does not know what the producers have sent to the old one.
+    /// A newly elected leader loses the producer state of the log.
     ForgetProducersWhenElected,
-    /// In an answer for several partitions of a topic the first two have each other's offsets.
+    /// A produce response for several partitions of a topic swaps the first two base offsets.
     MixUpAnswers,
-    /// Readers of committed records are not told which transactions were aborted.
+    /// `read_committed` fetches omit the list of aborted transactions.
     HideAborted,
-    /// A group's coordinator takes commits from anybody, whoever the members are.
+    /// A group's coordinator accepts commits from any client, member or not.
     TakeAnyCommit,
-    /// A new coordinator of a group does not know what was committed with the old one.
+    /// A new coordinator of a group loses the previously committed offsets.
     ForgetCommits,
-    /// A rebalance waits for nobody: who has not joined at once is no member any more.
+    /// A rebalance does not wait: members that have not rejoined immediately are removed.
     RebalanceWithoutWaiting,
-    /// Offsets are answered as committed when they are nowhere but in the coordinator's memory.
+    /// The coordinator confirms offset commits that exist only in its memory.
     CommitInMemory,
-    /// The recovery of a log takes batches without a look at their checksum.
+    /// The recovery of a log accepts batches without checking their checksums.
     RecoverWithoutChecksum,
-    /// A log whose first segments a crash has taken begins with the next one.
+    /// A log that lost its first segments in a crash starts with the next one.
     BeginWithGap,
     /// The controller acknowledges changes that it has not synced.
     JournalUnsynced,
-    /// The controller, started again, continues with the producer ids that it had used before.
+    /// A restarted controller assigns producer ids that were assigned before.
     ReuseProducerIds,
-    /// A broker serves on after its disk has failed.
+    /// A broker continues after its disk has failed.
     ServeOnFailedDisk,
-    /// A follower appends batches without a look at their checksum.
+    /// A follower appends batches without checking their checksums.
     ReplicateCorruptBatches,
-    /// The controller elects replicas that are out of sync, whatever `unclean.leader.election.enable` says.
+    /// The controller elects out-of-sync replicas regardless of `unclean.leader.election.enable`.
     ElectUncleanly,
-    /// A follower gives consumers records that are not committed.
+    /// A follower serves uncommitted records to consumers.
     ServeUncommitted,
-    /// Retention leaves only the active segment as soon as it deletes any.
+    /// Retention that deletes any segment deletes all but the active one.
     RetainTooLittle,
     /// A controller that was stuck counts that time as silence of the brokers.
     CountStandstill,
@@ -121,24 +122,25 @@ pub enum Plant {
     SkipFlush,
 }
 
-/// Whether a cluster may use a directory that was made with another number of brokers.
+/// Whether a cluster may use a directory of a cluster with another number of brokers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resize {
-    /// It may not.
+    /// Refuses the directory.
     #[default]
     Refuse,
-    /// It may, if every partition keeps an in-sync replica. New brokers begin without replicas; the logs of brokers that are
-    /// left out stay where they are.
+    /// Accepts the directory if every partition keeps an in-sync replica. New brokers start without
+    /// replicas; the logs of removed brokers stay on disk.
     Allow,
 }
 
-/// Which replica consumers are to read (KIP-392).
+/// The replica that consumers read from (KIP-392).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicaSelector {
     /// The leader.
     #[default]
     Leader,
-    /// One in the consumer's rack that has what is asked for: the leader if it is there, else the one that has most.
+    /// A replica in the consumer's rack that has the requested offset: the leader if it is in that
+    /// rack, otherwise the replica with the largest end offset.
     RackAware,
 }
 
@@ -155,14 +157,15 @@ pub struct ClusterConfig {
     pub bind: Option<IpAddr>,
     /// Ports.
     pub ports: Ports,
-    /// `broker.rack`: one for each broker, in the order of their ids, where an empty one stands for none; or nothing at
-    /// all.
+    /// `broker.rack`: one per broker, in the order of their ids; an empty one means no rack. An
+    /// empty list means no racks at all.
     pub racks: Vec<String>,
-    /// `replica.selector.class`: where leaders send consumers that say their rack (KIP-392).
+    /// `replica.selector.class`: the replica to which leaders send consumers with a rack (KIP-392).
     pub replica_selector: ReplicaSelector,
-    /// Where the logs live.
+    /// The storage of the logs.
     pub storage: Storage,
-    /// Whether [`Storage::Dir`] may have been made with another number of brokers.
+    /// Whether the directory of [`Storage::Dir`] may come from a cluster with another number of
+    /// brokers.
     pub resize: Resize,
     /// `num.partitions`: partitions of a topic created without a count.
     pub num_partitions: i32,
@@ -178,24 +181,25 @@ pub struct ClusterConfig {
     pub log_segment_bytes: u64,
     /// `log.flush.interval.messages=1`: sync every append. Otherwise the operating system decides.
     pub log_flush_each: bool,
-    /// `log.retention.check.interval.ms`: how often old segments and silent producers are removed.
+    /// `log.retention.check.interval.ms`: interval between removals of old segments and inactive
+    /// producers.
     pub log_retention_check_interval: Duration,
-    /// `producer.id.expiration.ms`: how long a partition keeps the state of a silent producer.
+    /// `producer.id.expiration.ms`: how long a partition keeps the state of an inactive producer.
     pub producer_id_expiration: Duration,
-    /// Epoch of each new producer id. A high one lets the epochs of a test run out.
+    /// Epoch of each new producer id. A high one lets a test exhaust the epochs.
     #[doc(hidden)]
     pub first_producer_epoch: i16,
     /// `log.message.timestamp.type`.
     pub log_message_timestamp_type: TimestampType,
-    /// `replica.lag.time.max.ms`: how long a follower may stay behind and in sync.
+    /// `replica.lag.time.max.ms`: how long a follower may lag and stay in sync.
     pub replica_lag_time_max: Duration,
     /// `replica.fetch.wait.max.ms`: how long a follower's fetch waits for data.
     pub replica_fetch_wait_max: Duration,
-    /// `replica.fetch.max.bytes`: bytes of one partition in a follower's fetch.
+    /// `replica.fetch.max.bytes`: bytes per partition in a follower's fetch.
     pub replica_fetch_max_bytes: i32,
-    /// `replica.fetch.response.max.bytes`: bytes of a follower's whole fetch.
+    /// `replica.fetch.response.max.bytes`: bytes of a follower's fetch response.
     pub replica_fetch_response_max_bytes: i32,
-    /// `replica.fetch.backoff.ms`: pause after a failed fetch.
+    /// `replica.fetch.backoff.ms`: backoff after a failed fetch.
     pub replica_fetch_backoff: Duration,
     /// `broker.session.timeout.ms`: how long the controller waits for a heartbeat before it fences a broker.
     pub broker_session_timeout: Duration,
@@ -205,43 +209,48 @@ pub struct ClusterConfig {
     pub fetch_session_cache_slots: usize,
     /// `min.incremental.fetch.session.eviction.ms`.
     pub fetch_session_eviction: Duration,
-    /// `fetch.max.bytes`: the most one answer to a consumer carries, in bytes.
+    /// `fetch.max.bytes`: the largest fetch response to a consumer, in bytes.
     pub fetch_max_bytes: i32,
     /// `socket.request.max.bytes`: the largest request, in bytes.
     pub socket_request_max_bytes: usize,
-    /// `max.connections`: open connections per broker. One more takes the place of the oldest that has not authenticated, and
-    /// is closed at once if all have.
+    /// `max.connections`: open connections per broker. A connection beyond this limit replaces the
+    /// oldest unauthenticated one; if all have authenticated, it is closed immediately.
     pub max_connections: usize,
     /// `connections.max.idle.ms`: how long a connection may be without a request.
     pub connections_max_idle: Duration,
-    /// `group.initial.rebalance.delay.ms`: how long the first rebalance of a group waits for more members. Kafka's
-    /// default is 3 s; here it is 0, as in the `server.properties` that Kafka brings for development.
+    /// `group.initial.rebalance.delay.ms`: how long the first rebalance of a group waits for more
+    /// members. Kafka's default is 3 s. The default here is 0, as in Kafka's `server.properties`
+    /// for development.
     pub group_initial_rebalance_delay: Duration,
-    /// `group.min.session.timeout.ms`: the shortest session a member may ask for.
+    /// `group.min.session.timeout.ms`: the shortest session timeout a member may request.
     pub group_min_session_timeout: Duration,
-    /// `group.max.session.timeout.ms`: the longest session a member may ask for.
+    /// `group.max.session.timeout.ms`: the longest session timeout a member may request.
     pub group_max_session_timeout: Duration,
-    /// `group.consumer.session.timeout.ms`: how long a member of the consumer protocol may be silent.
+    /// `group.consumer.session.timeout.ms`: time without heartbeats after which a member of the
+    /// consumer protocol is removed.
     pub group_consumer_session_timeout: Duration,
-    /// `group.consumer.min.session.timeout.ms`: bound of the former.
+    /// `group.consumer.min.session.timeout.ms`: lower bound of that timeout.
     pub group_consumer_min_session_timeout: Duration,
-    /// `group.consumer.max.session.timeout.ms`: bound of the former.
+    /// `group.consumer.max.session.timeout.ms`: upper bound of that timeout.
     pub group_consumer_max_session_timeout: Duration,
-    /// `group.consumer.heartbeat.interval.ms`: how often members of the consumer protocol are told to send heartbeats.
+    /// `group.consumer.heartbeat.interval.ms`: heartbeat interval sent to members of the consumer
+    /// protocol.
     pub group_consumer_heartbeat_interval: Duration,
-    /// `group.consumer.min.heartbeat.interval.ms`: bound of the former.
+    /// `group.consumer.min.heartbeat.interval.ms`: lower bound of that interval.
     pub group_consumer_min_heartbeat_interval: Duration,
-    /// `group.consumer.max.heartbeat.interval.ms`: bound of the former.
+    /// `group.consumer.max.heartbeat.interval.ms`: upper bound of that interval.
     pub group_consumer_max_heartbeat_interval: Duration,
-    /// `group.consumer.max.size`: the most members of a group of the consumer protocol.
+    /// `group.consumer.max.size`: the largest number of members in a group of the consumer
+    /// protocol.
     pub group_consumer_max_size: usize,
-    /// `group.consumer.assignors`: what members of the consumer protocol may choose from; the first one is the default.
+    /// `group.consumer.assignors`: the assignors available to members of the consumer protocol; the
+    /// first one is the default.
     pub group_consumer_assignors: Vec<Assignor>,
-    /// `group.consumer.assignment.interval.ms`: the least time from one target assignment of a group to the next
-    /// (KIP-1263).
+    /// `group.consumer.assignment.interval.ms`: the shortest interval between two target
+    /// assignments of a group (KIP-1263).
     pub group_consumer_assignment_interval: Duration,
-    /// `group.consumer.regex.refresh.interval.ms`: how long the topics that a regular expression stands for are valid if
-    /// no topics come.
+    /// `group.consumer.regex.refresh.interval.ms`: how long the topics resolved for a regular
+    /// expression stay valid while no topic is created.
     pub group_consumer_regex_refresh_interval: Duration,
     /// `offset.metadata.max.bytes`: the longest metadata of a committed offset, in bytes.
     pub offset_metadata_max_bytes: usize,
@@ -249,34 +258,38 @@ pub struct ClusterConfig {
     pub offsets_commit_timeout: Duration,
     /// `offsets.retention.minutes`: how long a group without members keeps its offsets.
     pub offsets_retention_minutes: i32,
-    /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets`, which shares the groups out among the
-    /// brokers. Kafka's default is 50.
+    /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets`, which distributes the
+    /// groups among the brokers. Kafka's default is 50.
     pub offsets_topic_partitions: i32,
-    /// `offsets.topic.replication.factor`: its replicas, or as many as there are brokers if that is fewer.
+    /// `offsets.topic.replication.factor`: replicas of `__consumer_offsets`, at most the number of
+    /// brokers.
     pub offsets_topic_replication_factor: i16,
-    /// `transaction.version`: the finalized feature of that name, 0 to 2. With 2 every transaction gives its producer a new
-    /// epoch and Produce adds partitions to it (KIP-890). A feature rather than a setting in Kafka.
+    /// `transaction.version`: the finalized feature of that name, 0 to 2. Version 2 bumps the
+    /// producer's epoch with every transaction, and Produce adds partitions to it (KIP-890). In
+    /// Kafka it is a feature rather than a setting.
     pub transaction_version: i16,
-    /// `transaction.max.timeout.ms`: the longest transaction a producer may ask for.
+    /// `transaction.max.timeout.ms`: the longest transaction timeout a producer may request.
     pub transaction_max_timeout: Duration,
-    /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`: how often transactions that take too long are
-    /// looked for.
+    /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`: interval between searches for
+    /// timed-out transactions.
     pub transaction_abort_interval: Duration,
     /// `transaction.state.log.num.partitions`: partitions of `__transaction_state`. Kafka's default is 50.
     pub transaction_log_partitions: i32,
-    /// `transaction.state.log.replication.factor`: its replicas, or as many as there are brokers if that is fewer.
+    /// `transaction.state.log.replication.factor`: replicas of `__transaction_state`, at most the
+    /// number of brokers.
     pub transaction_log_replication_factor: i16,
-    /// `transaction.state.log.min.isr`: its `min.insync.replicas`, at most its replicas.
+    /// `transaction.state.log.min.isr`: its `min.insync.replicas`, at most its number of replicas.
     pub transaction_log_min_isr: i16,
-    /// `metadata.propagation.delay.ms`: how long a change of the cluster's metadata takes to reach a broker.
-    /// Curtail's own; see also [`ClusterHandle::set_metadata_delay`](crate::ClusterHandle::set_metadata_delay).
+    /// `metadata.propagation.delay.ms`: how long a change of the cluster's metadata takes to reach
+    /// a broker. Specific to Curtail; see also
+    /// [`ClusterHandle::set_metadata_delay`](crate::ClusterHandle::set_metadata_delay).
     pub metadata_propagation_delay: Duration,
-    /// Who may connect, how, and what they may do.
+    /// Authentication of clients and their permissions.
     pub security: Security,
-    /// A bug to plant in a test.
+    /// A planted bug, for tests.
     #[doc(hidden)]
     pub plant: Option<Plant>,
-    /// Bytes of each log's newest batches that are kept in memory; the simulation reads from disks.
+    /// Bytes of each log's newest batches cached in memory; the simulation reads from disks.
     #[doc(hidden)]
     pub log_tail_cache_bytes: usize,
 }
@@ -354,7 +367,7 @@ impl ClusterConfig {
         1..=i32::try_from(self.brokers).unwrap_or(i32::MAX)
     }
 
-    /// An address the brokers listen on that other machines can reach.
+    /// Returns a listening address that other machines can reach, if any.
     pub fn beyond_loopback(&self) -> Option<IpAddr> {
         let listed: Vec<IpAddr> = match (self.bind, &self.ports) {
             (Some(bind), _) => vec![bind],
@@ -370,7 +383,7 @@ impl ClusterConfig {
         self.racks.get(at).map(String::as_str).filter(|rack| !rack.is_empty())
     }
 
-    /// How groups of the consumer protocol are set up.
+    /// Returns the settings for groups of the consumer protocol.
     pub(crate) fn consumer_groups(&self) -> Settings {
         Settings {
             session_timeout: self.group_consumer_session_timeout,
@@ -410,10 +423,10 @@ impl ClusterConfig {
         Ok(())
     }
 
-    /// Checks what belongs together.
+    /// Checks settings that depend on each other.
     ///
     /// # Errors
-    /// Names the settings that contradict each other.
+    /// Names the contradicting settings.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError::Contradiction(text));
         self.validate_times()?;

@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster as a whole.
+//! Errors of a cluster as a whole.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
@@ -15,9 +15,9 @@ pub enum ClusterError {
     /// A broker cannot listen.
     #[error("cannot listen on {addr}: {source}; {}", listen_advice(source.kind()))]
     Listen {
-        /// Where.
+        /// The address.
         addr: SocketAddr,
-        /// What the network said.
+        /// The network's error.
         source: io::Error,
     },
     /// The storage cannot be used.
@@ -25,7 +25,7 @@ pub enum ClusterError {
     Storage {
         /// The directory.
         path: PathBuf,
-        /// What the disk said.
+        /// The disk's error.
         source: io::Error,
     },
     /// Another cluster uses the directory.
@@ -37,34 +37,34 @@ pub enum ClusterError {
     InUse {
         /// The directory.
         path: PathBuf,
-        /// The process of that cluster, if it is known.
+        /// The process id of that cluster, if known.
         process: Option<u32>,
     },
-    /// Certificates or keys cannot be used or made.
+    /// Certificates or keys cannot be used or created.
     #[error("cannot use certificates of {}: {reason}", path.display())]
     Certificates {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The operating system gives no random numbers for keys and salts.
+    /// The operating system provides no random numbers for keys and salts.
     #[error(
         "the operating system gives no random numbers, which passwords and keys are protected with"
     )]
     NoRandomness,
-    /// There is no broker of this id.
+    /// No broker has this id.
     #[error("there is no broker {0}")]
     NoSuchBroker(i32),
     /// The broker already runs.
     #[error("broker {0} is already running")]
     AlreadyRunning(i32),
-    /// The controller refused.
+    /// The controller refused the request.
     #[error("{reason}")]
     Refused {
-        /// Kafka's code for it.
+        /// Kafka's error code.
         code: ErrorCode,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A broker ended while it was starting.
@@ -78,7 +78,7 @@ impl From<(ErrorCode, String)> for ClusterError {
     }
 }
 
-/// What to do about an address that cannot be listened on.
+/// Returns advice for an address that cannot be listened on.
 fn listen_advice(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrNotAvailable => "choose an address of this machine",
@@ -87,7 +87,7 @@ fn listen_advice(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-/// What to do about a directory that cannot be used, where the reason does not say so.
+/// Returns advice for a directory that cannot be used, if the reason is not advice enough.
 fn storage_advice(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::PermissionDenied => "; choose a directory that this user may write to",

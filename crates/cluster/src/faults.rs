@@ -1,4 +1,4 @@
-//! Answers that are held back on purpose.
+//! Injected delays of responses.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Delays of one broker's answers, by API. It outlives the broker's incarnations.
+/// Delays of one broker's responses, by API. It outlives the broker's incarnations.
 #[derive(Default)]
 pub(crate) struct Delays {
     any: AtomicBool,
@@ -16,7 +16,7 @@ pub(crate) struct Delays {
 }
 
 impl Delays {
-    /// Holds back answers of one API, or of those without a delay of their own.
+    /// Delays responses of one API, or of all APIs without a specific delay.
     pub(crate) fn set(&self, api: Option<i16>, delay: Duration) {
         let mut by_api = self.by_api.lock();
         if delay.is_zero() {
@@ -33,7 +33,7 @@ impl Delays {
         self.any.store(false, Ordering::Release);
     }
 
-    /// How long to hold back an answer of this API.
+    /// Returns the delay of a response of this API.
     pub(crate) fn of(&self, api: i16) -> Option<Duration> {
         if !self.any.load(Ordering::Acquire) {
             return None;

@@ -1,7 +1,8 @@
 //! Parsers of stored bytes, for the fuzz targets. Not part of the interface.
 //!
-//! A record of an internal topic may come from another client: Apache Kafka's tools write them, and a producer may write
-//! to an internal topic. What a parser reads, it must write and read back the same.
+//! A record of an internal topic may come from another client: Apache Kafka's tools write them, and
+//! a producer may write to an internal topic. Everything a parser reads must survive writing and
+//! reading again.
 
 use bytes::Bytes;
 
@@ -13,7 +14,7 @@ use crate::coordinator::records::{
 /// Reads a record of `__consumer_offsets`.
 ///
 /// # Panics
-/// If what was read is written and read back as something else.
+/// If the record changes when it is written and read again.
 pub fn offsets_record(key: &[u8], value: Option<&[u8]>) {
     let Ok(Some(key)) = decode_key(key) else { return };
     match (key, value) {
@@ -45,7 +46,7 @@ pub fn offsets_record(key: &[u8], value: Option<&[u8]>) {
 /// Reads a record of `__transaction_state`.
 ///
 /// # Panics
-/// If what was read is written and read back as something else.
+/// If the record changes when it is written and read again.
 pub fn transaction_record(key: &Bytes, value: &Bytes) {
     crate::transaction::check_record(key, value);
 }

@@ -1,4 +1,4 @@
-//! Stopping every task of a broker at once, as SIGSTOP stops a process.
+//! Stopping all tasks of a broker at once, as SIGSTOP stops a process.
 
 use std::{
     future::Future,
@@ -24,12 +24,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Nothing runs from here on. A poll under way on another thread ends first.
+    /// Stops all tasks. A poll that is running on another thread ends first.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Everything goes on where it stopped.
+    /// Resumes all tasks.
     pub(crate) fn open(&self) {
         self.closed.store(false, Ordering::SeqCst);
         let waiting = std::mem::take(&mut *self.waiting.lock());
@@ -42,14 +42,14 @@ impl Gate {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// A future that is polled only while the gate is open. `alive` is dropped with it.
+    /// Wraps a future so that it is polled only while the gate is open. `alive` is dropped with it.
     pub(crate) fn guard<F>(self: &Arc<Self>, alive: &Alive, future: F) -> Gated<F> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         Gated { gate: Arc::clone(self), id, future: Box::pin(future), _alive: alive.clone() }
     }
 }
 
-/// Held by every task of an incarnation: the incarnation is gone when the last one is dropped.
+/// Held by every task of an incarnation, which has ended when the last one is dropped.
 pub(crate) type Alive = mpsc::Sender<std::convert::Infallible>;
 
 /// See [`Gate::guard`].
@@ -66,7 +66,7 @@ impl<F: Future> Future for Gated<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         if self.gate.is_closed() {
             self.gate.waiting.lock().insert(self.id, cx.waker().clone());
-            // The gate may have opened before the waker was in place.
+            // The gate may have opened before the waker was registered.
             if self.gate.is_closed() {
                 return Poll::Pending;
             }

@@ -81,23 +81,23 @@ use crate::{
 
 use served::{Rights, Served};
 
-/// What to do after a request.
+/// The action after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Write what lies in the output.
+    /// Write the output.
     Written,
-    /// Write what lies in the output, if anything does, and read nothing for so long.
+    /// Write the output, if any, and do not read from the connection for this long.
     Mute(Duration),
-    /// Go on without an answer.
+    /// Continue without a response.
     None,
     /// Close the connection.
     Close,
 }
 
-/// Handles one request. `out` is empty and receives the parts of the answer's frame.
+/// Handles one request. `out` is empty and receives the parts of the response frame.
 ///
 /// # Errors
-/// Why the connection must be closed: the request makes no sense.
+/// Why the connection must be closed: the request is malformed.
 pub(crate) async fn handle(
     request: &Call<'_>,
     body: Bytes,
@@ -175,18 +175,19 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     }
 }
 
-/// A request in the hands of its handler.
+/// A request as its handler sees it.
 pub(crate) struct Call<'a> {
     pub(crate) broker: &'a Arc<Broker>,
     pub(crate) header: &'a RequestHeader<'a>,
-    /// Where it comes from.
+    /// The client's address.
     pub(crate) peer: IpAddr,
-    /// Who asks.
+    /// The client's principal.
     pub(crate) principal: &'a Principal,
     /// Bytes of the request's frame.
     size: usize,
     served: Option<&'static Served>,
-    /// Whether the authorizer has been asked, or nothing is told that it would have to be asked for.
+    /// Whether the authorizer has been asked, or the response reveals nothing that needs
+    /// permission.
     asked: AtomicBool,
 }
 
@@ -204,7 +205,7 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
-    /// Whether the handler has asked for what the API needs.
+    /// Checks that the handler has asked for the permission that the API needs.
     fn may_answer(&self, rights: &Rights) -> Result<(), String> {
         match rights {
             Rights::Asked(_) if !self.asked.load(Ordering::Relaxed) => {
@@ -214,7 +215,8 @@ impl Call<'_> {
         }
     }
 
-    /// The answer is about so many things: with none it tells nothing, and needs no right.
+    /// Records the number of things that the response is about. With none it reveals nothing and
+    /// needs no permission.
     fn concerns(&self, count: usize) {
         if count == 0 {
             self.asked.store(true, Ordering::Relaxed);
@@ -241,7 +243,7 @@ impl Call<'_> {
         Ok(Answer::Written)
     }
 
-    /// PRODUCER_FENCED as the versions before `first` know it.
+    /// Translates PRODUCER_FENCED for versions before `first`.
     fn fenced_code(&self, code: ErrorCode, first: i16) -> ErrorCode {
         match code {
             ErrorCode::PRODUCER_FENCED if self.version() < first => {
@@ -251,7 +253,7 @@ impl Call<'_> {
         }
     }
 
-    /// An answer in one of our own codecs.
+    /// Responds with one of Curtail's own codecs.
     fn answer_with(&self, out: &mut Vec<Bytes>, encode: impl FnOnce(&mut Writer)) -> Answer {
         let mut w = Writer::with_capacity(256);
         w.set_encoding(Encoding::Classic);
@@ -266,12 +268,12 @@ impl Call<'_> {
         Answer::Written
     }
 
-    /// Whom quotas are for: who asks, and the client it has. None are for brokers.
+    /// Returns user and client id for quotas; `None` for brokers.
     fn limited(&self) -> Option<(&str, &str)> {
         Some((self.principal.user()?, self.header.client_id.unwrap_or_default()))
     }
 
-    /// Counts bytes of who asks against its quota; how long it has to be silent.
+    /// Counts bytes against the client's quota. Returns how long the client must be throttled.
     fn count(&self, limit: Limit, bytes: usize) -> Duration {
         let image = self.broker.image();
         match self.limited() {
@@ -282,7 +284,8 @@ impl Call<'_> {
         }
     }
 
-    /// As [`Call::count`], but what is too much is not counted, as it will not be sent.
+    /// Like [`Call::count`], but bytes beyond the quota are not counted, because they will not be
+    /// sent.
     fn count_if_sent(&self, limit: Limit, bytes: usize) -> Duration {
         let silence = self.count(limit, bytes);
         if let Some(client) = self.limited().filter(|_| !silence.is_zero()) {
@@ -291,7 +294,7 @@ impl Call<'_> {
         silence
     }
 
-    /// The shard that has a group.
+    /// Returns the shard of a group.
     fn groups(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {
         if group.len() > MAX_STRING {
             return Err(ErrorCode::INVALID_GROUP_ID);
@@ -299,7 +302,7 @@ impl Call<'_> {
         self.broker.groups.shard(self.broker, group)
     }
 
-    /// As [`Call::groups`], for requests of members: their group must have a name.
+    /// Like [`Call::groups`], for requests of members: their group id must not be empty.
     fn members_groups(&self, group: &str) -> Result<Arc<Shard<Groups>>, ErrorCode> {
         if group.is_empty() {
             return Err(ErrorCode::INVALID_GROUP_ID);
@@ -307,7 +310,7 @@ impl Call<'_> {
         self.groups(group)
     }
 
-    /// The replica here of a partition, of which who asks may know.
+    /// Returns the local replica of a partition that the client may know of.
     fn replica(&self, topic: &TopicImage, index: i32) -> Result<Arc<Partition>, NotServed> {
         let known = usize::try_from(index).ok().and_then(|index| topic.partitions.get(index));
         let Some(image) = known else {
@@ -325,15 +328,15 @@ impl Call<'_> {
         Err(NotServed::led_by(code, leader))
     }
 
-    /// The replica here of a partition whose topic the request names.
+    /// Returns the local replica of a partition of a topic named in the request.
     fn replica_by_name(&self, topic: &str, index: i32) -> Result<Arc<Partition>, NotServed> {
         let image = self.broker.image();
         let unknown = || NotServed::code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         self.replica(image.topic(topic).ok_or_else(unknown)?, index)
     }
 
-    /// The topic of an id that the request has: whether it may be asked for can only be said by its name. What there is
-    /// not needs no right.
+    /// Returns the topic with an id from the request. Permissions need the topic's name; an unknown
+    /// id needs none.
     fn topic_by_id(&self, id: Uuid) -> Result<Arc<TopicImage>, ErrorCode> {
         let topic = self.broker.image().topic_by_id(&id).cloned();
         topic.ok_or_else(|| {
@@ -343,12 +346,12 @@ impl Call<'_> {
     }
 }
 
-/// The endpoints of the leaders that an answer names, each once.
+/// The endpoints of the leaders that a response names, without duplicates.
 #[derive(Default)]
 struct Endpoints(Vec<NodeEndpoint>);
 
 impl Endpoints {
-    /// Adds the leader named with an error, if this is one of the errors that name it.
+    /// Adds the leader named with an error, if the error is one that names it.
     fn hint(&mut self, broker: &Broker, refused: &NotServed) -> Option<LeaderIdAndEpoch> {
         let named = matches!(
             refused.code,
@@ -364,12 +367,12 @@ impl Endpoints {
     }
 }
 
-/// How long a client is told to be silent.
+/// Returns the throttle time of a response.
 fn throttle_ms(silence: Duration) -> i32 {
     i32::try_from(silence.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// What follows an answer that says so.
+/// Returns the action after a response with this throttle time.
 fn muted(answer: Answer, silence: Duration) -> Answer {
     match answer {
         Answer::Written | Answer::None if !silence.is_zero() => Answer::Mute(silence),
@@ -377,7 +380,7 @@ fn muted(answer: Answer, silence: Duration) -> Answer {
     }
 }
 
-/// The longest group id: the coordinator's records have no room for longer strings.
+/// The longest group id: longer strings do not fit into the coordinator's records.
 const MAX_STRING: usize = i16::MAX as usize;
 
 fn text(value: &str) -> StrBytes {

@@ -1,4 +1,4 @@
-//! The cluster's metadata at one version: immutable, shared between versions where nothing changed.
+//! The cluster's metadata at one version: immutable, with unchanged parts shared between versions.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
@@ -7,15 +7,15 @@ use imbl::{OrdMap, OrdSet, Vector};
 
 use crate::{acl::Acl, quota::Quotas, sasl::Credentials, settings, topic_config::TopicConfig};
 
-/// No broker leads the partition.
+/// The leader of a partition without one.
 pub(crate) const NO_LEADER: i32 = -1;
 
-/// Everything a broker knows of the cluster.
+/// A broker's view of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
-    /// Grows with every change.
+    /// Increases with every change.
     pub(crate) version: u64,
-    /// The version in which a topic was created last.
+    /// The version of the most recent creation of a topic.
     pub(crate) topics_created: u64,
     pub(crate) cluster_id: Arc<str>,
     pub(crate) brokers: Arc<BTreeMap<i32, BrokerImage>>,
@@ -24,7 +24,7 @@ pub(crate) struct Image {
     pub(crate) acls: OrdSet<Acl>,
     pub(crate) quotas: Quotas,
     pub(crate) credentials: Credentials,
-    /// Settings of brokers and groups that were changed.
+    /// Overrides of the settings of brokers and groups.
     pub(crate) settings: settings::Changed,
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct BrokerImage {
     pub(crate) id: i32,
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
-    /// Where other brokers reach it.
+    /// Its address for other brokers.
     pub(crate) inner: SocketAddr,
-    /// Identifies the incarnation; a restart gets a larger one.
+    /// Identifies the incarnation; a restarted broker has a larger one.
     pub(crate) epoch: i64,
-    /// A fenced broker leads nothing and is not shown to clients.
+    /// Whether it is fenced: it leads no partition and is hidden from clients.
     pub(crate) fenced: bool,
 }
 
@@ -56,19 +56,20 @@ pub(crate) struct TopicImage {
 pub(crate) struct PartitionImage {
     pub(crate) leader: i32,
     pub(crate) leader_epoch: i32,
-    /// Grows with every change of this partition; orders changes that reach a broker on two ways.
+    /// Increases with every change of this partition. It orders changes that reach a broker by two
+    /// paths.
     pub(crate) partition_epoch: i32,
     pub(crate) isr: Arc<[i32]>,
-    /// Preferred leader first; during a reassignment those to come, then those to go.
+    /// The preferred leader first; during a reassignment the new replicas, then those to remove.
     pub(crate) replicas: Arc<[i32]>,
-    /// Replicas that a reassignment brings; empty without one.
+    /// Replicas that a reassignment adds; empty without one.
     pub(crate) adding: Arc<[i32]>,
-    /// Replicas that a reassignment takes away; empty without one.
+    /// Replicas that a reassignment removes; empty without one.
     pub(crate) removing: Arc<[i32]>,
 }
 
 impl PartitionImage {
-    /// Whether a reassignment is under way.
+    /// Returns whether a reassignment is in progress.
     pub(crate) fn is_reassigned(&self) -> bool {
         !self.adding.is_empty() || !self.removing.is_empty()
     }
@@ -98,13 +99,13 @@ impl Image {
         self.topics.get(self.names.get(id)?)
     }
 
-    /// A broker that is registered and not fenced.
+    /// Returns a broker that is registered and not fenced.
     pub(crate) fn live_broker(&self, id: i32) -> Option<&BrokerImage> {
         self.brokers.get(&id).filter(|b| !b.fenced)
     }
 }
 
-/// A partition's identity: a topic created anew under an old name is another one.
+/// The identity of a partition: a topic that was deleted and recreated has another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PartitionKey {
     pub(crate) topic: Uuid,

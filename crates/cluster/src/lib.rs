@@ -1,9 +1,12 @@
-//! An embedded cluster of brokers that speak the Kafka protocol, for development, tests and measurement.
+//! An embedded cluster of brokers that speak the Kafka protocol, for development, tests and
+//! measurement.
 //!
-//! It runs in the process of its user: [`Cluster::start`] puts a controller and the brokers on the current tokio
-//! runtime, each broker on a port of its own. What it does is done as Kafka does it, so that what is measured on
-//! it is mechanism: followers fetch over TCP, the high watermark is the slowest in-sync replica, connections answer in
-//! order, metadata reaches each broker in its own time. Faults ([`ClusterHandle`]) are part of the interface.
+//! It runs in the caller's process: [`Cluster::start`] puts a controller and the brokers on the
+//! current tokio runtime, each broker on a separate port. The cluster uses Kafka's mechanisms, so
+//! that measurements on it reflect them. Followers fetch over TCP, and the high watermark is the
+//! position of the slowest in-sync replica. A connection's responses keep the order of its
+//! requests, and each broker receives metadata changes independently. Fault injection
+//! ([`ClusterHandle`]) is part of the interface.
 //!
 //! It is not a production store.
 

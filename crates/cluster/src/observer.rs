@@ -1,4 +1,4 @@
-//! Looking into the cluster from outside.
+//! Observation of the brokers' events from outside.
 
 use std::sync::{
     Arc,
@@ -8,10 +8,10 @@ use std::sync::{
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
-/// Is told what happens inside the brokers, for measurement.
+/// Receives the brokers' events, for measurements.
 ///
-/// Calls come from the brokers' tasks while a partition is locked: an observer must be quick, must not block
-/// and must not call the cluster. Times are those of the broker's runtime.
+/// Brokers call it from their tasks while a partition is locked: an observer must be quick, must
+/// not block and must not call the cluster. Times are those of the broker's runtime.
 pub trait Observer: Send + Sync {
     /// A leader has appended a producer's batch.
     fn appended(
@@ -27,12 +27,12 @@ pub trait Observer: Send + Sync {
     /// A leader's high watermark has advanced: everything below it is committed.
     fn committed(&self, broker: i32, topic: &str, partition: i32, high_watermark: i64, at: Instant);
 
-    /// A broker has learned that it leads a partition in this epoch. Whatever one of an earlier epoch still appends, because
-    /// it has yet to learn that it leads no more, will be cut off.
+    /// A broker has learned that it leads a partition in this epoch. Later appends by the leader of
+    /// an earlier epoch, which does not know of the election yet, will be truncated.
     fn leads(&self, _broker: i32, _topic: &str, _partition: i32, _leader_epoch: i32, _at: Instant) {
     }
 
-    /// A follower has appended what it fetched; its log ends at `end_offset`.
+    /// A follower has appended fetched records; its log now ends at `end_offset`.
     fn replicated(
         &self,
         _broker: i32,
@@ -44,7 +44,7 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// The place for an observer; free of cost while empty.
+/// Holds the observer; costs nothing while there is none.
 #[derive(Default)]
 pub(crate) struct Observers {
     present: AtomicBool,

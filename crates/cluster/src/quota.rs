@@ -1,6 +1,7 @@
-//! Quotas: how many bytes a second clients may write and read, of each broker.
+//! Quotas: how many bytes per second clients may write and read, at each broker.
 //!
-//! Who goes beyond is told for how long (`throttle_time_ms`), and is not read from until then (KIP-219).
+//! A client beyond its quota receives a `throttle_time_ms`, and its connection is not read until
+//! that has passed (KIP-219).
 
 #[cfg(test)]
 mod tests;
@@ -15,30 +16,30 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// Bytes are counted in samples of one second (`quota.window.size.seconds`), the one under way and ten before it
-/// (`quota.window.num`).
+/// Bytes are counted in samples of one second (`quota.window.size.seconds`): the current one and
+/// ten before it (`quota.window.num`).
 const SAMPLE: Duration = Duration::from_secs(1);
 const SAMPLES: u32 = 11;
-/// From this many on, meters of clients that do nothing are forgotten.
+/// Number of meters above which those of inactive clients are removed.
 const MANY: usize = 1000;
 
-/// A part of whom a quota is for.
+/// One part of a quota's entity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Name {
-    /// Everybody without a quota of their own.
+    /// All users or clients without a specific quota.
     Default,
     Exactly(String),
 }
 
-/// Whom a quota is for. At least one part is there.
+/// The entity of a quota. At least one part is set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Entity {
     pub(crate) user: Option<Name>,
     pub(crate) client_id: Option<Name>,
 }
 
-/// What a quota limits.
+/// The limited quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
@@ -49,7 +50,7 @@ pub(crate) enum Limit {
 impl Limit {
     const ALL: [Self; 2] = [Self::ProducerByteRate, Self::ConsumerByteRate];
 
-    /// Kafka's name of it.
+    /// Returns its name in Kafka.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ProducerByteRate => "producer_byte_rate",
@@ -65,14 +66,15 @@ impl Limit {
 /// All quotas of the cluster: bytes per second.
 pub(crate) type Quotas = OrdMap<Entity, BTreeMap<Limit, f64>>;
 
-/// Who shares a limit: with a quota for users all clients of a user do, with one for clients all of that name.
+/// The clients that share a limit: with a quota for users all clients of a user, with one for
+/// clients all clients of that id.
 type Sharers = (Option<String>, Option<String>);
 
-/// The quota that holds for a client, and who else it holds for together.
+/// Returns the quota of a client, and the clients that share it.
 fn of_client(quotas: &Quotas, limit: Limit, user: &str, client_id: &str) -> Option<(Sharers, f64)> {
     let exactly = |name: &str| Some(Name::Exactly(name.to_owned()));
     let default = || Some(Name::Default);
-    // The closest first, as in Kafka.
+    // The most specific first, as in Kafka.
     let candidates = [
         (exactly(user), exactly(client_id)),
         (exactly(user), default()),
@@ -92,12 +94,13 @@ fn of_client(quotas: &Quotas, limit: Limit, user: &str, client_id: &str) -> Opti
     })
 }
 
-/// What one broker counts.
+/// The byte counts of one broker.
 #[derive(Default)]
 pub(crate) struct Meters(Mutex<BTreeMap<(Limit, Sharers), Meter>>);
 
 impl Meters {
-    /// The most bytes that a client may read before it has to be silent; `None` without a limit.
+    /// Returns the maximum bytes that a client may read before it is throttled; `None` without a
+    /// limit.
     pub(crate) fn most(
         quotas: &Quotas,
         limit: Limit,
@@ -107,7 +110,7 @@ impl Meters {
         Some(rate * (SAMPLE * (SAMPLES - 1)).as_secs_f64())
     }
 
-    /// Takes back what was counted last, as it was not sent after all.
+    /// Reverts the last count, because the bytes were not sent.
     pub(crate) fn take_back(
         &self,
         quotas: &Quotas,
@@ -121,7 +124,7 @@ impl Meters {
         }
     }
 
-    /// Counts bytes of a client; how long it has to be silent, if that was too many.
+    /// Counts bytes of a client and returns its throttle time, which is zero within the quota.
     pub(crate) fn count(
         &self,
         quotas: &Quotas,
@@ -144,7 +147,7 @@ impl Meters {
 /// Bytes of the last seconds.
 #[derive(Default)]
 struct Meter {
-    /// When a sample began, and its bytes; oldest first.
+    /// The start time of each sample, and its bytes; oldest first.
     samples: VecDeque<(Instant, u64)>,
 }
 
@@ -176,7 +179,7 @@ impl Meter {
             _ => self.samples.push_back((now, bytes as u64)),
         }
         let oldest = self.samples.front().map_or(now, |(began, _)| *began);
-        // A client that has only begun is taken to have been silent before.
+        // A new client counts as inactive before its first sample.
         let window = now.saturating_duration_since(oldest).max(SAMPLE * (SAMPLES - 1));
         let total: u64 = self.samples.iter().map(|(_, bytes)| bytes).sum();
         let excess = total as f64 / window.as_secs_f64() - rate;
@@ -184,7 +187,7 @@ impl Meter {
             return Duration::ZERO;
         }
         let silence = excess / rate * window.as_secs_f64();
-        // Whole milliseconds, as they are told; and nobody is told more than the protocol can say.
+        // Whole milliseconds, within the range of the protocol's field.
         let millis = (silence * 1000.0).round().min(f64::from(i32::MAX));
         Duration::from_millis(millis as u64)
     }

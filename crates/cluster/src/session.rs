@@ -1,9 +1,15 @@
-//! Fetch sessions (KIP-227) and the cache that holds them: pure, the time is passed in.
+//! Fetch sessions (KIP-227) and their cache. Pure: the caller passes the time in.
 //!
-//! A shard of the cache has a number of slots. A new session takes one from another session only if that one has been
-//! unused for `min.incremental.fetch.session.eviction.ms`, or is worth less: followers before consumers, many
-//! partitions before few, where a session of that age is up for comparison at all. A request that gets no slot
-//! is answered without a session, and the client fetches everything again next time.
+//! A shard of the cache has a number of slots. A new session takes another session's slot only in
+//! two cases:
+//!
+//! - The other session has been unused for `min.incremental.fetch.session.eviction.ms`.
+//! - The other session is worth less: followers precede consumers, and many partitions precede few.
+//!   A session younger than that interval is exempt, unless it is a consumer's and the new one is a
+//!   follower's.
+//!
+//! A request without a slot is answered without a session, and the client sends a full fetch next
+//! time.
 
 mod cache;
 #[cfg(test)]
@@ -29,10 +35,10 @@ pub use self::cache::SessionMetrics;
 pub(crate) const NO_SESSION: i32 = 0;
 /// The request opens a session.
 const INITIAL_EPOCH: i32 = 0;
-/// The request goes without a session, or closes one.
+/// The request is sessionless, or closes its session.
 const FINAL_EPOCH: i32 = -1;
 
-/// A topic as the request names it.
+/// A topic, as the request names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TopicRef {
     Name(Arc<str>),
@@ -53,7 +59,7 @@ struct Cached {
     fetch: FetchPartition,
     high_watermark: i64,
     log_start: i64,
-    /// Place in the order of answering.
+    /// Position in the order of responses.
     order: u64,
 }
 
@@ -64,7 +70,7 @@ struct Session {
     epoch: i32,
     created: Instant,
     last_used: Instant,
-    /// Whether it was old enough for comparison when it was last used.
+    /// Whether it had reached the age for comparison when it was last used.
     comparable: bool,
     partitions: BTreeMap<Key, Cached>,
     order: BTreeMap<u64, Key>,
@@ -98,8 +104,8 @@ impl Session {
         self.order.values().filter_map(item).collect()
     }
 
-    /// Takes note of what is answered for a partition and says whether that is news. Partitions with records go
-    /// to the end of the order, so that the others get their turn within the next answer's bytes.
+    /// Tracks a partition's response and returns whether it has changed. Partitions with records
+    /// move to the end of the order, so that the others get their turn in the next response.
     fn answered(&mut self, key: &Key, answer: &FetchPartitionResponse) -> bool {
         let Some(cached) = self.partitions.get_mut(key) else { return true };
         let news = !answer.records.is_empty()
@@ -111,7 +117,7 @@ impl Session {
         cached.high_watermark = answer.high_watermark;
         cached.log_start = answer.log_start_offset;
         if answer.error.is_error() {
-            // Whatever comes after an error is news.
+            // The next response after an error counts as changed.
             cached.high_watermark = -1;
         }
         if !answer.records.is_empty() {
@@ -124,19 +130,19 @@ impl Session {
     }
 }
 
-/// How a request stands to sessions.
+/// A request's relation to sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// It does without.
+    /// A sessionless fetch.
     Sessionless,
-    /// It wants one.
+    /// Opens a session.
     Full { by_ids: bool, privileged: bool },
-    /// It goes on in one.
+    /// Continues a session.
     Incremental { id: i32 },
 }
 
 impl Context {
-    /// The session that goes on if the request is answered with nothing.
+    /// Returns the session that continues after an empty response.
     pub(crate) fn session_id(&self) -> i32 {
         match self {
             Self::Incremental { id } => *id,
@@ -145,15 +151,15 @@ impl Context {
     }
 }
 
-/// Bytes do not count here, only worth: followers before consumers, then size, then id.
+/// The value of a session: followers before consumers, then the number of partitions, then the id.
 type Worth = (bool, usize, i32);
 
-/// A part of a broker's sessions, with slots of its own (KAFKA-9401).
+/// A part of a broker's sessions with separate slots (KAFKA-9401).
 #[derive(Debug)]
 struct Shard {
     slots: usize,
     eviction: Duration,
-    /// The ids of its sessions.
+    /// The range of its session ids.
     ids: Range<i32>,
     sessions: BTreeMap<i32, Session>,
     last_used: BTreeSet<(Instant, i32)>,
@@ -175,10 +181,11 @@ impl Shard {
         self.sessions.values().map(|session| session.partitions.len()).sum()
     }
 
-    /// Finds a request's session and applies its changes: the context and all partitions to fetch.
+    /// Finds a request's session and applies its changes. Returns the context and all partitions to
+    /// fetch.
     ///
     /// # Errors
-    /// What to answer to the whole request.
+    /// The error code of the whole response.
     fn begin(
         &mut self,
         request: &FetchRequest,
@@ -247,8 +254,9 @@ impl Shard {
         }
     }
 
-    /// Ends a request: the session id to answer, and the answers without those an incremental answer omits.
-    /// `candidate` is a random id of the shard's for a new session.
+    /// Ends a request. Returns the session id of the response, and the partitions without those
+    /// that an incremental response omits. `candidate` returns random ids of this shard for a new
+    /// session.
     fn finish(
         &mut self,
         context: &Context,
@@ -296,7 +304,8 @@ impl Shard {
         }
     }
 
-    /// Frees a slot for a session of `size` partitions, if there is none and another's is worth less.
+    /// Ensures a free slot for a session of `size` partitions, evicting a session that is worth
+    /// less if necessary.
     fn make_room(&mut self, privileged: bool, size: usize, now: Instant) -> bool {
         if self.sessions.len() < self.slots {
             return true;
@@ -308,7 +317,8 @@ impl Shard {
             self.evict(id);
             return true;
         }
-        // A privileged newcomer may push out any consumer's session, others only sessions of some age.
+        // A follower may evict any consumer's session; otherwise only sessions of sufficient age
+        // can be evicted.
         let up_for_comparison = |s: &Session| s.comparable || (privileged && !s.privileged);
         let worth =
             |(id, s): (&i32, &Session)| -> Worth { (s.privileged, s.partitions.len(), *id) };
@@ -323,7 +333,7 @@ impl Shard {
     }
 }
 
-/// Epochs count up and start again at 1.
+/// Epochs increase and wrap to 1.
 fn next_epoch(epoch: i32) -> i32 {
     if epoch == i32::MAX { 1 } else { epoch + 1 }
 }

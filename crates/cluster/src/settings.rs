@@ -16,28 +16,29 @@ use crate::{
     topic_config::{ConfigEdit, ConfigEdits, SOURCE_DEFAULT, SOURCE_STATIC},
 };
 
-/// Where a value comes from, as DescribeConfigs numbers it.
+/// The source of a value, by its code in DescribeConfigs.
 pub(crate) const SOURCE_BROKER: i8 = 2;
 pub(crate) const SOURCE_BROKERS: i8 = 3;
 pub(crate) const SOURCE_GROUP: i8 = 8;
 
-/// Whose settings.
+/// The owner of settings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Whose {
-    /// Of every broker without one of its own.
+    /// The default of all brokers; a broker's own setting overrides it.
     Brokers,
     Broker(i32),
     Group(String),
 }
 
-/// What was given to one of them.
+/// The overrides of one owner.
 pub(crate) type Given = BTreeMap<String, String>;
 
-/// All that was changed since the cluster was first started.
+/// All overrides since the cluster was first started.
 pub(crate) type Changed = OrdMap<Whose, Arc<Given>>;
 
-/// What a running broker takes on. Kafka has others that this cluster does not have at all.
+/// Settings that can change while a broker runs. Kafka has further ones, which this cluster does
+/// not support.
 const OF_BROKERS: [&str; 6] = [
     "log.flush.interval.messages",
     "log.message.timestamp.type",
@@ -50,15 +51,16 @@ const OF_BROKERS: [&str; 6] = [
 const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
 const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
 
-/// Whether a broker's setting can be changed while it runs.
+/// Returns whether a broker's setting can change while it runs.
 pub(crate) fn is_dynamic(name: &str) -> bool {
     OF_BROKERS.contains(&name)
 }
 
-/// What is given after some of it was changed.
+/// Returns the overrides after some edits.
 ///
 /// # Errors
-/// What is wrong, with the code that Kafka has for it: settings of brokers are refused with INVALID_REQUEST (KAFKA-13609).
+/// The reason with Kafka's error code: broker settings are refused with INVALID_REQUEST
+/// (KAFKA-13609).
 pub(crate) fn edited(
     whose: &Whose,
     given: &Given,
@@ -95,7 +97,7 @@ pub(crate) fn edited(
     Ok(given)
 }
 
-/// A broker's settings with what was given to it.
+/// Returns a broker's settings with overrides applied.
 fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, String> {
     let mut config = config.clone();
     let mut fixed = Vec::new();
@@ -111,7 +113,7 @@ fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, St
     }
 }
 
-/// What one broker goes by.
+/// The settings in force on one broker.
 pub(crate) struct BrokerSettings {
     pub(crate) config: ClusterConfig,
     of_all: Arc<Given>,
@@ -119,13 +121,14 @@ pub(crate) struct BrokerSettings {
 }
 
 impl BrokerSettings {
-    /// A broker that was started with `config`.
+    /// Creates the settings of a broker started with `config`.
     pub(crate) fn new(config: &ClusterConfig, broker: i32, changed: &Changed) -> Self {
         let given = |whose| changed.get(&whose).cloned().unwrap_or_default();
         let (of_all, own) = (given(Whose::Brokers), given(Whose::Broker(broker)));
         let mut all = (*of_all).clone();
         all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-        // The controller has checked them; an earlier version's that are not known any more count no more.
+        // The controller has validated the overrides. An override from an earlier version may be
+        // unknown now; then none of them applies.
         let config = with_given(config, &all).unwrap_or_else(|reason| {
             tracing::warn!(broker, reason, "changed settings are not used");
             config.clone()
@@ -133,7 +136,7 @@ impl BrokerSettings {
         Self { config, of_all, own }
     }
 
-    /// Where the value of a setting comes from.
+    /// Returns the source of a setting's value.
     pub(crate) fn source(&self, name: &str, is_default: bool) -> i8 {
         match name {
             name if self.own.contains_key(name) => SOURCE_BROKER,
@@ -143,7 +146,7 @@ impl BrokerSettings {
         }
     }
 
-    /// Every setting with its value and the number of its source.
+    /// Returns every setting with its value and the code of its source.
     pub(crate) fn describe(&self) -> Vec<(&'static str, String, i8)> {
         let defaults = ClusterConfig::default();
         let values = self.config.properties().zip(defaults.properties());
@@ -154,7 +157,7 @@ impl BrokerSettings {
         values.map(one).collect()
     }
 
-    /// A setting's value and the number of its source.
+    /// Returns a setting's value and the code of its source.
     pub(crate) fn get(&self, name: &str) -> Option<(String, i8)> {
         let value_of = |config: &ClusterConfig| {
             config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
@@ -212,7 +215,7 @@ fn check_group(given: &Given, config: &ClusterConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// What a group goes by, where all others go by `settings`.
+/// Returns the settings in force for a group; groups without overrides use `settings`.
 pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str) -> Arc<Settings> {
     if changed.is_empty() {
         return Arc::clone(settings);
@@ -221,7 +224,7 @@ pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str)
         return Arc::clone(settings);
     };
     let mut settings = (**settings).clone();
-    // The controller has checked them.
+    // The controller has validated them.
     if let Ok(session_timeout) = millis(given, SESSION_TIMEOUT, settings.session_timeout) {
         settings.session_timeout = session_timeout;
     }
@@ -231,7 +234,7 @@ pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str)
     settings.into()
 }
 
-/// Every setting of a group with its value and the number of its source.
+/// Returns every setting of a group with its value and the code of its source.
 pub(crate) fn describe_group(
     brokers: &BrokerSettings,
     changed: &Changed,

@@ -1,4 +1,4 @@
-//! Where a cluster's files are, and that no other cluster uses them.
+//! The location of a cluster's files, and its lock against other clusters.
 
 use std::{
     fs, io,
@@ -12,28 +12,28 @@ use crate::{
     error::ClusterError,
 };
 
-/// The disks of a cluster's brokers.
+/// The opened storage of a cluster.
 pub(crate) struct Opened {
-    /// One for each broker.
+    /// One disk per broker.
     pub(crate) disks: Vec<Arc<dyn Disk>>,
-    /// The directory under which each broker has its own.
+    /// The directory with each broker's directory.
     pub(crate) root: PathBuf,
     pub(crate) hold: Arc<Hold>,
 }
 
-/// A cluster's hold on its directory. Every task that writes there shares it, so the directory is free for the next
-/// cluster only once the last one has ended.
+/// A cluster's lock on its directory. Every task that writes there shares it, so the directory is
+/// free for the next cluster only after the last task has ended.
 #[derive(Debug)]
 pub(crate) enum Hold {
     /// Files are in memory or belong to the caller.
     None,
-    /// A directory that stays, locked.
+    /// A persistent directory, locked.
     Kept { _lock: DirLock },
-    /// A directory that is removed.
+    /// A temporary directory, removed with the cluster.
     Temporary { _dir: tempfile::TempDir },
 }
 
-/// Opens the storage that the configuration names, and locks a directory that stays.
+/// Opens the configured storage, and locks a persistent directory.
 pub(crate) fn open(config: &ClusterConfig) -> Result<Opened, ClusterError> {
     let same =
         |disk: RealDisk| config.broker_ids().map(|_| Arc::new(disk) as Arc<dyn Disk>).collect();

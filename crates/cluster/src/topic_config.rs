@@ -6,7 +6,7 @@ use curtail_wire::records::TimestampType;
 
 use crate::{config::ClusterConfig, log::LogConfig, settings::BrokerSettings};
 
-/// Where a value comes from, as DescribeConfigs numbers it.
+/// The source of a value, by its code in DescribeConfigs.
 pub(crate) const SOURCE_TOPIC: i8 = 1;
 pub(crate) const SOURCE_STATIC: i8 = 4;
 pub(crate) const SOURCE_DEFAULT: i8 = 5;
@@ -14,13 +14,13 @@ pub(crate) const SOURCE_DEFAULT: i8 = 5;
 const CLEANUP_POLICY: &str = "cleanup.policy";
 const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 
-/// The settings given when the topic was created, checked.
+/// The overrides of a topic, validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicConfig {
     given: BTreeMap<String, String>,
 }
 
-/// How a topic's settings are called, what a broker's default is called, and what the value must be.
+/// The name of each topic setting, the name of its broker default, and the check of its value.
 const SETTINGS: &[(&str, Option<&str>, Check)] = &[
     (CLEANUP_POLICY, None, Check::ListOf(&["compact", "delete"])),
     ("compression.type", None, Check::OneOf(&["producer"])),
@@ -40,28 +40,28 @@ const SETTINGS: &[(&str, Option<&str>, Check)] = &[
     (UNCLEAN_ELECTION, None, Check::OneOf(&["true", "false"])),
 ];
 
-/// What becomes of one setting (KIP-339).
+/// An edit of one setting (KIP-339).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigEdit {
     Set(String),
-    /// Back to the broker's value.
+    /// Restores the broker's value.
     Delete,
-    /// More values for a list.
+    /// Adds values to a list.
     Append(String),
-    /// Fewer values for a list.
+    /// Removes values from a list.
     Subtract(String),
 }
 
 /// Changes to the overrides of one topic, broker or group.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigEdits {
-    /// Whether overrides that no edit names are deleted, as AlterConfigs does.
+    /// Whether overrides without an edit are deleted, as AlterConfigs does.
     pub(crate) replaces: bool,
     pub(crate) edits: Vec<(String, ConfigEdit)>,
 }
 
 impl ConfigEdits {
-    /// The overrides that the edits start from.
+    /// Returns the overrides that the edits start from.
     pub(crate) fn base(&self, given: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         if self.replaces { BTreeMap::new() } else { given.clone() }
     }
@@ -77,7 +77,7 @@ impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
 enum Check {
     Range(i64, i64),
     OneOf(&'static [&'static str]),
-    /// Any number of these, separated by commas.
+    /// Any number of these values, separated by commas.
     ListOf(&'static [&'static str]),
 }
 
@@ -108,7 +108,7 @@ impl TopicConfig {
     /// Checks names and values.
     ///
     /// # Errors
-    /// What is wrong, for the answer's error message.
+    /// The reason, for the response's error message.
     pub(crate) fn new(given: BTreeMap<String, String>) -> Result<Self, String> {
         for (name, value) in &given {
             let Some((_, _, check)) = SETTINGS.iter().find(|(known, ..)| known == name) else {
@@ -119,10 +119,10 @@ impl TopicConfig {
         Ok(Self { given })
     }
 
-    /// These settings with some of them changed.
+    /// Returns these settings with edits applied.
     ///
     /// # Errors
-    /// What is wrong, for the answer's error message.
+    /// The reason, for the response's error message.
     pub(crate) fn edited(&self, edits: &ConfigEdits) -> Result<Self, String> {
         let mut given = edits.base(&self.given);
         for (name, edit) in &edits.edits {
@@ -174,18 +174,19 @@ impl TopicConfig {
         self.given.get(name)?.parse().ok()
     }
 
-    /// Whether `cleanup.policy` contains a policy.
+    /// Returns whether `cleanup.policy` contains a policy.
     fn cleanup(&self, policy: &str) -> bool {
         let given = self.given.get(CLEANUP_POLICY).map_or(built_in(CLEANUP_POLICY), String::as_str);
         split(given).any(|item| item == policy)
     }
 
-    /// Whether old records are deleted, by retention or on request.
+    /// Returns whether old records may be deleted, by retention or on request.
     pub(crate) fn deletes(&self) -> bool {
         self.cleanup("delete")
     }
 
-    /// Whether a replica out of sync may lead while no in-sync replica lives. It loses records.
+    /// Returns whether an out-of-sync replica may be elected while no in-sync replica is alive. It
+    /// loses records.
     pub(crate) fn elects_uncleanly(&self) -> bool {
         self.given.get(UNCLEAN_ELECTION).is_some_and(|value| value == "true")
     }
@@ -203,7 +204,7 @@ impl TopicConfig {
             Some(_) => TimestampType::CreateTime,
             None => cluster.log_message_timestamp_type,
         };
-        // Without `delete` only a newer record of its key may end a record's life.
+        // Without `delete`, only a newer record of the same key may remove a record.
         let deletes = self.deletes();
         LogConfig {
             segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
@@ -231,7 +232,7 @@ impl TopicConfig {
         }
     }
 
-    /// Every setting with its value and the number of its source.
+    /// Returns every setting with its value and the code of its source.
     pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<(&'static str, String, i8)> {
         let one = |(name, broker_name, _): &(&'static str, Option<&str>, Check)| {
             let own = self.given.get(*name).map(|value| (value.clone(), SOURCE_TOPIC));
@@ -245,7 +246,7 @@ impl TopicConfig {
     }
 }
 
-/// The value of a setting that brokers have no default of their own for.
+/// Returns the value of a setting without a broker default.
 fn built_in(name: &str) -> &'static str {
     match name {
         CLEANUP_POLICY => "delete",
@@ -259,7 +260,7 @@ fn built_in(name: &str) -> &'static str {
     }
 }
 
-/// The values of a list.
+/// Returns the values of a list.
 fn split(list: &str) -> impl Iterator<Item = String> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned)
 }

@@ -1,7 +1,7 @@
 //! Memory per partition, counted by the allocator: `metadata_memory [TOPICS [PARTITIONS]]`.
 //!
-//! First what the snapshot keeps of topics that are only known, then what the producer keeps besides of partitions
-//! that it has sent a record to and that have nothing to send at the moment.
+//! It first reports the memory of topics that are only known, then the additional memory of idle partitions
+//! to which the producer has sent a record.
 
 use std::alloc::System;
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let snapshot = live() - before;
         consumer.close().await;
 
-        // Buffers that wait to be used again are buffer.memory's, not a partition's.
+        // Buffers kept for reuse belong to buffer.memory, not to a partition.
         let config = ProducerConfig::new(cluster.bootstrap()).buffer_memory(1 << 20);
         let producer = Producer::new(config)?;
         let before = live();

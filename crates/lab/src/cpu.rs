@@ -1,4 +1,4 @@
-//! Processor time of this process.
+//! CPU time of this process.
 
 use std::{
     ops::{Add, Sub},
@@ -10,17 +10,17 @@ use nix::sys::{
     time::TimeVal,
 };
 
-/// Processor time of all threads of this process since it began, or between two moments.
+/// CPU time of all threads of this process, since it began or between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// In the program.
+    /// In user mode.
     pub user: Duration,
-    /// In the kernel on its behalf.
+    /// In the kernel.
     pub system: Duration,
 }
 
 impl CpuTime {
-    /// What was used up to now. Zero where the system does not tell.
+    /// CPU time used so far; zero if the system does not report it.
     #[must_use]
     pub fn now() -> Self {
         getrusage(UsageWho::RUSAGE_SELF).map_or_else(
@@ -58,18 +58,18 @@ impl Sub for CpuTime {
     }
 }
 
-/// How often the kernel took a thread off its core since it began, or between two moments. Zero where the system
-/// does not tell.
+/// Context switches of a thread, since it began or between two times; zero if the system does not report
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Because it had to wait.
+    /// Voluntary switches: the thread had to wait.
     pub waits: i64,
-    /// Although it could have gone on.
+    /// Involuntary switches: the thread could have continued.
     pub preemptions: i64,
 }
 
 impl Switches {
-    /// Those of the calling thread up to now.
+    /// Switches of the calling thread so far.
     #[must_use]
     pub fn of_this_thread() -> Self {
         #[cfg(target_os = "linux")]
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn who_sleeps_waits() {
+    fn a_sleep_counts_as_a_wait() {
         let before = Switches::of_this_thread();
         std::thread::sleep(Duration::from_millis(1));
         assert!((Switches::of_this_thread() - before).waits > 0);

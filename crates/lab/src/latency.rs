@@ -1,4 +1,4 @@
-//! Latencies: nanoseconds inside, microseconds in reports.
+//! Latencies: nanoseconds internally, microseconds in reports.
 
 #[cfg(test)]
 mod tests;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest latency told apart from longer ones: a day.
+/// Upper bound of latencies: a day.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// A distribution of latencies, exact to three significant digits from 1 ns to a day.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
-    /// The histogram's own mean is that of its buckets.
+    /// Exact sum: the histogram's mean is that of its buckets.
     sum: u128,
 }
 
@@ -28,19 +28,19 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a latency.
     pub fn record(&mut self, latency: Duration) {
         self.record_nanos(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds one, in nanoseconds.
+    /// Adds a latency in nanoseconds.
     pub fn record_nanos(&mut self, nanos: u64) {
         self.histogram.saturating_record(nanos);
         self.sum += u128::from(nanos);
     }
 
-    /// Adds several, in nanoseconds, where neighbours are alike: those of one bucket in a row are counted together,
-    /// which costs a comparison each instead of a look into the histogram.
+    /// Adds latencies in nanoseconds, for input whose neighbours are similar. Consecutive ones in the same
+    /// bucket are counted together: a comparison per value replaces a histogram update.
     pub fn record_alike(&mut self, nanos: impl Iterator<Item = u64>) {
         let (mut low, mut high, mut count) = (1, 0, 0);
         for value in nanos {
@@ -56,26 +56,26 @@ impl Latencies {
         self.histogram.saturating_record_n(low, count);
     }
 
-    /// Adds as many equal ones as `count`, in nanoseconds.
+    /// Adds `count` equal latencies, in nanoseconds.
     pub fn record_many(&mut self, nanos: u64, count: u64) {
         self.histogram.saturating_record_n(nanos, count);
         self.sum += u128::from(nanos) * u128::from(count);
     }
 
-    /// Adds all of `other`.
+    /// Adds all latencies of `other`.
     pub fn add(&mut self, other: &Self) {
         // Both have the same bounds, so nothing is out of range.
         let _ = self.histogram.add(&other.histogram);
         self.sum += other.sum;
     }
 
-    /// How many were added.
+    /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The mean; zero of none.
+    /// The mean; zero if empty.
     #[must_use]
     pub fn mean(&self) -> Duration {
         match self.count() {
@@ -84,20 +84,20 @@ impl Latencies {
         }
     }
 
-    /// The longest; zero of none.
+    /// The longest; zero if empty.
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.histogram.max())
     }
 
-    /// The latency that `quantile`, from 0 to 1, of all do not exceed; zero of none.
+    /// The latency that a share of `quantile` (0 to 1) of all does not exceed; zero if empty.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
         let latency = self.histogram.value_at_quantile(quantile);
         Duration::from_nanos(latency.min(self.histogram.max()))
     }
 
-    /// Percentiles from 0 to 100 with their latencies, the closer together the nearer they are to 100.
+    /// Percentiles from 0 to 100 with their latencies, closer together near 100.
     #[must_use]
     pub fn percentiles(&self) -> Vec<(f64, Duration)> {
         let steps = self.histogram.iter_quantiles(100);
@@ -108,8 +108,8 @@ impl Latencies {
         steps.map(step).collect()
     }
 
-    /// The distribution as a curve for a logarithmic axis: quantiles at which as many nines are told apart as there are
-    /// records for, up to five, in twentieths of a nine, and the longest at the end.
+    /// The distribution as a curve for a logarithmic axis. Quantiles are in twentieths of a nine, up to as
+    /// many nines as the number of records resolves (at most five). The last point is the longest latency.
     #[must_use]
     pub fn curve(&self) -> Vec<Point> {
         if self.count() == 0 {
@@ -118,7 +118,7 @@ impl Latencies {
         let nines = (self.count() as f64).log10().min(5.0);
         let steps = (nines * 20.0).floor() as u32;
         let point = |quantile| Point { quantile, us: micros(self.quantile(quantile)) };
-        // Nine digits are read again as they were written.
+        // Nine digits survive writing and reading.
         let rounded = |quantile: f64| (quantile * 1e9).round() / 1e9;
         let quantiles = (0..=steps).map(|step| rounded(1.0 - 10f64.powf(-f64::from(step) / 20.0)));
         quantiles.chain([1.0]).map(point).collect()
@@ -145,9 +145,9 @@ fn micros(duration: Duration) -> f64 {
 /// A point of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Which part of all does not take longer, from 0 to 1.
+    /// Share of all latencies up to `us`, from 0 to 1.
     pub quantile: f64,
-    /// Than this, in microseconds.
+    /// Latency in microseconds.
     pub us: f64,
 }
 

@@ -1,8 +1,8 @@
-//! The laboratory: load, latencies and what they cost, through the public API only.
+//! The laboratory: load, latencies and their cost, through the public API only.
 //!
-//! [`perf`] holds the engines behind `curtail perf`, [`experiments`] and [`bench`] those behind `curtail lab`, [`kills`] that behind
-//! `curtail lab kills`, [`doctor`] that behind `curtail doctor`; [`peers`] runs other clients beside Curtail. Nothing here prints; reports are values that the
-//! caller shows, and [`perf::Progress`] tells how far a run is.
+//! [`perf`] holds the engines of `curtail perf`, [`experiments`] and [`bench`] those of `curtail lab`, [`kills`] that of
+//! `curtail lab kills`, and [`doctor`] that of `curtail doctor`. [`peers`] runs other clients under the same load. Nothing here
+//! prints: reports are values that the caller shows, and [`perf::Progress`] receives the progress of a run.
 
 pub mod bench;
 pub mod cpu;

@@ -8,18 +8,19 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Width of a slot at first.
+/// Initial width of a slot.
 const FINEST: Duration = Duration::from_millis(25);
-/// Slots at most: when a run gets longer, two become one.
+/// Most slots. A longer run merges pairs of slots.
 const MOST: usize = 480;
-/// What is told apart at all, in nanoseconds.
+/// Smallest distinguishable latency difference, in nanoseconds.
 const RESOLUTION: u64 = 500;
-/// Longer ones count as this, in nanoseconds: a day.
+/// Upper bound of latencies, in nanoseconds: a day.
 const LONGEST: u64 = 24 * 3600 * 1_000_000_000;
 
-/// Latencies by the moment at which their records were due. What it holds is bounded however long a run is: 480 slots of
-/// 25 ms for 12 s, of 50 ms for 24 s and so on, exact to two significant digits and half a microsecond; maxima and
-/// means are exact.
+/// Latencies by the due time of their records.
+///
+/// Memory is bounded for any length of a run: 480 slots of 25 ms for 12 s, of 50 ms for 24 s and so on.
+/// Values are exact to two significant digits and half a microsecond; maxima and means are exact.
 #[derive(Clone, Debug)]
 pub struct OverTime {
     width: u64,
@@ -42,7 +43,7 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        // Two digits and an upper bound of twice the lower one are always valid.
+        // Two digits, and an upper bound of at least twice the lower one, are always valid.
         let histogram = Histogram::new_with_bounds(RESOLUTION, 1 << 20, 2);
         let mut histogram = histogram.unwrap_or_else(|_| unreachable!());
         histogram.auto(true);
@@ -51,47 +52,47 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// Adds one, in nanoseconds.
+    /// Adds a latency in nanoseconds.
     fn record(&mut self, latency: u64) {
-        // It grows as far as that.
+        // The histogram resizes up to this bound.
         let _ = self.histogram.record(latency.min(LONGEST));
         self.max = self.max.max(latency);
         self.sum += u128::from(latency);
     }
 
-    /// Adds all of `other`.
+    /// Adds all latencies of `other`.
     pub fn add(&mut self, other: &Self) {
-        // It grows as far as that.
+        // The histogram resizes up to this bound.
         let _ = self.histogram.add(&other.histogram);
         self.max = self.max.max(other.max);
         self.sum += other.sum;
     }
 
-    /// How many there are.
+    /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The latency that `quantile`, from 0 to 1, of all do not exceed; zero of none.
+    /// The latency that a share of `quantile` (0 to 1) of all does not exceed; zero if empty.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile).min(self.max))
     }
 
-    /// The mean; zero of none.
+    /// The mean; zero if empty.
     #[must_use]
     pub fn mean(&self) -> Duration {
         Duration::from_nanos((self.sum / u128::from(self.count().max(1))) as u64)
     }
 
-    /// The longest; zero of none.
+    /// The longest; zero if empty.
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// All of them, in nanoseconds.
+    /// Sum of all latencies, in nanoseconds.
     #[must_use]
     pub fn histogram(&self) -> &Histogram<u32> {
         &self.histogram
@@ -99,17 +100,18 @@ impl Distribution {
 }
 
 impl OverTime {
-    /// Adds the latency of a record that was due so long after the run's first one, both in nanoseconds.
+    /// Adds a record's latency; `due` counts from the due time of the run's first record. Both in
+    /// nanoseconds.
     pub fn record(&mut self, due: u64, latency: u64) {
         self.slot(due).record(latency);
     }
 
-    /// Adds all of `other`, whose run began at the same moment.
+    /// Adds all latencies of `other`, whose run began at the same time.
     pub fn add(&mut self, other: &Self) {
         self.add_later(other, Duration::ZERO);
     }
 
-    /// Adds all of `other`, whose run began so much later.
+    /// Adds all latencies of `other`, whose run began `later`.
     pub fn add_later(&mut self, other: &Self, later: Duration) {
         while self.width < other.width {
             self.coarsen();
@@ -146,13 +148,13 @@ impl OverTime {
         }
     }
 
-    /// How long a slot is.
+    /// Width of a slot.
     #[must_use]
     pub fn width(&self) -> Duration {
         Duration::from_nanos(self.width)
     }
 
-    /// The slots in which a record was due, each with its beginning.
+    /// The slots in which a record was due, each with its start.
     pub fn iter(&self) -> impl Iterator<Item = (Duration, &Distribution)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(at, slot)| {
@@ -160,7 +162,7 @@ impl OverTime {
         })
     }
 
-    /// The figures of a report; none without a record.
+    /// The figures of a report; `None` without a record.
     #[must_use]
     pub fn summary(&self) -> Option<OverTimeReport> {
         let slots: Vec<Slot> = self.iter().map(|(from, slot)| Slot::new(from, slot)).collect();
@@ -172,18 +174,18 @@ impl OverTime {
 /// Latencies over time in figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverTimeReport {
-    /// How long a slot is, in milliseconds.
+    /// Width of a slot, in milliseconds.
     pub slot_ms: f64,
-    /// Those in which a record was due.
+    /// The slots in which a record was due.
     pub slots: Vec<Slot>,
 }
 
 /// The records that were due in one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Its beginning, in milliseconds since the run's first record was due.
+    /// Start of the slot, in milliseconds since the run's first record was due.
     pub from_ms: f64,
-    /// How many.
+    /// Number of records.
     pub records: u64,
     /// Median latency in microseconds.
     pub p50: f64,

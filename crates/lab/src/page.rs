@@ -1,7 +1,7 @@
-//! Reports as one page of HTML that needs nothing else: no network, no font, no script to be read.
+//! Reports as one self-contained page of HTML: it needs no network, no font and no script.
 //!
-//! Its colours follow the reader's preference for light or dark. Every plot says what it shows, and has its numbers as a
-//! table behind it.
+//! Its colours follow the reader's preference for light or dark. Every plot has a description, and its numbers follow as a
+//! table.
 
 mod bars;
 mod latency;
@@ -16,7 +16,7 @@ use self::markup::{Element, el};
 use crate::experiments::{ArmReport, Report, compare::within};
 
 const STYLE: &str = include_str!("page/style.css");
-/// On paper nothing can be unfolded.
+/// Opens the folded tables before the page is printed.
 const SCRIPT: &str = "addEventListener('beforeprint', function () { \
      document.querySelectorAll('details').forEach(function (d) { d.open = true; }); });";
 
@@ -24,7 +24,16 @@ const SCRIPT: &str = "addEventListener('beforeprint', function () { \
 #[must_use]
 pub fn page(reports: &[Report]) -> String {
     let names: Vec<&str> = reports.iter().map(|report| &*report.experiment).collect();
-    let title = format!("Curtail: {}", names.join(", "));
+    let found = match reports {
+        [report] => report.conclusion(),
+        _ => match reports.iter().filter(|report| !report.held()).count() {
+            0 => "All conditions hold.".to_owned(),
+            failed => {
+                format!("Conditions of {failed} of {} experiments do NOT hold.", reports.len())
+            }
+        },
+    };
+    let title = format!("Curtail, {}: {found}", names.join(", "));
     let head = el("head")
         .child(el("meta").attr("charset", "utf-8"))
         .child(
@@ -53,7 +62,7 @@ fn contents(reports: &[Report]) -> Element {
         let link = link.text(format_args!("{} on {}", report.experiment, report.cluster));
         let failed = report.conditions.iter().filter(|condition| !condition.held).count();
         let state = match failed {
-            0 => " – all conditions held".to_owned(),
+            0 => " – all conditions hold".to_owned(),
             n => format!(" – {n} of {} conditions NOT HELD", report.conditions.len()),
         };
         el("li").child(link).text(state)
@@ -89,12 +98,12 @@ fn section(at: usize, report: &Report) -> Element {
     parts.extend(tables::extra(report, &names));
     parts.push(el("h3").text("The slowest records"));
     parts.push(tables::slowest(report, &names));
-    parts.push(el("h3").text("How it ran"));
+    parts.push(el("h3").text("Command and machine"));
     parts.push(tables::environment(report));
     el("section").attr("id", format_args!("experiment-{at}")).children(parts)
 }
 
-/// What the arms are called: with their clients where there are several.
+/// Names of the arms, with their clients if there are several.
 fn names(report: &Report) -> Vec<String> {
     let mut clients: Vec<&str> = report.arms.iter().map(|arm| &*arm.client).collect();
     clients.sort_unstable();

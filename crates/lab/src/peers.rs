@@ -1,9 +1,9 @@
-//! Other clients under the laboratory's load: which there are, how their drivers are built and run, and what they
-//! tell.
+//! Other clients under the laboratory's load: their list, the build and run of their drivers, and their
+//! results.
 //!
-//! A driver is a small program in the project's folder `peers/`, one for each client, with the same command line. It is
-//! built when it is asked for, from the project's checkout. Its command `load` writes down what became of each record
-//! ([`fates`]), so that latency, silence and what was lost are found in the same way as for Curtail itself.
+//! A driver is a small program in the project's folder `peers/`, one per client, all with the same command
+//! line. It is built on demand from the project's checkout. Its command `load` writes the outcome of each
+//! record ([`fates`]), so latency, stalls and lost records are found in the same way as for Curtail.
 
 mod build;
 pub(crate) mod driver;
@@ -17,36 +17,36 @@ pub use self::build::Checkout;
 pub use self::driver::Driver;
 use crate::perf::{Error, Result};
 
-/// A client that an experiment can be run with.
+/// A client of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// The one that this project is about.
+    /// This project's client.
     Curtail,
-    /// Another one.
+    /// Another client.
     Peer(Peer),
 }
 
 /// Another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// Apache Kafka's client for Java, the release of the brokers that the laboratory starts.
+    /// Apache Kafka's Java client, in the release of the brokers that the laboratory starts.
     Java,
-    /// The last one before KIP-951 (leader discovery).
+    /// The last Java client before KIP-951 (leader discovery).
     Java36,
-    /// The last one before KIP-794 (uniform sticky partitioner).
+    /// The last Java client before KIP-794 (uniform sticky partitioner).
     Java32,
-    /// The one of which KAFKA-16259 tells (mutable metadata cache).
+    /// The Java client of KAFKA-16259 (mutable metadata cache).
     Java28,
     /// librdkafka, through the crate `rdkafka`.
     Librdkafka,
     /// franz-go.
     FranzGo,
-    /// Confluent's translation of the Java client to Rust, the crate `confluent-kafka`.
+    /// Confluent's port of the Java client to Rust, the crate `confluent-kafka`.
     ConfluentRust,
 }
 
 impl Peer {
-    /// All of them.
+    /// All other clients.
     pub const ALL: [Self; 7] = [
         Self::Java,
         Self::Java36,
@@ -57,7 +57,7 @@ impl Peer {
         Self::ConfluentRust,
     ];
 
-    /// Its name on the command line and in reports.
+    /// Name on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Peer {
         }
     }
 
-    /// The release of kafka-clients, of those that are one.
+    /// The release of kafka-clients, for Java clients.
     const fn kafka_clients(self) -> Option<&'static str> {
         match self {
             Self::Java => Some("4.3.0"),
@@ -82,19 +82,20 @@ impl Peer {
         }
     }
 
-    /// Whether its partitioner is that of before KIP-794: keyless records change the partition with every batch.
+    /// Whether its partitioner is that of before KIP-794: keyless records change the partition with every
+    /// batch.
     #[must_use]
     pub const fn sticks_by_batch(self) -> bool {
         matches!(self, Self::Java32 | Self::Java28)
     }
 
-    /// Whether its driver has the load of `metadata-churn`.
+    /// Whether its driver supports the load of `metadata-churn`.
     #[must_use]
     pub const fn has_churn(self) -> bool {
         self.kafka_clients().is_some()
     }
 
-    /// Whether it takes this setting. Those of Curtail's own nobody else has.
+    /// Whether the client supports this setting. Settings specific to Curtail have no equivalent elsewhere.
     #[must_use]
     pub fn takes(self, name: &str, value: &str) -> bool {
         if name.starts_with("curtail.") || name == "batch.max.size" {
@@ -116,18 +117,18 @@ impl Peer {
         }
     }
 
-    /// The first of these settings that it does not take, in words.
+    /// The first of these settings that the client lacks, in words.
     pub(crate) fn lacks<N: AsRef<str>, V: AsRef<str>>(
         self,
         properties: &[(N, V)],
     ) -> Option<String> {
         let lacking = |(name, value): &&(N, V)| !self.takes(name.as_ref(), value.as_ref());
         let (name, value) = properties.iter().find(lacking)?;
-        Some(format!("it has no {}={}", name.as_ref(), value.as_ref()))
+        Some(format!("it does not support {}={}", name.as_ref(), value.as_ref()))
     }
 }
 
-/// Settings that the Java client has had since these releases.
+/// Settings that the Java client lacks before these releases.
 const SINCE: &[(&str, &str)] = &[
     ("partitioner.adaptive.partitioning.enable", "3.3"),
     ("partitioner.availability.timeout.ms", "3.3"),
@@ -143,7 +144,7 @@ const SINCE: &[(&str, &str)] = &[
     ("partitioner.rack.aware", "4.2"),
 ];
 
-/// What the drivers map to these clients' own names.
+/// Settings that the drivers map to these clients' own names.
 const LIBRDKAFKA: &[&str] = &[
     "acks",
     "batch.size",
@@ -182,7 +183,7 @@ fn minor(version: &str) -> (u32, u32) {
 }
 
 impl Client {
-    /// Its name on the command line and in reports.
+    /// Name on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -191,7 +192,7 @@ impl Client {
         }
     }
 
-    /// The other client that it is, if it is one.
+    /// The other client, if it is one.
     #[must_use]
     pub const fn peer(self) -> Option<Peer> {
         match self {
@@ -214,15 +215,15 @@ impl FromStr for Client {
         let all = [Self::Curtail].into_iter().chain(Peer::ALL.map(Self::Peer));
         let names: Vec<&str> = all.clone().map(Self::name).collect();
         all.into_iter().find(|client| client.name() == name).ok_or_else(|| {
-            Error::Options(format!("there is no client '{name}'; there are {}", names.join(", ")))
+            Error::Options(format!("unknown client '{name}'; known are {}", names.join(", ")))
         })
     }
 }
 
-/// Builds the drivers of all these clients that are not Curtail, where they are not built yet.
+/// Builds the drivers of all these clients except Curtail, if necessary.
 ///
 /// # Errors
-/// No checkout of the project to build them from, a tool that is missing, a build that fails.
+/// No checkout of the project to build from, a missing tool, a failed build.
 pub(crate) fn drivers(
     clients: &[Client],
     folder: Option<&Path>,

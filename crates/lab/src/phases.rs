@@ -1,4 +1,4 @@
-//! Where the time of records goes, as *99th percentile latency at scale with Apache Kafka* divides it.
+//! Phases of a record's latency, as divided in *99th percentile latency at scale with Apache Kafka*.
 
 mod estimate;
 mod exemplars;
@@ -12,27 +12,30 @@ pub use self::{
 
 use crate::latency::Latencies;
 
-/// A phase of a record's way.
+/// A phase of a record's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PhaseName {
     /// From the intended send time until the first request with the record was handed to the socket.
     Produce,
-    /// Until its leader had appended it; requests that failed are in here.
+    /// Until its leader had appended it, failed requests included.
     Publish,
     /// Until the high watermark had passed it.
     Commit,
-    /// Until the reader had read what was before it: until the poll of this partition before the one that gave it out.
+    /// Until the reader had read the records before it: until the partition's poll before the one that
+    /// returned it.
     CatchUp,
-    /// Until a poll gave it out.
+    /// Until a poll returned it.
     Fetch,
-    /// From the last station that the acknowledgement waits for, as far as it is known (with acks=1 the append, with
-    /// acks=all the commit, the socket where the brokers cannot be looked into), until it was read. It is beside the way
-    /// to the reader, not a part of it.
+    /// From the last known phase timestamp that the acknowledgement waits for until the acknowledgement was
+    /// read.
+    ///
+    /// That timestamp is the append with acks=1 and the commit with acks=all; without timestamps inside the
+    /// brokers it is the write to the socket. This phase overlaps the phases of the reader.
     Acknowledge,
 }
 
 impl PhaseName {
-    /// All of them, in the order in which a record passes them.
+    /// All phases, in the order in which a record passes them.
     pub const ALL: [Self; 6] =
         [Self::Produce, Self::Publish, Self::Commit, Self::CatchUp, Self::Fetch, Self::Acknowledge];
 
@@ -50,12 +53,27 @@ impl PhaseName {
     }
 }
 
+/// Meaning of a phase, by its name in reports; empty for an unknown name.
+#[must_use]
+pub fn meaning(phase: &str) -> &'static str {
+    match phase {
+        "queue" | "produce" => "waiting in the client: linger.ms, buffer, requests in flight",
+        "request" => "from the socket until the acknowledgement was read",
+        "publish" => "request to the leader, until its log has the record",
+        "commit" => "replication to the in-sync replicas",
+        "catch_up" => "the consumer reads the records before it",
+        "fetch" => "fetch response, until a poll returns the record",
+        "acknowledge" => "response to the producer",
+        _ => "",
+    }
+}
+
 /// One value for each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerPhase<T>([T; 6]);
 
 impl<T> PerPhase<T> {
-    /// That of a phase.
+    /// The value of a phase.
     pub fn get(&self, phase: PhaseName) -> &T {
         &self.0[phase as usize]
     }
@@ -65,28 +83,28 @@ impl<T> PerPhase<T> {
     }
 }
 
-/// How long each phase of one record took, in nanoseconds; `None` where it could not be seen.
+/// Duration of each phase of one record, in nanoseconds; `None` if it was not observed.
 pub type Times = PerPhase<Option<u64>>;
 
-/// When a record passed its stations, in nanoseconds since one moment.
+/// Phase timestamps of a record, in nanoseconds since a common start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stations {
-    /// It was meant to be sent.
+    /// Intended send time.
     pub(crate) due: u64,
-    /// Its first request was handed to the socket.
+    /// When its first request was handed to the socket.
     pub(crate) handed: u64,
-    /// The leader had appended it.
+    /// When the leader had appended it.
     pub(crate) appended: Option<u64>,
-    /// The high watermark had passed it.
+    /// When the high watermark had passed it.
     pub(crate) committed: Option<u64>,
-    /// The acknowledgement was read, and whether it waits for the commit.
+    /// When the acknowledgement was read, and whether it waits for the commit.
     pub(crate) acknowledged: Option<(u64, bool)>,
-    /// The reader had read what was before it, and it.
+    /// When the reader had read the records before it, and when it read this one.
     pub(crate) read: Option<(u64, u64)>,
 }
 
 impl Stations {
-    /// How long the phases took. Each ends no earlier than the one before: together they make up the whole.
+    /// Durations of the phases. None ends before the previous one, so that they add up to the whole.
     pub(crate) fn times(&self) -> Times {
         let mut times = Times::default();
         let handed = self.handed.max(self.due);
@@ -107,7 +125,7 @@ impl Stations {
         times
     }
 
-    /// From the intended send time to the last station that is known.
+    /// Time from the intended send to the last known phase timestamp.
     pub(crate) fn whole(&self) -> u64 {
         let acknowledged = self.acknowledged.map(|(at, _)| at);
         let last = self.read.map(|(_, at)| at).or(acknowledged).unwrap_or(self.handed);
@@ -120,13 +138,13 @@ impl Stations {
 pub struct Phases(PerPhase<Latencies>);
 
 impl Phases {
-    /// The distribution of a phase; empty where it could not be seen.
+    /// The distribution of a phase; empty if it was not observed.
     #[must_use]
     pub fn get(&self, phase: PhaseName) -> &Latencies {
         self.0.get(phase)
     }
 
-    /// Adds those of a record.
+    /// Adds the phases of a record.
     pub fn record(&mut self, times: &Times) {
         for phase in PhaseName::ALL {
             if let Some(nanos) = *times.get(phase) {

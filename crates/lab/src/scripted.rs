@@ -1,6 +1,8 @@
-//! A cluster of three scripted brokers with very many partitions of three replicas each: no logs, no state but a
-//! counter. It speaks the last versions of ApiVersions, Metadata, InitProducerId and Produce that are not flexible, by
-//! hand: the laboratory uses the client through its public API only, and what is measured must not share its codec.
+//! A cluster of three scripted brokers with a large number of partitions of three replicas each.
+//!
+//! It has no logs and no state except a counter. It implements, by hand, the last non-flexible versions of
+//! ApiVersions, Metadata, InitProducerId and Produce: the laboratory uses the client through its public API
+//! only, and the measured client must not share its codec.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -24,7 +26,7 @@ const SPOKEN: [(i16, i16, i16); 4] =
 /// Brokers; their ids count from 1.
 const BROKERS: usize = 3;
 
-/// The scripted cluster. Its threads end when it is dropped and nobody is connected any more.
+/// The scripted cluster. Its threads end when it is dropped and all connections are closed.
 #[derive(Debug)]
 pub struct ScriptedCluster {
     model: Arc<Model>,
@@ -34,7 +36,7 @@ pub struct ScriptedCluster {
 struct Model {
     ports: Vec<u16>,
     partitions: usize,
-    /// Rises with every Metadata answer, so that every answer says something new of every topic in it.
+    /// Rises with every Metadata response, so that each response changes every topic in it.
     version: AtomicU64,
     topics_answered: AtomicU64,
     records: AtomicU64,
@@ -42,10 +44,10 @@ struct Model {
 }
 
 impl ScriptedCluster {
-    /// Starts it. Whatever topic is asked for exists and has `partitions` partitions.
+    /// Starts it. Every requested topic exists and has `partitions` partitions.
     ///
     /// # Errors
-    /// No port can be listened on.
+    /// No free port.
     pub fn start(partitions: usize) -> io::Result<Self> {
         let listeners = (0..BROKERS)
             .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
@@ -70,7 +72,7 @@ impl ScriptedCluster {
                         return;
                     }
                     let model = model.clone();
-                    // A connection that ends is all that an error means here.
+                    // An error only ends the connection.
                     thread::spawn(move || drop(model.serve(stream)));
                 }
             });
@@ -86,13 +88,13 @@ impl ScriptedCluster {
         servers.join(",")
     }
 
-    /// Topics that Metadata answers have described so far.
+    /// Topics that Metadata responses have described so far.
     #[must_use]
     pub fn topics_answered(&self) -> u64 {
         self.model.topics_answered.load(Ordering::Relaxed)
     }
 
-    /// A new connection, past the client.
+    /// A new connection that bypasses the client.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.model.ports[0]))?;
         stream.set_nodelay(true)?;
@@ -104,7 +106,8 @@ impl Drop for ScriptedCluster {
     fn drop(&mut self) {
         self.model.stopped.store(true, Ordering::Relaxed);
         for &port in &self.model.ports {
-            // Whoever accepts looks at the mark. One that no longer listens has nothing to be told.
+            // Wakes the accepting thread, which checks `stopped`. A thread that no longer listens needs no
+            // signal.
             drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
         }
     }
@@ -166,7 +169,7 @@ impl Model {
         Ok(())
     }
 
-    /// Every partition has a new epoch, and one of them another leader.
+    /// Writes a topic: every partition has a new epoch, and one of them a new leader.
     fn topic(&self, name: &str, now: u64, out: &mut Vec<u8>) {
         put(out, &[0; 2]);
         put_string(out, name);
@@ -261,7 +264,7 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     put(out, text.as_bytes());
 }
 
-/// What is left of a message.
+/// The unread rest of a message.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {

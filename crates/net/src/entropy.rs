@@ -39,7 +39,7 @@ impl Entropy {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A source of its own for a component, so that one component's draws do not shift another's.
+    /// Returns a separate source for one component, so that its draws do not shift another's.
     pub fn fork(&self) -> Self {
         Self::from_seed(self.next_u64())
     }

@@ -1,10 +1,10 @@
 //! The seam between Curtail and the world: sockets, the wall clock and randomness.
 //!
-//! The client and the cluster reach all three only through this crate, so that the simulation can run the same
-//! code on a virtual network, in virtual time, from a seed. Elapsed time needs no seam of its own: both sides read
-//! it through `tokio::time`, whose clock the simulation drives.
+//! The client and the cluster reach all three only through this crate. The simulation can therefore
+//! run the same code on a virtual network, in virtual time, from a seed. Elapsed time needs no
+//! seam: both sides read it through `tokio::time`, whose clock the simulation drives.
 //!
-//! Nothing here knows the Kafka protocol.
+//! This crate does not know the Kafka protocol.
 
 // `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
@@ -40,7 +40,7 @@ impl WallClock for SystemClock {
     }
 }
 
-/// Everything a client or a broker takes from outside: a network, a wall clock, a source of randomness.
+/// The environment of a client or a broker: a network, a wall clock, a source of randomness.
 #[derive(Clone)]
 pub struct Env {
     /// Sockets and name resolution.

@@ -71,8 +71,8 @@ fn apply(socket: &SockRef<'_>, options: SocketOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// The halves are kept apart for the read half's `poll_read`, which knows from a short read that the socket is
-/// empty and spares the system call that would find it so.
+/// Separate halves let the read half's `poll_read` infer from a short read that the socket is
+/// empty. This saves the system call that would return `WouldBlock`.
 struct RealSocket {
     /// One task reads; the lock is never contended.
     read: Mutex<OwnedReadHalf>,
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use crate::SocketExt as _;
 
-    /// Connects to a peer with a small receive buffer, writes until nothing more fits, and leaves the peer's window closed for
-    /// `pause`. Returns the connection's error, if it has one by then.
+    /// Connects to a peer with a small receive buffer, writes until the socket is full, and leaves
+    /// the peer's window closed for `pause`. Returns the connection's error, if it has one by then.
     async fn after_a_closed_window(user_timeout: Duration, pause: Duration) -> Option<io::Error> {
         let listening = TcpSocket::new_v4().unwrap();
         listening.set_recv_buffer_size(4096).unwrap();
@@ -157,7 +157,7 @@ mod tests {
         written.err()
     }
 
-    /// The pause is the fault: the peer's kernel acknowledges each probe all the while.
+    /// The closed window is the fault: the peer's kernel still acknowledges each probe.
     #[tokio::test]
     async fn a_closed_receive_window_outlasts_only_a_longer_user_timeout() {
         let pause = Duration::from_millis(1500);

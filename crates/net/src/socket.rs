@@ -1,4 +1,4 @@
-//! The traits a network implements.
+//! The traits that a network implements.
 
 use std::{
     future::{Future, poll_fn},
@@ -11,28 +11,30 @@ use std::{
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// A boxed future, as object-safe traits return it.
+/// A boxed future, for object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A connected byte stream, shared by reference: whoever holds it may try to write, one task reads.
+/// A connected byte stream, shared by reference: any task may try to write, one task reads.
 ///
-/// Writing without waiting is part of the contract because a producer's caller writes to an idle socket itself
-/// and saves the hop to the driver's task. Implementations with a lock inside (TLS, the simulation) are welcome.
+/// The contract includes non-blocking writes because a producer's caller writes to an idle socket
+/// itself, which saves the switch to the driver task. Implementations may lock internally (TLS and
+/// the simulation do).
 pub trait Socket: Send + Sync {
-    /// Writes what the socket takes now. `WouldBlock` when it takes nothing.
+    /// Writes as much as the socket accepts now. `WouldBlock` if it accepts nothing.
     fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Ready when a write may make progress. One waiting task at a time.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Reads into the unfilled part of `buf`. Filling nothing means the peer has closed. One reading task at a time.
+    /// Reads into the unfilled part of `buf`. An unchanged `buf` means that the peer has closed.
+    /// One reading task at a time.
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>>;
 
     /// Address of the peer.
     fn peer_addr(&self) -> io::Result<SocketAddr>;
 }
 
-/// What every [`Socket`] can do besides.
+/// Methods that every [`Socket`] has in addition.
 pub trait SocketExt: Socket {
     /// Reads into `buf`; 0 means the peer has closed.
     ///
@@ -78,7 +80,7 @@ pub trait SocketExt: Socket {
 
 impl<S: Socket + ?Sized> SocketExt for S {}
 
-/// A shared socket as tokio's [`AsyncRead`], for its methods that read into buffers without clearing them first.
+/// A shared socket as tokio's [`AsyncRead`], whose methods can read into uninitialized buffers.
 pub struct ReadSide<'a>(pub &'a dyn Socket);
 
 impl AsyncRead for ReadSide<'_> {
@@ -91,7 +93,7 @@ impl AsyncRead for ReadSide<'_> {
     }
 }
 
-/// Options of a connection. All have effect on real TCP only.
+/// Options of a connection. All affect real TCP only.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOptions {
     /// `SO_SNDBUF` in bytes; `None` leaves it to the operating system.
@@ -118,19 +120,19 @@ impl Default for SocketOptions {
 
 /// A listening socket.
 pub trait Listener: Send + Sync {
-    /// The next connection.
+    /// Returns the next connection.
     ///
     /// # Cancel safety
     /// Cancel safe: no accepted connection is lost.
     fn accept(&self) -> BoxFuture<'_, io::Result<(Box<dyn Socket>, SocketAddr)>>;
 
-    /// The address it listens on, with the real port where 0 was asked for.
+    /// Returns the listening address, with the assigned port if port 0 was requested.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 }
 
 /// A network: resolves names, connects, listens.
 pub trait Net: Send + Sync {
-    /// Every address of `host`, in the resolver's order.
+    /// Returns all addresses of `host`, in the resolver's order.
     fn resolve<'a>(
         &'a self,
         host: &'a str,

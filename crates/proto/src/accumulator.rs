@@ -1,18 +1,18 @@
-//! One partition's records on their way out: the open batch, the sealed ones, and those to be sent again.
+//! One partition's queue of records to send: the open batch, the sealed batches and the batches to retry.
 //!
-//! The queue is a plain structure for use under a short lock, one queue per partition. It guarantees, whatever
-//! the interleaving of answers, losses and leader moves:
+//! The queue is a plain structure for use under a short lock, one queue per partition. In any interleaving of
+//! responses, lost connections and leader changes it guarantees:
 //!
-//! * batches leave in the order of their records, and a batch keeps its producer id, epoch and sequence over all
-//!   attempts, so that the broker can tell a repeated one;
-//! * while a batch of the partition waits to be sent again, nothing behind it leaves; and nothing leaves for
-//!   another broker while a batch is with the former one: each has its answer there or has been given back
-//!   ([`PartitionQueue::retry`]), after which an answer of the former broker must not count any more;
-//! * a batch that may as well be written to another partition is not sent behind one that came back, until something
-//!   is written ([`PartitionQueue::is_doubtful`]); where nothing came back, one record of it tries the leader
-//!   ([`Take::Trial`]);
-//! * a sequence that can never be written is not waited for: the partition goes on in the next epoch, and a batch
-//!   of which nobody knows whether it was written under the old epoch is never written under the new one.
+//! * Batches leave in the order of their records. A batch keeps its producer id, epoch and sequence over all attempts,
+//!   so that the broker can recognize a duplicate.
+//! * While a batch of the partition waits for its retry, no later batch leaves.
+//! * No batch leaves for a new leader while another is in flight to the previous one. Each must have its response
+//!   or have come back ([`PartitionQueue::retry`]); after that, a response of the previous leader must not count.
+//! * A batch that may move to another partition is not sent after one that came back, until a batch
+//!   is written ([`PartitionQueue::is_doubtful`]). If no batch came back, one of its records tries the leader
+//!   ([`Take::Trial`]).
+//! * A lost sequence does not block the partition, which continues in the next epoch. A batch that may have been
+//!   written under the old epoch is never written under the new one.
 //!
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
 //! ([`PartitionQueue::take`]), moving what was never sent ([`PartitionQueue::take_movable`],
@@ -56,8 +56,8 @@ use crate::{
 pub struct BatchPolicy {
     /// `batch.size` in bytes: a batch of this size is complete.
     pub batch_size: usize,
-    /// `batch.max.size` in bytes: what a complete batch may grow to while it cannot leave (KIP-782). Of no effect
-    /// below `batch_size`.
+    /// `batch.max.size` in bytes: the size that a complete batch may grow to while it cannot leave (KIP-782). Has no
+    /// effect below `batch_size`.
     pub batch_max_size: usize,
     /// `linger.ms`.
     pub linger: Duration,
@@ -65,6 +65,10 @@ pub struct BatchPolicy {
     pub compression: Compression,
     /// `delivery.timeout.ms`, counted from the opening of the batch.
     pub delivery_timeout: Duration,
+    /// `max.in.flight.requests.per.connection=1`: a batch waits for the outcome of the one before it. That a connection has one
+    /// request in flight does not ensure it: the response to a request with several partitions is settled one partition after
+    /// the other, and the next request may be built in between.
+    pub one_in_flight: bool,
     /// A time before the first batch. Queues count from it when they last wrote.
     pub began: Instant,
 }
@@ -74,7 +78,7 @@ pub struct BatchPolicy {
 pub struct ProducerIdentity {
     /// Producer id.
     pub id: i64,
-    /// Epoch the broker gave.
+    /// Epoch assigned by the broker.
     pub epoch: i16,
 }
 
@@ -83,20 +87,20 @@ pub struct ProducerIdentity {
 pub enum Idempotence {
     /// `enable.idempotence=false`.
     Off,
-    /// On, and the broker has not given an identity yet: nothing can leave.
+    /// On, and the broker has not assigned an identity yet: no batch can leave.
     Pending,
-    /// On, and this is the newest identity. Each partition keeps the one it began with, and goes on in an epoch of its own
-    /// after a sequence that was lost.
+    /// On, and this is the newest identity. Each partition keeps the identity it began with. After a lost sequence it
+    /// continues in a separate epoch.
     As(ProducerIdentity),
-    /// On and in a transaction, with this identity for every partition. A new one starts the sequences anew; a lost
-    /// sequence ends the transaction, and nothing leaves under this identity any more.
+    /// On and in a transaction, with this identity for every partition. A new identity restarts the sequences. A lost
+    /// sequence ends the transaction, and no further batch leaves under this identity.
     Transaction(ProducerIdentity),
 }
 
-/// Tells topics apart that have had the same name.
+/// Distinguishes topics that have had the same name.
 ///
 /// A topic that is deleted and created again has empty logs: its brokers know no producer, whatever the previous
-/// topic's brokers knew. Numbers wrap; 255 topics of one name without a write in between pass for the same one.
+/// topic's brokers knew. Numbers wrap: after 255 topics of one name without a write in between, two topics share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation(NonZeroU8);
 
@@ -120,7 +124,7 @@ pub struct Target {
     pub incarnation: Incarnation,
 }
 
-/// A batch that is complete. `C` is the caller's handle of those who wait for the outcome.
+/// A complete batch. `C` is the caller's handle for the tasks that wait for the outcome.
 #[derive(Debug)]
 pub struct Batch<C> {
     payload: Bytes,
@@ -130,18 +134,18 @@ pub struct Batch<C> {
     pub created: Instant,
     /// Sends so far.
     pub attempts: u32,
-    /// When it was first taken to be sent; the parts of a batch that was split have that of the whole.
+    /// When it was first taken to be sent. The parts of a split batch keep the time of the whole.
     pub first_taken: Option<Instant>,
-    /// Who waits for the outcome.
+    /// Handle for the tasks that wait for the outcome.
     pub completion: C,
-    /// Given when it is first taken.
+    /// Set when it is first taken.
     order: Order,
-    /// A record of it belongs to this partition by its key or by the caller's word.
+    /// Whether a record in it belongs to this partition, by its key or by the caller's choice.
     bound: bool,
     stamp: Option<ProducerStamp>,
     /// Topic and time of the last attempt: known to the broker once the batch is written.
     sent: Option<Known>,
-    /// An attempt ended without an answer.
+    /// Whether an attempt ended without a response.
     outcome_unknown: bool,
 }
 
@@ -178,19 +182,20 @@ impl<C> Batch<C> {
         (self.payload, self.completion)
     }
 
-    /// With which identity it was sent; `None` before it is sent, and without idempotence.
+    /// Identity with which it was sent; `None` before it is sent, and without idempotence.
     pub fn producer(&self) -> Option<ProducerIdentity> {
         let stamp = self.stamp.filter(|stamp| stamp.producer_id >= 0)?;
         Some(ProducerIdentity { id: stamp.producer_id, epoch: stamp.producer_epoch })
     }
 
-    /// Producer epoch and first sequence number, which a batch keeps over all attempts; `None` as for [`Self::producer`].
+    /// Producer epoch and first sequence number, which a batch keeps over all attempts; `None` as for
+    /// [`Self::producer`].
     pub fn first_sequence(&self) -> Option<(i16, i32)> {
         let stamp = self.stamp.filter(|stamp| stamp.producer_id >= 0)?;
         Some((stamp.producer_epoch, stamp.base_sequence))
     }
 
-    /// Whether some attempt may have reached the log without an answer.
+    /// Whether an attempt without a response may have reached the log.
     pub fn outcome_unknown(&self) -> bool {
         self.outcome_unknown
     }
@@ -199,7 +204,7 @@ impl<C> Batch<C> {
 #[derive(Debug)]
 struct OpenBatch<C> {
     builder: BatchBuilder,
-    /// Bytes that it may hold as it is; see [`PartitionQueue::growth`].
+    /// Bytes that it may hold at present; see [`PartitionQueue::growth`].
     room: usize,
     created: Instant,
     completion: C,
@@ -222,13 +227,13 @@ pub struct Placed<'a, C> {
 /// A step of an open batch's growth, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// What it takes beyond what it has.
+    /// Bytes to add.
     pub more: usize,
-    /// What it has room for then.
+    /// Bytes it may hold afterwards.
     pub room: usize,
 }
 
-/// When the partition next has something to send.
+/// When the partition next has a batch to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// A batch can leave now.
@@ -237,13 +242,13 @@ pub enum Readiness {
     At(Instant),
 }
 
-/// Answer of [`PartitionQueue::take`].
+/// Result of [`PartitionQueue::take`].
 #[derive(Debug)]
 pub enum Take<C> {
     /// Send this one.
     Batch(Batch<C>),
-    /// Whether the leader takes anything is not known, and one record tells as much as many: give this batch back in these
-    /// parts ([`PartitionQueue::put_back`]), and ask again.
+    /// It is not known whether the leader acknowledges anything, and one record shows it as well as many. Put this
+    /// batch back in these parts ([`PartitionQueue::put_back`]) and ask again.
     Trial(Batch<C>, Parts),
     /// There is nothing to send.
     Empty,
@@ -253,7 +258,7 @@ pub enum Take<C> {
     AfterOutcome,
     /// Ask again once the producer has its identity.
     AfterIdentity,
-    /// Ask again once the producer has another id than this one, of which no epoch is left.
+    /// Ask again once the producer has a new id; this one's epochs are exhausted.
     AfterAnotherId(i64),
 }
 
@@ -263,34 +268,34 @@ pub struct PartitionQueue<C> {
     /// `None` at rest.
     work: Option<Box<Work<C>>>,
     next_order: NextOrder,
-    /// When the batch was sent that made the producer known; meaningless while it is unknown.
+    /// When the batch that made the producer known was sent; meaningless while it is unknown.
     known_since: Term,
     numbering: Option<Numbering>,
 }
 
-/// What a partition with something to do keeps besides its place in the sequence.
+/// State that only a partition with unfinished batches needs, besides its next sequence.
 #[derive(Debug)]
 struct Work<C> {
     open: Option<OpenBatch<C>>,
     sealed: VecDeque<Batch<C>>,
-    /// Sent before and to be sent again, in order; all of them precede `sealed`.
+    /// Batches to retry, in order; all of them precede `sealed`.
     again: VecDeque<Batch<C>>,
     /// Orders of the batches without an outcome, ascending.
     in_flight: VecDeque<Order>,
     /// Where the batches in flight are; stale while there are none.
     sent_to: Option<Target>,
-    /// A batch came back while others were in flight: wait for those, then send again in order.
+    /// A batch came back while others were in flight: wait for those, then retry in order.
     regrouping: bool,
     not_before: Option<Instant>,
     failures: u32,
-    /// A batch came back or the leader is another one, and none was written since.
+    /// A batch came back or the leader changed, and no batch was written since.
     doubtful: bool,
-    /// Batches of a lower order were given up, and what becomes of those in flight does not concern the queue.
+    /// Batches of a lower order were abandoned; the outcome of those still in flight changes nothing in the queue.
     given_up: Order,
     /// Order of the first batch whose sequence is lost; meaningless without a gap.
     gap_at: Order,
-    /// What a batch may hold in bytes, before compression, since a larger one was refused. Forgotten at rest: to learn it
-    /// again costs one refusal.
+    /// Bytes that a batch may hold before compression, since the broker refused a larger one. Lost at rest: one more
+    /// refusal sets it again.
     largest: usize,
 }
 
@@ -306,7 +311,7 @@ impl<C> Default for PartitionQueue<C> {
 }
 
 impl<C> Work<C> {
-    /// Of a queue that was at rest. Whatever is in flight without its knowledge was given up.
+    /// Starts a queue that was at rest. Any batch still in flight was abandoned.
     fn new(next_order: u64) -> Self {
         Self {
             open: None,
@@ -328,7 +333,7 @@ impl<C> Work<C> {
     fn seal(&mut self, policy: &BatchPolicy) {
         let Some(open) = self.open.take() else { return };
         let records = open.builder.count();
-        // Levels are checked when the policy is made, and a batch is far below 2 GiB: there is nothing left to fail.
+        // Levels are checked when the policy is made, and a batch is far below 2 GiB, so sealing cannot fail.
         let sealed = open.builder.seal(&policy.compression, &mut Vec::new());
         let payload =
             Bytes::from(sealed.expect("a valid compression level and a batch below 2 GiB"));
@@ -348,7 +353,7 @@ impl<C> Work<C> {
         }
     }
 
-    /// Whether a batch that comes back must fail: it was abandoned, or it may be in the log after one that is lost.
+    /// Whether a batch that comes back must fail: it was abandoned, or it may be in the log after a lost one.
     fn has_no_way_back(&self, batch: &Batch<C>, numbering: Option<Numbering>) -> bool {
         let is_lost = batch.outcome_unknown
             && batch.order > self.gap_at
@@ -356,7 +361,7 @@ impl<C> Work<C> {
         batch.order < self.given_up || is_lost
     }
 
-    /// Begins the backoff of batches that come back, or ends one where the leader is new.
+    /// Begins the backoff of batches that come back, or ends it if the leader is new.
     fn fails_once(&mut self, is_first_to_come_back: bool, not_before: Option<Instant>) {
         match not_before {
             None => {
@@ -364,7 +369,7 @@ impl<C> Work<C> {
                 self.failures = 0;
             }
             Some(_) => {
-                // Batches that come back together have failed once, not each by itself.
+                // Batches that come back together count as one failure.
                 self.failures += u32::from(is_first_to_come_back);
                 self.not_before = self.not_before.max(not_before);
             }
@@ -372,7 +377,7 @@ impl<C> Work<C> {
         self.doubtful = true;
     }
 
-    /// Queues a batch to be sent again in its place.
+    /// Queues a batch for its retry, in its place.
     fn comes_back(&mut self, batch: Batch<C>) {
         self.regrouping = !self.in_flight.is_empty();
         if planted(Plant::RetryOutOfOrder) {
@@ -382,8 +387,8 @@ impl<C> Work<C> {
         self.again.insert(at, batch);
     }
 
-    /// Whether what is next could as well be written elsewhere, and whether the broker takes anything is about to be known:
-    /// once sent, it would be bound to what may be refused for long.
+    /// Whether the next batch could move to another partition and an outcome will soon show whether the broker
+    /// acknowledges anything. Once sent, the batch would be bound to a partition that may stay unwritable for long.
     fn is_tested_before_next(&self) -> bool {
         let is_next_bound = match (self.again.front(), self.sealed.front(), &self.open) {
             (Some(_), ..) => true,
@@ -393,7 +398,7 @@ impl<C> Work<C> {
         self.doubtful && !self.in_flight.is_empty() && !is_next_bound
     }
 
-    /// The next batch if it is to try the broker with more records than one that could as well be written elsewhere.
+    /// Takes the next batch if it would try the broker with more than one record, and could move to another partition.
     fn take_trial(&mut self, policy: &BatchPolicy) -> Option<(Batch<C>, Parts)> {
         if !self.doubtful || !self.in_flight.is_empty() || !self.again.is_empty() {
             return None;
@@ -417,8 +422,8 @@ impl<C> PartitionQueue<C> {
         self.work.get_or_insert_with(|| Box::new(Work::new(self.next_order.get())))
     }
 
-    /// Gives back the memory that only a queue with something to do needs, if nothing is forgotten by that: nothing
-    /// waits or is in flight, the partition does not back off, and no sequence was lost. Says whether it rests now.
+    /// Frees the memory that only a queue with unfinished batches needs, if that loses no state: no batch waits or is
+    /// in flight, the partition does not back off, and no sequence was lost. Returns whether it rests now.
     pub fn rest(&mut self) -> bool {
         let Some(work) = &self.work else { return true };
         let has_gap = self.numbering.is_some_and(|numbering| numbering.has_gap);
@@ -429,7 +434,7 @@ impl<C> PartitionQueue<C> {
         true
     }
 
-    /// Adds a record to the open batch, or says that a new batch must be opened.
+    /// Adds a record to the open batch, or returns `None` if a new batch must be opened.
     pub fn try_append(
         &mut self,
         policy: &BatchPolicy,
@@ -451,9 +456,9 @@ impl<C> PartitionQueue<C> {
         Some(Placed { index, bytes: after - before, completion: &open.completion, readiness })
     }
 
-    /// How much the open batch should grow to take a record that does not fit, if it should: while batches before it
-    /// wait, or it is complete itself and has not left, another batch of the partition would only leave later. Larger
-    /// batches cost the broker and the client less by the record, which shortens the queue.
+    /// Returns how much the open batch should grow to take a record that does not fit, if it should. While batches
+    /// before it wait, or it is complete itself and has not left, another batch of the partition would only leave
+    /// later. Larger batches cost the broker and the client less per record, which shortens the queue.
     pub fn growth(&self, policy: &BatchPolicy, record: &RecordData<'_>) -> Option<Growth> {
         let work = self.work.as_ref()?;
         let open = work.open.as_ref()?;
@@ -463,7 +468,7 @@ impl<C> PartitionQueue<C> {
         (fits && self.has_complete(policy)).then_some(growth)
     }
 
-    /// Moves the open batch to a larger buffer; gives back the former one, and the batch's handle.
+    /// Moves the open batch to a larger buffer. Returns the previous buffer and the batch's handle.
     pub fn grow(&mut self, growth: Growth, buffer: Vec<u8>) -> Option<(Vec<u8>, &mut C)> {
         let open = self.work.as_mut()?.open.as_mut()?;
         open.room = growth.room;
@@ -471,7 +476,7 @@ impl<C> PartitionQueue<C> {
     }
 
     /// Opens a batch in `buffer` with its first record, sealing the one before it. A record larger than
-    /// `batch.size` gets a batch of its own.
+    /// `batch.size` gets a separate batch.
     pub fn open(
         &mut self,
         policy: &BatchPolicy,
@@ -502,8 +507,8 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// Takes out every batch that may as well be written to another partition: it was never sent, and none of its
-    /// records is bound to this one. To be given to another queue with [`Self::adopt`].
+    /// Takes out every batch that may move to another partition, for that queue's [`Self::adopt`]. Such a batch was
+    /// never sent, and none of its records is bound to this partition.
     pub fn take_movable(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         if work.open.as_ref().is_some_and(|open| !open.bound) {
@@ -515,15 +520,15 @@ impl<C> PartitionQueue<C> {
         movable
     }
 
-    /// Takes in a batch that another queue gave away. It goes before those that were begun later, so that they still
-    /// expire in order.
+    /// Takes in a batch from another queue's [`Self::take_movable`]. It goes before batches that were opened later,
+    /// so that batches still expire in order.
     pub fn adopt(&mut self, batch: Batch<C>) {
         let sealed = &mut self.work().sealed;
         let at = sealed.partition_point(|other| other.created <= batch.created);
         sealed.insert(at, batch);
     }
 
-    /// Who waits for what is not in flight.
+    /// Handles of the batches that are not in flight.
     pub fn waiting_mut(&mut self) -> impl Iterator<Item = &mut C> {
         self.work.iter_mut().flat_map(|work| {
             let open = work.open.iter_mut().map(|open| &mut open.completion);
@@ -532,7 +537,7 @@ impl<C> PartitionQueue<C> {
         })
     }
 
-    /// The next batch for `to`, stamped and counted as in flight; or why there is none.
+    /// Returns the next batch for `to`, stamped and counted as in flight; or the reason why there is none.
     pub fn take(
         &mut self,
         policy: &BatchPolicy,
@@ -548,7 +553,10 @@ impl<C> PartitionQueue<C> {
         if idempotence == Idempotence::Pending {
             return Take::AfterIdentity;
         }
-        let alone = work.regrouping || work.sent_to != Some(to) || is_unknown_to_broker;
+        let alone = work.regrouping
+            || work.sent_to != Some(to)
+            || is_unknown_to_broker
+            || policy.one_in_flight;
         if !work.in_flight.is_empty() && alone {
             return Take::AfterOutcome;
         }
@@ -613,7 +621,7 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// The outcome of a batch in flight: it is in the log.
+    /// Reports the outcome of a batch in flight: it is in the log.
     pub fn written(&mut self, batch: &Batch<C>) {
         let Some(work) = &mut self.work else { return };
         work.landed(batch.order);
@@ -632,10 +640,11 @@ impl<C> PartitionQueue<C> {
         work.not_before = None;
     }
 
-    /// The outcome of a batch in flight: to be sent again, not before `not_before`, or at once because the leader
-    /// is news. `outcome_unknown` says that there was no answer, so that the broker may have written it. A batch
-    /// that is given back must fail: it followed one that is lost, and under the new epoch it could be written twice;
-    /// or it was given up.
+    /// Reports the outcome of a batch in flight: retry it, not before `not_before`, or at once because the leader is
+    /// new.
+    ///
+    /// `outcome_unknown` means that there was no response, so that the broker may have written the batch. A returned
+    /// batch must fail: it was abandoned, or it followed a lost batch and could be written twice under the new epoch.
     #[must_use]
     pub fn retry(
         &mut self,
@@ -655,10 +664,12 @@ impl<C> PartitionQueue<C> {
         None
     }
 
-    /// The outcome of a batch in flight: not written, because the broker lacks the batches before it or the producer. It is
-    /// sent again in the next epoch, not before `not_before`. The batches that are returned must fail, as in
-    /// [`Self::fail`]: in the next epoch the broker could not recognize a duplicate. The batch itself is among them if an
-    /// earlier attempt of it had no response.
+    /// Reports the outcome of a batch in flight: not written, because the broker lacks the batches before it or the
+    /// producer.
+    ///
+    /// The batch is sent again in the next epoch, not before `not_before`. The returned batches must fail, as in
+    /// [`Self::fail`]: in the next epoch the broker could not recognize a duplicate. The batch itself is among them
+    /// if an earlier attempt of it had no response.
     #[must_use]
     pub fn renumber(&mut self, batch: Batch<C>, not_before: Option<Instant>) -> Vec<Batch<C>> {
         let is_first_to_come_back = self.work.as_ref().is_some_and(|work| !work.regrouping);
@@ -673,7 +684,7 @@ impl<C> PartitionQueue<C> {
         lost
     }
 
-    /// There is a leader that has not been tried: nothing waits for the end of a back-off (KIP-951).
+    /// Ends the backoff, because there is a leader that has not been tried (KIP-951).
     pub fn leader_is_news(&mut self) {
         self.numbering = self.numbering.filter(|_| !planted(Plant::SequenceRestarted));
         if let Some(work) = &mut self.work {
@@ -682,19 +693,20 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// Another broker leads: whether it acknowledges anything is not known before it has. A follower that has asked it too
-    /// early comes again only after `replica.fetch.backoff.ms`, and what was sent by then waits for that.
+    /// Records a leader change: until the new leader acknowledges a batch, it is unknown whether it can. A follower
+    /// that fetched from it too early returns only after `replica.fetch.backoff.ms`, and batches sent by then wait
+    /// for that.
     pub fn leader_is_untried(&mut self) {
         if let Some(work) = &mut self.work {
             work.doubtful = true;
         }
     }
 
-    /// The outcome of a batch in flight, or of one that expired: it will not be sent again. Returns the batches that must
+    /// Reports that a batch in flight, or one that expired, will not be sent again. Returns the batches that must
     /// fail with it: their own outcome is unknown, and under a new epoch they could be written twice.
     ///
-    /// This holds even where the lost batch is certainly not in the log. A broker refuses sequences after a gap only while
-    /// it knows the producer. After `producer.id.expiration.ms` it has forgotten it, and takes any first sequence.
+    /// This holds even if the lost batch is certainly not in the log. A broker refuses sequences after a gap only while
+    /// it knows the producer. After `producer.id.expiration.ms` it has forgotten it, and accepts any first sequence.
     pub fn fail(&mut self, batch: &Batch<C>) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         work.landed(batch.order);
@@ -716,9 +728,9 @@ impl<C> PartitionQueue<C> {
         lost
     }
 
-    /// Takes out every batch past `delivery.timeout.ms` that is not in flight. For each one, call [`Self::fail`].
+    /// Takes out every batch past `delivery.timeout.ms` that is not in flight. Call [`Self::fail`] for each one.
     ///
-    /// A batch in flight is with its request, whose owner fails it: [`Self::fail`], as perhaps written.
+    /// The owner of the request fails a batch in flight: [`Self::fail`], with an unknown outcome.
     pub fn expire(&mut self, policy: &BatchPolicy, now: Instant) -> Vec<Batch<C>> {
         let mut expired = Vec::new();
         let Some(work) = &mut self.work else { return expired };
@@ -739,7 +751,7 @@ impl<C> PartitionQueue<C> {
         expired
     }
 
-    /// When the oldest batch that is not in flight expires. Costs the number of batches.
+    /// When the oldest batch that is not in flight expires. Scans all batches.
     pub fn next_expiry(&self, policy: &BatchPolicy) -> Option<Instant> {
         let work = self.work.as_ref()?;
         let complete = work.again.iter().chain(&work.sealed).map(|batch| batch.created);
@@ -747,7 +759,7 @@ impl<C> PartitionQueue<C> {
         oldest.map(|created| created.later(policy.delivery_timeout))
     }
 
-    /// Counts the delivery timeout of the open batch from this time, if it was opened later: the record just appended
+    /// Counts the delivery timeout of the open batch from `created`, if it was opened later: the record just appended
     /// waited elsewhere before.
     pub fn backdate(&mut self, created: Instant) {
         if let Some(open) = self.work.as_mut().and_then(|work| work.open.as_mut()) {
@@ -764,7 +776,7 @@ impl<C> PartitionQueue<C> {
     }
 
     /// Whether the broker has everything before this batch: each batch of a lower order was written. It does not if one
-    /// of them is without an outcome, or was lost.
+    /// of them was lost or has no outcome yet.
     pub fn is_next(&self, batch: &Batch<C>) -> bool {
         // At rest there is no gap, and nothing without an outcome.
         let Some(work) = &self.work else { return true };
@@ -779,18 +791,19 @@ impl<C> PartitionQueue<C> {
         self.work.as_ref().map_or(0, |work| work.failures)
     }
 
-    /// Whether what is appended now waits behind a batch that came back or that tries a new leader, and nothing was written
-    /// since. A new leader does not end that, an acknowledgement does: until then nobody knows whether it takes anything.
+    /// Whether records appended now wait for a batch that came back or that tries a new leader, and none was written
+    /// since. Only an acknowledgement ends that, not a new leader: until then it is unknown whether the leader can
+    /// write.
     pub fn is_doubtful(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.doubtful && !work.is_idle())
     }
 
-    /// Whether a batch came back while others that were sent behind it have no outcome yet.
+    /// Whether a batch came back while batches sent after it have no outcome yet.
     pub fn is_regrouping(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.regrouping)
     }
 
-    /// Whether a batch is complete or is to be sent again, so that it need not wait for more records.
+    /// Whether a batch is complete or waits for its retry, so that it need not wait for more records.
     pub fn has_complete(&self, policy: &BatchPolicy) -> bool {
         let full = |open: &OpenBatch<C>| open.builder.len() >= policy.batch_size;
         self.work.as_ref().is_some_and(|work| {
@@ -800,7 +813,7 @@ impl<C> PartitionQueue<C> {
         })
     }
 
-    /// Bytes of the batch that [`Self::take`] would give, 0 if there is none; before compression if it is still open.
+    /// Bytes of the batch that [`Self::take`] would return, 0 if there is none; before compression if it is still open.
     pub fn next_len(&self) -> usize {
         let Some(work) = &self.work else { return 0 };
         let complete = work.again.front().or_else(|| work.sealed.front());
@@ -808,7 +821,7 @@ impl<C> PartitionQueue<C> {
         complete.or_else(|| work.open.as_ref().map(|open| open.builder.len())).unwrap_or(0)
     }
 
-    /// Encoded bytes of everything that is not in flight; what is still open counts uncompressed.
+    /// Encoded bytes of all batches that are not in flight; the open batch counts uncompressed.
     pub fn waiting_bytes(&self) -> usize {
         let Some(work) = &self.work else { return 0 };
         let open = work.open.as_ref().map_or(0, |open| open.builder.len());
@@ -840,8 +853,8 @@ impl<C> PartitionQueue<C> {
         work.again.drain(..).chain(work.sealed.drain(..)).collect()
     }
 
-    /// Takes out everything that is not in flight and forgets what is: its transaction ends without it. The owner
-    /// of a batch in flight still reports its outcome, which changes nothing here any more.
+    /// Takes out every batch that is not in flight and forgets the others: their transaction ends without them. The
+    /// owner of a batch in flight still reports its outcome, which has no effect here.
     pub fn give_up(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let unsent = self.abandon(policy);
         let given_up = Order::whole(self.next_order.get());

@@ -1,9 +1,9 @@
-//! Who reads what in a consumer group: the assignors of the Java client, as its leader runs them.
+//! The partition assignors of a consumer group, with the results of the Java client's.
 //!
-//! An assignor sees what every member wants and has, and the partitions of the topics they want; it gives every
-//! partition of a wanted topic to one member that wants it. The results are those of Kafka 4.3 without racks: rack-aware
-//! assignment (KIP-881) is not done here. Where the Java client follows the order of a hash map, the order here is that
-//! of member ids.
+//! The group's leader runs an assignor. Its input is each member's subscription and current partitions, and the
+//! partition counts of the topics. It assigns every partition of a subscribed topic to one member subscribed to it.
+//! The results are those of Kafka 4.3 without racks: rack-aware assignment (KIP-881) is unsupported. Where the Java
+//! client follows the order of a hash map, this code follows the order of member ids.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,48 +22,48 @@ mod tests;
 /// A partition: topic and index.
 pub type Key = (Arc<str>, i32);
 
-/// How many partitions each topic has. Topics that do not exist are left out.
+/// The number of partitions of each topic. Topics that do not exist are left out.
 pub type Topics = BTreeMap<Arc<str>, i32>;
 
 /// Partitions by member id; every member has an entry.
 pub type Assignments = BTreeMap<Arc<str>, Vec<Key>>;
 
-/// How a group hands partitions over.
+/// How a group moves partitions between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebalance {
-    /// Every member gives up all its partitions before it joins again.
+    /// Every member revokes all its partitions before it joins again.
     Eager,
-    /// Members keep what they have, and give up only what is to move, in one rebalance, for the next one to hand it out
-    /// (KIP-429).
+    /// Members keep their partitions. In one rebalance they revoke those that must move, and the next rebalance
+    /// assigns those (KIP-429).
     Cooperative,
 }
 
 /// An entry of `partition.assignment.strategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assignor {
-    /// Topic by topic, neighbouring partitions together.
+    /// Topic by topic, adjacent partitions together.
     Range,
     /// One partition after the other, to the members in turn.
     RoundRobin,
-    /// Balanced, and close to what was before.
+    /// Balanced, and close to the previous assignment.
     Sticky,
-    /// As [`Self::Sticky`], handing over cooperatively.
+    /// As [`Self::Sticky`], with the cooperative protocol.
     CooperativeSticky,
 }
 
-/// A member, as the leader sees it.
+/// A member, as its group's leader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its id.
+    /// Member id.
     pub id: Arc<str>,
     /// `group.instance.id`.
     pub instance: Option<Arc<str>>,
-    /// What it wants and has.
+    /// Subscription and owned partitions.
     pub subscription: Subscription,
 }
 
 impl Assignor {
-    /// All of them.
+    /// All assignors.
     pub const ALL: [Self; 4] =
         [Self::Range, Self::RoundRobin, Self::Sticky, Self::CooperativeSticky];
 
@@ -82,7 +82,7 @@ impl Assignor {
         Self::ALL.into_iter().find(|assignor| assignor.name() == name)
     }
 
-    /// How members with these assignors hand partitions over: cooperatively only if every one of them can.
+    /// The rebalance protocol of members with these assignors: cooperative only if every assignor supports it.
     pub fn rebalance(assignors: &[Self]) -> Rebalance {
         if !assignors.is_empty() && assignors.iter().all(|a| *a == Self::CooperativeSticky) {
             Rebalance::Cooperative
@@ -91,7 +91,7 @@ impl Assignor {
         }
     }
 
-    /// What a member tells this assignor beside its subscription. `last` is what it was given last, and when.
+    /// User data of a member for this assignor. `last` is the member's last assignment, and its generation.
     pub fn user_data(self, last: Option<(&Partitions, i32)>) -> Option<Bytes> {
         match self {
             Self::Range | Self::RoundRobin => None,
@@ -106,7 +106,7 @@ impl Assignor {
         }
     }
 
-    /// Gives every partition to a member. `members` have different ids.
+    /// Assigns every partition to a member. `members` have different ids.
     pub fn assign(self, topics: &Topics, members: &[Member]) -> Assignments {
         match self {
             Self::Range => range::assign(topics, members),
@@ -121,12 +121,12 @@ impl Assignor {
     }
 }
 
-/// Every topic that one of the members wants.
+/// Every topic that a member subscribes to.
 pub fn wanted_topics(members: &[Member]) -> BTreeSet<Arc<str>> {
     members.iter().flat_map(|member| member.subscription.topics.iter().cloned()).collect()
 }
 
-/// Partitions in the form that members exchange: by topic, both in order.
+/// Partitions in the form of the protocol: by topic, both in order.
 pub fn by_topic<'a>(partitions: impl IntoIterator<Item = &'a Key>) -> Partitions {
     let mut topics: BTreeMap<Arc<str>, Vec<i32>> = BTreeMap::new();
     for (topic, index) in partitions {
@@ -138,7 +138,7 @@ pub fn by_topic<'a>(partitions: impl IntoIterator<Item = &'a Key>) -> Partitions
     topics.into_iter().collect()
 }
 
-/// Partitions out of the form that members exchange.
+/// The reverse of [`by_topic`].
 pub fn flat(partitions: &Partitions) -> Vec<Key> {
     let keys = partitions
         .iter()

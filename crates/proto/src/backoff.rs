@@ -1,4 +1,4 @@
-//! Exponential back-off with jitter (KIP-580).
+//! Exponential backoff with jitter (KIP-580).
 
 use std::time::Duration;
 
@@ -13,34 +13,35 @@ pub struct Backoff {
     pub max: Duration,
 }
 
-/// The first pause before a request is repeated that found the transaction before not quite finished. Java waits as
-/// long (KAFKA-5477): the markers of a transaction are a matter of milliseconds.
+/// First wait before a retry after CONCURRENT_TRANSACTIONS, when the previous transaction is still completing. The
+/// Java client waits as long (KAFKA-5477): the markers of a transaction take milliseconds.
 const SOON: Duration = Duration::from_millis(20);
 
 impl Backoff {
     /// The same backoff with a first wait of 20 ms, for a situation that usually ends within milliseconds.
     ///
-    /// The waits double up to the same maximum: no wait is longer than the time since the first failure plus 20 ms, and a
-    /// situation that lasts does not cause a storm of requests.
+    /// The waits double up to the same maximum: no wait is longer than the time since the first failure plus 20 ms,
+    /// and a lasting situation does not cause a storm of requests.
     #[must_use]
     pub fn soon(&self) -> Self {
         Self { initial: SOON.min(self.initial), ..*self }
     }
 
-    /// Shorter waits, for one small request whose reason to wait ends within milliseconds and is not the client's to end:
-    /// from 20 ms up to the first wait of this one.
+    /// Shorter waits, for one small request that must wait for others, usually for milliseconds: from 20 ms up to the
+    /// first wait of this backoff.
     #[must_use]
     pub fn brief(&self) -> Self {
         Self { max: self.initial, ..self.soon() }
     }
 
-    /// Longer waits, for what does harm when it is tried in vain: from the longest wait of this one up to eight times that.
+    /// Longer waits, for requests that do harm when they fail: from the longest wait of this backoff up to eight
+    /// times that.
     #[must_use]
     pub fn rare(&self) -> Self {
         Self { initial: self.max, max: self.max.saturating_mul(8) }
     }
 
-    /// The wait after `failures` failures in a row (0 waits for nothing). `unit` is a random draw from `[0, 1)`.
+    /// Returns the wait after `failures` failures in a row; zero for 0. `unit` is a random draw from `[0, 1)`.
     pub fn after(&self, failures: u32, unit: f64) -> Duration {
         if failures == 0 {
             return Duration::ZERO;
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_situation_that_lasts_is_tried_at_the_longest_interval_also_when_it_was_tried_soon() {
+    fn a_lasting_situation_is_retried_at_the_longest_interval_after_soon_too() {
         let waits: Vec<u64> =
             (1..9).map(|n| KAFKA.soon().after(n, 0.5).as_millis() as u64).collect();
         assert_eq!(waits, [20, 40, 80, 160, 320, 640, 1000, 1000]);

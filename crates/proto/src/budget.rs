@@ -1,17 +1,17 @@
-//! `buffer.memory`: who may take how much of it, and who is next when there is none.
+//! `buffer.memory`: how much of it each broker may hold, and which waiter is next when it is exhausted.
 //!
-//! Every byte is held for one broker. While more than one broker is in use, a broker may hold only as much as is
-//! free at the same time (a dynamic threshold, Choudhury and Hahne 1998): one broker that does not acknowledge ends
-//! up with half of the memory, two with a third each, and the rest always finds room. Whoever is refused because of
-//! its own broker waits without being in anybody's way.
+//! Every byte is held for one broker. While more than one broker is in use, a broker may hold only as much as is free
+//! at the same time (a dynamic threshold, Choudhury and Hahne 1998). One broker that does not acknowledge holds at
+//! most half of the memory, and two hold a third each; the rest stays available. A waiter that was refused because of
+//! its own broker's share blocks no other waiter.
 
 use std::collections::BTreeMap;
 
-/// The budget. `W` is the caller's handle of one who waits.
+/// The budget. `W` is the caller's handle for a waiter.
 #[derive(Debug)]
 pub struct Budget<W> {
     free: usize,
-    /// A broker may hold at most this percentage of what is free; `None` for no bound.
+    /// Percentage of the free bytes that a broker may hold at most; `None` for no bound.
     percent: Option<usize>,
     accounts: BTreeMap<i32, Account<W>>,
     /// Accounts of real brokers.
@@ -33,7 +33,7 @@ struct Waiting<W> {
     who: W,
 }
 
-/// A place in the queue of one broker; never reused.
+/// A place in one broker's queue; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     broker: i32,
@@ -46,26 +46,26 @@ impl<W> Default for Account<W> {
     }
 }
 
-/// One whose turn has come: the bytes are taken.
+/// A waiter whose turn has come: its bytes are taken.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Granted<W> {
-    /// For which broker.
+    /// Broker for which the bytes are held.
     pub broker: i32,
-    /// How much.
+    /// Bytes taken.
     pub bytes: usize,
-    /// Whose turn it is.
+    /// The waiter's handle.
     pub who: W,
 }
 
 impl<W> Budget<W> {
-    /// Account of records that belong to no broker: their partition has no leader, or is still to be chosen.
+    /// Account of records that belong to no broker: their partition has no leader, or has not been chosen yet.
     pub const NOWHERE: i32 = -1;
 
-    /// Account of records whose topic is not known yet. Apart from [`Self::NOWHERE`], whose share these records would
-    /// use up, so that they would wait for themselves when they leave.
+    /// Account of records whose topic is not known yet. It is separate from [`Self::NOWHERE`], whose share these
+    /// records would exhaust, so that they would wait for themselves when they leave.
     pub const WAITING_ROOM: i32 = -2;
 
-    /// `percent` of what is free is what one broker may hold while others are in use; 0 for no bound.
+    /// `percent` is how much of the free bytes one broker may hold while others are in use; 0 for no bound.
     pub fn new(total: usize, percent: u32) -> Self {
         Self {
             free: total,
@@ -77,7 +77,7 @@ impl<W> Budget<W> {
         }
     }
 
-    /// Bytes that nobody holds.
+    /// Bytes not held.
     pub fn free(&self) -> usize {
         self.free
     }
@@ -87,7 +87,7 @@ impl<W> Budget<W> {
         self.accounts.get(&broker).map_or(0, |account| account.held)
     }
 
-    /// From now on the broker is in use.
+    /// Counts the broker as in use from now on.
     pub fn open(&mut self, broker: i32) {
         if self.accounts.contains_key(&broker) {
             return;
@@ -96,7 +96,7 @@ impl<W> Budget<W> {
         self.brokers += usize::from(broker >= 0);
     }
 
-    /// Takes bytes for a broker at once, unless somebody else is to have them first.
+    /// Takes bytes for a broker at once, unless a waiter comes first.
     pub fn try_take(&mut self, broker: i32, need: usize) -> bool {
         let queued = self.accounts.get(&broker).is_some_and(|a| !a.waiting.is_empty());
         if queued || need > self.free || self.is_beyond_share(broker, need) || self.is_starved() {
@@ -106,7 +106,8 @@ impl<W> Budget<W> {
         true
     }
 
-    /// Queues up; [`Self::grant`] returns it when its turn has come. A waiter that stops waiting calls [`Self::leave`].
+    /// Queues up; [`Self::grant`] returns the waiter when its turn has come. A waiter that stops waiting calls
+    /// [`Self::leave`].
     pub fn wait(&mut self, broker: i32, need: usize, who: W) -> Ticket {
         let number = self.next_ticket;
         self.next_ticket += 1;
@@ -118,7 +119,7 @@ impl<W> Budget<W> {
         Ticket { broker, number }
     }
 
-    /// Gives bytes back.
+    /// Returns bytes to the budget.
     pub fn give_back(&mut self, broker: i32, bytes: usize) {
         if let Some(account) = self.accounts.get_mut(&broker) {
             account.held -= bytes;
@@ -126,15 +127,15 @@ impl<W> Budget<W> {
         }
     }
 
-    /// Bytes that one broker held now count for another, whatever its share: their records have moved.
+    /// Moves bytes from one broker to another, beyond its share if necessary: their records have moved.
     pub fn transfer(&mut self, from: i32, to: i32, bytes: usize) {
         self.open(to);
         self.give_back(from, bytes);
         self.take(to, bytes);
     }
 
-    /// The next whose turn has come: the longest waiting one that is not kept waiting by its own broker. Call it after
-    /// every [`Self::give_back`] and [`Self::transfer`] until there is none.
+    /// Returns the next waiter whose turn has come: the longest waiting one that its own broker's share does not
+    /// block. Call it after every [`Self::give_back`] and [`Self::transfer`] until it returns `None`.
     pub fn grant(&mut self) -> Option<Granted<W>> {
         let (broker, need) = self.next_in_line()?;
         if need > self.free {
@@ -146,7 +147,7 @@ impl<W> Budget<W> {
         Some(Granted { broker, bytes: need, who: waiting.who })
     }
 
-    /// Leaves the queue. No effect if its turn has come. Costs the logarithm of those who wait.
+    /// Leaves the queue. Has no effect if its turn has come. Costs the logarithm of the number of waiters.
     pub fn leave(&mut self, ticket: Ticket) {
         let Some(account) = self.accounts.get_mut(&ticket.broker) else { return };
         if account.waiting.remove(&ticket.number).is_some() {
@@ -154,7 +155,7 @@ impl<W> Budget<W> {
         }
     }
 
-    /// Lets go of everybody who waits (close).
+    /// Removes and returns all waiters (close).
     pub fn dismiss(&mut self) -> Vec<W> {
         self.waiting = 0;
         let accounts = self.accounts.values_mut();
@@ -170,7 +171,7 @@ impl<W> Budget<W> {
         }
     }
 
-    /// Whether somebody waits for bytes that are merely not there, so that newcomers must not take them.
+    /// Whether a waiter lacks only free bytes, so that newcomers must not take them.
     fn is_starved(&self) -> bool {
         self.next_in_line().is_some()
     }
@@ -186,7 +187,7 @@ impl<W> Budget<W> {
         in_line.min().map(|(_, broker, need)| (broker, need))
     }
 
-    /// Whether the broker would hold more than its share. One that holds nothing may always take what is free, so
+    /// Whether the broker would hold more than its share. A broker that holds nothing may take any free bytes, so
     /// that the largest record can be sent.
     fn is_beyond_share(&self, broker: i32, need: usize) -> bool {
         let held = self.held(broker);

@@ -1,8 +1,8 @@
-//! What a broker's answer to a produce request means for its batch.
+//! The effect of a broker's response to a produce request on its batch.
 
 use curtail_wire::ErrorCode;
 
-/// Whether a batch carries a producer id and sequence, and who may change the epoch.
+/// Whether a batch carries a producer id and sequence, and which side may change the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequenced {
     /// `enable.idempotence=false`: no sequence.
@@ -13,7 +13,7 @@ pub enum Sequenced {
     Transactional,
 }
 
-/// The circumstances an error code alone does not tell.
+/// Circumstances that an error code alone does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// Whether the batch carries a sequence.
@@ -24,33 +24,33 @@ pub struct Context {
     pub records: u32,
 }
 
-/// What to do with a batch after its answer.
+/// What to do with a batch after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is written.
     Written,
-    /// It had been written before: the answer to an earlier attempt was lost.
+    /// It was written by an earlier attempt whose response was lost.
     WrittenBefore,
-    /// It is not written; send it again after a back-off.
+    /// It is not written; retry it after a backoff.
     Retry {
-        /// Whether the leader may be elsewhere.
+        /// Whether the leader may have changed.
         refresh_metadata: bool,
     },
-    /// The leader moved; send it again to the new leader.
+    /// The leader has changed; send it to the new leader.
     Moved,
     /// It is not written, and never will be under its epoch. Send it again after a backoff, in the next epoch
     /// ([`crate::accumulator::PartitionQueue::renumber`]).
     RetryInNextEpoch,
     /// It is not written because it is too large; send its records in smaller batches.
     Split,
-    /// It cannot be written, and sending it again would not help.
+    /// It cannot be written, and a retry would not help.
     Fail,
-    /// It cannot be written, and the partition's later sequences would wait for it for ever: the producer goes on
-    /// in a new epoch (KIP-360).
+    /// It cannot be written, and the partition's later sequences would wait for it indefinitely: the producer
+    /// continues in a new epoch (KIP-360).
     FailAndBumpEpoch,
 }
 
-/// Maps an error code to what to do. Every code not named here is final.
+/// Maps an error code to a verdict. Every code not named here is final.
 pub fn classify(error: ErrorCode, context: Context) -> Verdict {
     let Context { sequenced, is_next, records } = context;
     match error {
@@ -71,18 +71,18 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
         | ErrorCode::NOT_ENOUGH_REPLICAS
         | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
         | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
-        // The transaction before is not quite finished (KIP-890).
+        // The previous transaction has not completed (KIP-890).
         | ErrorCode::CONCURRENT_TRANSACTIONS
         | ErrorCode::THROTTLING_QUOTA_EXCEEDED => Verdict::Retry { refresh_metadata: false },
-        // A single record cannot be made any smaller.
+        // A single record cannot be split.
         ErrorCode::MESSAGE_TOO_LARGE if records > 1 => Verdict::Split,
-        // A later batch arrived before an earlier one that is being sent again, or that never will be: it waits for its
-        // turn, or for the next epoch.
+        // A later batch arrived before an earlier one that is retried or has failed: it waits for its turn, or for
+        // the next epoch.
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if sequenced != Sequenced::Not && !is_next => {
             Verdict::Retry { refresh_metadata: false }
         }
-        // The broker lost the batches before the next one, or the producer. Java's TransactionManager.canRetry bumps
-        // the epoch as well, and fails the batch only in a transaction.
+        // The broker lost the batches before the next one, or the producer. The Java client's
+        // TransactionManager.canRetry bumps the epoch as well, and fails the batch only in a transaction.
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID
             if sequenced == Sequenced::Idempotent =>
         {
@@ -93,11 +93,11 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
     }
 }
 
-/// Whether an error that ended a batch leaves open if the batch is in the log.
+/// Whether a batch may be in the log although it ended with this error.
 ///
-/// With acks=all a leader appends, waits for its followers, and answers what has become of the partition if it loses
-/// the leadership, the topic or the disk meanwhile: a batch refused in these words may be on the followers already, one of
-/// which leads now. Refusals that only precede the append, such as NOT_ENOUGH_REPLICAS, leave nothing open.
+/// With acks=all a leader appends a batch and then waits for its followers. If it loses the leadership, the topic or
+/// the disk in that time, it responds with that error. The batch may then be on a follower that leads now. Errors
+/// that only precede the append, such as NOT_ENOUGH_REPLICAS, leave no doubt.
 pub fn may_have_been_written(error: ErrorCode) -> bool {
     matches!(
         error,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_order_waits_unless_nothing_is_before_it() {
+    fn out_of_order_is_retried_unless_no_batch_is_before_it() {
         let error = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
         assert_eq!(classify(error, LATER), Verdict::Retry { refresh_metadata: false });
         assert_eq!(classify(error, NEXT), Verdict::RetryInNextEpoch);
@@ -171,7 +171,7 @@ mod tests {
             let several = Context { records: 2, ..context };
             assert_eq!(classify(ErrorCode::MESSAGE_TOO_LARGE, several), Verdict::Split);
             assert_ne!(classify(ErrorCode::MESSAGE_TOO_LARGE, context), Verdict::Split);
-            // A batch larger than a segment of the log is the broker's misconfiguration, as in Java.
+            // A batch larger than a log segment is a misconfiguration of the broker, as in the Java client.
             assert_ne!(classify(ErrorCode::RECORD_LIST_TOO_LARGE, several), Verdict::Split);
         }
     }

@@ -1,13 +1,13 @@
 //! The reader's side of an incremental fetch session (KIP-227).
 //!
-//! A broker remembers the partitions of a session and where each is read next, so a request names only what has
-//! changed. A partition stays in the session for as long as it is wanted: that its records wait in a buffer is no
-//! reason to drop it and add it back (KAFKA-17182), because every such change makes the session look busy and keeps
-//! the broker from serving it from what it knows.
+//! A broker remembers a session's partitions and the next offset of each, so a request names only the changes. A
+//! partition stays in the session while the reader wants it, even while its records wait in a buffer. Dropping it and
+//! adding it back makes the session look busy, so that the broker cannot serve it from memory (KAFKA-17182).
 //!
 //! Order of calls: [`FetchSession::want`] and [`FetchSession::unwant`] at any time;
-//! [`FetchSession::next_request`] when nothing is in flight; then exactly one of [`FetchSession::on_answer`],
-//! [`FetchSession::on_abandoned`] and [`FetchSession::on_lost`]. The cost of a request is that of what changed, not of what is in the session.
+//! [`FetchSession::next_request`] when no request is in flight; then exactly one of [`FetchSession::on_answer`],
+//! [`FetchSession::on_abandoned`] and [`FetchSession::on_lost`]. The cost of a request depends on the changes, not on
+//! the size of the session.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,28 +38,27 @@ pub enum Naming {
     Ids,
 }
 
-/// A partition in a session. Two topics of the same name and different ids are different here where requests name
-/// ids.
+/// A partition in a session. If requests name ids, two topics of one name with different ids are different.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionPartition {
     /// Topic name.
     pub topic: Arc<str>,
-    /// Topic id; zero where the broker has none.
+    /// Topic id; zero if the broker has none.
     pub topic_id: Uuid,
     /// Partition index.
     pub partition: i32,
 }
 
-/// How a partition is to be read.
+/// Parameters with which a partition is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// First offset wanted.
+    /// First offset to read.
     pub fetch_offset: i64,
-    /// The leader epoch the reader knows, -1 for none.
+    /// Leader epoch known to the reader, -1 for none.
     pub current_leader_epoch: i32,
     /// Epoch of the last record read, -1 for none.
     pub last_fetched_epoch: i32,
-    /// Bytes of this partition in one answer.
+    /// Byte limit for this partition in one response.
     pub max_bytes: i32,
 }
 
@@ -70,40 +69,41 @@ pub struct SessionRequest {
     pub session_id: i32,
     /// Epoch of the request in its session.
     pub session_epoch: i32,
-    /// Partitions to add and to change, or all of them when the request opens a session.
+    /// Partitions to add and to change; all of them if the request opens a session.
     pub topics: Vec<FetchTopic>,
     /// Partitions to drop.
     pub forgotten: Vec<ForgottenTopic>,
 }
 
-/// What an answer means for the session.
+/// Effect of a response on the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The answer holds the partitions' results.
+    /// The response has the partitions' results.
     Results,
-    /// The broker has lost or refused the session and fetched nothing. The next request names everything; it may
+    /// The broker has lost or refused the session and fetched nothing. The next request names every partition; it may
     /// be sent at once.
     StartedOver,
-    /// The broker refused the request for a reason of its own; the next request names everything, after a pause.
+    /// The broker refused the request for another reason. The next request names every partition, after a backoff.
     Refused(ErrorCode),
 }
 
-/// What a partition's entry knows: wanted by the reader, held by the broker's session.
+/// A partition's parameters as wanted by the reader and as held by the broker's session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// The id of the topic, which the key has only where requests name ids.
+    /// Id of the topic. The key has it only if requests name ids.
     topic_id: Uuid,
     wanted: Option<Params>,
     held: Option<Params>,
 }
 
-/// Where the session stands.
+/// State of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The next request names every partition and asks for a session. The id of an older session, if there is
-    /// one, lets the broker free its slot. `refused` says that the broker had no slot when last asked.
+    /// The next request names every partition and asks for a session. `old_id` is the id of an older session, if
+    /// there was one, so that the broker can free its slot. `refused` means that the broker had no slot for the last
+    /// request.
     Opening { old_id: i32, refused: bool },
-    /// The next request has this epoch and names changes.
+    /// The next request has this epoch and names the changes.
     Open { id: i32, epoch: i32 },
 }
 
@@ -121,7 +121,7 @@ pub struct FetchSession {
 }
 
 impl FetchSession {
-    /// A session that holds nothing yet.
+    /// Creates a session without partitions.
     pub fn new(naming: Naming) -> Self {
         Self {
             naming,
@@ -138,8 +138,8 @@ impl FetchSession {
         self.naming
     }
 
-    /// Changes how requests name topics, after a connection to a broker of another version. The session starts
-    /// over if this is a change.
+    /// Changes how requests name topics, after a connection to a broker of another version. A change restarts the
+    /// session.
     pub fn set_naming(&mut self, naming: Naming) {
         if self.naming == naming {
             return;
@@ -160,7 +160,7 @@ impl FetchSession {
         }
     }
 
-    /// Wants a partition read like this from the next request on: adds or changes it.
+    /// Reads a partition with these parameters from the next request on: adds or changes it.
     pub fn want(&mut self, key: SessionPartition, params: Params) {
         let topic_id = key.topic_id;
         let key = self.normal(key);
@@ -176,7 +176,7 @@ impl FetchSession {
         }
     }
 
-    /// No longer wants a partition.
+    /// Stops reading a partition.
     pub fn unwant(&mut self, key: &SessionPartition) {
         let key = self.normal(key.clone());
         let Some(entry) = self.entries.get_mut(&key) else { return };
@@ -191,7 +191,7 @@ impl FetchSession {
         }
     }
 
-    /// Partitions wanted.
+    /// Number of wanted partitions.
     pub fn len(&self) -> usize {
         self.wanted
     }
@@ -206,7 +206,7 @@ impl FetchSession {
         !self.dirty.is_empty()
     }
 
-    /// The next request. What it names counts as held by the broker until the answer says otherwise.
+    /// Returns the next request. Its changes count as held by the broker until the response shows otherwise.
     pub fn next_request(&mut self) -> SessionRequest {
         match self.state {
             State::Opening { old_id, .. } => self.opening_request(old_id),
@@ -220,8 +220,8 @@ impl FetchSession {
             entry.held = entry.wanted;
             entry.wanted.is_some()
         });
-        // A broker fills its answer in the order of the request, up to the limit. In a session it takes turns
-        // itself; without one each partition comes first in its turn.
+        // A broker fills its response in the order of the request, up to the limit. In a session it rotates the order
+        // itself; without one, each request begins with the next partition.
         let first = match self.state {
             State::Opening { refused: true, .. } => self.turns % self.entries.len().max(1),
             _ => 0,
@@ -262,16 +262,17 @@ impl FetchSession {
         }
     }
 
-    /// Takes an answer in: its error, its session id, and how many partitions it has results of.
+    /// Applies a response: its error, its session id, and its number of partition results.
     pub fn on_answer(&mut self, error: ErrorCode, session_id: i32, results: usize) -> Outcome {
         if error.is_error() && planted(Plant::SessionKept) {
             return Outcome::StartedOver;
         }
         match error {
             ErrorCode::NONE => {}
-            // Only a session can be lost: a broker that says so of a request that opens one would say it again.
+            // Only an open session can be lost: a broker that reports this for an opening request would report it
+            // again.
             ErrorCode::FETCH_SESSION_ID_NOT_FOUND if matches!(self.state, State::Open { .. }) => {
-                // Evicted: there is no slot to free.
+                // The session was evicted: there is no slot to free.
                 self.state = State::Opening { old_id: 0, refused: false };
                 self.forget_held();
                 return Outcome::StartedOver;
@@ -289,22 +290,22 @@ impl FetchSession {
         }
         self.state = match self.state {
             State::Opening { .. } if session_id > 0 => State::Open { id: session_id, epoch: 1 },
-            // No slot free: every request names everything and asks again.
+            // Without a free slot, every request names every partition and asks again.
             State::Opening { .. } => State::Opening { old_id: 0, refused: true },
             State::Open { id, epoch } => State::Open { id, epoch: next_epoch(epoch) },
         };
         match self.state {
             State::Opening { .. } => self.forget_held(),
-            // A session that misses a partition would never answer for it.
+            // A session that lacks a partition would never return its records.
             State::Open { epoch: 1, .. } if results < self.held() => self.start_over(),
             State::Open { .. } => {}
         }
         Outcome::Results
     }
 
-    /// The request has been sent and its answer will not be read. A session does not belong to a connection: it
-    /// goes on with the next request, on whichever connection, as if the answer had brought nothing. Should the
-    /// broker not have seen the request, it says so and the session starts over.
+    /// Reports that the request was sent and its response will not be read. A session does not belong to a
+    /// connection: it continues with the next request, on any connection, as if the response had been empty. If the
+    /// broker did not receive the request, it responds with an error and the session restarts.
     pub fn on_abandoned(&mut self) {
         match self.state {
             State::Open { id, epoch } => self.state = State::Open { id, epoch: next_epoch(epoch) },
@@ -312,8 +313,8 @@ impl FetchSession {
         }
     }
 
-    /// The connection was lost: whether the broker has seen the request is unknown, and so is whether it is still
-    /// the same broker. The next request names everything and frees the slot of the session.
+    /// Reports a lost connection: it is unknown whether the broker received the request, and whether it is still the
+    /// same broker. The next request names every partition and frees the session's slot.
     pub fn on_lost(&mut self) {
         if planted(Plant::SessionKept) {
             return;
@@ -321,18 +322,18 @@ impl FetchSession {
         self.start_over();
     }
 
-    /// Whether the next request opens a session that the broker may well grant. Such a request had better not
-    /// wait for records: if it were abandoned, nobody would know the session that it opened.
+    /// Whether the next request opens a session that the broker is likely to grant. Such a request should not wait
+    /// for records: if it were abandoned, the id of the opened session would be unknown.
     pub fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening { refused: false, .. })
     }
 
-    /// Whether the broker keeps a session for this reader, as far as is known.
+    /// Whether the broker keeps a session for this reader, as far as known.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
-    /// A request that has nothing to do with the session and leaves it as it is.
+    /// Returns a sessionless request, which leaves the session unchanged.
     pub fn request_without_session(
         &self,
         partitions: impl IntoIterator<Item = (SessionPartition, Params)>,
@@ -344,7 +345,7 @@ impl FetchSession {
         SessionRequest { session_epoch: CLOSING, topics: topics.list, ..Default::default() }
     }
 
-    /// The request that ends the session, `None` when there is none.
+    /// Returns the request that ends the session, `None` if there is none.
     pub fn close_request(&self) -> Option<SessionRequest> {
         let id = match self.state {
             State::Open { id, .. } | State::Opening { old_id: id, .. } if id != 0 => id,
@@ -362,7 +363,7 @@ impl FetchSession {
         self.forget_held();
     }
 
-    /// The broker holds nothing, as far as is known.
+    /// Marks every partition as not held by the broker.
     fn forget_held(&mut self) {
         self.entries.retain(|_, entry| {
             entry.held = None;
@@ -375,8 +376,7 @@ impl FetchSession {
         self.entries.values().filter(|entry| entry.held.is_some()).count()
     }
 
-    /// Where requests name topics, the id tells nothing apart: a topic made anew would be added and dropped in
-    /// one request.
+    /// Drops the id from the key if requests name topics. Otherwise one request would add and drop a recreated topic.
     fn normal(&self, key: SessionPartition) -> SessionPartition {
         match self.naming {
             Naming::Ids => key,
@@ -385,12 +385,12 @@ impl FetchSession {
     }
 }
 
-/// Epochs run from 1 to the largest number and begin again at 1; 0 and -1 have meanings of their own.
+/// Returns the next epoch. Epochs run from 1 to the largest number and restart at 1; 0 and -1 have separate meanings.
 fn next_epoch(epoch: i32) -> i32 {
     epoch.checked_add(1).unwrap_or(1)
 }
 
-/// Keys come in order, so those of one topic are neighbours.
+/// Builds the list of topics. Keys arrive in order, so keys of one topic are adjacent.
 struct TopicList {
     naming: Naming,
     list: Vec<FetchTopic>,

@@ -1,11 +1,11 @@
-//! Requests sent and not yet answered on one connection.
+//! Requests in flight on one connection.
 //!
-//! Kafka answers a connection strictly in order, so the oldest request is the only one the next answer can belong
-//! to. A correlation id that does not match means that the stream is broken beyond repair.
+//! Kafka responds to a connection's requests strictly in order, so the next response must belong to the oldest
+//! request. A correlation id that does not match means that the stream is broken for good.
 
 use std::{collections::VecDeque, time::Instant};
 
-/// A request that waits for its answer.
+/// A request without a response.
 #[derive(Debug)]
 struct Waiting<T> {
     correlation_id: i32,
@@ -13,13 +13,13 @@ struct Waiting<T> {
     request: T,
 }
 
-/// The answer on the wire does not belong to the oldest request.
+/// The response does not belong to the oldest request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("answer has correlation id {got}, expected {expected:?}: the connection is out of step")]
 pub struct OutOfStep {
-    /// What the answer carried.
+    /// Correlation id of the response.
     pub got: i32,
-    /// What the oldest request carried; `None` when nothing was asked.
+    /// Correlation id of the oldest request; `None` if no request is in flight.
     pub expected: Option<i32>,
 }
 
@@ -42,33 +42,33 @@ impl<T> InFlight<T> {
         self.next_correlation_id
     }
 
-    /// Takes note of a request written with [`Self::next_correlation_id`].
+    /// Records the request written with [`Self::next_correlation_id`].
     pub fn sent(&mut self, request: T, deadline: Instant) {
         let correlation_id = self.next_correlation_id;
         self.skip();
         self.waiting.push_back(Waiting { correlation_id, deadline, request });
     }
 
-    /// Takes back the newest request; no byte of it was written. The next request gets its correlation id.
+    /// Withdraws the newest request; no byte of it was written. The next request gets its correlation id.
     pub fn withdraw(&mut self) -> Option<T> {
         let Waiting { correlation_id, request, .. } = self.waiting.pop_back()?;
         self.next_correlation_id = correlation_id;
         Some(request)
     }
 
-    /// Moves the newest request's deadline, because all of its bytes are written only now.
+    /// Moves the newest request's deadline, because its last byte was written only now.
     pub fn written(&mut self, deadline: Instant) {
         if let Some(newest) = self.waiting.back_mut() {
             newest.deadline = deadline;
         }
     }
 
-    /// Uses up a correlation id for a request that has no answer (acks=0).
+    /// Consumes a correlation id for a request without a response (acks=0).
     pub fn skip(&mut self) {
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
     }
 
-    /// The request that an answer belongs to.
+    /// Returns the request that a response belongs to.
     pub fn answered(&mut self, correlation_id: i32) -> Result<T, OutOfStep> {
         match self.waiting.front() {
             Some(oldest) if oldest.correlation_id == correlation_id => {}
@@ -90,37 +90,37 @@ impl<T> InFlight<T> {
         self.waiting.front().map(|w| w.deadline)
     }
 
-    /// The oldest request without an answer.
+    /// The oldest request without a response.
     pub fn oldest(&self) -> Option<&T> {
         self.waiting.front().map(|w| &w.request)
     }
 
-    /// The newest request without an answer.
+    /// The newest request without a response.
     pub fn newest(&self) -> Option<&T> {
         self.waiting.back().map(|w| &w.request)
     }
 
-    /// The requests without an answer, oldest first.
+    /// The requests without a response, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().map(|w| &w.request)
     }
 
-    /// The requests without an answer, oldest first, for change.
+    /// The requests without a response, oldest first, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.waiting.iter_mut().map(|w| &mut w.request)
     }
 
-    /// Everything unanswered, oldest first, when the connection is lost or given up.
+    /// Removes all requests without a response, oldest first, when the connection is lost or closed.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.waiting.drain(..).map(|w| w.request)
     }
 
-    /// Requests without an answer.
+    /// Number of requests without a response.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether every request has its answer.
+    /// Whether every request has its response.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_come_in_order_or_not_at_all() {
+    fn responses_out_of_order_are_refused() {
         let now = Instant::now();
         let mut fifo = InFlight::default();
         for name in ["a", "b"] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_written_late_is_given_its_whole_time() {
+    fn a_request_written_late_gets_its_whole_timeout() {
         let now = Instant::now();
         let second = std::time::Duration::from_secs(1);
         let mut fifo = InFlight::default();

@@ -6,7 +6,7 @@
 
 use std::{ops::Add, time::Duration};
 
-/// Longest time to a deadline: a hundred years. A longer one is a wait without end.
+/// Longest time to a deadline: a hundred years. A longer one counts as an indefinite wait.
 pub const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// An instant, of `std` or of tokio.

@@ -1,27 +1,27 @@
-//! The states of a Kafka client as pure machines: no sockets, no clock, no threads, no randomness of their own.
+//! A Kafka client's decisions as pure state machines, without sockets, clock, threads or randomness.
 //!
-//! Every machine takes the time and the random draws it needs as arguments and answers with what to do next.
-//! The crate `curtail` joins them to tokio; the simulation runs the very same code.
+//! Each call takes the time and the random draws it needs as arguments, and returns the next step. The crate `curtail`
+//! connects the machines to tokio; the simulation runs the same code.
 //!
-//! | module | what it decides |
+//! | module | decides |
 //! |---|---|
-//! | [`accumulator`] | which records share a batch, which batch may be sent next, in which order failures are sent again |
-//! | [`classify`] | what a broker's answer to a produce request means for its batch |
-//! | [`inflight`] | which answer belongs to which request |
-//! | [`membership`] | what a member of a consumer group asks its coordinator, and when partitions change hands |
-//! | [`metadata`] | who leads what, as an immutable snapshot; leader epochs only go forward |
-//! | [`partitioner`] | where a record without a partition goes |
-//! | [`load`] | how long a record added now has to expect to wait at a broker |
-//! | [`budget`] | who may take how much of `buffer.memory`, and who is next |
-//! | [`pipelining`] | how many small requests to have under way on a connection |
-//! | [`backoff`] | how long to wait before trying again |
+//! | [`accumulator`] | which records share a batch, which batch is sent next, in which order batches are retried |
+//! | [`classify`] | how a broker's response to a produce request affects its batch |
+//! | [`inflight`] | which response belongs to which request |
+//! | [`membership`] | what a consumer group member requests from its coordinator, and when partitions change owner |
+//! | [`metadata`] | the leader of each partition, as an immutable snapshot; leader epochs only go forward |
+//! | [`partitioner`] | the partition of a record that names none |
+//! | [`load`] | the expected delay at a broker for a record added now |
+//! | [`budget`] | which caller may take how much of `buffer.memory`, and which is next |
+//! | [`pipelining`] | how many small requests a connection has in flight |
+//! | [`backoff`] | how long to wait before a retry |
 //! | [`later`] | deadlines that cannot overflow |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
-//! | [`suspicion`] | from when on a silent broker counts as being in trouble |
-//! | [`sasl`] | what a client says to prove who it is, and whether the broker is who it should be |
-//! | [`assignor`] | which member of a consumer group reads which partitions |
-//! | [`position`] | where a consumer stands, and which answers are too old to count |
-//! | [`transaction`] | what a transactional producer asks its coordinators, and what their answers mean |
+//! | [`suspicion`] | how long a broker may stay silent before it counts as unresponsive |
+//! | [`sasl`] | how a client authenticates, and whether the broker proves its identity |
+//! | [`assignor`] | which consumer group member reads which partitions |
+//! | [`position`] | a consumer's position, and which responses are too old to count |
+//! | [`transaction`] | what a transactional producer requests from its coordinators, and what the responses mean |
 
 // `Instant + Duration` panics for durations that a caller may pass; see `later`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

@@ -1,22 +1,22 @@
-//! How much one broker has to do for this client, to be read from any task without a lock.
+//! One broker's load from this client, readable from any task without a lock.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
-/// One broker's load. Whoever holds the lock of the broker's connection writes it; the values are independent of one
-/// another and of everything else, so loads and stores are relaxed.
+/// One broker's load. The holder of the lock of the broker's connection writes it. The values are independent of each
+/// other and of everything else, so loads and stores are relaxed.
 #[derive(Debug, Default)]
 pub struct Load {
     /// Bytes of `buffer.memory` that records for the broker hold, sent or not.
     held: AtomicUsize,
-    /// Those of the requests without an answer.
+    /// Bytes held by requests without a response.
     sent: AtomicUsize,
-    /// Whether nothing more can be sent before an answer comes.
+    /// Whether no further request can be sent before a response arrives.
     full: AtomicBool,
-    /// When the oldest request without an answer was written, in microseconds of the producer's life, and one; 0 when
-    /// every request has its answer.
+    /// When the oldest request without a response was written, in microseconds of the producer's life plus one; 0 if
+    /// every request has its response.
     waiting_since: AtomicU64,
 }
 
@@ -26,18 +26,18 @@ impl Load {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Those of records that are not on their way.
+    /// Bytes held by records that are not in flight.
     pub fn waiting(&self) -> usize {
         self.held().saturating_sub(self.sent.load(Ordering::Relaxed))
     }
 
-    /// Sets [`Self::held`]. Callers take turns.
+    /// Sets [`Self::held`]. Callers must not run concurrently.
     pub fn set_held(&self, bytes: usize) {
         self.held.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes note of a request written or answered: the bytes held by requests without an answer, whether more can be
-    /// sent, and when the oldest was written, counted from the producer's start.
+    /// Records a change of the requests in flight: the bytes that they hold, whether no more can be sent, and when
+    /// the oldest was written, counted from the producer's start.
     pub fn set_sent(&self, bytes: usize, full: bool, oldest: Option<Duration>) {
         self.sent.store(bytes, Ordering::Relaxed);
         self.full.store(full, Ordering::Relaxed);
@@ -45,12 +45,12 @@ impl Load {
         self.waiting_since.store(since, Ordering::Relaxed);
     }
 
-    /// Whether records for the broker are on their way or waiting.
+    /// Whether records for the broker are in flight or waiting.
     pub fn is_busy(&self) -> bool {
         self.waiting_since.load(Ordering::Relaxed) != 0 || self.held() != 0
     }
 
-    /// How long the oldest request has been without an answer. `now` counts from the producer's start.
+    /// Age of the oldest request without a response. `now` counts from the producer's start.
     pub fn unanswered(&self, now: Duration) -> Option<Duration> {
         match self.waiting_since.load(Ordering::Relaxed) {
             0 => None,
@@ -58,11 +58,11 @@ impl Load {
         }
     }
 
-    /// Time until a record added now is acknowledged, with `usual` the broker's answer time.
+    /// Time until a record added now is acknowledged, with `usual` the broker's response time.
     ///
-    /// While more can be sent, that is the answer time, or the age of an answer that is overdue. Otherwise what waits
-    /// goes ahead, at the pace of what is sent: by Little's law the broker takes `sent` bytes in one answer time. What
-    /// merely lingers while more can be sent delays nothing.
+    /// While more can be sent, that is the response time, or the age of a response that is overdue. Otherwise waiting
+    /// records go first, at the pace of the bytes in flight: by Little's law the broker takes `sent` bytes in one
+    /// response time. Records that merely linger while more can be sent delay nothing.
     pub fn expected_wait(&self, usual: Option<Duration>, now: Duration) -> Duration {
         let answer = usual.unwrap_or_default().max(self.unanswered(now).unwrap_or_default());
         if !self.full.load(Ordering::Relaxed) {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overdue_answer_counts_from_its_request() {
+    fn an_overdue_response_counts_from_its_request() {
         let load = Load::default();
         load.set_sent(100, false, Some(Duration::ZERO));
         assert!(load.is_busy());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_counts_only_when_nothing_more_can_be_sent() {
+    fn a_queue_counts_only_while_no_more_can_be_sent() {
         let load = Load::default();
         load.set_held(10_000);
         load.set_sent(1_000, false, Some(ms(10)));

@@ -1,29 +1,31 @@
-//! One member of a consumer group: of the classic protocol (KIP-62, KIP-394, KIP-345, KIP-429), where the members
-//! assign, or of the consumer protocol (KIP-848), where the coordinator does ([`reconciliation`]).
+//! One member of a consumer group, of either protocol.
 //!
-//! The machine knows what to ask of the coordinator next ([`Membership::next`]) and what the answers mean, and what the
-//! application has to do with its partitions ([`Membership::handover`]). Partitions change hands on the application's
-//! side only: the coordinator is told that one is free after the application has let go of it.
+//! In the classic protocol (KIP-62, KIP-394, KIP-345, KIP-429) the leading member assigns the partitions. In the
+//! consumer protocol (KIP-848) the coordinator does (the module `reconciliation`).
+//!
+//! The machine decides the next request to the coordinator ([`Membership::next`]), applies its responses, and tells the
+//! application which partitions to revoke or adopt ([`Membership::handover`]). The coordinator learns that a partition
+//! is free only after the application has revoked it.
 //!
 //! ```text
 //!   Out ── subscribe ──▶ Yielding ──▶ Flushing ──▶ Joining ──▶ Assigning ──▶ Syncing ──▶ Offered ──▶ Settled
-//!                           ▲  what it owns         (the leader only)        the application takes it │
+//!                           ▲  owned partitions     (the leader only)        the application takes it │
 //!                           └─────────── a rebalance, other topics, a lost membership ────────────────┘
 //! ```
 //!
-//! Under the consumer protocol there is no rebalance to go through: a member joins with a heartbeat and every answer may
+//! Under the consumer protocol no rebalance has phases: a member joins with a heartbeat, and any response may
 //! bring another assignment.
 //!
 //! ```text
 //!   Out ── subscribe ──▶ Flushing ──▶ Joining ──▶ Settled ◀──────────── the application takes it ── Offered
-//!                           ▲                        │ what is to be given up                           ▲
-//!                           │ lost                   ▼                                                  │ what is new
-//!                        Yielding ◀───────────── Yielding ── the application lets go ──▶ Flushing ──────┘
+//!                           ▲                        │ partitions to revoke                             ▲
+//!                           │ lost                   ▼                                                  │ additions
+//!                        Yielding ◀───────────── Yielding ── the application revokes ──▶ Flushing ──────┘
 //! ```
 //!
-//! While the application has something to do (`Yielding`, `Offered`) the member goes on beating. What it has begun to do
-//! it finishes: whatever happens meanwhile counts afterwards. An offer that it has not
-//! taken yet is dropped when the next rebalance begins: nobody else was given those partitions.
+//! The member continues its heartbeats during a handover (`Yielding`, `Offered`). The application finishes a handover
+//! that it has begun; events in that time apply afterwards. An offer that the application has not taken yet is
+//! dropped when the next rebalance begins: no other member was assigned those partitions.
 
 use std::{
     collections::BTreeSet,
@@ -53,7 +55,7 @@ pub use answers::{JoinReply, Trouble};
 use reconciliation::Reconciliation;
 pub use reconciliation::{GroupHeartbeat, GroupReply, TopicIds};
 
-/// What a member is configured with.
+/// Configuration of a member.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `group.instance.id`: a static member keeps its place over a restart.
@@ -64,23 +66,23 @@ pub struct Settings {
     pub protocol: Protocol,
     /// `client.rack`.
     pub rack: Option<Arc<str>>,
-    /// Between repeated requests.
+    /// Backoff between repeated requests.
     pub backoff: Backoff,
 }
 
-/// Who assigns.
+/// The group protocol, which decides whether a member or the coordinator assigns the partitions.
 #[derive(Clone, Debug)]
 pub enum Protocol {
-    /// The leader of the members.
+    /// The group's leader assigns.
     Classic {
         /// `heartbeat.interval.ms`.
         heartbeat_interval: Duration,
         /// `partition.assignment.strategy`, the preferred one first; at least one.
         assignors: Vec<Assignor>,
     },
-    /// The coordinator.
+    /// The coordinator assigns.
     Consumer {
-        /// Id of the member as long as it lives, whatever group it comes back to.
+        /// Id of the member for its whole life, in any group it joins.
         member: Arc<str>,
         /// `group.remote.assignor`; the coordinator's choice without it.
         assignor: Option<Arc<str>>,
@@ -95,7 +97,7 @@ impl Protocol {
         }
     }
 
-    /// The id of a member that no coordinator has given one.
+    /// The id of a member before a coordinator assigns one.
     fn own_id(&self) -> Arc<str> {
         match self {
             Self::Classic { .. } => Arc::default(),
@@ -103,7 +105,7 @@ impl Protocol {
         }
     }
 
-    /// The interval before the coordinator has named one.
+    /// The heartbeat interval before the coordinator has set one.
     fn heartbeat_interval(&self) -> Duration {
         match self {
             Self::Classic { heartbeat_interval, .. } => *heartbeat_interval,
@@ -112,7 +114,7 @@ impl Protocol {
     }
 }
 
-/// Who a member is to its coordinator.
+/// A member's identity at its coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Generation of the group, or epoch of the member.
@@ -124,9 +126,9 @@ pub struct Identity {
 /// A JoinGroup to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Empty for a member that is new.
+    /// Empty for a new member.
     pub member: Arc<str>,
-    /// What to tell each assignor, by its name.
+    /// Metadata for each assignor, by its name.
     pub protocols: Vec<(&'static str, Bytes)>,
 }
 
@@ -137,7 +139,7 @@ pub struct Sync {
     pub identity: Identity,
     /// The assignor that the group has chosen.
     pub protocol: Assignor,
-    /// From the leader: everybody's assignment.
+    /// Assignments of all members, if this member is the leader.
     pub assignments: Vec<(Arc<str>, Bytes)>,
 }
 
@@ -150,7 +152,7 @@ pub enum Step {
     Wait(Instant),
     /// Find the coordinator and report with [`Membership::found`].
     Find,
-    /// Wait until commits that were handed over are answered, and report with [`Membership::flushed`]; look again at
+    /// Wait until all commits handed over have a response, and report with [`Membership::flushed`]; look again at
     /// this time.
     Flush(Instant),
     /// Ask this broker to join, and report with [`Membership::joined`].
@@ -164,69 +166,69 @@ pub enum Step {
     Heartbeat(Node, Identity),
     /// As [`Step::Heartbeat`] under the consumer protocol, to be reported with [`Membership::group_beaten`].
     GroupHeartbeat(Node, GroupHeartbeat),
-    /// Find out what these topics are called, not beyond this time, and report with [`Membership::resolved`].
+    /// Resolve the names of these topics, not beyond this time, and report with [`Membership::resolved`].
     Resolve(Vec<Uuid>, Instant),
-    /// Tell this broker that the member has gone, and report with [`Membership::left`].
+    /// Tell this broker that the member has left, and report with [`Membership::left`].
     Leave(Node, Identity),
 }
 
-/// What the application has to do with its partitions, to be reported with [`Membership::handed_over`].
+/// Partitions that the application must revoke or adopt, to be reported with [`Membership::handed_over`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handover {
-    /// Let go of these before the member joins again.
+    /// Revoke these before the member joins again.
     Revoke(Vec<Key>),
-    /// Forget these: others may be reading them already.
+    /// Forget these: other members may already read them.
     Lose(Vec<Key>),
-    /// Let go of some and begin with others.
+    /// Revoke some and begin with others.
     Adopt {
-        /// To let go of, first.
+        /// To revoke first.
         revoked: Vec<Key>,
-        /// To begin with; empty if there is nothing new.
+        /// To begin with; may be empty.
         added: Vec<Key>,
     },
 }
 
-/// Under whom offsets can be committed.
+/// Identity under which offsets can be committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Under this identity.
     Member(Identity),
-    /// A rebalance is under way: later.
+    /// Not during this rebalance, only after it.
     Rebalancing,
-    /// Not at all.
+    /// Not at all: the member is in no group.
     Outside,
 }
 
-/// How far a member is, for who measures it.
+/// Progress of a member, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Course {
-    /// It wants nothing.
+    /// It is not subscribed.
     #[default]
     Outside,
-    /// On its way to an assignment.
+    /// It waits for an assignment.
     Rebalancing,
-    /// On its way too, after its membership has ended: the application has still to hear of it.
+    /// Its membership has ended, and the application has not been notified yet.
     Losing,
-    /// It reads what it was given.
+    /// It reads its assignment.
     Settled,
-    /// It can do nothing more.
+    /// It has failed.
     Failed,
 }
 
-/// Why the member can do nothing more. `E` is the caller's error.
+/// Why the member has failed. `E` is the caller's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason<E> {
-    /// The coordinator refused this request for good, perhaps with words of its own.
+    /// The coordinator refused this request for good, perhaps with a message.
     Refused(&'static str, ErrorCode, Option<Arc<str>>),
-    /// What the caller reported.
+    /// The caller reported this error.
     Reported(E),
 }
 
 #[derive(Debug)]
 enum Phase<E> {
-    /// Wants nothing.
+    /// Not subscribed.
     Out,
-    /// The application has to let go of what is named.
+    /// The application must revoke these partitions.
     Yielding(Letting, Vec<Key>),
     Flushing {
         until: Instant,
@@ -234,48 +236,48 @@ enum Phase<E> {
     Joining,
     Assigning(Assignor, Arc<[Member]>),
     Syncing(Sync),
-    /// The application has to take these.
+    /// The application must adopt these partitions.
     Offered(BTreeSet<Key>),
     Settled,
-    /// Nothing more, once the application has let go of these.
+    /// Failed, once the application has forgotten these partitions.
     Failed(Vec<Key>, Reason<E>, Hearing),
 }
 
-/// Whether the application knows of a failure.
+/// Whether the application was notified of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hearing {
     Unheard,
     Heard,
 }
 
-/// What the application is doing. Until it is done nothing may change what it was told to do: whatever would is put off.
+/// State of the application's handover. An event that would change a handover in progress is deferred until it ends.
 #[derive(Debug)]
 enum Handing<E> {
     Nothing,
     UnderWay,
-    /// The membership has ended meanwhile.
+    /// The membership has ended during the handover.
     ThenLost,
-    /// And it cannot be had again.
+    /// The member has failed during the handover.
     ThenFailed(Reason<E>),
 }
 
-/// How the application lets go.
+/// How the application loses partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letting {
-    /// In time.
+    /// In time: other members do not own them yet.
     Revoked,
-    /// Too late.
+    /// Too late: other members may already own them.
     Lost,
 }
 
-/// What a leader's assignment was made of.
+/// Input of the last assignment that this member made as the leader.
 #[derive(Debug, Default)]
 struct Leadership {
-    /// Topics that some member wants.
+    /// Topics that any member subscribes to.
     wanted: BTreeSet<Arc<str>>,
-    /// Their partitions then.
+    /// Their partition counts at that time.
     counts: Topics,
-    /// The coordinator has the assignment already.
+    /// Whether the coordinator has the assignment already.
     in_force: bool,
 }
 
@@ -284,25 +286,25 @@ struct Leadership {
 pub struct Membership<E> {
     settings: Settings,
     phase: Phase<E>,
-    /// What the application wants to read.
+    /// Topics that the application subscribes to.
     topics: BTreeSet<Arc<str>>,
-    /// What the coordinator was told that it wants.
+    /// Topics of the last JoinGroup.
     joined_for: BTreeSet<Arc<str>>,
-    /// What the application reads.
+    /// Partitions that the application reads.
     owned: BTreeSet<Key>,
-    /// What a static member has lost and not been given again. Others may not know that it is free.
+    /// Partitions that a static member has lost and not received again. Other members may not know that they are free.
     missed: BTreeSet<Key>,
-    /// What the coordinator gave last, and in which generation.
+    /// Last assignment from the coordinator, with its generation.
     given: Option<(Partitions, i32)>,
     member: Arc<str>,
     generation: i32,
     leading: Option<Leadership>,
-    /// Under the consumer protocol: between what the coordinator wants and what the application does.
+    /// The state between the coordinator's target and the application's partitions; consumer protocol only.
     reconciliation: Option<Reconciliation>,
     coordinator: Option<Node>,
-    /// To be told of the end of this membership.
+    /// Identity of a membership whose end the coordinator has not been told yet.
     departure: Option<Identity>,
-    /// Join again as soon as the application has nothing to do.
+    /// Whether to join again as soon as no handover is due.
     rejoin: bool,
     handing: Handing<E>,
     beat_at: Instant,
@@ -312,7 +314,7 @@ pub struct Membership<E> {
 }
 
 impl<E: Clone> Membership<E> {
-    /// A member of nothing.
+    /// Creates a member of no group.
     pub fn new(settings: Settings, now: Instant) -> Self {
         let (member, reconciliation) = match &settings.protocol {
             Protocol::Classic { .. } => (Arc::default(), None),
@@ -341,12 +343,12 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// What the application reads, or is to let go of.
+    /// Partitions that the application reads or must revoke.
     pub fn owned(&self) -> &BTreeSet<Key> {
         &self.owned
     }
 
-    /// What the application wants to read.
+    /// Topics that the application subscribes to.
     pub fn topics(&self) -> &BTreeSet<Arc<str>> {
         &self.topics
     }
@@ -356,13 +358,13 @@ impl<E: Clone> Membership<E> {
         self.coordinator.as_ref()
     }
 
-    /// Topics whose metadata the member has to follow: what it wants and, as the leader, what any member wants.
+    /// Whether the member needs this topic's metadata: it subscribes to it or, as the leader, any member does.
     pub fn follows(&self, topic: &str) -> bool {
         self.topics.contains(topic)
             || self.leading.as_ref().is_some_and(|leading| leading.wanted.contains(topic))
     }
 
-    /// Why the member can do nothing more.
+    /// Why the member has failed.
     pub fn failure(&self) -> Option<&Reason<E>> {
         match &self.phase {
             Phase::Failed(_, reason, _) => Some(reason),
@@ -370,8 +372,8 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// What to tell an application that polls: why the member can do nothing more. What somebody can mend meanwhile,
-    /// such as a missing right, is tried again with the poll after the one that was told.
+    /// Returns the error for an application that polls: why the member has failed. If an operator can fix the cause,
+    /// such as a missing ACL permission, the poll after the one that returned the error tries again.
     pub fn complaint(&mut self, now: Instant) -> Option<Reason<E>> {
         let lasts = match &mut self.phase {
             Phase::Failed(_, reason, hearing @ Hearing::Unheard) => {
@@ -387,12 +389,12 @@ impl<E: Clone> Membership<E> {
         self.failure().cloned()
     }
 
-    /// Whether the member reads what it was given and no rebalance is known to be under way.
+    /// Whether the member reads its assignment and no rebalance is known to be in progress.
     pub fn is_settled(&self) -> bool {
         matches!(self.phase, Phase::Settled) && !self.rejoin
     }
 
-    /// How far the member is.
+    /// Progress of the member.
     pub fn course(&self) -> Course {
         match self.phase {
             Phase::Out => Course::Outside,
@@ -409,7 +411,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Under whom offsets can be committed now.
+    /// Identity under which offsets can be committed now.
     pub fn standing(&self) -> Standing {
         match self.phase {
             Phase::Out | Phase::Failed(..) | Phase::Yielding(Letting::Lost, _) => Standing::Outside,
@@ -424,19 +426,18 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Who the member is to its coordinator, also while a rebalance is under way.
+    /// The member's identity at its coordinator, including during a rebalance.
     pub fn identity(&self) -> Option<Identity> {
         let known = self.generation >= 0 && !self.member.is_empty();
         known.then(|| Identity { generation: self.generation, member: self.member.clone() })
     }
 
-    /// The application wants to read these topics, and no others. A member that has failed tries anew.
+    /// Subscribes to these topics only. A member that has failed tries again.
     pub fn subscribe(&mut self, topics: BTreeSet<Arc<str>>, now: Instant) {
         self.want(topics, None, now);
     }
 
-    /// The application wants to read the topics that this regular expression means to the coordinator. Of the consumer
-    /// protocol only.
+    /// Subscribes to the topics that match this regular expression on the coordinator. Consumer protocol only.
     pub fn subscribe_pattern(&mut self, pattern: Arc<str>, now: Instant) {
         self.want(BTreeSet::new(), Some(pattern), now);
     }
@@ -460,13 +461,12 @@ impl<E: Clone> Membership<E> {
             Phase::Settled if self.reconciliation.is_none() && self.topics != self.joined_for => {
                 self.begin(now);
             }
-            // The difference is seen when what is under way has come to its end.
+            // The difference is noticed at the end of the phase in progress.
             _ => {}
         }
     }
 
-    /// The application wants nothing more and reads nothing more. A dynamic member says goodbye; a static one keeps its
-    /// place until its session ends.
+    /// Unsubscribes. A dynamic member leaves the group; a static one keeps its place until its session expires.
     pub fn leave(&mut self) {
         self.depart();
         self.handing = Handing::Nothing;
@@ -491,31 +491,31 @@ impl<E: Clone> Membership<E> {
         self.forget_membership();
     }
 
-    /// Whether the member is on its way through a rebalance, which may take long. It is not any more when the application
-    /// has left meanwhile.
+    /// Whether the member waits for other members in a rebalance, which may take long. Returns false once the
+    /// application has left.
     pub fn awaits_group(&self) -> bool {
         let assigns = self.reconciliation.is_none();
         assigns && matches!(self.phase, Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_))
     }
 
-    /// Whether the coordinator has still to be told that the member has gone.
+    /// Whether the coordinator must still be told that the member has left.
     pub fn is_departing(&self) -> bool {
         self.departure.is_some()
     }
 
-    /// The application has asked for records, or is waiting for some.
+    /// Reports that the application polls, or waits in a poll.
     pub fn polled(&mut self, now: Instant) {
         self.polled = self.polled.max(now);
     }
 
-    /// The partitions of topics may have changed. A leader asks for a rebalance if those that it has assigned did.
+    /// Reports that partition counts may have changed. A leader requests a rebalance if an assigned topic's count did.
     pub fn look_at_topics(&mut self, count_of: impl Fn(&str) -> Option<i32>, now: Instant) {
         let Some(leading) = &self.leading else { return };
         if matches!(self.phase, Phase::Assigning(..)) {
             return;
         }
         let changed = leading.wanted.iter().any(|topic| {
-            // A topic that is not known now has perhaps only been forgotten for a moment.
+            // A topic that is unknown now may only be missing for a moment.
             count_of(topic).is_some_and(|count| leading.counts.get(topic) != Some(&count))
         });
         if changed {
@@ -523,12 +523,13 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Whether the application has something to do.
+    /// Whether a handover is due.
     pub fn wants_application(&self) -> bool {
         matches!(self.handing, Handing::Nothing) && self.due().is_some()
     }
 
-    /// What the application has to do. It is to do it and then call [`Self::handed_over`], whatever happens meanwhile.
+    /// Starts the handover that is due. The application must finish it and call [`Self::handed_over`], whatever happens
+    /// until then.
     pub fn handover(&mut self) -> Option<Handover> {
         let due = self.due();
         if due.is_some() {
@@ -560,9 +561,9 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// The application has done it.
+    /// Reports the end of the handover.
     pub fn handed_over(&mut self, now: Instant) {
-        // Only an application that polls does it.
+        // Only an application that polls performs a handover.
         self.polled(now);
         let meanwhile = std::mem::replace(&mut self.handing, Handing::Nothing);
         self.hand_over(now);
@@ -595,9 +596,9 @@ impl<E: Clone> Membership<E> {
             Phase::Offered(offer) => {
                 let offer = std::mem::take(offer);
                 let gave_up = !self.owned.is_subset(&offer);
-                // A static member that comes back is given what it was last given, without a rebalance (KIP-345). What
-                // it still had to let go of then is nobody's: cooperatively, it would have asked for a rebalance after it
-                // had let go.
+                // A returning static member receives its last assignment, without a rebalance (KIP-345). Partitions
+                // that it still had to revoke then belong to no member: in the cooperative protocol it would have
+                // requested a rebalance after the revocation.
                 let cooperative = self.rebalance() == Rebalance::Cooperative;
                 let missed = std::mem::take(&mut self.missed);
                 let gave_up = gave_up || cooperative && !missed.is_subset(&offer);
@@ -606,7 +607,7 @@ impl<E: Clone> Membership<E> {
                 if self.reconciliation.is_some() {
                     return self.reconcile();
                 }
-                // What it gave up can be handed out in the next rebalance.
+                // The next rebalance can assign the partitions that were revoked.
                 if gave_up || self.rejoin || self.topics != self.joined_for {
                     self.begin(now);
                 }
@@ -615,7 +616,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Begins a rebalance on this side: first the application lets go of what the protocol asks for.
+    /// Begins a rebalance on this side. The application first revokes what the protocol requires.
     fn begin(&mut self, now: Instant) {
         self.rejoin = false;
         let yields: Vec<Key> = match self.rebalance() {
@@ -628,7 +629,7 @@ impl<E: Clone> Membership<E> {
                 .collect(),
         };
         self.phase = match yields.is_empty() {
-            // Commits of what was given up in the last handover may be under way.
+            // Commits of partitions revoked in the last handover may be in flight.
             true => Phase::Flushing { until: now.later(self.settings.max_poll_interval) },
             false => Phase::Yielding(Letting::Revoked, yields),
         };
@@ -645,13 +646,13 @@ impl<E: Clone> Membership<E> {
         match self.phase {
             Phase::Offered(_) if !matches!(self.handing, Handing::Nothing) => self.rejoin = true,
             Phase::Settled | Phase::Offered(_) => self.begin(now),
-            // These lead to a new generation, or have seen what is new.
+            // These phases lead to a new generation, or have seen the change.
             Phase::Assigning(..) | Phase::Syncing(_) => self.rejoin = true,
             _ => {}
         }
     }
 
-    /// The coordinator does not count this member any more: what it owns may belong to others.
+    /// Handles a membership that the coordinator has ended: the owned partitions may belong to other members.
     fn lose_membership(&mut self, now: Instant) {
         self.forget_membership();
         match self.handing {
@@ -698,7 +699,7 @@ impl<E: Clone> Membership<E> {
         self.not_before = Some(now.later(self.settings.backoff.after(self.failures, unit)));
     }
 
-    /// What to do now.
+    /// Returns the next step.
     pub fn next(&mut self, now: Instant) -> Step {
         if let Some(identity) = self.departure.clone() {
             return self.at_coordinator(now, |node| Step::Leave(node, identity));
@@ -743,7 +744,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Stays in the group: beats, as long as the application polls.
+    /// Stays in the group: sends heartbeats as long as the application polls.
     fn stay(&mut self, now: Instant) -> Step {
         let Some(identity) = self.identity() else { return Step::Idle };
         let poll_by = self.polled.later(self.settings.max_poll_interval);
@@ -762,8 +763,9 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// The application has not polled for `max.poll.interval.ms`: its partitions go to others, and it joins again when
-    /// it polls again. A static member of the classic protocol only stops beating, as in the Java client.
+    /// Leaves because the application has not polled for `max.poll.interval.ms`. Its partitions go to other members,
+    /// and it joins again at the next poll. A static member of the classic protocol only stops its heartbeats, as in
+    /// the Java client.
     fn neglected(&mut self, now: Instant) -> Step {
         self.depart();
         if matches!(self.handing, Handing::Nothing) {

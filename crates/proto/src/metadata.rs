@@ -1,4 +1,4 @@
-//! Who leads what: an immutable snapshot of the cluster.
+//! An immutable snapshot of the cluster: its brokers, topics and leaders.
 //!
 //! Readers hold a snapshot and never wait. A new snapshot shares every unchanged topic with the old one, so an
 //! update costs the size of the change (KAFKA-16259).
@@ -29,7 +29,7 @@ mod tests;
 
 pub use in_sync::InSync;
 
-/// Where a broker listens.
+/// A broker's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Broker id.
@@ -43,7 +43,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A broker that an error answer names beside its leader hints; `None` where the port is none.
+    /// A broker listed with the leader hints of an error response; `None` if the port is invalid.
     pub fn from_endpoint(endpoint: &NodeEndpoint) -> Option<Self> {
         Some(Self {
             id: endpoint.node_id,
@@ -59,7 +59,7 @@ impl Node {
 pub struct Leader {
     /// Broker id; -1 while there is none.
     pub id: i32,
-    /// Leader epoch; -1 where the broker does not say (Metadata before version 7).
+    /// Leader epoch; -1 if the broker does not report it (Metadata before version 7).
     pub epoch: i32,
 }
 
@@ -68,12 +68,12 @@ impl Leader {
     pub const NONE: Self = Self { id: -1, epoch: -1 };
 }
 
-/// A topic as the cluster described it last.
+/// A topic as last described by the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
     /// Name.
     pub name: Arc<str>,
-    /// Id; zero where the broker has none.
+    /// Id; zero if the broker has none.
     pub id: Uuid,
     /// Leaders by partition index.
     pub leaders: Box<[Leader]>,
@@ -94,19 +94,19 @@ pub struct Snapshot {
     cluster_id: Option<Arc<str>>,
 }
 
-/// A leader named in an error answer.
+/// A leader named in an error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Topic name.
     pub topic: Arc<str>,
     /// Partition index.
     pub partition: i32,
-    /// The leader that the answering broker knows.
+    /// The leader as known to the responding broker.
     pub leader: Leader,
 }
 
-/// Elections that a hint may be ahead. Epochs never go back, so a hint far off would pin its leader for ever; a client
-/// that has really missed so many learns of them from Metadata.
+/// Elections that a hint may be ahead. Epochs never go back, so a hint far ahead would pin its leader indefinitely. A
+/// client that has really missed more elections learns of them from Metadata.
 const MAX_HINT_ADVANCE: i64 = 1000;
 
 /// What an update changed.
@@ -115,19 +115,19 @@ pub struct Changes {
     /// Topics that are new or have other leaders, another id or other partitions, or a leader whose address was not
     /// known before.
     pub topics: Vec<Arc<str>>,
-    /// Topics the cluster answered an error for; `UNKNOWN_SERVER_ERROR` for one that the answer leaves out.
+    /// Topics with an error in the response; `UNKNOWN_SERVER_ERROR` for a topic that it leaves out.
     pub errors: Vec<(Arc<str>, ErrorCode)>,
-    /// Whether a broker came, went or moved.
+    /// Whether a broker was added, removed or moved.
     pub nodes: bool,
-    /// Whether another cluster has answered than before. Every topic then is among `topics`; those that were not
-    /// asked for are gone.
+    /// Whether the response comes from another cluster than before. Every topic then is among `topics`; those not in
+    /// the request are gone.
     pub cluster: bool,
     /// Topics in which at least one partition has no usable leader yet.
     pub leaderless: Vec<Arc<str>>,
 }
 
 impl Snapshot {
-    /// Where a broker listens.
+    /// A broker's address.
     pub fn node(&self, id: i32) -> Option<&Node> {
         self.nodes.get(&id)
     }
@@ -147,7 +147,7 @@ impl Snapshot {
         self.topics.keys()
     }
 
-    /// Broker id of the controller, -1 when unknown.
+    /// Broker id of the controller, -1 if unknown.
     pub fn controller_id(&self) -> i32 {
         self.controller_id
     }
@@ -157,20 +157,20 @@ impl Snapshot {
         self.cluster_id.as_ref()
     }
 
-    /// A partition's leader, [`Leader::NONE`] when unknown.
+    /// A partition's leader, [`Leader::NONE`] if unknown.
     pub fn leader(&self, topic: &str, partition: i32) -> Leader {
         let Ok(index) = usize::try_from(partition) else { return Leader::NONE };
         self.topics.get(topic).and_then(|t| t.leaders.get(index)).copied().unwrap_or(Leader::NONE)
     }
 
-    /// A partition's in-sync replicas as last heard; none when unknown.
+    /// A partition's in-sync replicas as last reported; empty if unknown.
     pub fn in_sync(&self, topic: &str, partition: i32) -> &[i32] {
         let Ok(index) = usize::try_from(partition) else { return &[] };
         self.topics.get(topic).map_or(&[], |topic| topic.in_sync.of_partition(index))
     }
 
-    /// Takes a Metadata answer in. `asked` names the topics the request was for, and no others are taken from the
-    /// answer; `None` when the request was for all, so that a topic the answer leaves out is gone.
+    /// Applies a Metadata response. `asked` names the requested topics; others in the response are ignored. It is
+    /// `None` if the request was for all topics, so that a topic that the response leaves out is gone.
     pub fn apply(&self, answer: &MetadataResponse, asked: Option<&[Arc<str>]>) -> (Self, Changes) {
         let mut next = self.clone();
         let mut changes = Changes::default();
@@ -192,7 +192,7 @@ impl Snapshot {
             }
             None => {
                 let left_out = |name: &&Arc<str>| !answered.contains(&***name);
-                // Topics left out twice are forgotten: otherwise those that come and go accumulate.
+                // Topics left out twice are forgotten: otherwise short-lived topics accumulate.
                 let twice: Vec<Arc<str>> = next.missing.keys().filter(left_out).cloned().collect();
                 let gone: Vec<Arc<str>> = next.topics.keys().filter(left_out).cloned().collect();
                 for name in &twice {
@@ -210,7 +210,7 @@ impl Snapshot {
         (next, changes)
     }
 
-    /// The snapshot without these topics: nobody uses them any more.
+    /// The snapshot without these topics, which are no longer in use.
     #[must_use]
     pub fn without(&self, topics: &[Arc<str>]) -> Self {
         let mut next = self.clone();
@@ -221,8 +221,8 @@ impl Snapshot {
         next
     }
 
-    /// Removes a topic that a response does not know. Without an id nothing tells whether a later topic of that name is
-    /// the same one.
+    /// Removes a topic that a response does not know. Without an id it is unknown whether a later topic of that name
+    /// is the same one.
     fn set_aside(&mut self, name: &Arc<str>) {
         if let Some(topic) = self.topics.remove(name).filter(|topic| topic.id != Uuid::ZERO) {
             self.missing.insert(name.clone(), topic);
@@ -230,7 +230,7 @@ impl Snapshot {
     }
 
     fn apply_nodes(&mut self, answer: &MetadataResponse, changes: &mut Changes) {
-        // An answer without brokers comes from a broker that is still starting; it knows nothing to learn from.
+        // A response without brokers comes from a broker that is still starting; its contents are ignored.
         if answer.brokers.is_empty() {
             return;
         }
@@ -253,7 +253,7 @@ impl Snapshot {
             return;
         }
         if self.cluster_id.is_some() {
-            // Another cluster answers under the same addresses: its epochs have nothing to do with the old ones.
+            // Another cluster responds at the same addresses: its epochs are unrelated to the old ones.
             changes.cluster = true;
             changes.topics.extend(self.topics.keys().cloned());
             self.topics = OrdMap::new();
@@ -262,7 +262,7 @@ impl Snapshot {
         self.cluster_id = Some(id.into());
     }
 
-    /// Topics with a leader among the brokers that are `new`: nobody could be sent to it before.
+    /// Topics with a leader among the brokers that are `new`: before, no request could reach that leader.
     fn topics_led_by(&self, new: impl Fn(i32) -> bool) -> Vec<Arc<str>> {
         let new: BTreeSet<i32> = self.nodes.keys().copied().filter(|&id| new(id)).collect();
         if new.is_empty() {
@@ -276,7 +276,7 @@ impl Snapshot {
         let known = self.topics.get(name).cloned();
         if answered.error != ErrorCode::NONE {
             let name = known.as_ref().map_or_else(|| name.into(), |t| t.name.clone());
-            // The topic is gone only if the broker says so; any other error leaves what was known.
+            // The topic is gone only if the broker reports that; any other error keeps the known topic.
             if answered.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && known.is_some() {
                 self.set_aside(&name);
                 changes.topics.push(name.clone());
@@ -307,8 +307,8 @@ impl Snapshot {
         changes.topics.push(name);
     }
 
-    /// Takes the leaders in that error answers named, all in one step. Only a hint with a newer epoch counts, and
-    /// only one that is not absurdly newer; the rest is left out of the answer.
+    /// Applies the leaders named in error responses, all in one step. Only a hint with a newer epoch counts, and only
+    /// within `MAX_HINT_ADVANCE`. Returns the hints that counted.
     pub fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> (Self, Vec<Hint>) {
         let mut taken = Vec::new();
         let mut next = self.clone();
@@ -340,16 +340,16 @@ fn may_be_same(a: Uuid, b: Uuid) -> bool {
     a == b || a == Uuid::ZERO || b == Uuid::ZERO
 }
 
-/// The answered leaders, except where the known one of the same topic has a newer epoch. A partition without an epoch
-/// in the response, or left out of it, is no newer than one whose epoch is known: brokers that once told epochs do not
-/// stop telling them.
+/// The leaders of a response, except where the known one of the same topic has a newer epoch. A partition without an
+/// epoch in the response, or left out of it, is no newer than one whose epoch is known: brokers that once reported
+/// epochs always do.
 fn merged_leaders(answered: &MetadataTopic, id: Uuid, known: Option<&Topic>) -> Box<[Leader]> {
-    // Without an id a smaller topic may be another one of that name, as Java assumes.
+    // Without an id, a smaller topic may be another one of that name, as the Java client assumes.
     let least = known.filter(|known| known.id == id && id != Uuid::ZERO);
     let count = answered.partitions.len().max(least.map_or(0, |known| known.leaders.len()));
     let mut leaders = vec![Leader::NONE; count].into_boxed_slice();
     for partition in &answered.partitions {
-        // Partition indices are dense in Kafka; one beyond the count can only be garbage.
+        // Partition indexes are dense in Kafka; one beyond the count is garbage.
         let Some(slot) =
             usize::try_from(partition.index).ok().and_then(|index| leaders.get_mut(index))
         else {

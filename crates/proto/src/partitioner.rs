@@ -1,8 +1,8 @@
-//! Where a record without a partition goes.
+//! The partition of a record that names none.
 //!
-//! Keyed records hash with murmur2 exactly as Java's, so that every client of a topic agrees. Keyless records stick
-//! to one partition until about `batch.size` bytes went there ([`Sticky`]) and then move on to a random one of those
-//! whose brokers answer about as soon as any ([`choose`]; KIP-794).
+//! Keyed records are hashed with murmur2 exactly as in the Java client, so that all clients of a topic agree. Keyless
+//! records stick to one partition for about `batch.size` bytes ([`Sticky`]). Then they move on to a random partition
+//! among those whose brokers respond about as fast as the fastest ([`choose`]; KIP-794).
 
 mod choice;
 mod sticky;

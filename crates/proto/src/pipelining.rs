@@ -1,12 +1,14 @@
-//! How many small requests to have under way on one connection.
+//! How many small requests a connection has in flight.
 //!
-//! Kafka serves one request of a connection at a time, and a produce with acks=all occupies the connection until it is
-//! committed. A request sent while others are under way therefore waits inside the broker; what it gains over waiting
-//! in the client is the network's time alone, and what it loses is the chance to share a request with the records that
-//! come meanwhile. So requests that are not full wait for an answer, unless the network's share is large enough that
-//! the broker would stand idle: with `round_trip` the time of a request sent alone and `service` the time between the
-//! answers of two of which one waited for the other, the broker is busy with `round_trip / service` of them. One more does not
-//! wait there either if it is sent when the broker is done with the last one, whose answer is still on its way.
+//! Kafka serves one request of a connection at a time, and a produce with acks=all occupies the connection until it
+//! is committed. A request sent while others are in flight therefore waits inside the broker. Compared with waiting
+//! in the client, it gains only the network's time, and it cannot take in the records that arrive in that time.
+//!
+//! So requests that are not full wait for a response, unless the network's share is large enough that the broker
+//! would be idle. Let `round_trip` be the time of a request sent alone, and `service` the time between the responses
+//! of two requests, the second of which waited for the first. Then `round_trip / service` requests keep the broker
+//! busy. One more does not wait there either, if it is sent when the broker has served the last one and that response
+//! is still in flight.
 
 use std::{
     ops::Range,
@@ -15,26 +17,26 @@ use std::{
 
 use crate::later::Later;
 
-/// Every so many requests one more is let through, so that the service time stays known.
+/// Requests between probes. A probe exceeds the depth by one to refresh the service time.
 const PROBE_EVERY: u32 = 64;
 
-/// This part of the service time is added to it before the broker is taken to be idle.
+/// Divisor of the service time for the margin that is added to it before the broker counts as idle.
 const CAUTION: u32 = 4;
 
-/// The estimate for one connection. Full requests do not ask it: they always use what is allowed.
+/// The estimate for one connection. Full requests do not consult it: they always use the allowed maximum.
 #[derive(Debug, Default)]
 pub struct Pipelining {
     round_trip: Option<Duration>,
     service: Option<Duration>,
     last_answer: Option<Instant>,
-    /// When one more request finds the broker idle: from when it should be done with the last one until that one's answer should
-    /// be here. If the answer is late, so is the broker.
+    /// When one more request finds the broker idle: from when it should have served the last one until that one's
+    /// response is due. If the response is late, so is the broker.
     idle: Option<Range<Instant>>,
     since_probe: u32,
 }
 
 impl Pipelining {
-    /// Takes note of an answer. `ahead` is the number of requests that were under way when it was sent.
+    /// Records a response. `ahead` is the number of requests that were in flight when its request was sent.
     pub fn answered(&mut self, sent: Instant, ahead: usize, now: Instant) {
         match (ahead, self.last_answer) {
             (0, _) => smooth(&mut self.round_trip, now.saturating_duration_since(sent)),
@@ -47,10 +49,11 @@ impl Pipelining {
         self.last_answer = Some(now);
     }
 
-    /// Takes note of an answer `gap` after the one before, to a request that had been sent `lead` before that one came.
+    /// Records a response `gap` after the previous one, to a request sent `lead` before that one arrived.
     ///
-    /// The gap is the service time only if the request had to wait in the broker. One that was sent later than the network takes
-    /// found the broker idle: then the gap is that between the two requests, and only bounds the service time.
+    /// The gap is the service time only if the request had to wait in the broker. If `lead` is at most the network's
+    /// time, the request found the broker idle. Then the gap is the one between the two requests, which only bounds
+    /// the service time.
     fn followed(&mut self, lead: Duration, gap: Duration) {
         let has_waited = lead > self.network();
         if has_waited || self.service.is_none_or(|service| gap < service) {
@@ -58,19 +61,19 @@ impl Pipelining {
         }
     }
 
-    /// What of the time of a request sent alone is not the broker's.
+    /// The network's part of the time of a request sent alone.
     fn network(&self) -> Duration {
         let (round_trip, service) = (self.round_trip, self.service);
         round_trip.unwrap_or_default().saturating_sub(service.unwrap_or_default())
     }
 
-    /// Whether a request that is not full should be sent now with `in_flight` under way.
+    /// Whether a request that is not full should be sent now with `in_flight` in flight.
     pub fn allows(&self, in_flight: usize, now: Instant) -> bool {
         self.is_in_turn(in_flight, now)
             || in_flight == self.depth() && self.since_probe >= PROBE_EVERY
     }
 
-    /// Takes note of a request sent with `in_flight` under way before it.
+    /// Records the request sent with `in_flight` in flight before it.
     pub fn sent(&mut self, in_flight: usize, now: Instant) {
         self.since_probe = if self.is_in_turn(in_flight, now) { self.since_probe + 1 } else { 0 };
         let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else { return };
@@ -87,7 +90,7 @@ impl Pipelining {
 
     fn depth(&self) -> usize {
         let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else {
-            // Two under way tell the service time.
+            // Two requests in flight reveal the service time.
             return 2;
         };
         let service = service.as_nanos().max(1);
@@ -95,7 +98,7 @@ impl Pipelining {
     }
 }
 
-/// An average in which the last eight or so samples count.
+/// Updates an average in which roughly the last eight samples count.
 fn smooth(average: &mut Option<Duration>, sample: Duration) {
     *average = Some(average.map_or(sample, |old| old.saturating_mul(7).saturating_add(sample) / 8));
 }
@@ -104,9 +107,9 @@ fn smooth(average: &mut Option<Duration>, sample: Duration) {
 mod tests {
     use super::*;
 
-    /// A broker that serves one request after the other, `network` away in each direction. Sends small requests one
-    /// after the other as soon as they are allowed, at most five under way, and gives the greatest number under way
-    /// once the estimate has settled, probes left out.
+    /// Simulates a broker that serves one request after the other, `network` away in each direction. It sends small
+    /// requests as soon as they are allowed, at most five in flight. Returns the greatest number in flight once the
+    /// estimate has settled, without probes.
     fn under_way(network: u64, service: u64) -> usize {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
@@ -128,18 +131,18 @@ mod tests {
                 pipelining.answered(at(sent), ahead, at(now));
             }
         }
-        // More than a probe now and then.
+        // More often than probes alone would.
         (1..=5).rev().find(|&n| most[n] > 200).unwrap_or(0)
     }
 
     #[test]
-    fn a_broker_that_is_near_gets_one_at_a_time() {
+    fn a_nearby_broker_gets_one_request_at_a_time() {
         assert_eq!(under_way(10, 80), 1);
         assert_eq!(under_way(200, 1500), 1);
     }
 
     #[test]
-    fn a_broker_that_is_far_is_kept_busy() {
+    fn a_distant_broker_is_kept_busy() {
         assert_eq!(under_way(50, 90), 2);
         assert_eq!(under_way(500, 50), 5);
     }
@@ -163,8 +166,8 @@ mod tests {
         assert!(pipelining.allows(4, at(600_000)));
     }
 
-    /// Small requests come at these times to a broker `network` away in each direction that serves one after the other. Gives how
-    /// long they wait in the client on average, those of the first half left out.
+    /// Simulates small requests arriving at these times for a broker `network` away in each direction that serves one
+    /// after the other. Returns their average wait in the client, without the first half.
     fn held(network: u64, service: u64, comes: impl Iterator<Item = u64>) -> u64 {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
@@ -196,13 +199,14 @@ mod tests {
 
     #[test]
     fn requests_that_meet_an_idle_broker_do_not_wait() {
-        // One each half millisecond: no two of them are in the broker at a time, though each is sent before the answer to the last.
+        // One each half millisecond: the broker never has two at a time, though each is sent before the response to
+        // the last.
         assert_eq!(held(300, 100, (0..4000).map(|n| n * 500)), 0);
         assert_eq!(held(300, 350, (0..4000).map(|n| n * 500)), 0);
     }
 
     #[test]
-    fn nothing_is_sent_behind_an_answer_that_is_late() {
+    fn no_request_follows_one_whose_response_is_late() {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
         let mut pipelining = Pipelining::default();
@@ -216,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn the_service_time_is_learnt_among_spaced_requests() {
-        // Two close together, then a pause in which one follows the other by more than the service time.
+    fn the_service_time_is_measured_among_spaced_requests() {
+        // Two close together, then one after a gap longer than the service time.
         let comes = |n: u64| n / 3 * 2000 + [0, 50, 550][n as usize % 3];
         assert!(held(300, 100, (0..12_000).map(comes)) <= 10);
     }

@@ -1,9 +1,9 @@
-//! Bugs to plant on purpose, one at a time: the simulation proves with them that its checker sees each kind.
+//! Bugs to plant on purpose, one at a time: with them the simulation proves that its checker detects each kind.
 //!
-//! Ordinary builds contain none of it: without the feature `plants`, [`planted`] is a constant `false`. With the feature,
-//! a plant is on only in a thread that has chosen it.
+//! Ordinary builds contain none of them: without the feature `plants`, [`planted`] is a constant `false`. With the
+//! feature, a plant is active only on a thread that has chosen it.
 
-/// A bug to plant. The simulation plays each run on one thread, so that runs in parallel do not see each other's plant.
+/// A bug to plant. The simulation runs each seed on one thread, so parallel runs do not see each other's plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A partition with a newly elected leader starts its sequence numbers again at 0.
@@ -72,7 +72,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// All of them.
+    /// All plants.
     pub const ALL: [Self; 31] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
@@ -128,7 +128,7 @@ mod chosen {
         static CHOSEN: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in everything that runs on this thread from now on, or none.
+    /// Plants a bug in all code that runs on this thread from now on, or none.
     pub fn choose(plant: Option<Plant>) {
         CHOSEN.set(plant);
     }

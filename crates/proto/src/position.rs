@@ -35,22 +35,21 @@ pub struct Version(u64);
 pub struct Versions(u64);
 
 impl Versions {
-    /// A version never given out before.
+    /// Returns a version that was never returned before.
     pub fn next_version(&mut self) -> Version {
         self.0 += 1;
         Version(self.0)
     }
 }
 
-/// Where to stand without an offset.
+/// Offset to look up for a position without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// At the first offset of the log.
+    /// The first offset of the log.
     Earliest,
-    /// At the end of what is readable.
+    /// The end of the readable log.
     Latest,
-    /// At the first record of this time or later, in milliseconds since 1970-01-01 UTC; at the end if there is
-    /// none.
+    /// The first record of this time or later, in milliseconds since 1970-01-01 UTC; the end if there is none.
     Timestamp(i64),
 }
 
@@ -63,7 +62,7 @@ pub enum Policy {
     Latest,
     /// Start at the first record of this time or later, in milliseconds since 1970-01-01 UTC.
     Since(i64),
-    /// Leave it to the application.
+    /// Report it to the application.
     None,
 }
 
@@ -99,7 +98,7 @@ impl Spot {
 pub struct FetchFrom {
     /// Version of the position.
     pub version: Version,
-    /// First offset wanted.
+    /// First offset to read.
     pub offset: i64,
     /// Epoch of the last record fetched, -1 if unknown.
     pub last_fetched_epoch: i32,
@@ -135,9 +134,9 @@ pub enum Misfit {
     NotYet,
     /// The position moved, to an offset or to a look-up.
     Moved,
-    /// Out of range, and the policy leaves it to the application.
+    /// Out of range, and without a policy the application must decide.
     Unresolved(i64),
-    /// The log was truncated, and the policy leaves it to the application.
+    /// The log was truncated, and without a policy the application must decide.
     Truncated(Truncation),
 }
 
@@ -200,12 +199,12 @@ impl Position {
         Self::by_policy(Policy::None, versions)
     }
 
-    /// Its version.
+    /// The version of the position.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Starts over where the policy says.
+    /// Restarts according to the policy.
     pub fn begin(&mut self, policy: Policy, versions: &mut Versions) {
         *self = Self { leader_epoch: self.leader_epoch, ..Self::by_policy(policy, versions) };
     }
@@ -251,7 +250,7 @@ impl Position {
         }
     }
 
-    /// Applies the looked-up offset; -1 means that there is no record of the time asked for. Returns whether it
+    /// Applies the looked-up offset; -1 means that there is no record of that time or later. Returns whether it
     /// counted.
     pub fn on_lookup(&mut self, version: Version, offset: i64) -> bool {
         let State::Lookup(to) = self.state else { return false };
@@ -269,7 +268,8 @@ impl Position {
         true
     }
 
-    /// A leader of this epoch is known; -1 if the brokers keep no epochs. A new epoch makes a validation due.
+    /// Reports that a leader of this epoch is known; -1 if the brokers keep no epochs. A new epoch makes a validation
+    /// due.
     pub fn on_leader(&mut self, epoch: i32) {
         if self.leader_epoch == Some(epoch) {
             return;
@@ -294,7 +294,7 @@ impl Position {
         }
     }
 
-    /// The validation to ask the leader for.
+    /// The validation to send to the leader.
     pub fn validation(&self) -> Option<Validation> {
         match self.state {
             State::At { fetch, check: Check::Due, .. } if self.leader_epoch.is_some() => {
@@ -305,7 +305,7 @@ impl Position {
         }
     }
 
-    /// Applies the leader's response: the largest epoch up to the one asked for, and its end. `Ok` resumes fetching.
+    /// Applies the leader's response: the largest epoch up to the requested one, and its end. `Ok` resumes fetching.
     ///
     /// # Errors
     /// The position's next state, if the leader lacks the record before it.
@@ -326,7 +326,7 @@ impl Position {
         Err(self.diverged(end, policy, versions))
     }
 
-    /// The leader cannot validate positions: fetching resumes without. Returns whether it counted.
+    /// Reports that the leader cannot validate positions: fetching resumes without. Returns whether it counted.
     pub fn on_unsupported(&mut self, asked: Validation) -> bool {
         let counts = self.validation() == Some(asked);
         if counts {
@@ -375,8 +375,8 @@ impl Position {
         }
     }
 
-    /// Applies the fetched records up to `next.offset`, the last one of leader epoch `next.epoch`. `false`: they answer
-    /// an older request, or none came, and they must be discarded.
+    /// Applies the fetched records up to `next.offset`, the last one of leader epoch `next.epoch`. Returns `false` if
+    /// they must be discarded: they belong to an older request, or there are none.
     pub fn on_fetched(&mut self, asked: FetchFrom, next: Spot) -> bool {
         if !self.is_current(asked) || next.offset <= asked.offset {
             return false;
@@ -387,8 +387,8 @@ impl Position {
         true
     }
 
-    /// The application has received everything before `next.offset`, the last record of epoch `next.epoch`. Returns
-    /// whether it counted.
+    /// Reports that the application has received everything before `next.offset`, the last record of epoch
+    /// `next.epoch`. Returns whether it counted.
     pub fn on_consumed(&mut self, version: Version, next: Spot) -> bool {
         if version != self.version {
             return false;
@@ -408,7 +408,7 @@ impl Position {
         self.fetching(asked).is_some()
     }
 
-    /// Consumed and fetched offsets, if a response to this request counts. A follower was not asked for the epoch.
+    /// Consumed and fetched offsets, if a response to this request counts.
     fn fetching(&self, asked: FetchFrom) -> Option<(Spot, Spot)> {
         let FetchFrom { version, offset, leader_epoch, .. } = asked;
         match self.state {
@@ -423,7 +423,7 @@ impl Position {
         }
     }
 
-    /// The broker's log does not have the offset asked for.
+    /// Reports that the broker's log does not have the requested offset.
     pub fn on_out_of_range(
         &mut self,
         asked: FetchFrom,
@@ -441,7 +441,7 @@ impl Position {
         self.resolve(consumed, Cause::NoSuchOffset, to, versions)
     }
 
-    /// The broker's log differs from the records read: an unclean election has truncated it at `end`.
+    /// Reports that the broker's log differs from the records read: an unclean election has truncated it at `end`.
     pub fn on_diverging(
         &mut self,
         asked: FetchFrom,
@@ -455,12 +455,17 @@ impl Position {
         self.diverged(end, policy, versions)
     }
 
-    /// The leader's log has the records before `end` at most. Records fetched and not consumed were committed when
-    /// they were read: the application receives them before the position moves.
+    /// Handles a leader whose log has at most the records before `end`. Records fetched and not consumed were
+    /// committed when they were read: the application receives them before the position moves.
     fn diverged(&mut self, end: EpochEndOffset, policy: Policy, versions: &mut Versions) -> Misfit {
         let State::At { consumed: at, fetch, .. } = self.state else { return Misfit::Stale };
         if at.offset < fetch.offset {
             return Misfit::NotYet;
+        }
+        if at.offset == 0 {
+            // No record before it can be lost. A leader whose log is empty knows no epoch at all.
+            self.seek(0, versions);
+            return Misfit::Moved;
         }
         let known = end.epoch >= 0 && end.end_offset >= 0;
         let diverges = known.then_some(Spot { offset: end.end_offset, epoch: end.epoch });
@@ -469,7 +474,7 @@ impl Position {
                 self.stop(at, Cause::Truncated, versions);
                 Misfit::Truncated(Truncation { at, diverges })
             }
-            // An earlier epoch that reaches further does not tell where the logs part.
+            // An earlier epoch that reaches further does not show where the logs diverge.
             (Some(_), Some(spot)) if spot.offset >= at.offset => {
                 self.seek(at.offset, versions);
                 Misfit::Moved
@@ -485,8 +490,8 @@ impl Position {
         }
     }
 
-    /// The topic was deleted and created again: its log began after this reader, so all of it is unread. Epochs of the
-    /// deleted topic say nothing about it.
+    /// Reports that the topic was deleted and created again: its log began after this reader, so all of it is unread.
+    /// Epochs of the deleted topic are unrelated to it.
     pub fn on_recreated(&mut self, policy: Policy, versions: &mut Versions) -> Misfit {
         self.leader_epoch = None;
         match self.state {
@@ -523,25 +528,25 @@ impl Position {
     }
 }
 
-/// What a partition's error in a Fetch answer asks for.
+/// The reaction to a partition's error in a Fetch response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchVerdict {
-    /// There is none.
+    /// No error.
     Good,
     /// The log does not have the offset: [`Position::on_out_of_range`].
     OutOfRange,
-    /// The leader is elsewhere: at once to the one named, if its epoch is newer; else after a look at the metadata.
+    /// The leader has changed: fetch from the named one at once if its epoch is newer, else after a metadata refresh.
     Moved,
-    /// The topic or partition is not there, or not yet: look at the metadata, try again after a pause.
+    /// The topic or partition does not exist, or not yet: refresh the metadata, retry after a backoff.
     Missing,
-    /// Nothing is known to be wrong with the metadata: try again after a pause.
+    /// The metadata is not known to be wrong: retry after a backoff.
     Retry,
-    /// The application has to know; trying again may not help.
+    /// Report it to the application; a retry may not help.
     Report,
 }
 
-/// Whether an error says that a broker has yet to learn who leads, which takes milliseconds: the epoch that the client
-/// knows may be newer already.
+/// Whether an error means that a broker has not applied an election yet, which takes milliseconds: the epoch that the
+/// client knows may be newer already.
 pub fn is_soon_over(error: ErrorCode) -> bool {
     matches!(
         error,
@@ -551,7 +556,7 @@ pub fn is_soon_over(error: ErrorCode) -> bool {
     )
 }
 
-/// Maps a partition's error in a Fetch or ListOffsets answer to what to do. Every code not named is reported.
+/// Maps a partition's error in a Fetch or ListOffsets response to a reaction. Every code not named is reported.
 pub fn classify(error: ErrorCode) -> FetchVerdict {
     match error {
         ErrorCode::NONE => FetchVerdict::Good,
@@ -564,7 +569,7 @@ pub fn classify(error: ErrorCode) -> FetchVerdict {
         | ErrorCode::REPLICA_NOT_AVAILABLE
         | ErrorCode::KAFKA_STORAGE_ERROR
         | ErrorCode::LISTENER_NOT_FOUND => FetchVerdict::Missing,
-        // The broker is behind the metadata, or failed for no reason it can name.
+        // The broker lags behind the metadata, or failed for no reason it can name.
         ErrorCode::UNKNOWN_LEADER_EPOCH
         | ErrorCode::OFFSET_NOT_AVAILABLE
         | ErrorCode::REQUEST_TIMED_OUT

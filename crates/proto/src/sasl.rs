@@ -1,7 +1,7 @@
-//! One SASL exchange, from the client's side: what to send next, and whether the broker is who it should be.
+//! The client's side of one SASL exchange: which message to send next, and whether the broker proves its identity.
 //!
-//! The bytes are those inside SaslAuthenticate requests (KIP-152). An exchange is driven by [`Exchange::begin`], then
-//! [`Exchange::answered`] for every answer until [`Step::Done`].
+//! The bytes are those inside SaslAuthenticate requests (KIP-152). Drive an exchange with [`Exchange::begin`], then
+//! [`Exchange::answered`] for every response until [`Step::Done`].
 
 mod scram;
 #[cfg(test)]
@@ -13,12 +13,12 @@ use zeroize::Zeroizing;
 
 pub use scram::{Derivation, Hash, MAX_ITERATIONS, MIN_ITERATIONS, SaltedPassword};
 
-/// A text that appears in no log: a password or a token. Its memory is cleared when it goes.
+/// A text that appears in no log: a password or a token. Its memory is cleared when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes the text over.
+    /// Wraps the text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
@@ -42,7 +42,7 @@ impl<T: Into<String>> From<T> for Secret {
     }
 }
 
-/// What a client proves itself with.
+/// Credentials of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// For PLAIN.
@@ -54,7 +54,7 @@ pub enum Credentials {
     },
     /// For SCRAM.
     Scram {
-        /// The hash of the mechanism.
+        /// Hash of the mechanism.
         hash: Hash,
         /// User name, or the id of a delegation token.
         username: String,
@@ -72,40 +72,40 @@ pub enum Credentials {
     },
 }
 
-/// Why an exchange failed. Nothing in it is secret.
+/// Why an exchange failed. It contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaslError {
-    /// What was given cannot be sent in this mechanism.
+    /// The credentials cannot be sent in this mechanism.
     #[error("{0}")]
     Unusable(&'static str),
-    /// The broker's answer is not what the mechanism prescribes.
+    /// The broker's response breaks the mechanism's rules.
     #[error("the broker's answer breaks {mechanism}: {reason}")]
     Malformed {
         /// The mechanism.
         mechanism: &'static str,
-        /// What is wrong.
+        /// The rule that it breaks.
         reason: &'static str,
     },
-    /// The broker refuses, in its own words.
+    /// The broker refused, with this message.
     #[error("the broker refuses: {0}")]
     Refused(String),
-    /// The broker does not know the password itself: it is not the one that the password was made for.
+    /// The broker does not know the password itself, so it is not the broker that the password belongs to.
     #[error("the broker did not prove that it knows the password; it may be an impostor")]
     Impostor,
-    /// The broker asks for too little or too much work.
+    /// The broker asks for too few or too many iterations.
     #[error(
         "the broker asks for {0} SCRAM iterations, where {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
     )]
     Iterations(u64),
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send this and give the answer to [`Exchange::answered`].
+    /// Send this and pass the response to [`Exchange::answered`].
     Send(Zeroizing<Vec<u8>>),
-    /// Run [`Derivation::run`], away from where others wait, and give the result to [`Exchange::derived`].
+    /// Run [`Derivation::run`] on a thread that may block, and pass the result to [`Exchange::derived`].
     Derive(Derivation),
     /// Both sides are satisfied.
     Done,
@@ -119,16 +119,17 @@ pub struct Exchange {
 
 #[derive(Debug)]
 enum State {
-    /// The first message says it all; this is the mechanism.
+    /// The exchange has a single message; this is the mechanism.
     OneShot(&'static str),
     Scram(scram::Scram),
 }
 
 impl Exchange {
-    /// The exchange and its first message. `nonce` is printable text without commas that nobody can guess; only SCRAM needs it.
+    /// Starts an exchange and returns its first message. `nonce` is unpredictable printable text without commas; only
+    /// SCRAM needs it.
     ///
     /// # Errors
-    /// [`SaslError::Unusable`] for what the mechanism cannot carry.
+    /// [`SaslError::Unusable`] for credentials that the mechanism cannot carry.
     pub fn begin(
         credentials: &Credentials,
         nonce: &str,
@@ -150,14 +151,14 @@ impl Exchange {
         }
     }
 
-    /// The broker's answer to the last message.
+    /// Handles the broker's response to the last message.
     ///
     /// # Errors
-    /// See [`SaslError`]. The exchange is over.
+    /// See [`SaslError`]. The exchange has ended.
     pub fn answered(&mut self, bytes: &[u8]) -> Result<Step, SaslError> {
         match &mut self.state {
             State::OneShot(_) if bytes.is_empty() => Ok(Step::Done),
-            // RFC 7628, 3.2.2: an answer that is not empty says why not, in JSON.
+            // RFC 7628, 3.2.2: a response that is not empty gives the reason for a refusal, in JSON.
             State::OneShot("OAUTHBEARER") => Err(SaslError::Refused(readable(bytes))),
             State::OneShot(mechanism) => Err(SaslError::Malformed {
                 mechanism,
@@ -167,10 +168,10 @@ impl Exchange {
         }
     }
 
-    /// The result of a [`Step::Derive`], or what the same derivation gave before.
+    /// Takes the result of a [`Step::Derive`], or an earlier result of the same derivation.
     ///
     /// # Errors
-    /// Where nothing was to be derived.
+    /// If no derivation is pending.
     pub fn derived(&mut self, salted: &SaltedPassword) -> Result<Step, SaslError> {
         match &mut self.state {
             State::Scram(scram) => scram.derived(salted),
@@ -179,7 +180,7 @@ impl Exchange {
     }
 }
 
-/// RFC 4616. Kafka takes no authorization id but the user name's own, or none.
+/// RFC 4616. Kafka accepts only the user name itself as the authorization id, or none.
 fn plain(username: &str, password: &str) -> Result<Zeroizing<Vec<u8>>, SaslError> {
     if username.is_empty() || password.is_empty() {
         return Err(SaslError::Unusable("PLAIN needs a username and a password"));
@@ -214,7 +215,7 @@ fn bearer(token: &str, extensions: &[(String, String)]) -> Result<Zeroizing<Vec<
     Ok(Zeroizing::new(message.as_bytes().to_vec()))
 }
 
-/// A short line from what a broker says.
+/// Reduces a broker's message to a short line.
 fn readable(bytes: &[u8]) -> String {
     const LONGEST: usize = 300;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * LONGEST)]);

@@ -1,55 +1,54 @@
-//! When a silent broker counts as being in trouble.
+//! When a silent broker counts as unresponsive.
 //!
-//! A broker that hangs sends no error: its connection stays open and its answers stay away, and waiting for
-//! `request.timeout.ms` costs half a minute. What can be known earlier is how long its answers usually take
-//! ([`AnswerTime`], smoothed as TCP smooths the round trip, RFC 6298), and so from when on one is unusually late
-//! ([`Suspicion::limit`]). The driver of a connection keeps [`Health`] up to date; whoever places records reads it
-//! without a lock.
+//! An unresponsive broker sends no error: its connection stays open without responses, and waiting for
+//! `request.timeout.ms` costs half a minute. The usual response time is known earlier ([`AnswerTime`], smoothed as
+//! TCP smooths the round trip, RFC 6298). It shows from when on a response is unusually late ([`Suspicion::limit`]).
+//! The driver of a connection keeps [`Health`] up to date; tasks that choose partitions read it without a lock.
 
 use std::{
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
     time::Duration,
 };
 
-/// The limit while no answer has come yet, within floor and ceiling (RFC 6298, 2.1).
+/// The limit before the first response, within floor and ceiling (RFC 6298, 2.1).
 const UNTRIED: Duration = Duration::from_secs(1);
 
-/// So many answers in a row that take longer are needed until most of that is taken for usual.
+/// Weight of `AnswerTime::unhindered`: about this many slower responses in a row make most of their time usual.
 const HINDRANCES: u32 = 64;
 
-/// When an answer is unusually late.
+/// When a response is unusually late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspicion {
-    /// Times the usual answer time, deviation included.
+    /// Multiple of the usual response time, deviation included.
     pub multiple: u32,
-    /// No answer is late before this.
+    /// No response is late before this.
     pub floor: Duration,
-    /// Every answer is late after this.
+    /// Every response is late after this.
     pub ceiling: Duration,
 }
 
 impl Suspicion {
-    /// How old the oldest unanswered request may get before its broker is suspected.
+    /// How old the oldest request in flight may get before its broker is suspected.
     pub fn limit(&self, usual: &AnswerTime) -> Duration {
         let limit = usual.at_most().map_or(UNTRIED, |most| most.saturating_mul(self.multiple));
         limit.min(self.ceiling).max(self.floor)
     }
 }
 
-/// How long a broker's answers usually take: a smoothed mean and a smoothed deviation.
+/// A broker's usual response time: a smoothed mean and a smoothed deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerTime {
     mean: Option<Duration>,
     deviation: Duration,
     last: Duration,
-    /// What one takes that has nothing in its way: shorter ones count soon, longer ones late.
+    /// Response time of an unobstructed request: shorter times count soon, longer ones late.
     unhindered: Duration,
     was_late: bool,
 }
 
 impl AnswerTime {
-    /// Takes note of an answer. Times beyond `ceiling` count as `ceiling`: one answer that a frozen broker gave
-    /// when it went on must not make the next freeze look usual.
+    /// Records a response. Times beyond `ceiling` count as `ceiling`: one response from a frozen broker that has
+    /// resumed must not make the next freeze look usual.
     pub fn answered(&mut self, took: Duration, ceiling: Duration) {
         let took = took.min(ceiling);
         self.last = took;
@@ -68,54 +67,57 @@ impl AnswerTime {
         };
     }
 
-    /// The smoothed mean; `None` before the first answer.
+    /// The smoothed mean; `None` before the first response.
     pub fn mean(&self) -> Option<Duration> {
         self.mean
     }
 
-    /// What the next answer is likely to take: the mean, or the last answer where that came sooner. One slow answer says
-    /// little, and a broker that has recovered shows it with its first one. `None` before the first answer.
+    /// Likely time of the next response: the mean, or the last response time if that is shorter. One slow response
+    /// says little, and a broker that has recovered shows it with its first response. `None` before the first
+    /// response.
     pub fn likely(&self) -> Option<Duration> {
         self.mean.map(|mean| mean.min(self.last))
     }
 
-    /// Whether the last answer took twice as long as one with nothing in its way. What is only more than nearly all take can be
-    /// a matter of microseconds, and says nothing of the next one.
+    /// Whether the last response took twice as long as an unobstructed one. The bound of [`Self::at_most`] may be
+    /// exceeded by microseconds, which does not predict the next response.
     pub fn was_late(&self) -> bool {
         self.was_late
     }
 
-    /// What hardly any answer exceeds: the mean and four deviations. `None` before the first answer.
+    /// Upper bound of nearly all response times: the mean and four deviations. `None` before the first response.
     pub fn at_most(&self) -> Option<Duration> {
         self.mean.map(|mean| mean.saturating_add(self.deviation.saturating_mul(4)))
     }
 
-    /// From when on a request had better wait for the answer of the one before it: that answer takes longer than nearly all, or
-    /// twice as long as one with nothing in its way. `None` before the first answer.
+    /// From when on a request should wait for the response to the previous one: that response takes longer than
+    /// nearly all, or twice as long as an unobstructed one. `None` before the first response.
     ///
-    /// Whatever is sent then gains the network's time at most, and has waited for as long as that already. The second bound
-    /// holds where the first has risen with the last few answers: a cluster that elects leaders is slow before it
-    /// refuses, and what is sent meanwhile is bound to partitions that are about to move.
+    /// A request sent then saves at most the network's time, and it has waited longer than that already. The second
+    /// bound matters when the first has risen with the last few responses: a cluster that elects leaders is slow
+    /// before it refuses, and records sent in that time are bound to partitions that are about to move.
     pub fn late_after(&self) -> Option<Duration> {
         self.at_most().map(|most| most.min(self.hindered()))
     }
 
-    /// Longer than that takes no answer with nothing in its way.
+    /// Upper bound on the response time of an unobstructed request.
     fn hindered(&self) -> Duration {
         self.unhindered.saturating_mul(2)
     }
 }
 
-/// Whether a broker can be expected to acknowledge; the less so, the greater.
+/// Whether a broker can be expected to acknowledge; greater is worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Trouble {
-    /// Nothing is known against it.
+    /// No trouble is known.
     #[default]
     Fine = 0,
-    /// Its oldest unanswered request is older than the limit. It may hang, or only wait for a replica that does.
+    /// Its oldest request in flight is older than the limit. The broker is unresponsive, or waits for a replica that
+    /// is.
     Suspect = 1,
-    /// It does not shake hands: it refused the connection, closed or reset it, or hangs, and no new connection stands yet.
+    /// It completes no handshake: it refused, closed or reset the connection, or is unresponsive, and no new
+    /// connection stands yet.
     Unreachable = 2,
 }
 
@@ -129,35 +131,35 @@ impl Trouble {
     }
 }
 
-/// A [`Trouble`] to be read and changed from any task without a lock; relaxed.
+/// A [`Trouble`] for lock-free access from any task, with relaxed ordering.
 #[derive(Debug, Default)]
 pub struct AtomicTrouble(AtomicU8);
 
 impl AtomicTrouble {
-    /// The trouble now.
+    /// Returns the current trouble.
     pub fn load(&self) -> Trouble {
         Trouble::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Changes it; gives the former one.
+    /// Sets the trouble and returns the previous one.
     pub fn swap(&self, trouble: Trouble) -> Trouble {
         Trouble::of(self.0.swap(trouble as u8, Ordering::Relaxed))
     }
 }
 
-/// A broker's state as its driver sees it, to be read from any task without a lock. The values are independent of
-/// one another and of everything else: relaxed loads and stores.
+/// A broker's state as its driver sees it, for lock-free access from any task. The values are independent of each
+/// other and of everything else, so loads and stores are relaxed.
 #[derive(Debug, Default)]
 pub struct Health {
     trouble: AtomicTrouble,
-    /// Mean answer time in microseconds; 0 before the first answer.
+    /// Mean response time in microseconds; 0 before the first response.
     usual_us: AtomicU64,
-    /// What the next answer is likely to take in microseconds; 0 before the first answer.
+    /// Likely time of the next response in microseconds; 0 before the first response.
     likely_us: AtomicU64,
 }
 
 impl Health {
-    /// The state now.
+    /// The current state.
     pub fn trouble(&self) -> Trouble {
         self.trouble.load()
     }
@@ -167,12 +169,12 @@ impl Health {
         self.trouble() == Trouble::Fine
     }
 
-    /// Changes the state; gives the former one.
+    /// Sets the state and returns the previous one.
     pub fn set(&self, trouble: Trouble) -> Trouble {
         self.trouble.swap(trouble)
     }
 
-    /// The broker's mean answer time; `None` before the first answer.
+    /// The broker's mean response time; `None` before the first response.
     pub fn usual(&self) -> Option<Duration> {
         match self.usual_us.load(Ordering::Relaxed) {
             0 => None,
@@ -180,7 +182,7 @@ impl Health {
         }
     }
 
-    /// What the next answer is likely to take ([`AnswerTime::likely`]); `None` before the first answer.
+    /// Likely time of the next response ([`AnswerTime::likely`]); `None` before the first response.
     pub fn likely(&self) -> Option<Duration> {
         match self.likely_us.load(Ordering::Relaxed) {
             0 => None,
@@ -188,7 +190,7 @@ impl Health {
         }
     }
 
-    /// Publishes the answer time.
+    /// Publishes the response time.
     pub fn set_usual(&self, usual: &AnswerTime) {
         let micros = |time: Option<Duration>| {
             time.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1))
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_a_multiple_of_what_is_usual_within_floor_and_ceiling() {
+    fn the_limit_is_a_multiple_of_the_usual_time_within_floor_and_ceiling() {
         assert_eq!(POLICY.limit(&after([3; 100])), POLICY.floor);
         let limit = POLICY.limit(&after([100; 200]));
         assert!(limit >= ms(400) && limit < ms(410), "{limit:?}");
@@ -236,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_vary_are_waited_for_longer() {
+    fn varying_responses_raise_the_limit() {
         let steady = POLICY.limit(&after([100; 100]));
         let varying = POLICY.limit(&after((0..100).map(|n| if n % 2 == 0 { 50 } else { 150 })));
         assert!(varying > steady + ms(400), "{varying:?} {steady:?}");
     }
 
     #[test]
-    fn one_slow_answer_says_little_and_one_quick_one_shows_a_recovery() {
+    fn one_slow_response_says_little_and_one_quick_one_shows_a_recovery() {
         let mut usual = after([2; 100]);
         usual.answered(ms(100), POLICY.ceiling);
         assert!(usual.likely() < Some(ms(15)), "{usual:?}");
@@ -252,9 +254,9 @@ mod tests {
         assert_eq!(usual.likely(), Some(ms(1)));
     }
 
-    /// The mean and the deviation of a dozen slow answers would take every further one for usual.
+    /// The mean and the deviation of a dozen slow responses would make every further one usual.
     #[test]
-    fn an_answer_is_late_at_twice_what_is_usual_until_most_take_longer() {
+    fn a_response_is_late_at_twice_the_usual_time_until_most_take_longer() {
         assert_eq!(AnswerTime::default().late_after(), None);
         let mut usual = after([2; 100]);
         assert!(usual.late_after() < Some(ms(3)) && !usual.was_late(), "steady answers: {usual:?}");
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn one_freeze_is_forgotten_within_some_dozen_answers() {
+    fn one_freeze_is_forgotten_within_forty_responses() {
         let mut usual = after([5; 100]);
         usual.answered(ms(20_000), POLICY.ceiling);
         assert_eq!(POLICY.limit(&usual), POLICY.ceiling);
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_below_the_floor_gives_way() {
+    fn a_ceiling_below_the_floor_is_ignored() {
         let policy = Suspicion { ceiling: ms(100), ..POLICY };
         assert_eq!(policy.limit(&after([1])), POLICY.floor);
     }

@@ -1,8 +1,8 @@
 //! The transactions of one transactional id, as its producer sees them (KIP-98, KIP-360, KIP-447, KIP-890).
 //!
-//! The machine knows in which state the transaction is, what has to be asked of a coordinator next, and what an
-//! answer means. It sends nothing: [`Machine::next`] says what to do, one thing at a time, and the caller reports
-//! back with [`Machine::found`], [`Machine::answered`] or [`Machine::drained`].
+//! The machine holds the state of the transaction, decides the next request to a coordinator, and interprets its
+//! response. It sends nothing: [`Machine::next`] returns one step at a time. The caller reports back with
+//! [`Machine::found`], [`Machine::answered`] or [`Machine::drained`].
 //!
 //! ```text
 //!   New ── init ──▶ Initializing ──▶ Ready ◀───────────────────────────┐
@@ -33,31 +33,31 @@ mod tests;
 
 pub use answers::{Reply, Severity, severity_of_batch};
 
-/// The level of the feature `transaction.version` from which on transactions work as in KIP-890's second part.
+/// Level of the feature `transaction.version` from which on transactions work as in KIP-890's second part.
 const LEVEL_OF_V2: i16 = 2;
 
 /// A partition: topic and index.
 pub type Key = (Arc<str>, i32);
 
-/// How the brokers want a transaction to be run.
+/// How the brokers run a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Partitions and groups are added to the transaction before they are written to.
     V1,
-    /// The brokers add what is written to, and every transaction ends with a new epoch (KIP-890).
+    /// The brokers add a partition when it is written to, and every transaction ends with a new epoch (KIP-890).
     V2,
 }
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What it wrote becomes visible.
+    /// Its records become visible.
     Commit,
-    /// What it wrote never becomes visible.
+    /// Its records never become visible.
     Abort,
 }
 
-/// Whom a request is for.
+/// Receiver of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coordinator {
     /// The coordinator of the transactional id.
@@ -71,13 +71,13 @@ pub enum Coordinator {
 pub struct GroupOffsets {
     /// `group.id`.
     pub group: Arc<str>,
-    /// Generation of the group, -1 outside of one.
+    /// Generation of the group, -1 without a group membership.
     pub generation: i32,
-    /// Id of the member, empty outside of a group.
+    /// Id of the member, empty without a group membership.
     pub member: Arc<str>,
     /// `group.instance.id`.
     pub instance: Option<Arc<str>>,
-    /// What to commit.
+    /// Offsets to commit, by partition.
     pub offsets: Vec<(Key, CommittedOffset)>,
 }
 
@@ -86,13 +86,13 @@ pub struct GroupOffsets {
 pub struct CommittedOffset {
     /// The next offset to read.
     pub offset: i64,
-    /// Leader epoch of the record before it, -1 when unknown.
+    /// Leader epoch of the record before it, -1 if unknown.
     pub leader_epoch: i32,
-    /// Words of the application's choice.
+    /// Text of the application's choice.
     pub metadata: Arc<str>,
 }
 
-/// What to ask.
+/// A request to a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// InitProducerId: the first identity, or the next epoch of this one.
@@ -116,32 +116,32 @@ pub enum Step {
     Wait(Instant),
     /// Fail every batch that is not in flight, then call [`Machine::drained`].
     Drain {
-        /// Also wait until those in flight have an outcome.
+        /// Also wait until the batches in flight have an outcome.
         wait_for_in_flight: bool,
     },
     /// Find the coordinator and report with [`Machine::found`].
     Find(Coordinator),
-    /// Ask this broker and report with [`Machine::answered`].
+    /// Send this to the broker and report with [`Machine::answered`].
     Ask(Node, Coordinator, Request),
 }
 
-/// Why a transaction or the producer cannot go on. `E` is the caller's error.
+/// Why a transaction or the producer has failed. `E` is the caller's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason<E> {
     /// A coordinator refused a request.
     Refused {
         /// The request.
         request: &'static str,
-        /// What it concerned: a partition, a group; empty for the transaction as a whole.
+        /// The partition or group that it concerned; empty for the transaction as a whole.
         about: String,
-        /// The coordinator's answer.
+        /// The coordinator's error code.
         code: ErrorCode,
     },
-    /// What the caller reported.
+    /// The caller reported this error.
     Reported(E),
 }
 
-/// Where the producer stands.
+/// State of the producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status<E> {
     /// [`Machine::init`] was not called, or failed with this.
@@ -154,16 +154,16 @@ pub enum Status<E> {
     Abortable(Reason<E>),
     /// Initializing, committing or aborting.
     Busy(Busy),
-    /// The producer can do nothing more.
+    /// The producer has failed for good.
     Fatal(Reason<E>),
 }
 
-/// What is under way.
+/// The operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// The identity is being asked for.
+    /// The identity is being requested.
     Initializing,
-    /// The transaction is being committed; its outcome cannot be changed any more.
+    /// The transaction is being committed; its outcome is fixed.
     Committing,
     /// The transaction is being aborted.
     Aborting,
@@ -177,7 +177,7 @@ enum Phase<E> {
     Open,
     Abortable(Reason<E>),
     Committing,
-    /// Aborting: what was not sent is taken back, and with version 1 what was sent has to have an outcome.
+    /// Aborting: batches that were not sent are taken back, and with version 1 those in flight must have an outcome.
     Draining,
     /// Aborting: EndTxn.
     Aborting,
@@ -195,22 +195,23 @@ pub struct OutOfPlace<E>(pub Status<E>);
 pub struct Machine<E> {
     phase: Phase<E>,
     identity: Option<ProducerIdentity>,
-    /// `transaction.version` as the coordinator last said; the next transaction runs by it.
+    /// `transaction.version` as last reported by the coordinator; the next transaction follows it.
     level: i16,
     protocol: Protocol,
     /// Counts transactions.
     serial: u64,
-    /// The coordinator has to hear of the end of this transaction: it knows, or may know, of something in it.
+    /// Whether the coordinator must receive the end of this transaction: a partition or group was added, or may have
+    /// been.
     started: bool,
     /// The transaction's sequences have a gap: the next one needs a new epoch (KIP-360).
     renew: bool,
-    /// The coordinator does not know the producer id any more: there is nothing to end.
+    /// Whether the coordinator no longer knows the producer id: there is no transaction to end.
     unknown_to_coordinator: bool,
-    /// Batches that are not in flight have to fail.
+    /// Whether batches that are not in flight must fail.
     drain: bool,
-    /// Partitions to be added.
+    /// Partitions to add.
     to_add: BTreeSet<Key>,
-    /// Partitions that a request names, until it is answered.
+    /// Partitions in a request without a response yet.
     adding: BTreeSet<Key>,
     /// A request to add some of `adding` may have been carried out, although no response said so.
     in_doubt: bool,
@@ -223,7 +224,7 @@ pub struct Machine<E> {
     backoff: Backoff,
     failures: u32,
     not_before: Option<Instant>,
-    /// Why the last request has to be repeated.
+    /// Why the last request must be repeated.
     last: Option<Reason<E>>,
 }
 
@@ -235,7 +236,7 @@ struct PendingOffsets {
 }
 
 impl<E: Clone> Machine<E> {
-    /// A producer that has not asked for its identity. `backoff` is between repeated requests.
+    /// Creates a producer without an identity. `backoff` is between repeated requests.
     pub fn new(backoff: Backoff) -> Self {
         Self {
             phase: Phase::New(None),
@@ -262,7 +263,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Where the producer stands.
+    /// State of the producer.
     pub fn status(&self) -> Status<E> {
         match &self.phase {
             Phase::New(why) => Status::New(why.clone()),
@@ -276,7 +277,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Who the producer is, once it is initialized.
+    /// The producer's identity, once it is initialized.
     pub fn identity(&self) -> Option<ProducerIdentity> {
         self.identity
     }
@@ -291,17 +292,17 @@ impl<E: Clone> Machine<E> {
         self.serial
     }
 
-    /// With whom batches of the open transaction are stamped; `None` while nothing may leave.
+    /// Identity with which batches of the open transaction are stamped; `None` while none may leave.
     pub fn stamps(&self) -> Option<ProducerIdentity> {
         self.identity.filter(|_| matches!(self.phase, Phase::Open))
     }
 
-    /// Why the last request has to be repeated, if it has to.
+    /// Why the last request must be repeated, if it must.
     pub fn last_problem(&self) -> Option<&Reason<E>> {
         self.last.as_ref()
     }
 
-    /// Asks for the identity. Without effect where that was done.
+    /// Starts requesting the identity. Has no effect if that was done.
     pub fn init(&mut self) {
         if matches!(self.phase, Phase::New(_)) {
             self.phase = Phase::Initializing;
@@ -324,8 +325,8 @@ impl<E: Clone> Machine<E> {
         Ok(())
     }
 
-    /// Takes note that the open transaction writes to a partition. Whether it may do so already; if not,
-    /// [`Machine::answered`] names the partition once it may.
+    /// Records that the open transaction writes to a partition. Returns whether it may do so already. If not,
+    /// [`Machine::answered`] returns the partition once it may.
     pub fn enlist(&mut self, key: Key) -> bool {
         if !matches!(self.phase, Phase::Open) {
             return false;
@@ -339,11 +340,10 @@ impl<E: Clone> Machine<E> {
         self.protocol == Protocol::V2
     }
 
-    /// Adds a group's offsets to the open transaction, and gives the number to wait for in
-    /// [`Machine::offsets_done`].
+    /// Adds a group's offsets to the open transaction, and returns the number to wait for in [`Machine::offsets_done`].
     ///
     /// # Errors
-    /// Unless a transaction is open and sound.
+    /// Unless a transaction is open and has not failed.
     pub fn add_offsets(&mut self, offsets: GroupOffsets) -> Result<u64, OutOfPlace<E>> {
         if !matches!(self.phase, Phase::Open) {
             return Err(OutOfPlace(self.status()));
@@ -358,16 +358,16 @@ impl<E: Clone> Machine<E> {
         Ok(ticket)
     }
 
-    /// How many calls of [`Machine::add_offsets`] are done with.
+    /// Number of completed calls of [`Machine::add_offsets`].
     pub fn offsets_done(&self) -> u64 {
         self.offsets_done
     }
 
-    /// Commits the open transaction. Every batch of it has to be written. From here on the outcome is fixed; the
-    /// request is repeated until it is answered.
+    /// Commits the open transaction. All its batches must have been written. From here on the outcome is fixed; the
+    /// request is repeated until it has a response.
     ///
     /// # Errors
-    /// Unless a transaction is open and sound.
+    /// Unless a transaction is open and has not failed.
     pub fn commit(&mut self) -> Result<(), OutOfPlace<E>> {
         match self.phase {
             Phase::Open => {
@@ -379,10 +379,10 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Aborts the open transaction, sound or not.
+    /// Aborts the open transaction, also one that has failed.
     ///
     /// # Errors
-    /// If none is open, or its commit may be on its way.
+    /// If no transaction is open, or its commit may be in flight.
     pub fn abort(&mut self) -> Result<(), OutOfPlace<E>> {
         match self.phase {
             Phase::Open | Phase::Abortable(_) => {
@@ -399,7 +399,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// What to do now.
+    /// Returns the next step.
     pub fn next(&mut self, now: Instant) -> Step {
         if self.drain {
             let aborting = matches!(self.phase, Phase::Draining);
@@ -428,8 +428,8 @@ impl<E: Clone> Machine<E> {
                     return None;
                 }
             },
-            // What may have been added without our knowing has to be known before the end: the coordinator takes no
-            // end of a transaction that it thinks has not begun.
+            // Additions in doubt must be settled before the end: the coordinator refuses to end a transaction that
+            // has not begun for it.
             Phase::Aborting if !self.adding.is_empty() => {
                 Request::AddPartitions(self.adding.iter().cloned().collect())
             }
@@ -452,7 +452,7 @@ impl<E: Clone> Machine<E> {
         Some((Coordinator::Transaction, request))
     }
 
-    /// What is to be added to the transaction.
+    /// Returns the next request that adds to the transaction.
     fn next_of_open(&mut self) -> Option<(Coordinator, Request)> {
         self.adding.append(&mut self.to_add);
         if !self.adding.is_empty() {
@@ -464,19 +464,19 @@ impl<E: Clone> Machine<E> {
         if self.protocol == Protocol::V1 && !pending.group_added {
             return Some((Coordinator::Transaction, Request::AddOffsets(group)));
         }
-        // With version 2 it is this request that adds the group, whatever becomes of its answer.
+        // With version 2 this request adds the group, with or without a response.
         self.started = true;
         Some((Coordinator::Group(group), Request::CommitOffsets(pending.offsets.clone())))
     }
 
-    /// Every batch that was not in flight has failed and, where [`Step::Drain`] said so, those in flight have their
-    /// outcomes.
+    /// Reports that every batch that was not in flight has failed. Batches in flight have their outcomes, if
+    /// [`Step::Drain`] asked for that.
     pub fn drained(&mut self, waited: bool) {
         if !matches!(self.phase, Phase::Draining) {
             self.drain = false;
             return;
         }
-        // The call to abort may have come while a failed transaction was being drained.
+        // The call to abort may have come while a failed transaction was drained.
         if self.protocol == Protocol::V1 && !waited {
             return;
         }
@@ -487,13 +487,14 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Whether a batch stamped so belongs to the transaction that is open or ending. One of an earlier transaction
-    /// says nothing about this one.
+    /// Whether a batch with this stamp belongs to the transaction that is open or ending. A batch of an earlier
+    /// transaction does not affect this one.
     fn is_of_this_transaction(&self, stamped: Option<ProducerIdentity>) -> bool {
         stamped.is_none() || stamped == self.identity
     }
 
-    /// A batch was not written, or nobody knows. `stamped` is the identity it was sent with, if it was sent.
+    /// Reports that a batch was not written, or that its outcome is unknown. `stamped` is the identity it was sent
+    /// with, if it was sent.
     pub fn batch_failed(
         &mut self,
         stamped: Option<ProducerIdentity>,
@@ -506,7 +507,7 @@ impl<E: Clone> Machine<E> {
         if severity == Severity::Fatal {
             return self.fatal(Reason::Reported(cause));
         }
-        // With version 2 the end of the transaction brings a new epoch anyway.
+        // With version 2 the end of the transaction brings a new epoch in any case.
         let has_gap = self.protocol == Protocol::V1;
         match self.phase {
             Phase::Open => {
@@ -518,7 +519,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// The transaction cannot be committed any more.
+    /// Marks the transaction as only abortable.
     fn abortable(&mut self, why: Reason<E>) {
         match self.phase {
             Phase::Open | Phase::Committing => {
@@ -528,7 +529,7 @@ impl<E: Clone> Machine<E> {
                 self.offsets_done = self.offsets_taken;
                 self.to_add.clear();
             }
-            // An abort that the coordinator cannot carry out: it has nothing, or nothing any more, to abort.
+            // The coordinator cannot carry out this abort, because it knows no open transaction.
             Phase::Aborting => {
                 self.adding.clear();
                 self.group_in_doubt = None;
@@ -546,7 +547,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// The transaction has ended.
+    /// Resets the state after the end of the transaction.
     fn finish(&mut self) {
         self.phase = Phase::Ready;
         self.started = false;

@@ -1,4 +1,4 @@
-//! What the coordinators of the consumer groups wrote down: a second opinion beside what the members say.
+//! The records that the coordinators of the consumer groups wrote, independent of the members' reports.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{
     net::EPOCH,
 };
 
-/// The topic whose log it is.
+/// The topic of the log.
 pub(crate) const GROUPS_TOPIC: &str = "__consumer_offsets";
 
-/// Every record about `group`, from the disks of brokers that do not run any more: the longest log of the topic's only
-/// partition. Members are named by what follows `client` in their client id.
+/// Reads every record about `group` from the disks of stopped brokers: the longest log of the topic's only partition.
+/// Members are identified by the part of their client id after `client`.
 pub(crate) fn read(
     disks: &[MemDisk],
     group: &str,
@@ -108,7 +108,7 @@ fn generation(value: &mut Reader<'_>, client: &str) -> Result<Written, DecodeErr
     let mut given = BTreeMap::new();
     for (number, assignment) in members {
         let Some(Ok(number)) = number else { continue };
-        // A member without an assignment has no bytes at all.
+        // A member without an assignment has zero bytes.
         let partitions = match assignment.is_empty() {
             true => Vec::new(),
             false => Assignment::decode(&assignment)?.partitions,

@@ -1,11 +1,11 @@
-//! What a workload sent, what became of it, and what was read back.
+//! Records that a workload sent, their outcomes, and records that were read back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-/// Names a record: which producer sent it, and its number in the order of that producer's sends.
+/// Identifies a record: its producer, and its number in the order of that producer's sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId {
     /// Producer.
@@ -14,7 +14,7 @@ pub struct RecordId {
     pub number: u32,
 }
 
-/// What the client said of a record.
+/// Outcome of a record, as reported by the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is in the log.
@@ -23,17 +23,17 @@ pub enum Outcome {
         at: Duration,
         /// Partition.
         partition: i32,
-        /// Offset, where the client knows it.
+        /// Offset, if the client knows it.
         offset: Option<i64>,
     },
     /// It certainly is not in the log.
     NotWritten {
-        /// What the client said.
+        /// Error of the client.
         error: String,
     },
     /// It may be in the log.
     MaybeWritten {
-        /// What the client said.
+        /// Error of the client.
         error: String,
     },
     /// There was no outcome when the run ended.
@@ -52,7 +52,7 @@ pub struct Sent {
     pub due: Duration,
     /// When the outcome reached the caller.
     pub settled: Option<Duration>,
-    /// What became of it.
+    /// Outcome of the record.
     pub outcome: Outcome,
 }
 
@@ -67,16 +67,16 @@ pub struct Disconnect {
     pub broker: String,
     /// Key of the first API that it carried after ApiVersions.
     pub api: i16,
-    /// Age of the oldest request without a response; `None` if every request was answered.
+    /// Age of the oldest request without a response; `None` if every request had one.
     pub unanswered: Option<Duration>,
     /// `request.timeout.ms` of the client.
     pub request_timeout: Duration,
 }
 
-/// What the settings of a producer let its records expect.
+/// Guarantees for a producer's records, from its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Acknowledged records stay where they are (`acks=all`).
+    /// Acknowledged records stay at their offset (`acks=all`).
     pub durable: bool,
     /// No record is written twice (`enable.idempotence`).
     pub once: bool,
@@ -85,11 +85,11 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Everything.
+    /// All guarantees.
     pub const FULL: Self = Self { durable: true, once: true, ordered: true };
 }
 
-/// A record that a consumer returned where another one comes next, or nothing.
+/// A record that a consumer returned instead of the next one, or instead of none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// When, in virtual time.
@@ -157,7 +157,7 @@ pub struct DroppedCommit {
     pub offset: i64,
 }
 
-/// A batch sent to a broker that the client knew to be the leader no longer.
+/// A batch sent to a broker that the client knew to be no longer the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleSend {
     /// When, in virtual time.
@@ -190,9 +190,9 @@ pub struct Fencing {
 pub struct ReadBack {
     /// Partition it was read from.
     pub partition: i32,
-    /// Its offset.
+    /// Offset of the record.
     pub offset: i64,
-    /// What it says it is; `None` for a record that no producer sent.
+    /// Id in its value; `None` for a record that no producer sent.
     pub id: Option<RecordId>,
 }
 
@@ -207,44 +207,44 @@ pub struct ReplicaLog {
     pub start_offset: i64,
     /// One entry per batch in order: base offset and a hash of everything that must be the same on all replicas.
     pub batches: Vec<(i64, u64)>,
-    /// Offset behind the last record.
+    /// Offset after the last record.
     pub end_offset: i64,
 }
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Its records, as far as their sends were accepted.
+    /// Records whose sends were accepted.
     pub records: Vec<RecordId>,
-    /// How it ended.
+    /// Outcome of the transaction.
     pub end: End,
 }
 
-/// What is certain of a transaction.
+/// What the application knows of a transaction's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The commit was acknowledged.
     Committed,
-    /// It was never committed, or not before somebody else had taken its place.
+    /// It was never committed, or not before another producer had taken its place.
     Aborted,
-    /// A commit was begun, and nobody said what became of it.
+    /// A commit was sent, and its outcome is unknown.
     Unknown,
 }
 
-/// Everything the checker looks at.
+/// The checker's input.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Records that belong to no partition until they are sent: their order within one is not promised.
+    /// Keyless records that may change their partition before they are sent: their order within one is not promised.
     pub free: BTreeSet<RecordId>,
-    /// Batches that the producers moved from a partition in trouble to another one.
+    /// Unsent batches that the producers moved to another partition, from one that they avoid.
     pub moved_batches: u64,
-    /// How often the coordinator of some transactions has become another broker.
+    /// Moves of transaction coordinators to another broker.
     pub moved_coordinators: u64,
     /// Every send, in the order of the calls of each producer.
     pub sent: Vec<Sent>,
     /// Every record of every partition, as the leaders have them at the end.
     pub read: Vec<ReadBack>,
-    /// What a consumer returned that read every partition from its beginning while all this went on.
+    /// Records returned by a consumer that read every partition from its beginning during the run.
     pub consumed: Vec<ReadBack>,
     /// As [`Self::consumed`], of each further consumer.
     pub also_consumed: Vec<Vec<ReadBack>>,
@@ -254,13 +254,13 @@ pub struct History {
     pub read_afar: Vec<ReadAfar>,
     /// The transactions.
     pub transactions: Vec<Transaction>,
-    /// What a reader of committed records saw of every partition, where there are transactions.
+    /// Records that a reader of committed records returned, if there are transactions.
     pub committed: Vec<ReadBack>,
-    /// Committed copies of the first topic, where applications copy it.
+    /// Committed copies of the first topic, if applications copy it.
     pub copies: Option<Vec<ReadBack>>,
     /// The replicas' logs.
     pub replicas: Vec<ReplicaLog>,
-    /// The consumer group, where there is one.
+    /// The consumer group, if there is one.
     pub group: Option<GroupHistory>,
     /// Connections that running clients closed themselves.
     pub disconnects: Vec<Disconnect>,
@@ -278,7 +278,7 @@ pub struct History {
     pub needless_resets: Vec<NeedlessReset>,
     /// Records without an outcome when a flush had ended that began after their sends.
     pub unflushed: Vec<RecordId>,
-    /// Errors of repeated commits that say neither of the transaction's outcomes.
+    /// Errors of repeated commits that report neither outcome of the transaction.
     pub undecided: Vec<(u32, String)>,
     /// Committed offsets that no call explains.
     pub committed_elsewhere: Vec<CommittedElsewhere>,
@@ -286,16 +286,16 @@ pub struct History {
     pub dropped_commits: Vec<DroppedCommit>,
     /// First offsets of logs whose oldest records were deleted.
     pub starts: BTreeMap<i32, i64>,
-    /// By partition, when a leader was elected that lacked records.
+    /// By partition, times at which a leader was elected that lacked records.
     pub unclean: BTreeMap<i32, Vec<Duration>>,
     /// Truncations that a consumer reported.
     pub truncations: Vec<Truncation>,
-    /// Where unclean elections are allowed: every record that a consumer returned, without those that its reports of
+    /// If unclean elections are allowed: every record that a consumer returned, without those that its reports of
     /// truncations took back.
     pub view: Option<Vec<ReadBack>>,
-    /// By producer, how often records were sent again, each record counted.
+    /// By producer, the number of retries, each record counted.
     pub retries: BTreeMap<u32, u64>,
-    /// Produce requests to a former leader.
+    /// Produce requests to a previous leader.
     pub stale: Vec<StaleSend>,
     /// Disks that returned errors.
     pub disk_failures: Vec<DiskFailure>,
@@ -321,13 +321,13 @@ pub struct DiskFailure {
 /// A restart of the controller from its journal.
 #[derive(Clone, Debug)]
 pub struct ControllerRestart {
-    /// When.
+    /// Time of the restart.
     pub at: Duration,
-    /// Why it failed.
+    /// Error of the restart.
     pub error: Option<String>,
     /// Metadata before the crash that differs after it.
     pub lost: Option<String>,
-    /// A producer id given before the crash and one given after it.
+    /// A producer id assigned before the crash and one assigned after it.
     pub producer_ids: Option<(i64, i64)>,
 }
 
@@ -339,7 +339,7 @@ impl History {
         self.promises.get(&id.producer).copied().unwrap_or(Promise::FULL)
     }
 
-    /// What one of the consumers has returned.
+    /// Records returned by one of the consumers.
     pub(crate) fn consumed_by(&mut self, consumer: usize) -> &mut Vec<ReadBack> {
         let Some(further) = consumer.checked_sub(1) else { return &mut self.consumed };
         let count = self.also_consumed.len().max(further + 1);
@@ -348,50 +348,50 @@ impl History {
     }
 }
 
-/// What a consumer group did.
+/// History of a consumer group.
 #[derive(Clone, Debug, Default)]
 pub struct GroupHistory {
-    /// What the members saw and did, in the order in which it happened.
+    /// Events of the members, in order.
     pub deeds: Vec<Deed>,
-    /// What the coordinators wrote down, in the order of their log.
+    /// Records written by the coordinators, in the order of their log.
     pub log: Vec<GroupRecord>,
-    /// When something may have kept members from their coordinator, from its begin to its end.
+    /// Begin and end of each fault that may have kept members from their coordinator.
     pub trouble: Vec<(Duration, Duration)>,
-    /// The members that commit by themselves.
+    /// Members with auto-commit.
     pub automatic: BTreeSet<u32>,
     /// The members with a `group.instance.id`.
     pub statics: BTreeSet<u32>,
 }
 
-/// What one member saw or did.
+/// One event of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
-    /// When, in virtual time.
+    /// Virtual time of the event.
     pub at: Duration,
-    /// Number of the member. One that comes back is another member.
+    /// Number of the member. A member that returns has another number.
     pub member: u32,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
 /// The kinds of a [`Deed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// These partitions came.
+    /// These partitions were assigned.
     Assigned(Vec<i32>),
-    /// It let go of these partitions.
+    /// It revoked these partitions.
     Revoked(Vec<i32>),
-    /// It heard that these partitions are not its own any more.
+    /// It was notified that it has lost these partitions.
     Lost(Vec<i32>),
-    /// It asks for records: what it was given before is done with.
+    /// It polls: the records returned before are completed.
     Polls,
-    /// It was given the record of a partition at an offset.
+    /// It received the record of a partition at an offset.
     Given(i32, i64),
-    /// It will not poll for longer than `max.poll.interval.ms`, or somebody else has taken its place.
+    /// It will not poll for longer than `max.poll.interval.ms`, or another member has taken its place.
     Neglects,
     /// Offsets that it committed were acknowledged.
     Committed(Vec<(i32, i64)>),
-    /// It is gone, with whatever it had.
+    /// It has ended, and with it its ownership of partitions.
     Ended,
 }
 
@@ -400,7 +400,7 @@ pub enum What {
 pub struct GroupRecord {
     /// When it was written, in milliseconds of virtual time.
     pub at_ms: i64,
-    /// What it says.
+    /// Contents of the record.
     pub what: Written,
 }
 
@@ -409,6 +409,6 @@ pub struct GroupRecord {
 pub enum Written {
     /// The offset of a partition was committed.
     Offset(i32, i64),
-    /// A generation of the group: its members and what they were given.
+    /// A generation of the group: its members with their partitions.
     Generation(i32, BTreeMap<u32, Vec<i32>>),
 }

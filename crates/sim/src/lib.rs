@@ -1,8 +1,8 @@
 //! Deterministic simulation: the real client and the real embedded cluster on virtual time and a virtual network.
 //!
-//! A seed decides everything ([`Plan::from_seed`]): latencies, the workload, and the faults that hit it. [`run()`] carries
-//! a plan out and judges what happened ([`checker`]). The same seed gives the same run, down to every byte sent, which
-//! [`Report::hash`] proves; a seed that fails is replayed by its number alone.
+//! A seed decides everything ([`Plan::from_seed`]): latencies, the workload, and its faults. [`run()`] carries out a
+//! plan and checks the history ([`checker`]). The same seed gives the same run, down to every byte sent, which
+//! [`Report::hash`] proves. A failing seed is replayed by its number alone.
 //!
 //! # Coverage
 #![doc = include_str!("../COVERAGE.md")]

@@ -81,7 +81,7 @@ struct Options {
     quiet: bool,
 }
 
-/// What the seeds are seeds of.
+/// Source of the plans.
 #[derive(Clone, Copy)]
 enum Scenarios {
     Mixture,
@@ -165,7 +165,7 @@ fn parse() -> Result<Options, String> {
     Ok(options)
 }
 
-/// What the seeds of a run came to.
+/// Totals over all seeds.
 #[derive(Default)]
 struct Totals {
     failed: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the records of the workload look like.
+//! Values of the workload's records.
 
 use crate::history::RecordId;
 
@@ -11,7 +11,7 @@ pub(crate) fn value(id: RecordId) -> Vec<u8> {
     value
 }
 
-/// Whose value it is; `None` unless every byte is as [`value`] makes it.
+/// Id of the record with this value; `None` unless every byte is as [`value`] makes it.
 pub(crate) fn id_of(bytes: &[u8]) -> Option<RecordId> {
     let head = bytes.split(|&b| b == b' ').next()?;
     let (producer, number) = std::str::from_utf8(head).ok()?.split_once('/')?;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_names_its_record_and_a_damaged_one_nobody() {
+    fn a_value_identifies_its_record_and_a_damaged_one_none() {
         for number in 0..50 {
             let id = RecordId { producer: 3, number };
             let mut bytes = value(id);

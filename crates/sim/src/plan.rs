@@ -1,4 +1,4 @@
-//! What a seed means: the network, the workload and the faults of one run. Pure.
+//! The plan of a seed: the network, the workload and the faults of one run. Pure.
 
 mod copies;
 mod disks;
@@ -31,19 +31,19 @@ pub use self::{
 /// Brokers of every simulated cluster.
 pub const BROKERS: i32 = 3;
 
-/// Partitions of the log of the transaction coordinators: each has a coordinator of its own.
+/// Partitions of the transaction coordinators' log: each has a separate coordinator.
 pub const TRANSACTION_LOG_PARTITIONS: i32 = 3;
 
-/// Everything that is decided before a run begins.
+/// All choices made before a run begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed it comes from; the run draws from it too.
+    /// Its seed; the run draws from it too.
     pub seed: u64,
-    /// The kind of trouble that the seed was asked for; `None` for the mixture.
+    /// The requested scenario; `None` for the mixture.
     pub scenario: Option<Scenario>,
-    /// Shortest and longest time a message is under way.
+    /// Shortest and longest latency of a message.
     pub latency: (Duration, Duration),
-    /// One in this many writes is taken only in part; 0 for none.
+    /// Average number of writes for each one that is taken only in part; 0 for none.
     pub short_writes: u64,
     /// Partitions of the topic.
     pub partitions: i32,
@@ -72,7 +72,7 @@ pub struct Plan {
     pub group: Option<GroupPlan>,
     /// Applications that copy the first topic, if there are any.
     pub copies: Option<CopyPlan>,
-    /// How brokers number and forget producers, unless as by default.
+    /// How brokers number and forget producers, if not by default.
     pub ids: Option<IdPlan>,
     /// Deletions of old records, if there are any.
     pub gaps: Option<GapPlan>,
@@ -80,7 +80,7 @@ pub struct Plan {
     pub dropped: u64,
 }
 
-/// One producer's settings and what it sends.
+/// Settings and workload of one producer.
 #[derive(Clone, Debug)]
 pub struct ProducerPlan {
     /// Records to send.
@@ -107,7 +107,7 @@ pub struct ProducerPlan {
     pub tuning: Tuning,
 }
 
-/// Settings of a producer that the mixture leaves as they are.
+/// Settings of a producer that the mixture does not vary.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     /// `acks`.
@@ -143,45 +143,45 @@ impl Default for Tuning {
     }
 }
 
-/// One fault: it begins, and some time later it is undone.
+/// One fault, which is undone some time after its start.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// When it begins, counted from the start of the workload.
+    /// Start, counted from the start of the workload.
     pub at: Duration,
     /// How long it lasts.
     pub lasts: Duration,
-    /// What happens.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The broker's process dies and starts again.
+    /// The broker's process dies and restarts.
     Kill {
         /// Which one.
         broker: i32,
-        /// What becomes of what it had not synced.
+        /// Fate of unsynced data.
         disk: Crash,
     },
-    /// The broker stops without closing anything, and goes on.
+    /// The broker stops responding without closing connections, and resumes.
     Freeze {
         /// Which one.
         broker: i32,
     },
-    /// A partition is led by another replica from now on.
+    /// Another replica becomes the leader of a partition.
     MoveLeader {
         /// Which one.
         partition: i32,
         /// The new leader, if it is in sync.
         to: i32,
     },
-    /// The coordinator of the consumer groups is another broker from now on.
+    /// Another broker becomes the coordinator of the consumer groups.
     MoveCoordinator {
         /// The new one, if it is in sync.
         to: i32,
     },
-    /// The coordinator of the transactions of one partition of their log is another broker from now on.
+    /// Another broker becomes the coordinator of the transactions in one partition of their log.
     MoveTransactions {
         /// Which partition.
         partition: i32,
@@ -200,13 +200,13 @@ pub enum FaultKind {
         /// Which one.
         broker: i32,
     },
-    /// The broker's answers to one API are held back.
+    /// The broker's responses to one API are delayed.
     SlowAnswers {
         /// Which one.
         broker: i32,
         /// Key of the API: 0 for Produce, 1 for Fetch, 3 for Metadata.
         api: i16,
-        /// How long each is held back.
+        /// Delay of each response.
         by: Duration,
     },
     /// A link carries nothing. Connections over it fail after two seconds; before that, nothing is lost.
@@ -225,7 +225,7 @@ pub enum FaultKind {
     Grow {
         /// Index of the topic.
         topic: usize,
-        /// Partitions that it has then, if those are more.
+        /// Partitions that it has then, if that is more.
         to: i32,
     },
     /// A topic is deleted, and created with the same name at the end.
@@ -249,11 +249,11 @@ pub enum FaultKind {
         /// Which operations.
         operation: DiskError,
     },
-    /// Appends to a broker's disk wait.
+    /// Appends to a broker's disk are delayed.
     SlowDisk {
         /// Which one.
         broker: i32,
-        /// How long each waits.
+        /// Delay of each append.
         by: Duration,
     },
     /// Appends to a broker's disk wait until the end.
@@ -279,7 +279,7 @@ pub enum FaultKind {
         /// Whether partitions and a topic are added just before.
         grow: bool,
     },
-    /// The broker and the controller do not reach each other.
+    /// The broker and the controller cannot reach each other.
     CutOffController {
         /// Which one.
         broker: i32,
@@ -303,18 +303,19 @@ pub enum FaultKind {
         /// By how many milliseconds in each second.
         by_ms: i64,
     },
-    /// A replica falls out of sync, then all others die. It is elected where that may lose records; the others return.
+    /// A replica falls out of sync, then all others die. It is elected if unclean elections are allowed; the others
+    /// return.
     Unclean {
         /// The broker that is elected.
         survivor: i32,
-        /// Whether it lives and does not reach the others; otherwise it is dead until they are.
+        /// Whether it lives and cannot reach the others; otherwise it is dead until they are.
         isolated: bool,
     },
     /// A link loses everything in one direction.
     OneWay {
-        /// Whose messages are lost.
+        /// Sender of the lost messages.
         from: Host,
-        /// Whom they do not reach.
+        /// Receiver that they do not reach.
         to: Host,
     },
 }
@@ -322,18 +323,18 @@ pub enum FaultKind {
 /// What a crash does to a broker's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The operating system survives and has everything the broker wrote.
+    /// The operating system survives and keeps all data that the broker wrote.
     KeepsAll,
-    /// The machine dies: what was not synced is lost in part. Done only while every partition has all its replicas
-    /// in sync; otherwise Kafka itself, which does not sync before it acknowledges, would lose records.
+    /// The machine dies and loses a part of the unsynced data. It happens only while every partition has all its
+    /// replicas in sync; otherwise Kafka itself, which does not sync before it acknowledges, would lose records.
     LosesUnsynced,
-    /// As [`Self::LosesUnsynced`], at the worst moment: any unsynced page may be lost, and any change of a directory that was
-    /// not synced.
+    /// As [`Self::LosesUnsynced`], at the worst moment: any unsynced page and any unsynced change of a directory may
+    /// be lost.
     Torn,
 }
 
 impl Crash {
-    /// Whether the broker has lost something.
+    /// Whether the broker has lost data.
     pub(crate) fn forgets(self) -> bool {
         self != Self::KeepsAll
     }
@@ -362,7 +363,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Its name on the network.
+    /// Name of the host on the network.
     pub fn name(self) -> String {
         match self {
             Self::Broker(id) => format!("broker-{id}"),
@@ -393,6 +394,12 @@ impl Dice {
 }
 
 impl Plan {
+    /// Whether the producers treat new leaders apart (`curtail.prefer.proven.partitions`, `curtail.try.leaders.alone`):
+    /// three seeds of four, so that requests with several new leaders occur too.
+    pub fn treats_new_leaders_apart(&self) -> bool {
+        self.seed % 4 != 3
+    }
+
     /// The plan of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let dice = Dice(Entropy::from_seed(seed));
@@ -456,12 +463,12 @@ impl Plan {
             || self.ids.as_ref().is_some_and(|ids| ids.transactional)
     }
 
-    /// About how long the producers send.
+    /// Approximate duration of the sends.
     pub fn workload(&self) -> Duration {
         self.producers.iter().map(|p| p.pause * p.records).max().unwrap_or_default()
     }
 
-    /// When every fault is over.
+    /// Time when every fault has ended.
     pub fn quiet_from(&self) -> Duration {
         self.faults.iter().map(|fault| fault.at + fault.lasts).max().unwrap_or_default()
     }
@@ -499,7 +506,7 @@ impl IntoMs for u64 {
 fn faults(dice: &Dice, workload: Duration, partitions: i32) -> Vec<Fault> {
     let count = dice.between(2, 8);
     let end = workload.as_millis() as u64;
-    // Some runs have one kind of trouble often, others a mixture.
+    // Some runs have one kind of fault often, others a mixture.
     let only = (dice.0.below(3) == 0).then(|| dice.0.below(KINDS));
     let mut faults: Vec<Fault> = (0..count)
         .map(|_| {

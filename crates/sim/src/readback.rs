@@ -1,4 +1,4 @@
-//! What the partitions hold at the end: over the wire, and on the disks.
+//! The final contents of the partitions: over the wire, and on the disks.
 
 use std::{
     error::Error,
@@ -28,7 +28,7 @@ use crate::{
     payload,
 };
 
-/// Names topics by name, and knows leader epochs.
+/// A version that names topics by name and has leader epochs.
 const FETCH_VERSION: i16 = 12;
 
 fn invalid(reason: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
@@ -43,8 +43,8 @@ pub(crate) struct Held {
     pub(crate) records: Vec<ReadBack>,
 }
 
-/// Reads a partition from its first offset to the high watermark with plain Fetch requests to its leader: a second
-/// opinion beside the client's consumer, with none of the client's code.
+/// Reads a partition from its first offset to the high watermark with plain Fetch requests to its leader, without any
+/// of the client's code, as an independent check of the client's consumer.
 pub(crate) async fn over_the_wire(
     net: &dyn Net,
     leader: SocketAddr,
@@ -124,7 +124,7 @@ fn decode(
     for batch in batches(data.clone()) {
         let batch = batch.map_err(invalid)?;
         if batch.verify_crc().is_err() {
-            // Bytes that no producer has sent.
+            // No producer has sent these bytes.
             read.push(ReadBack { partition, offset: batch.header.base_offset, id: None });
             *offset = batch.header.last_offset() + 1;
             continue;
@@ -146,7 +146,7 @@ fn decode(
     Ok(())
 }
 
-/// A replica's log, from the disk of a broker that does not run any more.
+/// Reads a replica's log from the disk of a stopped broker.
 pub(crate) fn on_disk(
     disk: &MemDisk,
     broker: i32,

@@ -1,4 +1,4 @@
-//! One run: a cluster, producers and faults on virtual hosts, and what they did.
+//! One run: a cluster, producers and faults on virtual hosts, and its history.
 
 mod announced;
 mod chaos;
@@ -64,12 +64,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Real time without progress of virtual time after which a run counts as hanging.
 const REAL_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// The kind of trouble, if one was asked for.
+    /// The scenario, if one was requested.
     pub scenario: Option<Scenario>,
     /// Every broken promise.
     pub violations: Vec<Violation>,
@@ -77,11 +77,11 @@ pub struct Report {
     pub hash: u64,
     /// Virtual time the run took.
     pub elapsed: Duration,
-    /// Records sent, acknowledged, certainly not written, and perhaps written.
+    /// Numbers of records by outcome.
     pub counts: Counts,
     /// The end of the trace, or all of it.
     pub trace: Vec<String>,
-    /// What the clients did and read.
+    /// History of the clients.
     pub history: History,
 }
 
@@ -99,9 +99,8 @@ pub struct Counts {
 }
 
 impl Report {
-    /// The trace without its log lines, which are no events and not part of the hash: whether a log statement is heard
-    /// also depends on who listens in other tests of the process at that moment, as `tracing` keeps the interest in
-    /// each statement once for all.
+    /// The trace without its log lines, which are no events and not part of the hash. They also depend on other tests
+    /// in the process, because `tracing` caches the interest in each log statement.
     pub fn events(&self) -> impl Iterator<Item = &String> {
         const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
         self.trace.iter().filter(|line| {
@@ -122,7 +121,7 @@ impl Report {
     }
 }
 
-/// What the hosts of a run share.
+/// State that the hosts of a run share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) plan: Arc<Plan>,
@@ -138,7 +137,7 @@ pub(crate) struct Shared {
     pub(crate) standstill: Arc<Standstill>,
     pub(crate) casualties: Arc<Mutex<Casualties>>,
     pub(crate) history: Arc<Mutex<History>>,
-    /// What the run is waiting for, for the report of one that hangs.
+    /// What the run is waiting for, for the report of a hang.
     pub(crate) waiting_for: Arc<Mutex<String>>,
     pub(crate) stage: Arc<Observed<Stage>>,
     /// End offsets of the partitions, once they are final.
@@ -186,7 +185,7 @@ impl Shared {
     }
 }
 
-/// Runs a plan on a thread of its own, and gives it up when its virtual time stands still.
+/// Runs a plan on a separate thread, and abandons it if its virtual time stops.
 pub fn run(plan: &Plan, keep: Keep) -> Report {
     let (done, report) = mpsc::channel();
     let trace = Trace::new(keep);
@@ -414,7 +413,7 @@ async fn play(shared: &Shared, disks: &[MemDisk]) -> Result<(), Failure> {
     }
 }
 
-/// What a run that does not end is waiting for.
+/// Describes what a hanging run is waiting for.
 fn outstanding(shared: &Shared, history: &History) -> String {
     let pending: Vec<String> = history
         .sent

@@ -95,7 +95,7 @@ fn failing_disks_find_a_broker_that_serves_on() {
 }
 
 #[test]
-fn corruption_finds_a_follower_that_checks_nothing() {
+fn corruption_finds_a_follower_that_verifies_no_checksum() {
     must_be_caught(
         Scenario::Corruption,
         Plant::ReplicateCorruptBatches,

@@ -1,13 +1,13 @@
-//! A consumer group whose members come, go, die and stall while the cluster has its own troubles, and the planted bugs
-//! that the checker must see.
+//! A consumer group whose members join, leave, die and stall during faults of the cluster, and planted bugs that the
+//! checker must detect.
 
 use std::collections::BTreeSet;
 
 use curtail_sim::{Plan, Plant, Scenario, history::What, plan::MemberBug, run, seeds, trace::Keep};
 
-/// Seeds in all; each test takes a share, so that the shares run beside each other.
+/// All seeds; each test takes a share, so that the shares run in parallel.
 const SEEDS: u64 = 120;
-/// The first of them, which one test looks at more closely.
+/// The first seeds, which one test examines more closely.
 const CLOSER: u64 = 30;
 const SHARES: u64 = 4;
 /// Seeds within which a planted bug must show.
@@ -42,7 +42,8 @@ fn a_group_reads_every_record_and_commits_what_it_has_read_share_3() {
     share(3);
 }
 
-/// Nothing is broken, and the seeds are worth something: members are assigned, revoked, cut off and replaced, and records come twice.
+/// No promise is broken, and the seeds have value: members are assigned, revoked, evicted and replaced, and records
+/// are repeated.
 #[test]
 fn the_seeds_reach_every_way_in_which_partitions_go() {
     let (mut revoked, mut lost, mut committed, mut again) = (0, 0, 0, 0);
@@ -84,7 +85,7 @@ fn must_be_caught(planted: impl Fn(Plan) -> Plan, expected: &[&str]) {
 }
 
 #[test]
-fn commits_of_members_that_were_given_up_are_caught() {
+fn commits_of_evicted_members_are_caught() {
     let planted = |plan: Plan| plan.with_plant(Plant::TakeAnyCommit);
     must_be_caught(planted, &["set-back", "committed-by-nobody"]);
 }
@@ -95,7 +96,7 @@ fn a_new_coordinator_without_the_committed_offsets_is_caught() {
 }
 
 #[test]
-fn a_rebalance_that_waits_for_nobody_is_caught() {
+fn a_rebalance_that_waits_for_no_member_is_caught() {
     let planted = |plan: Plan| plan.with_plant(Plant::RebalanceWithoutWaiting);
     must_be_caught(planted, &["lost-for-no-reason"]);
 }
@@ -106,12 +107,12 @@ fn commits_that_are_written_nowhere_are_caught() {
 }
 
 #[test]
-fn a_commit_of_what_was_not_given_out_is_caught() {
+fn a_commit_of_records_that_were_not_returned_is_caught() {
     must_be_caught(|plan| plan.with_bug(MemberBug::CommitAhead), &["committed-ahead"]);
 }
 
 #[test]
-fn work_on_a_partition_that_was_let_go_of_is_caught() {
+fn work_on_a_revoked_partition_is_caught() {
     must_be_caught(|plan| plan.with_bug(MemberBug::ReadOn), &["given-after-all"]);
 }
 

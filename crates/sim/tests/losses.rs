@@ -1,5 +1,5 @@
-//! Records that a cluster may lose or delete, and replicas that lag: what consumers report and skip. For each scenario a planted
-//! bug that its seeds must find.
+//! Records that a cluster may lose or delete, and replicas that lag: consumers may report and skip only those
+//! records. For each scenario there is a planted bug that its seeds must find.
 
 use curtail_sim::{Plan, Plant, Report, Scenario, seeds};
 

@@ -15,8 +15,8 @@ const MS: Duration = Duration::from_millis(1);
 /// When the slow broker recovers.
 const RECOVERS: Duration = Duration::from_secs(8);
 
-/// One producer sends keyless records, one or two milliseconds apart, to three partitions with a leader each; broker 1
-/// answers every produce request 20 ms late for the first eight seconds.
+/// One producer sends keyless records, one or two milliseconds apart, to three partitions with a leader each. Broker
+/// 1 responds to every produce request 20 ms late for the first eight seconds.
 fn slow_broker() -> Report {
     let producer = ProducerPlan {
         records: 20_000,

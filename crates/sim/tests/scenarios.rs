@@ -1,4 +1,4 @@
-//! Seeds for one kind of trouble at a time, and for each kind a planted bug that its seeds must find.
+//! Seeds with one kind of fault each, and for each kind a planted bug that its seeds must find.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn transactions_are_whole_or_nothing() {
 }
 
 #[test]
-fn topics_that_grow_and_come_back_lose_nothing() {
+fn topics_that_grow_and_are_recreated_lose_no_record() {
     nothing_is_broken_in(Scenario::Topics, FEW);
 }
 
@@ -75,7 +75,7 @@ fn weaker_settings_keep_the_promises_that_they_make() {
 }
 
 #[test]
-fn a_consumer_that_seeks_and_pauses_is_given_what_comes_next() {
+fn a_consumer_that_seeks_and_pauses_returns_the_next_record() {
     nothing_is_broken_in(Scenario::Seeks, FEW);
 }
 
@@ -135,7 +135,7 @@ fn transactions_find_a_broker_that_hides_aborts() {
 }
 
 #[test]
-fn moves_find_a_leader_that_acknowledges_what_it_has_to_give_up() {
+fn moves_find_a_leader_that_acknowledges_records_it_must_truncate() {
     must_be_caught(Scenario::OverlappingMoves, Plant::AckOnMove, &["lost", "misplaced"]);
 }
 
@@ -184,7 +184,7 @@ fn keyless_records_find_a_broker_that_checks_no_sequences() {
 }
 
 #[test]
-fn a_slow_broker_finds_answers_that_are_mixed_up() {
+fn a_slow_broker_finds_responses_that_are_mixed_up() {
     must_be_caught(Scenario::SlowBroker, Plant::MixUpAnswers, &["misplaced"]);
 }
 

@@ -2,9 +2,9 @@
 
 use curtail_sim::{Plan, Scenario, run, seeds, trace::Keep};
 
-/// Seeds in all; each test takes a share, so that the shares run beside each other.
+/// All seeds; each test takes a share, so that the shares run in parallel.
 const SEEDS: u64 = 200;
-/// The first of them, which one test looks at more closely.
+/// The first seeds, which one test examines more closely.
 const CLOSER: u64 = 40;
 const SHARES: u64 = 4;
 
@@ -33,17 +33,17 @@ fn no_record_is_lost_doubled_or_reordered_share_3() {
     share(3);
 }
 
-/// Seeds that once found a bug. Plans change with the code that makes them, so the bug has a test of its own where
-/// it was; these stay because they cost nothing.
+/// Seeds that once found a bug. Plans change with the code that makes them, so each bug has a test next to its cause;
+/// these seeds stay because they cost nothing.
 #[test]
 fn seeds_that_found_bugs_stay_quiet() {
     let plans = [773, 2260].map(Plan::from_seed);
     seeds::intact(plans).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
-/// As above, of scenarios: a commit of a membership that had ended, disk faults that waited for each other, repeats at an
-/// interval that did not grow, a batch under the id of a deleted topic, damage reported by a broker, and a log start within
-/// a batch.
+/// As above, of scenarios: a commit of a membership that had ended, disk faults that waited for each other, retries
+/// without growing backoff, a batch under the id of a deleted topic, damage reported by a broker, and a log start
+/// within a batch.
 #[test]
 fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
     let found = [
@@ -80,7 +80,7 @@ fn keeping_a_trace_does_not_change_a_run() {
     assert_eq!(run(&plan, Keep::All).hash, run(&plan, Keep::Tail).hash);
 }
 
-/// Nothing is broken, and the workload is worth something: over the seeds, records are acknowledged and refused and left open.
+/// No promise is broken, and the workload has value: over the seeds, records are acknowledged, refused and left open.
 #[test]
 fn the_seeds_reach_every_outcome() {
     let mut acknowledged = 0;

@@ -1,4 +1,4 @@
-//! Measures what a record of 100 bytes costs to append, stamp and decode.
+//! Measures the cost of appending, stamping and decoding a record of 100 bytes.
 //!
 //! ```text
 //! cargo run --release -p curtail-wire --example append_cost

@@ -15,7 +15,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiKey(pub i16);
 
-/// What is fixed about an API: its name and its first flexible version, `i16::MAX` for never.
+/// An API's name and first flexible version, `i16::MAX` for never.
 struct Fact {
     key: i16,
     name: &'static str,
@@ -143,7 +143,7 @@ impl ApiKey {
         self.fact().map_or("Unknown", |fact| fact.name)
     }
 
-    /// First version in the flexible encoding; `None` when there is none or the key is unknown.
+    /// First version in the flexible encoding; `None` if there is none or the key is unknown.
     #[must_use]
     pub fn first_flexible(self) -> Option<i16> {
         self.fact().map(|fact| fact.flexible).filter(|first| *first != NEVER)
@@ -160,8 +160,8 @@ impl ApiKey {
         FACTS.iter().map(|fact| Self(fact.key))
     }
 
-    /// The versions this crate can encode and decode on both sides: its own codecs for Produce, Fetch and
-    /// Metadata, `kafka-protocol`'s for the rest. `None` when it can do none.
+    /// Returns the versions this crate can encode and decode on both sides: with its own codecs for Produce, Fetch
+    /// and Metadata, with `kafka-protocol`'s for the rest. `None` without a codec.
     ///
     /// This is the widest range a client or a broker may offer; either may offer less.
     #[must_use]
@@ -190,9 +190,9 @@ impl fmt::Display for ApiKey {
 pub struct UnsupportedVersion {
     /// The API.
     pub api: ApiKey,
-    /// The versions asked for.
+    /// Versions that this side supports.
     pub ours: RangeInclusive<i16>,
-    /// The versions the broker offers, `None` when it does not offer the API at all.
+    /// Versions that the broker offers, `None` if it does not offer the API at all.
     pub theirs: Option<RangeInclusive<i16>>,
 }
 
@@ -207,7 +207,7 @@ impl fmt::Display for Theirs<'_> {
     }
 }
 
-/// The versions of one API a broker offers.
+/// The versions of one API that a broker offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiRange {
     /// The API.
@@ -229,29 +229,31 @@ pub struct FeatureRange {
     pub max: i16,
 }
 
-/// What a broker says it speaks: its answer to ApiVersions.
+/// The response to ApiVersions: the APIs and features that a broker supports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiVersions {
-    /// [`ErrorCode::UNSUPPORTED_VERSION`] when the request was too new; `apis` then names the versions of
-    /// ApiVersions itself to ask again with, or is empty on brokers before 2.4.
+    /// [`ErrorCode::UNSUPPORTED_VERSION`] if the request was too new. Then `apis` has the range to retry ApiVersions
+    /// with, or is empty on brokers before 2.4.
     pub error: ErrorCode,
     /// Quota throttle, in milliseconds.
     pub throttle_time_ms: i32,
     /// Ranges, ordered by key.
     pub apis: Vec<ApiRange>,
-    /// Features the broker supports.
+    /// Features that the broker supports.
     pub supported_features: Vec<FeatureRange>,
-    /// Epoch of the finalized features, -1 when unknown.
+    /// Epoch of the finalized features, -1 if unknown.
     pub finalized_epoch: i64,
     /// Features in force in the cluster.
     pub finalized_features: Vec<FeatureRange>,
 }
 
 impl ApiVersions {
-    /// Decodes the body of an answer to a request of `version` (after the response header, which for this API
-    /// is the bare correlation id in every version). A broker that does not know the version answers in the
-    /// format of version 0 with [`ErrorCode::UNSUPPORTED_VERSION`] (KIP-511); this is told from the error
-    /// code, which is the first field of every version.
+    /// Decodes the body of a response to a request of `version`, after the response header. For this API that header
+    /// is the bare correlation id in every version.
+    ///
+    /// A broker that does not know the version responds in the format of version 0 with
+    /// [`ErrorCode::UNSUPPORTED_VERSION`] (KIP-511). The error code, the first field in every version, shows which
+    /// format it is.
     pub fn decode(version: i16, body: &Bytes) -> Result<Self, DecodeError> {
         const WHAT: &str = "ApiVersions response";
         let error = ErrorCode(Reader::new(body, Encoding::Classic).i16(WHAT)?);
@@ -273,7 +275,7 @@ impl ApiVersions {
             match tag {
                 0 => answer.supported_features = features(r, "supported_features", |a, b| (a, b))?,
                 1 => answer.finalized_epoch = r.i64("finalized_features_epoch")?,
-                // The highest level comes first here, unlike in the supported features.
+                // Here the highest level comes first, unlike in the supported features.
                 2 => answer.finalized_features = features(r, "finalized_features", |a, b| (b, a))?,
                 _ => {}
             }
@@ -282,14 +284,14 @@ impl ApiVersions {
         Ok(answer)
     }
 
-    /// The versions the broker offers of `api`.
+    /// The versions of `api` that the broker offers.
     #[must_use]
     pub fn range(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
         let at = self.apis.binary_search_by_key(&api, |range| range.api).ok()?;
         Some(self.apis[at].min..=self.apis[at].max)
     }
 
-    /// The highest version both sides speak.
+    /// The highest version that both sides support.
     pub fn negotiate(
         &self,
         api: ApiKey,

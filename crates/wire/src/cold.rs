@@ -1,24 +1,24 @@
-//! Every message but Produce, Fetch and Metadata, through the crate `kafka-protocol`.
+//! Codecs of all messages except Produce, Fetch and Metadata, through the crate `kafka-protocol`.
 //!
-//! `kafka-protocol` allocates for an array as many elements as its length claims, before it has seen one. A
-//! length of 2³¹ in a frame of ten bytes would abort the process. Decoding therefore goes through a guard that
-//! sees each integer that may be such a length before the decoder does:
+//! `kafka-protocol` allocates as many array elements as the length claims, before it has seen one. A length of 2³¹ in
+//! a frame of ten bytes would abort the process. Decoding therefore goes through a guard, which inspects each integer
+//! that may be such a length before the decoder does:
 //!
-//! - Varints are only ever lengths, counts and tags in Kafka's messages. One that is larger than what remains
-//!   of the message is refused.
-//! - A 32-bit integer may be a length or any other field. When the message holds such an integer larger than
-//!   what remains, it is first decoded with all of those replaced by `i32::MIN`. As lengths these are refused by
-//!   the decoder before it allocates; as other fields they are harmless. Only if this succeeds, and so none
-//!   was a length, the message is decoded as it is.
-//! - Of a structure's unknown tagged fields `kafka-protocol` keeps each one. A byte section whose size is the varint before
-//!   it is such a field; strings and other sections have a varint that is larger by one. More than [`MAX_TAGS`] in a row
-//!   are refused, and more than [`MAX_UNKNOWN`] in a message.
+//! - A varint in Kafka's messages is always a length, a count or a tag. One larger than the rest of the message is
+//!   refused.
+//! - A 32-bit integer may be a length or any other field. If a message has one larger than the rest of the message,
+//!   it is first decoded with all of those replaced by `i32::MIN`. The decoder refuses these as lengths before it
+//!   allocates; as other fields they are harmless. If that succeeds, none was a length, and the message is decoded
+//!   unchanged.
+//! - `kafka-protocol` keeps each unknown tagged field of a structure. A byte section whose size is the varint before
+//!   it is such a field; strings and other sections have a varint that is larger by one. More than [`MAX_TAGS`] in a
+//!   row are refused, and more than [`MAX_UNKNOWN`] in a message.
 //!
-//! Bytes after the message are ignored, as in every Java broker and client; librdkafka up to 2.12 sends some.
+//! Bytes after the message are ignored, as in all Java brokers and clients; librdkafka up to 2.12 sends some.
 //!
-//! What remains: an array of n elements of in-memory size s may reserve n · s bytes with n up to
-//! [`MAX_ELEMENTS`] (and no more than the bytes that remain), before its elements turn out to be missing; and
-//! messages are limited to [`MAX_MESSAGE`] bytes.
+//! Two limits bound the remaining cost. An array of n elements of in-memory size s may reserve n · s bytes before its
+//! elements turn out to be missing; n is at most [`MAX_ELEMENTS`] and at most the number of remaining bytes. Messages
+//! have at most [`MAX_MESSAGE`] bytes.
 
 use std::ops::RangeInclusive;
 
@@ -36,7 +36,7 @@ use crate::{DecodeError, Writer};
 #[cfg(test)]
 mod tests;
 
-/// Largest message decoded here, in bytes. The large ones, Produce and Fetch, do not come this way.
+/// Largest message decoded here, in bytes. Produce and Fetch, which may be larger, have separate codecs.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// Largest array, and largest byte section in flexible versions, accepted.
@@ -45,7 +45,7 @@ pub const MAX_ELEMENTS: usize = 1 << 20;
 /// Most unknown tagged fields in all structures of a message.
 pub const MAX_UNKNOWN: u32 = 1 << 16;
 
-/// Lengths up to this are left to the decoder, which fails soon enough when the elements are missing.
+/// Lengths up to this are left to the decoder, which fails early enough if the elements are missing.
 const HARMLESS: usize = 4096;
 
 /// Why a message could not be encoded or decoded.
@@ -58,7 +58,7 @@ pub enum ColdError {
     /// The message is larger than [`MAX_MESSAGE`].
     #[error("message of {length} bytes is larger than the limit of {MAX_MESSAGE}")]
     TooLarge {
-        /// Its size.
+        /// Size of the message in bytes.
         length: usize,
     },
     /// The message has no codec in this version.
@@ -66,7 +66,7 @@ pub enum ColdError {
     UnsupportedVersion {
         /// Name of the message's type.
         message: &'static str,
-        /// The version asked for.
+        /// The requested version.
         version: i16,
     },
     /// The bytes are not the message.
@@ -76,29 +76,29 @@ pub enum ColdError {
         message: &'static str,
         /// Version it was decoded in.
         version: i16,
-        /// What the decoder says.
+        /// Error of the decoder.
         reason: String,
     },
-    /// The message cannot be written in this version, such as when it sets a field the version lacks.
+    /// The message cannot be written in this version, for example because it sets a field that the version lacks.
     #[error("cannot encode {message}, version {version}: {reason}")]
     Encode {
         /// Name of the message's type.
         message: &'static str,
         /// Version it was encoded in.
         version: i16,
-        /// What the encoder says.
+        /// Error of the encoder.
         reason: String,
     },
 }
 
-/// The versions `kafka-protocol` can encode and decode of an API.
+/// The versions of an API that `kafka-protocol` can encode and decode.
 #[must_use]
 pub fn versions(api: ApiKey) -> Option<RangeInclusive<i16>> {
     let range = messages::ApiKey::try_from(api.0).ok()?.valid_versions();
     (!range.is_empty()).then_some(range.min..=range.max)
 }
 
-/// A whole request frame, its length first. The API is that of the request's type.
+/// Encodes a whole request frame, its length first. The request's type determines the API.
 pub fn encode_request<R: Request>(
     version: i16,
     correlation_id: i32,
@@ -110,7 +110,7 @@ pub fn encode_request<R: Request>(
     finish_frame(w, version, request)
 }
 
-/// A whole response frame, its length first.
+/// Encodes a whole response frame, its length first.
 pub fn encode_response<T: Encodable + Message>(
     api: ApiKey,
     version: i16,
@@ -122,12 +122,12 @@ pub fn encode_response<T: Encodable + Message>(
     finish_frame(w, version, response)
 }
 
-/// The message in the body of a request, as [`header::split_request`] gives it.
+/// Decodes the body of a request, as returned by [`header::split_request`].
 pub fn decode_request<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, ColdError> {
     decode(version, body)
 }
 
-/// The message in the body of a response, as [`header::response_body`] gives it.
+/// Decodes the body of a response, as returned by [`header::response_body`].
 pub fn decode_response<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, ColdError> {
     decode(version, body)
 }
@@ -156,7 +156,7 @@ fn finish_frame<T: Encodable + Message>(
     Ok(frame)
 }
 
-/// Decodes a message that stands alone, such as one embedded in another message's byte section.
+/// Decodes a message without a header, such as one embedded in another message's byte section.
 pub fn decode<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, ColdError> {
     check_version::<T>(version)?;
     let length = body.len();
@@ -174,7 +174,7 @@ pub fn decode<T: Decodable + Message>(version: i16, body: Bytes) -> Result<T, Co
     Ok(decoded)
 }
 
-/// Encodes a message that stands alone, without header and length.
+/// Encodes a message without header and length.
 pub fn encode<T: Encodable + Message>(version: i16, message: &T) -> Result<Bytes, ColdError> {
     check_version::<T>(version)?;
     let mut body = BytesMut::new();
@@ -198,12 +198,12 @@ fn name<T>() -> &'static str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// What the decoder is shown of large 32-bit integers.
+/// How the decoder sees large 32-bit integers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum View {
-    /// `i32::MIN` in their place.
+    /// As `i32::MIN`.
     Masked,
-    /// Themselves, after the masked view has shown that none is a length.
+    /// Unchanged, after the masked view has shown that none is a length.
     Plain,
 }
 
@@ -254,8 +254,8 @@ impl Guard {
         length > HARMLESS.max(self.rest.len().min(MAX_ELEMENTS)) as u64
     }
 
-    /// The varint at the front. Not every byte read is one, but no other field of a byte goes with what
-    /// follows it into a number so large, unless the message is malformed.
+    /// The varint at the front. Not every byte read is one. But unless the message is malformed, no other one-byte
+    /// field forms such a large number with the bytes after it.
     fn front_varint(&self) -> u64 {
         let mut value = 0;
         for (i, byte) in self.rest.iter().take(5).enumerate() {

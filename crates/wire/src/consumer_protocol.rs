@@ -1,9 +1,8 @@
-//! What members of a consumer group tell each other through their coordinator, which does not read it: subscriptions
-//! on the way to the leader, assignments on the way back, and the sticky assignors' user data (KIP-429, KIP-792,
-//! KIP-881).
+//! Messages between the members of a consumer group, which their coordinator forwards without reading: subscriptions
+//! to the leader, assignments from it, and the sticky assignors' user data (KIP-429, KIP-792, KIP-881).
 //!
-//! Every blob begins with its version, and later versions only append fields. A version above the last one known here
-//! is read as that one, and what follows is ignored, as in the Java client.
+//! Every message begins with its version, and later versions only append fields. A version above the last known one
+//! is read as that one, and the rest is ignored, as in the Java client.
 
 use std::sync::Arc;
 
@@ -14,54 +13,54 @@ use crate::{DecodeError, Encoding, Reader, Writer};
 #[cfg(test)]
 mod tests;
 
-/// The last version known, and the one that is written.
+/// The last known version, which is the one written.
 pub const VERSION: i16 = 3;
 
 /// Partitions by topic.
 pub type Partitions = Vec<(Arc<str>, Vec<i32>)>;
 
-/// What a member wants and has.
+/// Topics and partitions of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// Topics it wants to read.
+    /// Topics it subscribes to.
     pub topics: Vec<Arc<str>>,
-    /// For the assignor.
+    /// Data for the assignor.
     pub user_data: Option<Bytes>,
     /// Partitions it owns (version 1 and later).
     pub owned: Partitions,
-    /// Generation in which it was given them, -1 for none (version 2 and later).
+    /// Generation of the owned partitions, -1 for none (version 2 and later).
     pub generation: i32,
-    /// Where it is (version 3 and later).
+    /// Rack of the member (version 3 and later).
     pub rack: Option<Arc<str>>,
 }
 
-/// Nothing wanted, nothing owned.
+/// No topics and no partitions.
 impl Default for Subscription {
     fn default() -> Self {
         Self { topics: Vec::new(), user_data: None, owned: Vec::new(), generation: -1, rack: None }
     }
 }
 
-/// What a member is given.
+/// A member's assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    /// Its partitions.
+    /// Partitions assigned to the member.
     pub partitions: Partitions,
-    /// From the leader's assignor.
+    /// Data from the leader's assignor.
     pub user_data: Option<Bytes>,
 }
 
-/// User data of the assignor `sticky`: what the member had.
+/// User data of the assignor `sticky`: the member's previous assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StickyData {
     /// The member's partitions.
     pub partitions: Partitions,
-    /// Generation in which it was given them; members before Kafka 2.3 do not say.
+    /// Generation of that assignment; members before Kafka 2.3 do not report it.
     pub generation: Option<i32>,
 }
 
 impl Subscription {
-    /// The bytes of this version.
+    /// Encodes in this version.
     #[must_use]
     pub fn encode(&self, version: i16) -> Bytes {
         let mut w = Writer::with_capacity(128);
@@ -83,7 +82,7 @@ impl Subscription {
         w.into_bytes()
     }
 
-    /// What the bytes say.
+    /// Decodes a subscription of any version.
     ///
     /// # Errors
     /// If they are malformed.
@@ -101,7 +100,7 @@ impl Subscription {
 }
 
 impl Assignment {
-    /// The bytes of this version.
+    /// Encodes in this version.
     #[must_use]
     pub fn encode(&self, version: i16) -> Bytes {
         let mut w = Writer::with_capacity(128);
@@ -111,8 +110,8 @@ impl Assignment {
         w.into_bytes()
     }
 
-    /// What the bytes say. No bytes at all are an empty assignment: that is what the coordinator gives a member whom
-    /// the leader has left out.
+    /// Decodes an assignment of any version. Zero bytes are an empty assignment: the coordinator sends that to a
+    /// member that the leader has left out.
     ///
     /// # Errors
     /// If they are malformed.
@@ -130,7 +129,7 @@ impl Assignment {
 }
 
 impl StickyData {
-    /// The bytes: without a version of their own, the generation last.
+    /// Encodes the user data: without a version, the generation last.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut w = Writer::with_capacity(128);
@@ -141,7 +140,7 @@ impl StickyData {
         w.into_bytes()
     }
 
-    /// What the bytes say.
+    /// Decodes user data.
     ///
     /// # Errors
     /// If they are malformed.
@@ -153,8 +152,8 @@ impl StickyData {
     }
 }
 
-/// User data of the assignor `cooperative-sticky`: the generation in which the member was given what it owns. It has a
-/// field of its own in later subscriptions; members of Kafka 2.4 to 3.1 read it here.
+/// User data of the assignor `cooperative-sticky`: the generation of the member's owned partitions. Later
+/// subscriptions have a separate field for it; members of Kafka 2.4 to 3.1 read it here.
 #[must_use]
 pub fn encode_generation(generation: i32) -> Bytes {
     let mut w = Writer::with_capacity(4);
@@ -162,7 +161,7 @@ pub fn encode_generation(generation: i32) -> Bytes {
     w.into_bytes()
 }
 
-/// As [`encode_generation`] wrote it; `None` where the bytes are too few.
+/// Decodes user data of [`encode_generation`]; `None` if it is too short.
 #[must_use]
 pub fn decode_generation(bytes: &Bytes) -> Option<i32> {
     Reader::new(bytes, Encoding::Classic).i32("generation").ok()

@@ -5,18 +5,18 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
-/// An error code in an answer. Codes newer than this table are representable and not retriable.
+/// An error code in a response. Codes newer than this table are representable and not retriable.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorCode(pub i16);
 
-/// What a client may do about an error, as Kafka's exception classes say.
+/// A client's options after an error, according to Kafka's exception classes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Remedy {
-    /// The same request will not succeed.
+    /// Repeating the request does not help.
     Final,
-    /// The same request may succeed later.
+    /// A repeated request may succeed later.
     Retriable,
-    /// The same request may succeed after the metadata has been fetched again.
+    /// A repeated request may succeed after a metadata refresh.
     Metadata,
 }
 
@@ -188,7 +188,7 @@ impl ErrorCode {
         FACTS.get(usize::try_from(i32::from(self.0) + 1).ok()?)
     }
 
-    /// Whether this is an error at all.
+    /// Whether this is an error.
     #[must_use]
     pub const fn is_error(self) -> bool {
         self.0 != 0
@@ -211,13 +211,13 @@ impl ErrorCode {
         self.fact().map_or("UNKNOWN_CODE", |fact| fact.name)
     }
 
-    /// Whether Kafka says that the same request may succeed later.
+    /// Whether Kafka declares the error retriable.
     #[must_use]
     pub fn is_retriable(self) -> bool {
         self.fact().is_some_and(|fact| fact.remedy != Remedy::Final)
     }
 
-    /// Whether Kafka says that the error means that the client's metadata is out of date.
+    /// Whether Kafka declares that the error means outdated metadata.
     #[must_use]
     pub fn invalidates_metadata(self) -> bool {
         self.fact().is_some_and(|fact| fact.remedy == Remedy::Metadata)

@@ -12,19 +12,19 @@ mod tests;
 /// Versions encoded and decoded here.
 pub const VERSIONS: std::ops::RangeInclusive<i16> = 4..=17;
 
-/// What a consumer or a follower asks a broker for.
+/// A consumer's or a follower's request for records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchRequest {
-    /// The follower's broker id; -1 for consumers. On the wire at the top before version 15 and in the tagged
-    /// replica state from then on.
+    /// The follower's broker id; -1 for consumers. Before version 15 it is the first field, from then on it is in the
+    /// tagged replica state.
     pub replica_id: i32,
     /// The follower's broker epoch (version 15 and later), -1 otherwise.
     pub replica_epoch: i64,
     /// How long the broker may wait for `min_bytes`, in milliseconds.
     pub max_wait_ms: i32,
-    /// Bytes to gather before answering.
+    /// Bytes to gather before the response.
     pub min_bytes: i32,
-    /// Bytes the whole answer should not pass.
+    /// Soft byte limit of the whole response.
     pub max_bytes: i32,
     /// Whether records of open transactions are withheld.
     pub isolation_level: IsolationLevel,
@@ -68,13 +68,13 @@ pub struct FetchPartition {
     pub index: i32,
     /// The leader epoch the reader knows (version 9 and later), -1 for none.
     pub current_leader_epoch: i32,
-    /// First offset wanted.
+    /// First offset to read.
     pub fetch_offset: i64,
     /// Epoch of the reader's last record (version 12 and later), -1 for none.
     pub last_fetched_epoch: i32,
     /// The follower's log start (version 5 and later), -1 for consumers.
     pub log_start_offset: i64,
-    /// Bytes this partition's part should not pass.
+    /// Soft byte limit of this partition's records.
     pub max_bytes: i32,
 }
 
@@ -89,18 +89,18 @@ pub struct ForgottenTopic {
     pub partitions: Vec<i32>,
 }
 
-/// A broker's answer to a [`FetchRequest`].
+/// The response to a [`FetchRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchResponse {
     /// Quota throttle, in milliseconds.
     pub throttle_time_ms: i32,
-    /// Error of the whole answer, such as a session's (version 7 and later).
+    /// Error of the whole response, such as a session's (version 7 and later).
     pub error: ErrorCode,
     /// Fetch session id, 0 for none (version 7 and later).
     pub session_id: i32,
-    /// Results by topic; in a session only partitions with news.
+    /// Results by topic; in a session only changed partitions.
     pub topics: Vec<FetchTopicResponse>,
-    /// Endpoints of the leaders named in the answer (KIP-951, version 16 and later).
+    /// Endpoints of the leaders named in the response (KIP-951, version 16 and later).
     pub node_endpoints: Vec<NodeEndpoint>,
 }
 
@@ -120,19 +120,19 @@ pub struct FetchTopicResponse {
 pub struct FetchPartitionResponse {
     /// Partition index.
     pub index: i32,
-    /// What became of the fetch.
+    /// Outcome of the fetch.
     pub error: ErrorCode,
-    /// End of what is committed.
+    /// High watermark.
     pub high_watermark: i64,
-    /// End of what no open transaction covers, -1 when unknown.
+    /// Last stable offset, -1 if unknown.
     pub last_stable_offset: i64,
-    /// First offset of the log (version 5 and later), -1 when unknown.
+    /// First offset of the log (version 5 and later), -1 if unknown.
     pub log_start_offset: i64,
-    /// Where the reader's log parts from the leader's (KIP-595, version 12 and later).
+    /// Where the reader's log diverges from the leader's (KIP-595, version 12 and later).
     pub diverging_epoch: Option<EpochEndOffset>,
-    /// The leader the broker knows (KIP-951; the field exists from version 12).
+    /// The leader as known to the broker (KIP-951; the field exists from version 12).
     pub current_leader: Option<LeaderIdAndEpoch>,
-    /// Aborted transactions of the answered range; `None` unless reading committed.
+    /// Aborted transactions of the returned range; `None` unless reading committed.
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
     /// Replica to prefer (KIP-392, version 11 and later), -1 for none.
     pub preferred_read_replica: i32,
@@ -158,7 +158,7 @@ pub struct AbortedTransaction {
     pub first_offset: i64,
 }
 
-/// A consumer's request outside a session, for no partition and without limits.
+/// A consumer's sessionless request, for no partition and without limits.
 impl Default for FetchRequest {
     fn default() -> Self {
         Self {
@@ -191,7 +191,7 @@ impl Default for FetchPartition {
     }
 }
 
-/// Partition 0 with nothing known and no records.
+/// Partition 0 with all values unknown and no records.
 impl Default for FetchPartitionResponse {
     fn default() -> Self {
         Self {

@@ -6,22 +6,22 @@ use thiserror::Error;
 #[cfg(test)]
 mod tests;
 
-/// Largest frame accepted unless told otherwise: Kafka's own default for requests is the same.
+/// Default limit of a frame, the same as Kafka's for requests.
 pub const DEFAULT_LIMIT: usize = 100 * 1024 * 1024;
 
-/// Largest frame to accept from a peer that has not authenticated.
+/// Limit of a frame from a peer that has not authenticated.
 pub const UNAUTHENTICATED_LIMIT: usize = 64 * 1024;
 
 const PREFIX: usize = 4;
 
-/// Room is made for a whole frame at once up to this size. Beyond it, room grows with what has arrived, so
-/// that a peer cannot claim memory with four bytes.
+/// Buffer space for a frame is reserved at once up to this size. Beyond it, the buffer grows with the received bytes,
+/// so that a peer cannot claim memory with four bytes.
 const EAGER: usize = 2 * 1024 * 1024;
 
 /// A read into less than this is not worth its system call.
 const LOW_WATER: usize = 2 * 1024;
 
-/// Why a stream of bytes is not a stream of frames. The stream cannot be read further.
+/// Why a stream of bytes is not a stream of frames. No further frame can be read from it.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
     /// The frame is larger than the limit.
@@ -41,7 +41,7 @@ pub enum FrameError {
     /// The peer speaks another protocol.
     #[error("the peer does not speak the Kafka protocol in clear text: {hint}")]
     NotKafka {
-        /// What it seems to speak and what to check.
+        /// Protocol that the peer seems to use, and what to check.
         hint: &'static str,
     },
 }
@@ -50,14 +50,14 @@ const SPEAKS_TLS: &str =
     "it speaks TLS; one side has TLS enabled for this listener and the other has not";
 
 impl FrameError {
-    /// Whether the peer speaks TLS where clear text was expected.
+    /// Whether the peer uses TLS where plaintext was expected.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::NotKafka { hint } if *hint == SPEAKS_TLS)
     }
 }
 
-/// Cuts a stream of bytes into frames, without copying and without input or output of its own:
+/// Cuts a stream of bytes into frames, without copying and without doing any I/O:
 ///
 /// ```
 /// # use curtail_wire::frame::FrameSplitter;
@@ -75,11 +75,11 @@ pub struct FrameSplitter {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nothing has been read: what comes may not be Kafka at all.
+    /// No byte has been read: the peer may not use Kafka's protocol.
     Start,
     /// Between frames, or inside a length.
     Length,
-    /// The length has been read and `0` bytes have to follow.
+    /// The length has been read and `0` more bytes belong to the frame.
     Body(usize),
     /// The stream is broken.
     Failed(FrameError),
@@ -98,20 +98,20 @@ impl FrameSplitter {
         Self { buffer: BytesMut::new(), limit, state: State::Start }
     }
 
-    /// Changes the limit for the frames whose length has not been read yet, such as after authentication.
+    /// Changes the limit for frames whose length has not been read yet, for example after authentication.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Where to append what the socket has: at least some room, about `hint` bytes when a new buffer is
-    /// needed anyway, and all the room a large frame needs once its length is known.
+    /// Returns the buffer to append received bytes to. It always has some space: about `hint` bytes if a new buffer
+    /// is needed, and all the space of a large frame once its length is known.
     pub fn spare(&mut self, hint: usize) -> &mut BytesMut {
         let buffered = self.buffer.len();
         let missing = match self.state {
             State::Body(length) => length.saturating_sub(buffered),
             _ => PREFIX,
         };
-        // Up to EAGER bytes of a frame get their room at once. Beyond them the buffer doubles, once it is full.
+        // Up to EAGER bytes of a frame get their space at once. Beyond them the buffer doubles whenever it is full.
         let (enough, more) = if buffered < EAGER {
             let rest = missing.min(EAGER - buffered).max(LOW_WATER);
             (rest, rest)
@@ -124,7 +124,7 @@ impl FrameSplitter {
         &mut self.buffer
     }
 
-    /// Bytes received and not given out as frames yet.
+    /// Bytes received but not returned in frames yet.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buffer.len()
@@ -136,9 +136,9 @@ impl FrameSplitter {
         self.buffer.is_empty() && !matches!(self.state, State::Body(_))
     }
 
-    /// The next whole frame, without its length; `None` until more bytes have arrived.
+    /// Returns the next whole frame, without its length; `None` until more bytes have arrived.
     ///
-    /// After an error every further call answers the same error.
+    /// After an error every further call returns the same error.
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, FrameError> {
         let length = match self.state {
             State::Body(length) => length,
@@ -163,7 +163,7 @@ impl FrameSplitter {
         }
         self.state = State::Length;
         let frame = self.buffer.split_to(length).freeze();
-        // A buffer this large would otherwise be kept for the small frames that follow.
+        // Otherwise a buffer this large would be kept for the small frames that follow.
         if length > EAGER && self.buffer.len() <= length {
             self.buffer = BytesMut::from(&self.buffer[..]);
         }
@@ -186,7 +186,7 @@ impl FrameSplitter {
     }
 }
 
-/// What another protocol's first four bytes look like. As lengths all of these are beyond 300 MB.
+/// Recognizes the first four bytes of other protocols. As lengths all of these are beyond 300 MB.
 fn foreign(prefix: [u8; PREFIX]) -> Option<&'static str> {
     match &prefix {
         b"HTTP" => Some("it answers in HTTP; check the host and port"),

@@ -1,8 +1,8 @@
 //! Request and response headers.
 //!
-//! A request carries header version 1 when its body is classic and 2 when it is flexible; a response 0 and 1.
-//! Responses of ApiVersions always carry header version 0, because the client cannot know yet whether the
-//! broker understood the version it asked in (KIP-511).
+//! A request has header version 1 if its body is classic and 2 if it is flexible; a response 0 and 1. Responses to
+//! ApiVersions always have header version 0, because the client cannot know yet whether the broker supports the
+//! version of the request (KIP-511).
 
 use bytes::Bytes;
 
@@ -12,8 +12,8 @@ use crate::{DecodeError, Encoding, Reader, Writer};
 #[cfg(test)]
 mod tests;
 
-/// Whether requests and responses of this version are in the flexible encoding. (The header of a response
-/// also depends on the API, see [`response_encoding`].)
+/// Whether requests and responses of this version are in the flexible encoding. The header of a response also depends
+/// on the API, see [`response_encoding`].
 #[must_use]
 pub fn is_flexible(api: ApiKey, version: i16) -> bool {
     api.encoding(version) == Encoding::Flexible
@@ -25,7 +25,7 @@ pub fn response_encoding(api: ApiKey, version: i16) -> Encoding {
     if api == ApiKey::API_VERSIONS { Encoding::Classic } else { api.encoding(version) }
 }
 
-/// What precedes the body of a request.
+/// The header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader<'a> {
     /// The API.
@@ -34,7 +34,7 @@ pub struct RequestHeader<'a> {
     pub version: i16,
     /// Repeated in the response.
     pub correlation_id: i32,
-    /// Name the client gave itself.
+    /// Name that the client gave itself.
     pub client_id: Option<&'a str>,
 }
 
@@ -44,8 +44,8 @@ impl<'a> RequestHeader<'a> {
         w.i16(self.api.0);
         w.i16(self.version);
         w.i32(self.correlation_id);
-        // The client id stays in the classic encoding even in flexible headers (KIP-482), so that a broker
-        // can read it in a version it does not know.
+        // The client id stays in the classic encoding even in flexible headers (KIP-482), so that a broker can read
+        // it in a version that it does not know.
         w.set_encoding(Encoding::Classic);
         w.nullable_string(self.client_id);
         w.set_encoding(self.api.encoding(self.version));
@@ -54,7 +54,7 @@ impl<'a> RequestHeader<'a> {
 
     /// Reads the header and leaves the reader at the body, in its encoding.
     ///
-    /// An unknown API or version is no error here; the caller decides what to answer.
+    /// An unknown API or version is no error here; the caller decides on the response.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         r.set_encoding(Encoding::Classic);
         let api = ApiKey(r.i16("request api key")?);
@@ -82,7 +82,7 @@ pub fn encode_response_header(api: ApiKey, version: i16, correlation_id: i32, w:
     w.set_encoding(api.encoding(version));
 }
 
-/// The correlation id of a response frame, which tells what the frame answers.
+/// The correlation id of a response frame, which identifies its request.
 pub fn correlation_id(frame: &Bytes) -> Result<i32, DecodeError> {
     Reader::new(frame, Encoding::Classic).i32("correlation id")
 }

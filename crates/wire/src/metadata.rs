@@ -9,12 +9,12 @@ mod tests;
 /// Versions encoded and decoded here.
 pub const VERSIONS: std::ops::RangeInclusive<i16> = 0..=13;
 
-/// What a client wants to know of the cluster.
+/// A client's request for metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataRequest {
-    /// `None` asks for every topic, an empty list for none.
+    /// `None` requests every topic, an empty list none.
     pub topics: Option<Vec<MetadataRequestTopic>>,
-    /// Whether a broker that is set so may create missing topics (version 4 and later).
+    /// Whether a broker with auto-creation enabled may create missing topics (version 4 and later).
     pub allow_auto_topic_creation: bool,
     /// Version 8 to 10.
     pub include_cluster_authorized_operations: bool,
@@ -22,12 +22,12 @@ pub struct MetadataRequest {
     pub include_topic_authorized_operations: bool,
 }
 
-/// One topic asked for.
+/// One requested topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataRequestTopic {
-    /// Topic id (version 10 and later), zero to ask by name.
+    /// Topic id (version 10 and later), zero to request by name.
     pub topic_id: Uuid,
-    /// Topic name; `None` to ask by id.
+    /// Topic name; `None` to request by id.
     pub name: Option<String>,
 }
 
@@ -40,13 +40,13 @@ pub struct MetadataResponse {
     pub brokers: Vec<MetadataBroker>,
     /// Cluster id.
     pub cluster_id: Option<String>,
-    /// Controller's broker id, -1 when unknown.
+    /// Controller's broker id, -1 if unknown.
     pub controller_id: i32,
-    /// Topics asked for.
+    /// Requested topics.
     pub topics: Vec<MetadataTopic>,
-    /// Bit field, `i32::MIN` when not asked for (version 8 to 10).
+    /// Bit field, `i32::MIN` if not requested (version 8 to 10).
     pub cluster_authorized_operations: i32,
-    /// Error of the whole answer (version 13, KIP-1102).
+    /// Error of the whole response (version 13, KIP-1102).
     pub error: ErrorCode,
 }
 
@@ -59,7 +59,7 @@ pub struct MetadataBroker {
     pub host: String,
     /// Port.
     pub port: i32,
-    /// Rack, where configured.
+    /// Rack, if configured.
     pub rack: Option<String>,
 }
 
@@ -68,15 +68,15 @@ pub struct MetadataBroker {
 pub struct MetadataTopic {
     /// Error of the topic.
     pub error: ErrorCode,
-    /// Name; `None` only when asked for by an unknown id (version 12 and later).
+    /// Name; `None` only if requested by an unknown id (version 12 and later).
     pub name: Option<String>,
-    /// Topic id (version 10 and later), zero when unknown.
+    /// Topic id (version 10 and later), zero if unknown.
     pub topic_id: Uuid,
     /// Whether the topic belongs to Kafka itself.
     pub is_internal: bool,
     /// Partitions, in the broker's order.
     pub partitions: Vec<MetadataPartition>,
-    /// Bit field, `i32::MIN` when not asked for.
+    /// Bit field, `i32::MIN` if not requested.
     pub authorized_operations: i32,
 }
 
@@ -89,7 +89,7 @@ pub struct MetadataPartition {
     pub index: i32,
     /// Leader's broker id, -1 for none.
     pub leader_id: i32,
-    /// Leader epoch (version 7 and later), -1 when unknown.
+    /// Leader epoch (version 7 and later), -1 if unknown.
     pub leader_epoch: i32,
     /// Replicas' broker ids, preferred leader first.
     pub replicas: Vec<i32>,
@@ -99,7 +99,7 @@ pub struct MetadataPartition {
     pub offline_replicas: Vec<i32>,
 }
 
-/// In bit fields of authorized operations: not asked for.
+/// Bit field of authorized operations that were not requested.
 pub const NO_OPERATIONS: i32 = i32::MIN;
 
 /// No broker, no topic, no controller.

@@ -25,7 +25,7 @@ pub const MAX_STRING: usize = i16::MAX as usize;
 /// Most tagged fields one structure may carry. Kafka itself defines fewer than ten anywhere.
 pub const MAX_TAGS: u32 = 1000;
 
-/// Why bytes are not the message they should be. `what` names the field or structure.
+/// Why a message could not be decoded. `what` names the field or structure.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -14,7 +14,7 @@ pub use frame::{OutBatch, RequestHead};
 /// Versions encoded and decoded here.
 pub const VERSIONS: std::ops::RangeInclusive<i16> = 3..=13;
 
-/// What a client asks a broker to append.
+/// A client's request to append records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProduceRequest {
     /// `None` outside transactions.
@@ -47,14 +47,14 @@ pub struct ProducePartition {
     pub records: Option<Bytes>,
 }
 
-/// A broker's answer to a [`ProduceRequest`].
+/// The response to a [`ProduceRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProduceResponse {
     /// Results by topic.
     pub topics: Vec<ProduceTopicResponse>,
     /// Quota throttle, in milliseconds.
     pub throttle_time_ms: i32,
-    /// Endpoints of the leaders named in the answer (KIP-951, version 10 and later).
+    /// Endpoints of the leaders named in the response (KIP-951, version 10 and later).
     pub node_endpoints: Vec<NodeEndpoint>,
 }
 
@@ -74,19 +74,19 @@ pub struct ProduceTopicResponse {
 pub struct ProducePartitionResponse {
     /// Partition index.
     pub index: i32,
-    /// What became of the batch.
+    /// Outcome of the batch.
     pub error: ErrorCode,
     /// Offset of the batch's first record, -1 on error.
     pub base_offset: i64,
     /// Append time in milliseconds for `LogAppendTime` topics, -1 otherwise.
     pub log_append_time_ms: i64,
-    /// First offset of the log (version 5 and later), -1 when unknown.
+    /// First offset of the log (version 5 and later), -1 if unknown.
     pub log_start_offset: i64,
-    /// Records that made the broker refuse the batch (version 8 and later).
+    /// Records that caused the broker to refuse the batch (version 8 and later).
     pub record_errors: Vec<BatchIndexError>,
     /// Why the broker refused the batch (version 8 and later).
     pub error_message: Option<String>,
-    /// The leader the broker knows (KIP-951, version 10 and later).
+    /// The leader as known to the broker (KIP-951, version 10 and later).
     pub current_leader: Option<LeaderIdAndEpoch>,
 }
 
@@ -99,17 +99,16 @@ pub struct BatchIndexError {
     pub message: Option<String>,
 }
 
-/// A partition's leader and its epoch, as a broker answers it on NOT_LEADER_OR_FOLLOWER and
-/// FENCED_LEADER_EPOCH (KIP-951).
+/// A partition's leader and its epoch, in a response with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderIdAndEpoch {
-    /// Broker id, -1 when unknown.
+    /// Broker id, -1 if unknown.
     pub leader_id: i32,
-    /// Leader epoch, -1 when unknown.
+    /// Leader epoch, -1 if unknown.
     pub leader_epoch: i32,
 }
 
-/// Where a broker named in an answer listens (KIP-951).
+/// Endpoint of a broker named in a response (KIP-951).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeEndpoint {
     /// Broker id.
@@ -118,11 +117,11 @@ pub struct NodeEndpoint {
     pub host: String,
     /// Port.
     pub port: i32,
-    /// Rack, where configured.
+    /// Rack, if configured.
     pub rack: Option<String>,
 }
 
-/// Partition 0 with nothing known.
+/// Partition 0 with all values unknown.
 impl Default for ProducePartitionResponse {
     fn default() -> Self {
         Self {

@@ -1,19 +1,19 @@
-//! What listeners speak, and how clients prove who they are: Kafka's names of both.
+//! Security protocols of listeners and SASL mechanisms of clients, with Kafka's names.
 
 use std::fmt;
 
 #[cfg(test)]
 mod tests;
 
-/// `security.protocol` of a client, and what a broker's listener speaks (`listener.security.protocol.map`).
+/// `security.protocol` of a client, and the protocol of a broker's listener (`listener.security.protocol.map`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecurityProtocol {
-    /// Neither encrypted nor authenticated: everybody is `User:ANONYMOUS`.
+    /// Neither encryption nor authentication: every client is `User:ANONYMOUS`.
     #[default]
     Plaintext,
-    /// TLS. A client with a certificate of its own is that one's subject, and `User:ANONYMOUS` without.
+    /// TLS. The principal is the subject of the client's certificate, or `User:ANONYMOUS` without one.
     Ssl,
-    /// SASL in clear text.
+    /// SASL in plaintext.
     SaslPlaintext,
     /// SASL inside TLS.
     SaslSsl,
@@ -22,7 +22,7 @@ pub enum SecurityProtocol {
 impl SecurityProtocol {
     const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
 
-    /// Kafka's name of it.
+    /// Kafka's name of the protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,13 +39,13 @@ impl SecurityProtocol {
         Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether bytes go through TLS.
+    /// Whether the connection uses TLS.
     #[must_use]
     pub fn has_tls(self) -> bool {
         matches!(self, Self::Ssl | Self::SaslSsl)
     }
 
-    /// Whether clients have to authenticate with SASL.
+    /// Whether clients must authenticate with SASL.
     #[must_use]
     pub fn has_sasl(self) -> bool {
         matches!(self, Self::SaslPlaintext | Self::SaslSsl)
@@ -55,24 +55,24 @@ impl SecurityProtocol {
 /// A SASL mechanism: `sasl.mechanism` of a client, one of `sasl.enabled.mechanisms` of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mechanism {
-    /// User name and password as they are (RFC 4616). Only TLS keeps them secret on their way.
+    /// User name and unencrypted password (RFC 4616). Only TLS keeps them secret on the network.
     Plain,
     /// A proof of the password with SHA-256 (RFC 5802, RFC 7677).
     ScramSha256,
     /// A proof of the password with SHA-512.
     ScramSha512,
-    /// A token that somebody else has given (RFC 7628, KIP-255).
+    /// A token from a third party (RFC 7628, KIP-255).
     OAuthBearer,
 }
 
 impl Mechanism {
-    /// All there are.
+    /// All mechanisms.
     pub const ALL: [Self; 4] =
         [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
-    /// Those that ask for a password.
+    /// The mechanisms that need a password.
     pub const PASSWORDS: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
 
-    /// Its registered name, such as `SCRAM-SHA-512`.
+    /// Registered name, such as `SCRAM-SHA-512`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What the tests of the codecs have in common.
+//! Helpers for the tests of the codecs.
 
 use std::fmt::Debug;
 
@@ -95,7 +95,7 @@ pub(crate) fn assert_truncated_fails_and_longer_decodes<T: Debug + PartialEq>(
     assert_eq!(decode(&longer), Ok(whole));
 }
 
-/// Puts extreme lengths at every place of a message; none may panic or allocate what it claims.
+/// Puts extreme lengths at every place of a message; no decoder may panic or allocate the claimed length.
 pub(crate) fn survive_extreme_lengths(message: &Bytes, decode: impl Fn(&Bytes)) {
     const EXTREMES: [&[u8]; 8] = [
         &[0x7f, 0xff, 0xff, 0xff],

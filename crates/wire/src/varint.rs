@@ -151,10 +151,10 @@ pub fn push_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Reads an unsigned number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads an unsigned number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
-/// [`VarintError`] where the number is cut off or too long.
+/// [`VarintError`] if the number is cut off or too long.
 #[inline]
 pub fn read_u32(bytes: &[u8], at: &mut usize) -> Result<u32, VarintError> {
     // One and two bytes are nearly all that records hold.
@@ -189,10 +189,10 @@ fn read_u32_long(rest: &[u8], at: &mut usize) -> Result<u32, VarintError> {
     Err(VarintError::Truncated)
 }
 
-/// Reads an unsigned number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads an unsigned number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
-/// [`VarintError`] where the number is cut off or too long.
+/// [`VarintError`] if the number is cut off or too long.
 #[inline]
 pub fn read_u64(bytes: &[u8], at: &mut usize) -> Result<u64, VarintError> {
     // One and two bytes are nearly all that records hold.
@@ -227,19 +227,19 @@ fn read_u64_long(rest: &[u8], at: &mut usize) -> Result<u64, VarintError> {
     Err(VarintError::Truncated)
 }
 
-/// Reads a zigzag number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads a zigzag number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
-/// [`VarintError`] where the number is cut off or too long.
+/// [`VarintError`] if the number is cut off or too long.
 #[inline]
 pub fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, VarintError> {
     read_u32(bytes, at).map(unzigzag_32)
 }
 
-/// Reads a zigzag number at `*at` and moves `*at` behind it. On an error `*at` is unchanged.
+/// Reads a zigzag number at `*at` and moves `*at` past it. On an error `*at` is unchanged.
 ///
 /// # Errors
-/// [`VarintError`] where the number is cut off or too long.
+/// [`VarintError`] if the number is cut off or too long.
 #[inline]
 pub fn read_i64(bytes: &[u8], at: &mut usize) -> Result<i64, VarintError> {
     read_u64(bytes, at).map(unzigzag_64)

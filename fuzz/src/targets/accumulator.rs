@@ -32,11 +32,11 @@ const IDENTITY: ProducerIdentity = ProducerIdentity { id: 7, epoch: 0 };
 /// The records of a batch, by their numbers.
 type Numbers = Vec<u32>;
 
-/// What the leader has: shared by all brokers, as the log follows the leadership.
+/// The leader's state, shared by all brokers, because the log follows the leadership.
 #[derive(Default)]
 struct Log {
     numbers: Numbers,
-    /// Epoch, and the next sequence in it.
+    /// Epoch, and its next sequence.
     producer: Option<(i16, i32)>,
     /// The last five batches: epoch and first sequence.
     recent: VecDeque<(i16, i32)>,
@@ -48,7 +48,7 @@ impl Log {
         batch.verify_crc().expect("a valid checksum");
         let header = batch.header;
         let at = (header.producer_epoch, header.base_sequence);
-        // Of a repeated batch the leader knows the last five.
+        // The leader recognizes duplicates of the last five batches.
         if self.recent.contains(&at) {
             return ErrorCode::NONE;
         }
@@ -88,7 +88,7 @@ fn numbers(batch: &records::Batch) -> Numbers {
 enum Fate {
     /// The response arrives.
     Answered(ErrorCode),
-    /// It never does: the request was lost, or its response will be.
+    /// No response arrives: the request or its response is lost.
     Silent,
 }
 
@@ -122,6 +122,7 @@ impl Bench {
             linger: Duration::from_millis(*input.pick(&[0, 5])),
             compression: Compression::from(*input.pick(&[Codec::None, Codec::Lz4])),
             delivery_timeout: Duration::from_secs(120),
+            one_in_flight: false,
             began: Instant::now(),
         };
         Self {
@@ -189,7 +190,7 @@ impl Bench {
         self.next += 1;
     }
 
-    /// Sends what the queue gives, a trial in parts first.
+    /// Sends the queue's next batch, a trial in parts first.
     fn send(&mut self, fate: u8) {
         if self.in_flight.len() == IN_FLIGHT {
             return;
@@ -198,7 +199,7 @@ impl Bench {
         let Some(batch) = taken else { return };
         let breaks = self.in_flight.iter().any(|(_, fate)| matches!(fate, Fate::Silent));
         let fate = match fate {
-            // On a connection that lost a request nothing behind it arrives.
+            // After a lost request, no later request on that connection arrives.
             _ if breaks => Fate::Silent,
             0..=149 => Fate::Answered(self.log.append(batch.payload())),
             150..=169 => Fate::Silent,
@@ -338,7 +339,7 @@ impl Bench {
         assert!(next.is_none_or(|at| at > self.now), "expires in the past");
     }
 
-    /// From here on everything works: every record gets an outcome.
+    /// From here on there are no faults, and every record gets an outcome.
     fn finish(&mut self) {
         for _ in 0..4 * self.next + 40 {
             self.now += Duration::from_millis(200);

@@ -6,7 +6,7 @@ use crate::{Input, Target, memory};
 
 pub(super) const TARGET: Target = Target { name: "codecs", run, seeds, cases: 3_000 };
 
-/// What a decompressor holds besides its output: the blocks of an LZ4 frame are up to 8 MiB.
+/// Memory of a decompressor besides its output: the blocks of an LZ4 frame are up to 8 MiB.
 const WINDOW: usize = 20 * 1024 * 1024;
 
 fn run(input: &[u8]) {

@@ -11,7 +11,7 @@ use crate::{Input, Target};
 
 pub(super) const TARGET: Target = Target { name: "fetch_session", run, seeds, cases: 10_000 };
 
-/// Partitions by topic (its id, or its name and no id) and index.
+/// Partitions by topic (its id, or its name if the session has no ids) and index.
 type Held = BTreeMap<(String, Uuid, i32), Params>;
 
 /// The broker's side. It adds and changes partitions first, then removes some.
@@ -94,7 +94,7 @@ fn named(request: &SessionRequest) -> Held {
 struct Bench {
     session: FetchSession,
     broker: Broker,
-    /// By the key that tells partitions apart: the topic's id as the reader named it last.
+    /// By the key that distinguishes partitions: the topic's id as the reader named it last.
     wanted: BTreeMap<SessionPartition, (Uuid, Params)>,
 }
 
@@ -110,7 +110,7 @@ fn run(input: &[u8]) {
         bench.step(&mut input);
         assert_eq!(bench.session.len(), bench.wanted.len());
     }
-    // Whatever has happened, an honest broker is read from again.
+    // After any events, an honest broker is read from again.
     bench.broker = Broker { last_id: bench.broker.last_id, ..Broker::default() };
     for _ in 0..2 {
         bench.exchange();
@@ -165,7 +165,7 @@ impl Bench {
         }
     }
 
-    /// One exchange: what the broker fetches is what the reader wants. A lost session costs one more request.
+    /// One exchange: the broker fetches what the reader wants. A lost session costs one more request.
     fn exchange(&mut self) {
         for attempt in 0..3 {
             let request = self.session.next_request();
@@ -186,7 +186,7 @@ impl Bench {
         }
     }
 
-    /// Any answer at all.
+    /// An arbitrary response.
     fn lie(&mut self, input: &mut Input<'_>) {
         let request = self.session.next_request();
         let errors = [0, 70, 71, 106, 100, -1, 3, 56].map(ErrorCode);
@@ -212,7 +212,7 @@ fn key(input: &mut Input<'_>) -> SessionPartition {
     }
 }
 
-/// Where requests name topics, ids tell nothing apart.
+/// If requests name topics, ids do not distinguish partitions.
 fn normal(key: &SessionPartition, naming: Naming) -> SessionPartition {
     match naming {
         Naming::Ids => key.clone(),

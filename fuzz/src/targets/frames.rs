@@ -7,7 +7,7 @@ use crate::{Input, Target, memory};
 
 pub(super) const TARGET: Target = Target { name: "frames", run, seeds, cases: 20_000 };
 
-/// Room that the splitter makes for a frame before its bytes arrive.
+/// Space that the splitter reserves for a frame before its bytes arrive.
 const EAGER: usize = 2 * 1024 * 1024;
 
 fn run(input: &[u8]) {
@@ -23,7 +23,7 @@ fn run(input: &[u8]) {
     assert_eq!(got.1.is_some(), expected.1, "an error in the same place");
 }
 
-/// Splits the stream in chunks of the given sizes, and says how it ended.
+/// Splits the stream in chunks of the given sizes, and returns how it ended.
 fn split(stream: &[u8], chunks: &[u8], limit: usize) -> (Vec<Bytes>, Option<FrameError>) {
     let mut splitter = FrameSplitter::new(limit);
     let mut frames = Vec::new();

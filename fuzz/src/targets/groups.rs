@@ -1,4 +1,4 @@
-//! What members of a group tell each other, and the assignors that a leader runs over it.
+//! Messages between the members of a group, and the assignors that a leader runs on them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ fn run(input: &[u8]) {
 
 fn decode(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
-    // An array's elements may take 40 times their bytes; room for 1,024 of them is made ahead.
+    // An array's elements may take 40 times their bytes; space for 1,024 of them is reserved ahead.
     let cap = memory::SLACK + 64 * bytes.len();
     memory::within("consumer protocol", cap, || {
         if let Ok(read) = Subscription::decode(&bytes) {
@@ -40,7 +40,7 @@ fn decode(bytes: &[u8]) {
     });
 }
 
-/// Assigns to members that claim anything, in two rounds: every partition has exactly one reader that wants it.
+/// Assigns to members with arbitrary claims, in two rounds: every partition has exactly one reader subscribed to it.
 fn assign(input: &mut Input<'_>) {
     let assignor = *input.pick(&Assignor::ALL);
     let topics: Topics =
@@ -48,7 +48,7 @@ fn assign(input: &mut Input<'_>) {
     let members: Vec<Member> = (0..1 + input.below(6)).map(|who| member(who, input)).collect();
     let first = assignor.assign(&topics, &members);
     check(assignor, &topics, &members, &first);
-    // The members claim what they were given, as they would in the next generation.
+    // The members claim their assignments, as they would in the next generation.
     let members: Vec<Member> = members
         .into_iter()
         .map(|mut member| {
@@ -87,7 +87,7 @@ fn check(
             assert!((0..count).contains(&key.1), "{key:?} does not exist");
         }
     }
-    // Cooperatively, what moves is withheld until its owner has revoked it.
+    // In the cooperative protocol, a partition that moves is withheld until its owner has revoked it.
     if assignor == Assignor::CooperativeSticky {
         return;
     }

@@ -1,4 +1,4 @@
-//! Operation sequences on a group member of either protocol, against a coordinator that may answer anything.
+//! Operation sequences on a group member of either protocol, against a coordinator with arbitrary responses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,9 +47,9 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(300);
 struct Bench {
     machine: Membership<u32>,
     now: Instant,
-    /// What the application is doing.
+    /// The application's handover in progress.
     doing: Option<Handover>,
-    /// What the application reads.
+    /// Partitions that the application reads.
     reads: BTreeSet<Key>,
     is_classic: bool,
     epoch: i32,
@@ -160,7 +160,7 @@ impl Bench {
     fn step(&mut self, input: &mut Input<'_>) {
         let now = self.now;
         let step = self.machine.next(now);
-        // A lookup that fails ends a departure, and the next one is for whatever follows it.
+        // A lookup that fails ends a departure; the next lookup is for another purpose.
         let was_departing = self.machine.is_departing();
         let failed = match &step {
             Step::Idle => return,

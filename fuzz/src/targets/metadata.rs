@@ -1,4 +1,4 @@
-//! Operation sequences on the metadata snapshot: answers and hints that are stale, partial and absurd.
+//! Operation sequences on the metadata snapshot: responses and hints that are stale, partial and absurd.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Input, Target, memory};
 
 pub(super) const TARGET: Target = Target { name: "metadata", run, seeds, cases: 10_000 };
 
-/// The farthest that a hint may be ahead of what is known.
+/// Largest number of elections that a hint may be ahead of the known epoch.
 const FARTHEST: i64 = 1000;
 
 fn run(input: &[u8]) {

@@ -77,7 +77,7 @@ impl Bench {
         assert!(fetch.leader_epoch < 0 || fetch.leader_epoch >= fetch.last_fetched_epoch);
     }
 
-    /// Does one operation, which may be a response.
+    /// Runs one operation, which may be a response.
     fn act(&mut self, input: &mut Input<'_>) -> Option<Response> {
         let Self { position, versions, policy, .. } = self;
         let operation = input.below(17);
@@ -145,7 +145,7 @@ impl Bench {
 }
 
 struct Response {
-    /// Whether it answers what the position asks now.
+    /// Whether it is the response to the position's current request.
     is_current: bool,
     /// Whether it counted.
     counted: bool,

@@ -15,7 +15,7 @@ pub(super) const TARGET: Target = Target { name: "records", run, seeds, cases: 1
 
 const LIMIT: DecompressLimit = DecompressLimit { max_bytes: 1 << 20 };
 
-/// What a decompressor holds besides its output.
+/// Memory of a decompressor besides its output.
 const WINDOW: usize = 20 * 1024 * 1024;
 
 fn run(input: &[u8]) {
@@ -71,8 +71,8 @@ fn read(batch: &Batch) {
     assert_eq!(count, batch.header.record_count, "as many records as the header claims");
 }
 
-/// A batch with a valid length and checksum around a section and counts of the input's choice: what a hostile broker can
-/// send and the network cannot.
+/// A batch with a valid length and checksum around a section and counts of the input's choice. A hostile broker can
+/// send it; network damage cannot produce it.
 fn claims(input: &mut Input<'_>) -> Vec<u8> {
     let codec = *input.pick(&Codec::ALL);
     let is_compressed_here = input.flag();
@@ -181,7 +181,7 @@ fn seeds() -> Vec<Vec<u8>> {
             builder.append(&RecordData { key, value, headers: &headers, timestamp });
         }
         let sealed = builder.seal(&Compression::from(codec), &mut Vec::new()).expect("small");
-        // The same batch as it is, as a section behind free claims, and compressed there.
+        // The same batch unchanged, as a section with arbitrary claims, and compressed there.
         seeds.push([&[0][..], &sealed, &sealed].concat());
         let section = &sealed[BATCH_HEADER_LEN..];
         seeds.push([&[1, i as u8, 0, 0, 3, 2, 0][..], section].concat());

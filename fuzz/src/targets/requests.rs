@@ -1,7 +1,7 @@
 //! Requests to the embedded cluster: any bytes of any API and version, on connections of one broker in memory.
 //!
-//! The broker answers each request with a frame that our client decodes, or closes the connection; it does not panic, it
-//! does not use more memory than the requests justify, and it serves the next connection.
+//! The broker responds to each request with a frame that our client decodes, or closes the connection. It does not
+//! panic, does not use more memory than the requests justify, and serves the next connection.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -49,7 +49,7 @@ const TOPIC: &str = "t";
 const MAX_REQUESTS: usize = 12;
 
 /// The first byte chooses the listener: an eighth of the values choose SASL. Requests follow: API key, version, body
-/// length, body. A length that the input does not have means the rest.
+/// length, body. A length beyond the input means the rest of it.
 fn run(input: &[u8]) {
     memory::within("the cluster", CAP + 64 * input.len(), || {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -87,7 +87,7 @@ async fn serve(input: &[u8]) {
     drop(cluster);
 }
 
-/// Whether a request asks for more than 1,000 partitions: to create them would take most of the run. The controller
+/// Whether a request asks for more than 1,000 partitions, whose creation would take most of the run. The controller
 /// accepts up to 100,000.
 fn is_expensive(api: ApiKey, version: i16, body: &[u8]) -> bool {
     const MANY: i32 = 1_000;
@@ -152,11 +152,11 @@ impl Client {
             let served = self.ask(ApiKey::FIND_COORDINATOR, version, key).await;
             assert!(served, "finds the coordinator of a {kind}");
         }
-        // Virtual time, in which the broker applies the new metadata.
+        // In this virtual time the broker applies the new metadata.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 
-    /// Sends a request; whether the connection is of further use.
+    /// Sends a request, and returns whether the connection remains usable.
     async fn ask(&mut self, api: ApiKey, version: i16, body: &[u8]) -> bool {
         self.correlation_id += 1;
         let frame = frame(api, version, self.correlation_id, body);
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Our client decodes what the cluster answers.
+    /// Checks that our client decodes the cluster's response.
     fn check(&self, api: ApiKey, version: i16, answer: &Bytes) {
         let body = header::response_body(answer, api, version).expect("a response header");
         if api == ApiKey::API_VERSIONS {

@@ -16,8 +16,8 @@ use crate::{Target, memory};
 
 pub(super) const TARGET: Target = Target { name: "responses", run, seeds, cases: 30_000 };
 
-/// Memory for one byte of a message: an array's element takes at most some 200 bytes for each on the wire, and arrays
-/// nest three deep.
+/// Memory for one byte of a message: an array's element takes at most about 200 bytes for each on the wire, and
+/// arrays nest three deep.
 const FACTOR: usize = 600;
 
 /// `kafka-protocol` allocates for an array before its elements: up to 4,096 of them, three deep.
@@ -99,7 +99,7 @@ const COLD: &[Cold] = &[
 const HOT: [(ApiKey, Check); 3] =
     [(ApiKey::PRODUCE, produce), (ApiKey::FETCH, fetch), (ApiKey::METADATA, metadata)];
 
-/// Checks a response that has to be valid; `None` for an API whose responses the client does not decode.
+/// Checks a response that must be valid; `None` for an API whose responses the client does not decode.
 pub(super) fn strict_check_of(api: ApiKey) -> Option<Check> {
     match api {
         ApiKey::PRODUCE => Some(|version, body| {
@@ -152,7 +152,7 @@ where
     let Ok(read) = read else { return };
     let written = cold::encode(version, &read).expect("what was decoded can be encoded");
     let again = cold::decode_response::<T>(version, written.clone()).expect("our own encoding");
-    // Numbers that are no number differ from themselves, so that the bytes are compared.
+    // NaN differs from itself, so the bytes are compared.
     assert_eq!(cold::encode(version, &again).ok(), Some(written), "version {version}: {read:?}");
 }
 
@@ -239,7 +239,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A response of a hot API with something of everything in it.
+/// A response of a hot API with every field set.
 fn populated(api: ApiKey, version: i16) -> Bytes {
     use curtail_wire::{ErrorCode, Uuid, fetch as f, metadata as m, produce as p};
 

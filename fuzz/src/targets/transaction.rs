@@ -21,7 +21,7 @@ use crate::{Input, Target};
 
 pub(super) const TARGET: Target = Target { name: "transaction", run, seeds, cases: 12_000 };
 
-/// Codes that coordinators answer, retriable ones first.
+/// Error codes of coordinators, retriable ones first.
 const CODES: [ErrorCode; 16] = [
     ErrorCode::NOT_COORDINATOR,
     ErrorCode::COORDINATOR_NOT_AVAILABLE,
@@ -41,7 +41,7 @@ const CODES: [ErrorCode; 16] = [
     ErrorCode::UNKNOWN_SERVER_ERROR,
 ];
 
-/// Codes of a coordinator that is not in a position to answer: it has done nothing.
+/// Codes of a coordinator that did not carry out the request.
 const PASSING: usize = 4;
 
 fn run(input: &[u8]) {
@@ -57,12 +57,12 @@ fn run(input: &[u8]) {
 struct Bench {
     machine: Machine<u32>,
     now: Instant,
-    /// What the application was told may be written to.
+    /// Partitions that the application may write to.
     writable: BTreeSet<Key>,
     /// The coordinator's transaction: whether it has begun, and its producer epoch.
     has_begun: bool,
     identity: ProducerIdentity,
-    /// The outcome that the application has called for.
+    /// The outcome that the application has requested.
     called: Option<Outcome>,
     offsets_taken: u64,
     offsets_done: u64,
@@ -205,7 +205,7 @@ impl Bench {
         assert!(progresses || !again, "asks {} again without a pause", request.name());
     }
 
-    /// What the coordinator does and answers.
+    /// Carries out a request at the coordinator and returns its response.
     fn serve(&mut self, request: &Request) -> Reply<u32> {
         let each = |keys: &mut dyn Iterator<Item = &Key>| {
             Reply::Each(keys.map(|key| (key.clone(), ErrorCode::NONE)).collect())
@@ -242,12 +242,12 @@ impl Bench {
         Reply::Identity(self.identity)
     }
 
-    /// A refusal in words that fit what the coordinator knows.
+    /// A refusal that fits the coordinator's state.
     fn refuse(&mut self, request: &Request, code: ErrorCode) -> Reply<u32> {
         match code {
             // It has forgotten the producer, and so its transaction.
             ErrorCode::INVALID_PRODUCER_ID_MAPPING => self.has_begun = false,
-            // Said of an end, there is no transaction; said of anything else, it is being ended.
+            // In response to an end, there is no transaction; in response to any other request, it is being ended.
             ErrorCode::INVALID_TXN_STATE | ErrorCode::TRANSACTION_ABORTABLE => {
                 self.has_begun &= !matches!(request, Request::End(_));
             }
@@ -272,7 +272,7 @@ impl Bench {
         }
     }
 
-    /// With coordinators that answer, whatever was begun ends within a few steps.
+    /// Once coordinators respond, every operation ends within a few steps.
     fn settle(&mut self) {
         for _ in 0..60 + 6 * self.offsets_taken {
             match self.machine.status() {

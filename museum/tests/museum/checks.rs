@@ -1,4 +1,4 @@
-//! The verdict must catch what it is there for: here the brokers cheat.
+//! The verdict must detect every violation: in these tests the brokers cheat.
 
 use curtail_cluster::Plant;
 use curtail_wire::ApiKey;

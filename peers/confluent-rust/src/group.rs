@@ -35,7 +35,7 @@ pub async fn run(args: &Args) -> Result<(), Failure> {
             say(&format!("record {} {} {value}", record.partition(), record.offset()));
         }
     }
-    // Commits what was given out and leaves the group.
+    // Commits the records returned and leaves the group.
     consumer.close().await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Sends records open loop, beginning at a moment that it is told, and writes down what became of each.
+//! Sends records open loop from a given start time and writes the outcome of each.
 
 use std::sync::Arc;
 

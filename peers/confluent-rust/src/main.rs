@@ -1,8 +1,9 @@
-//! The load of `curtail perf`, with Confluent's translation of the Java client to Rust, the crate `confluent-kafka`.
+//! The load of `curtail perf`, with Confluent's port of the Java client to Rust, the crate `confluent-kafka`.
 
 #[path = "../../librdkafka/src/args.rs"]
 mod args;
 mod consume;
+mod drive;
 mod e2e;
 mod group;
 mod load;
@@ -22,7 +23,7 @@ use args::{Args, Tool};
 use measure::Report;
 use tokio::runtime::Runtime;
 
-/// A failure in words for the person who ran the command.
+/// A failure in words, for the user.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
@@ -38,16 +39,17 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     let args = Args::parse(std::env::args().skip(1))?;
     if args.tool == Tool::GroupConsume {
-        // Before there are threads, which are not to see the signal either.
+        // Must run before any thread is started, so that all threads block the signal.
         membership::await_termination()?;
         return Runtime::new()?.block_on(group::run(&args));
     }
-    // As `#[tokio::main]` makes it: this thread is not one of its own.
+    // As with `#[tokio::main]`: the main thread is not a worker of the runtime.
     let runtime = Runtime::new()?;
     let report: Report = match args.tool {
         Tool::Produce => produce::run(&args, &runtime)?,
         Tool::Load => load::run(&args, &runtime)?,
         Tool::Consume => runtime.block_on(consume::run(&args))?,
+        Tool::Drive => return runtime.block_on(drive::run(&args)),
         Tool::EndToEnd | Tool::GroupConsume => runtime.block_on(e2e::run(&args))?,
     };
     report.publish(args.json.as_deref())

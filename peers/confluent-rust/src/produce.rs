@@ -14,7 +14,7 @@ use crate::settings::{self, Producer};
 
 const PAYLOADS: usize = 1024;
 
-/// What the acks brought.
+/// Outcomes of the sends.
 struct Acks {
     errors: u64,
     first_error: Option<String>,

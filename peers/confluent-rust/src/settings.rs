@@ -12,7 +12,7 @@ use crate::args::{Args, Tool};
 
 pub const CLIENT: &str = "confluent-rust";
 
-/// The crate does not tell its version.
+/// A constant: the crate does not report its version.
 pub fn version() -> String {
     "1.0.0".into()
 }
@@ -27,7 +27,7 @@ pub fn producer(args: &Args, defaults: &[(&str, &str)]) -> Result<Producer, Fail
     Ok(KafkaProducer::new(config, ByteArraySerializer::new(), ByteArraySerializer::new())?)
 }
 
-/// Only the consumer protocol is there, which is not the default.
+/// The crate supports only the consumer protocol, which is not the default.
 pub fn consumer(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Failure> {
     let own = ConsumerConfig::config_names();
     let defaults = [&[("group.protocol", "consumer")][..], defaults].concat();
@@ -36,8 +36,8 @@ pub fn consumer(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Fail
     Ok(KafkaConsumer::new(config, ByteArrayDeserializer::new(), ByteArrayDeserializer::new())?)
 }
 
-/// The defaults, overridden by the command line's properties of this role; those of the other are passed over where
-/// both roles are in use.
+/// The defaults, overridden by the command line's properties of this role. Properties of the other role are
+/// ignored if the tool uses both roles, and unknown ones if a case drives the client.
 fn properties(
     args: &Args,
     defaults: &[(&str, &str)],
@@ -47,10 +47,15 @@ fn properties(
     let mut properties: HashMap<String, String> =
         defaults.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     properties.insert("bootstrap.servers".into(), args.bootstrap.clone());
+    let driven = args.tool == Tool::Drive;
     for (name, value) in &args.properties {
+        if driven && name == "heartbeat.interval.ms" {
+            // The consumer protocol leaves it to the brokers, and the client refuses it.
+            continue;
+        }
         if own.contains(name) {
             properties.insert(name.clone(), value.clone());
-        } else if args.tool != Tool::EndToEnd || !other.contains(name) {
+        } else if !driven && (args.tool != Tool::EndToEnd || !other.contains(name)) {
             return Err(format!("unknown property {name}").into());
         }
     }

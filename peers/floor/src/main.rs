@@ -1,5 +1,5 @@
-//! The load of `curtail perf produce` with no client at all: one thread, one blocking socket, one Produce request at a
-//! time. The rest of a client (batching, retries, other brokers, a task that reads) costs what it costs beyond this.
+//! The load of `curtail perf produce` without a client: one thread, one blocking socket, one Produce request
+//! at a time. A client's batching, retries, further brokers and reading task add their cost to this.
 
 #[path = "../../librdkafka/src/args.rs"]
 mod args;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use args::{Args, Tool};
 
-/// A failure in words for the person who ran the command.
+/// A failure in words, for the user.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {

@@ -15,14 +15,15 @@ use crate::Failure;
 use crate::args::Args;
 use crate::measure::{Cpu, Histogram, Report, payloads, sleep_until};
 
-/// The last version that names topics, so that no metadata is needed.
+/// The last version that names topics, which makes metadata unnecessary.
 const VERSION: i16 = 12;
 const PARTITIONS: i32 = 6;
 const PAYLOADS: usize = 1024;
-/// Records of one request where many are due.
+/// Most records of one request.
 const BATCH: u64 = 64;
 
-/// Sends nothing: what is left is the load generator, which sleeps until each record is due.
+/// Property for a run without sends, which measures the load generator alone: it sleeps until each record is
+/// due.
 const ONLY_PACE: (&str, &str) = ("send", "false");
 
 /// Sends the warm-up and then measures the rest.
@@ -74,7 +75,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// One request after the other: each has what is due by then, in one batch.
+    /// Sends one request after the other, each with one batch of the records due by then.
     fn send(&mut self, range: Range<u64>) -> Result<(), Failure> {
         let start = self.now();
         let interval = self.args.rate.map(|rate| 1e9 / rate);
@@ -160,7 +161,7 @@ impl Wire {
         match answer.topics.iter().flat_map(|topic| &topic.partitions).next() {
             Some(result) if result.error == ErrorCode::NONE => Ok(()),
             Some(result) => Err(format!("partition {partition}: {:?}", result.error).into()),
-            None => Err("an answer without a result".into()),
+            None => Err("a response without a result".into()),
         }
     }
 }

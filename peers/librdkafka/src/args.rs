@@ -26,7 +26,7 @@ pub enum Tool {
     Drive,
 }
 
-/// What ends the latencies of a load.
+/// End of a load's latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     Acknowledged,
@@ -38,24 +38,24 @@ pub struct Args {
     pub tool: Tool,
     pub bootstrap: String,
     pub topic: String,
-    /// All records, the warm-up's included.
+    /// All records, warm-up included.
     pub records: u64,
     pub warmup: u64,
     pub record_size: usize,
-    /// Records a second; `None` is as fast as possible.
+    /// Records per second; `None` for as fast as possible.
     pub rate: Option<f64>,
     pub acks: Option<String>,
     pub until: Until,
     pub properties: Vec<(String, String)>,
     pub json: Option<String>,
-    /// Where the fates of the records are written.
+    /// File for the fates of the records.
     pub fates: Option<String>,
-    /// How many different keys; 0 for records without one.
+    /// Number of different keys; 0 for keyless records.
     pub keys: u64,
     pub seed: u64,
     pub group: String,
     pub assignor: String,
-    /// Of `drive`: producer or consumer.
+    /// Role of `drive`: producer or consumer.
     pub role: String,
 }
 

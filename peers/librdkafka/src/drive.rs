@@ -1,4 +1,5 @@
-//! Obeys commands on standard input and prints every reply, for cases that script the network (see `museum/`).
+//! Executes commands from standard input and prints every result, for cases that script the network (see
+//! `museum/`).
 
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::args::Args;
 use crate::membership::say;
 use crate::properties;
 
-/// Kafka's name and librdkafka's. Other properties are passed over.
+/// Kafka's names and librdkafka's. Other properties are ignored.
 const NAMES: &[(&str, &[&str])] = &[
     ("acks", &["acks"]),
     ("linger.ms", &["linger.ms"]),
@@ -48,10 +49,10 @@ const NAMES: &[(&str, &[&str])] = &[
     ("client.rack", &["client.rack"]),
 ];
 
-/// What one poll returns at most, unless `max.poll.records` says otherwise, as in the Java client.
+/// Most records of one poll, unless `max.poll.records` is set, as in the Java client.
 const MAX_POLL_RECORDS: usize = 500;
 
-/// Kafka's minimum is that of the session; librdkafka wants the poll interval above the session timeout.
+/// Kafka's minimum is that of the session; librdkafka requires a poll interval above the session timeout.
 const SESSION_TIMEOUT_MS: &str = "1000";
 
 pub fn run(args: &Args) -> Result<(), Failure> {

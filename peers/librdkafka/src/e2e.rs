@@ -33,12 +33,12 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, _: ()) {
         let error = result.as_ref().err().map(|(error, _)| error.to_string());
-        // After the last record nobody listens any more.
+        // The receiver is gone after the last record.
         let _ = self.0.lock().unwrap().send(error);
     }
 }
 
-/// The latency of a record is from just before its send until it has been read, its ack being
+/// The latency of a record is from just before its send until it has been read, with its acknowledgement
 /// awaited in between, as in Kafka's own tool.
 pub fn run(args: &Args) -> Result<Report, Failure> {
     let consumer = consumer_at_end(args, &[("fetch.wait.max.ms", "0")])?;
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     polled(&Arc::new(producer), |producer| measure(args, producer, &consumer, &acks))
 }
 
-/// Does something with a producer whose reports another thread takes as they come.
+/// Runs a function with a producer, while another thread collects its delivery reports.
 pub fn polled<C: ProducerContext + 'static, T>(
     producer: &Arc<BaseProducer<C>>,
     work: impl FnOnce(&BaseProducer<C>) -> Result<T, Failure>,
@@ -126,7 +126,7 @@ fn measure(
     })
 }
 
-/// A consumer whose place in every partition is the end as it is now. The properties have precedence over `settings`.
+/// A consumer at the current end of every partition. The properties take precedence over `settings`.
 pub fn consumer_at_end(args: &Args, settings: &[(&str, &str)]) -> Result<BaseConsumer, Failure> {
     let mut config = properties::consumer(&args.bootstrap);
     for (name, value) in settings {
@@ -143,7 +143,7 @@ pub fn consumer_at_end(args: &Args, settings: &[(&str, &str)]) -> Result<BaseCon
     Ok(consumer)
 }
 
-/// The partition's end. The leader of a topic that was just created may not know of it yet.
+/// The partition's end. The leader of a new topic may not know about it yet.
 fn end_offset(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<i64, Failure> {
     let begun = Instant::now();
     loop {

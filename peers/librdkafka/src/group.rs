@@ -25,12 +25,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let consumer: BaseConsumer<Witness> = config.create_with_context(Witness)?;
     consumer.subscribe(&[&args.topic])?;
     while !terminated() {
-        // Brokers that cannot be reached are tried again.
+        // Errors of unreachable brokers are retried.
         let Some(Ok(message)) = consumer.poll(POLL) else { continue };
         let value = String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned();
         say(&format!("record {} {} {value}", message.partition(), message.offset()));
     }
-    // Dropping it commits what was given out and leaves the group.
+    // The drop commits the records returned and leaves the group.
     drop(consumer);
     Ok(())
 }

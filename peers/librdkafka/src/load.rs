@@ -1,4 +1,4 @@
-//! Sends records open loop, beginning at a moment that it is told, and writes down what became of each.
+//! Sends records open loop from a given start time and writes the outcome of each.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     let fates = Arc::new(Fates::new(args.records));
     let context = Context { fates: Arc::clone(&fates), until: args.until };
     let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
-    // The sender sleeps, so another thread must take the reports as they come.
+    // The sender sleeps, so another thread must collect the reports.
     polled(&Arc::new(producer), |producer| send(args, producer, &fates))
 }
 

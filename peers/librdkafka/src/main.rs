@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use args::{Args, Tool};
 
-/// A failure in words for the person who ran the command.
+/// A failure in words, for the user.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {

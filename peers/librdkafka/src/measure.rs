@@ -104,7 +104,7 @@ impl Cpu {
     }
 }
 
-/// Sleeps until `nanos` after `origin`; at once if that has passed.
+/// Sleeps until `nanos` after `origin`; returns at once if that has passed.
 pub fn sleep_until(origin: Instant, nanos: u64) {
     let target = Duration::from_nanos(nanos);
     loop {
@@ -169,7 +169,7 @@ impl Report {
         (user + system) as f64 / self.records.max(1) as f64
     }
 
-    /// Prints the summary and writes the JSON where it is asked for.
+    /// Prints the summary and writes the JSON if requested.
     pub fn publish(&self, json: Option<&str>) -> Result<(), Failure> {
         println!("{}", self.summary());
         if let Some(path) = json {

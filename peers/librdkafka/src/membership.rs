@@ -1,4 +1,4 @@
-//! What every driver's `group-consume` has in common: its end, and its lines.
+//! Common parts of every driver's `group-consume`: its end, and its lines.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::Failure;
 
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 
-/// Threads that are started later do not see the signal either.
+/// Threads started later also block the signal.
 pub fn await_termination() -> Result<(), Failure> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
@@ -29,6 +29,6 @@ pub fn terminated() -> bool {
 /// Prints a line at once.
 pub fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Whoever read it is gone: there is nobody to tell.
+    // A reader that is gone needs no line.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -1,4 +1,4 @@
-//! What every driver's `load` has in common: the word to begin, what records are made of, and what became of them.
+//! Common parts of every driver's `load`: the start, the records, and their outcomes.
 
 use std::io::BufRead as _;
 use std::sync::OnceLock;
@@ -11,16 +11,16 @@ use crate::Failure;
 use crate::args::Args;
 use crate::measure::{Cpu, Histogram, Report, sleep_until};
 
-/// Numbers of the warm-up's records begin here.
+/// First record number of the warm-up.
 const EARLIER: u64 = 1 << 40;
 /// Bytes of a value that hold the record's number.
 const NUMBER: usize = 8;
-/// Letters that values are cut out of, beyond the length of one.
+/// Letters that values are cut from, beyond the length of one value.
 const POOL: usize = 1 << 16;
-/// How far from now a start may be; farther away, it is of another clock.
+/// Longest time from now to a start; a larger one belongs to another clock.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Tells that everything is ready and waits for the word: `go`, with the time of the start or without.
+/// Prints `ready` and waits for the line `go`, with or without a start time.
 fn await_start() -> Result<Instant, Failure> {
     println!("ready");
     let mut line = String::new();
@@ -44,7 +44,7 @@ fn await_start() -> Result<Instant, Failure> {
     start.ok_or_else(|| "the start is no time of this clock".into())
 }
 
-/// Values: the record's number, and letters. Keys: so many different ones, one after the other.
+/// Values: the record's number, then letters. Keys: a number of different ones, in turn.
 pub struct Records {
     letters: Vec<u8>,
     value: Vec<u8>,
@@ -67,7 +67,7 @@ impl Records {
         Self { letters, value: vec![0; args.record_size], keys: args.keys, warmup: args.warmup }
     }
 
-    /// The record of this slot: the warm-up's come first.
+    /// The record of this slot; the warm-up has the first slots.
     pub fn get(&mut self, slot: u64) -> (Option<[u8; 8]>, &[u8]) {
         let (first, index) = match slot.checked_sub(self.warmup) {
             Some(index) => (0, index),
@@ -82,14 +82,14 @@ impl Records {
     }
 }
 
-/// The slot of the record with this value; `None` if no load made it.
+/// The slot of the record with this value; `None` for a foreign record.
 pub fn slot_of(value: &[u8], warmup: u64) -> Option<usize> {
     let number = u64::from_be_bytes(*value.first_chunk::<NUMBER>()?);
     let slot = number.checked_sub(EARLIER).or_else(|| warmup.checked_add(number))?;
     usize::try_from(slot).ok()
 }
 
-/// What became of each record, the warm-up's first. Times are nanoseconds since the origin.
+/// Outcome of each record, the warm-up's first. Times are nanoseconds since the origin.
 pub struct Fates {
     origin: Instant,
     slots: Vec<Slot>,
@@ -98,7 +98,7 @@ pub struct Fates {
 
 struct Slot {
     sent: AtomicU64,
-    /// -1 if it was not.
+    /// -1 if not acknowledged.
     acknowledged: AtomicI64,
     partition: AtomicI32,
     offset: AtomicI64,
@@ -124,7 +124,7 @@ impl Fates {
         self.slots[slot].sent.store(self.now(), Ordering::Relaxed);
     }
 
-    /// A record that was read back at this time.
+    /// Records that a record was read back at this time.
     pub fn read(&self, slot: usize, sent: u64, read: u64, partition: i32, offset: i64) {
         self.slots[slot].sent.store(sent, Ordering::Relaxed);
         self.acknowledged_at(slot, read, partition, offset);
@@ -141,7 +141,7 @@ impl Fates {
         slot.acknowledged.store(now as i64, Ordering::Relaxed);
     }
 
-    /// Whether there is such a record that has no fate yet.
+    /// Whether this slot exists and has no fate yet.
     pub fn awaits(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.acknowledged.load(Ordering::Relaxed) < 0)
     }
@@ -150,7 +150,8 @@ impl Fates {
         self.first_error.get_or_init(|| error.to_string());
     }
 
-    /// Writes the slots behind the warm-up, as peers/README.md says. `start` is nanoseconds since the origin.
+    /// Writes the slots after the warm-up in the format of peers/README.md. `start` is nanoseconds since the
+    /// origin.
     pub fn write(&self, path: &str, warmup: u64, start: u64) -> Result<(), Failure> {
         let mut bytes = Vec::with_capacity(28 * self.slots.len());
         for slot in &self.slots[warmup as usize..] {
@@ -168,8 +169,8 @@ impl Fates {
     }
 }
 
-/// Sends the warm-up, waits for the word, and sends what counts. `send` begins with a record, which is sent at its time
-/// whatever became of those before; `drain` waits until all have their fates.
+/// Sends the warm-up, waits for `go`, and sends the measured records. `send` starts sending a record at its
+/// due time, independent of earlier records; `drain` waits until all have their fates.
 pub fn run(
     args: &Args,
     fates: &Fates,

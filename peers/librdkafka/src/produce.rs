@@ -17,14 +17,14 @@ use crate::properties::{self, Role};
 
 const PAYLOADS: usize = 1024;
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// How many records are sent between two looks at the delivery reports.
+/// Records sent between two polls for delivery reports.
 const POLL_EVERY: u64 = 256;
 
 struct Acks {
     origin: Instant,
     state: Mutex<AckState>,
-    /// When each record of a throttled run is intended to be sent and was sent, in nanoseconds from
-    /// the origin. Empty in an unthrottled run, where the two are one and travel with the record.
+    /// Intended and actual send time of each record of a throttled run, in nanoseconds since the origin.
+    /// Empty in an unthrottled run, where both are equal and passed along with the record.
     intended: Vec<AtomicU64>,
     sent: Vec<AtomicU64>,
 }
@@ -86,8 +86,8 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     });
     let producer = BaseProducer::from_config_and_context(&config, Context(Arc::clone(&acks)))?;
     let producer: Arc<BaseProducer<Context>> = Arc::new(producer);
-    // An unthrottled sender looks at the reports itself; a throttled one sleeps, so another thread
-    // must take the reports as they come.
+    // An unthrottled sender polls the reports itself. A throttled one sleeps, so another thread must collect
+    // them.
     let stop = Arc::new(AtomicBool::new(false));
     let poller = args.rate.map(|_| {
         let (producer, stop) = (Arc::clone(&producer), Arc::clone(&stop));
@@ -139,8 +139,8 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     })
 }
 
-/// Waits until every record is acknowledged. The crate's own flush looks only every 100 ms, which
-/// would count as sending time.
+/// Waits until every record is acknowledged. The crate's own flush polls only every 100 ms, which would count
+/// as sending time.
 fn drain(producer: &BaseProducer<Context>) -> Result<(), Failure> {
     let begun = Instant::now();
     while producer.in_flight_count() > 0 {

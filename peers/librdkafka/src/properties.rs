@@ -1,4 +1,4 @@
-//! Kafka's property names in librdkafka's.
+//! Maps Kafka's property names to librdkafka's.
 
 use rdkafka::ClientConfig;
 
@@ -10,7 +10,7 @@ pub fn version() -> String {
     rdkafka::util::get_rdkafka_version().1
 }
 
-/// What a Java name is called here, by the client it is for.
+/// Java names of each role's properties, with librdkafka's names.
 const PRODUCER: &[(&str, &str)] = &[
     ("acks", "acks"),
     ("linger.ms", "linger.ms"),
@@ -41,8 +41,8 @@ pub enum Role {
     Consumer,
 }
 
-/// Puts the properties of `role` into `config`. A property of the other role is passed over only
-/// where both roles are in use (`both`); one of neither is an error.
+/// Puts the properties of `role` into `config`. A property of the other role is ignored if the tool uses both
+/// roles (`both`); an unknown property is an error.
 pub fn apply(
     config: &mut ClientConfig,
     properties: &[(String, String)],
@@ -69,15 +69,15 @@ pub fn apply(
     Ok(())
 }
 
-/// A producer's settings: librdkafka's defaults, but idempotent as the Java client is by default,
-/// unless the properties ask for what idempotence excludes.
+/// A producer's settings: librdkafka's defaults, but idempotent as the Java client is by default, unless the
+/// properties exclude idempotence.
 pub fn producer(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", bootstrap);
     config
 }
 
-/// Decides idempotence once all properties are in.
+/// Sets idempotence after all properties are known.
 pub fn settle_idempotence(config: &mut ClientConfig) {
     let all = config.get("acks").is_none_or(|acks| acks == "all" || acks == "-1");
     if config.get("enable.idempotence").is_none() && all {
@@ -85,8 +85,8 @@ pub fn settle_idempotence(config: &mut ClientConfig) {
     }
 }
 
-/// A consumer's settings: librdkafka's defaults. The group is only there because librdkafka's
-/// consumer must have one; nothing joins it.
+/// A consumer's settings: librdkafka's defaults. librdkafka's consumer requires a group, but nothing joins
+/// it.
 pub fn consumer(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config

@@ -1,4 +1,4 @@
-//! Reads what a load sends, until every record has come once.
+//! Reads a load back, until every record has arrived once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::open_loop::{Fates, slot_of};
 const POLL: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What the reading thread and the others share.
+/// State that the reading thread shares.
 #[derive(Default)]
 struct State {
     stop: AtomicBool,
@@ -25,14 +25,14 @@ struct State {
     failure: Mutex<Option<String>>,
 }
 
-/// A thread that reads.
+/// A reading thread.
 pub struct ReadBack {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ReadBack {
-    /// Reads with a consumer whose place is where the load begins.
+    /// Starts to read with a consumer that is positioned at the beginning of the load.
     pub fn start(args: &Args, consumer: BaseConsumer, fates: Arc<Fates>) -> Self {
         let state = Arc::new(State::default());
         let (shared, warmup) = (Arc::clone(&state), args.warmup);
@@ -54,7 +54,7 @@ impl ReadBack {
         Self { state, thread: Some(thread) }
     }
 
-    /// Waits until so many records have been read, those of the warm-up included.
+    /// Waits until this number of records have been read, warm-up included.
     pub fn wait(&self, records: u64) -> Result<(), Failure> {
         let (mut begun, mut seen) = (Instant::now(), 0);
         loop {
@@ -82,7 +82,7 @@ impl Drop for ReadBack {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has said what was wrong, and cannot panic otherwise.
+            // The thread reports its errors itself and cannot panic otherwise.
             let _ = thread.join();
         }
     }

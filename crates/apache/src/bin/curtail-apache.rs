@@ -1,7 +1,8 @@
 //! Starts an Apache Kafka cluster, or runs one of its tools, from the command line.
 //!
-//! `start` prints `bootstrap: host:port,...` when the cluster is ready, then a line `NAME: host:port,...` for each listener
-//! that was added, and runs until its standard input closes or a signal ends it; the brokers end with it either way.
+//! `start` prints `bootstrap: host:port,...` when the cluster is ready, then `NAME: host:port,...`
+//! for each added listener. It runs until its standard input closes or a signal ends it; the
+//! brokers end with it either way.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ fn start(args: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A reader of the file sees either nothing or the whole address.
+/// Writes a file atomically: a reader sees either no file or the whole address.
 fn write_whole(path: &PathBuf, text: &str) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
     std::fs::write(&partial, format!("{text}\n"))?;

@@ -27,7 +27,7 @@ fn a_server_is_ready_at_its_line_and_ends_by_term() {
 }
 
 #[test]
-fn a_server_that_ends_early_or_says_nothing_is_told_apart() {
+fn an_ended_server_and_an_unresponsive_one_are_distinguished() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let mut ended = Server::spawn(shell("echo no"), &log).unwrap();
@@ -39,7 +39,7 @@ fn a_server_that_ends_early_or_says_nothing_is_told_apart() {
 }
 
 #[test]
-fn the_watchdog_kills_what_was_added_and_not_what_is_gone() {
+fn the_watchdog_kills_added_processes_except_removed_ones() {
     let directory = make_directory().unwrap();
     let log = directory.join("log");
     let watchdog = Watchdog::start(&directory).unwrap();
@@ -62,7 +62,7 @@ fn the_watchdog_kills_what_was_added_and_not_what_is_gone() {
 #[test]
 fn a_frozen_server_has_stopped_when_the_call_returns() {
     let directory = tempfile::tempdir().unwrap();
-    // Busy, so that it is likely to be running on the other processor when the signal comes.
+    // A busy process is likely to be running on the other CPU when the signal arrives.
     let mut server =
         Server::spawn(shell("while :; do :; done"), &directory.path().join("log")).unwrap();
     for _ in 0..100 {

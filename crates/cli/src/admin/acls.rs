@@ -8,14 +8,14 @@ use curtail::{
 use super::{Cell, Format, admin, block_on, report};
 use crate::{failure::Failure, output, settings::ClientArguments};
 
-/// What to do with access rules.
+/// Subcommands of `curtail acls`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Prints rules.
+    /// Lists ACLs.
     List(List),
-    /// Adds rules: one for each thing, principal and operation named.
+    /// Adds ACLs: one for each combination of resource, principal and operation.
     Add(Change),
-    /// Removes rules.
+    /// Removes ACLs.
     Remove(Change),
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct List {
     format: Format,
     #[command(flatten)]
     things: Things,
-    /// Only rules about this principal, such as User:alice.
+    /// Only ACLs of this principal, such as User:alice.
     #[arg(long)]
     principal: Option<String>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Change {
     client: ClientArguments,
     #[command(flatten)]
     things: Things,
-    /// Who, such as User:alice, or User:* for everybody. May be given several times.
+    /// Principal, such as User:alice, or User:* for every user. May be given several times.
     #[arg(
         long = "principal",
         alias = "allow-principal",
@@ -46,18 +46,18 @@ pub(crate) struct Change {
         value_name = "PRINCIPAL"
     )]
     principals: Vec<String>,
-    /// From which address.
+    /// Client address that the ACL applies to; * for every address.
     #[arg(long, alias = "allow-host", default_value = "*")]
     host: String,
-    /// Doing what, such as read or describe-configs. May be given several times.
+    /// Operation, such as read or describe-configs. May be given several times.
     #[arg(long = "operation", required = true, value_name = "OPERATION", value_parser = operation)]
     operations: Vec<AclOperation>,
-    /// Forbids it instead of allowing it.
+    /// Deny the operation instead of allowing it.
     #[arg(long)]
     deny: bool,
 }
 
-/// What rules are about.
+/// Resources of ACLs.
 #[derive(Debug, Args)]
 struct Things {
     /// A topic. May be given several times.
@@ -72,7 +72,7 @@ struct Things {
     /// The cluster itself.
     #[arg(long)]
     cluster: bool,
-    /// Whether names are whole or the beginnings of names.
+    /// Whether names are complete (literal) or prefixes of names (prefixed).
     #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Pattern::Literal)]
     pattern: Pattern,
 }
@@ -92,7 +92,7 @@ impl Pattern {
     }
 }
 
-/// The name that the cluster has in rules.
+/// Resource name of the cluster in ACLs.
 const CLUSTER: &str = "kafka-cluster";
 
 impl Things {
@@ -116,7 +116,7 @@ fn operation(text: &str) -> Result<AclOperation, String> {
     })
 }
 
-/// Does it.
+/// Runs `curtail acls`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -136,7 +136,7 @@ async fn list(arguments: &List) -> Result<(), Failure> {
         .map(|(resource, name)| AclFilter {
             resource: Some(resource),
             name: Some(name.to_owned()),
-            // Rules that count for the name, and not only those of this very name.
+            // Rules that apply to the name, including prefixed and wildcard ones.
             pattern: AclPatternFilter::Match,
             ..about.clone()
         })
@@ -168,7 +168,7 @@ async fn list(arguments: &List) -> Result<(), Failure> {
 fn acls(arguments: &Change) -> Result<Vec<Acl>, Failure> {
     let things = arguments.things.all();
     if things.is_empty() {
-        let text = "about what? Name it with --topic, --group, --transactional-id or --cluster";
+        let text = "no resource given; use --topic, --group, --transactional-id or --cluster";
         return Err(Failure::new(text));
     }
     let mut acls = Vec::new();
@@ -208,9 +208,7 @@ async fn remove(arguments: &Change) -> Result<(), Failure> {
         Ok(())
     })?;
     if removed.is_empty() {
-        return Err(Failure::new(
-            "there is no such rule; `curtail acls list` prints those there are",
-        ));
+        return Err(Failure::new("no such ACL; `curtail acls list` prints the existing ones"));
     }
     report(removed, |acl, ()| output::line(format_args!("Removed: {acl}.")))
 }

@@ -10,7 +10,7 @@ use crate::{
     settings::{ClientArguments, Property, property},
 };
 
-/// What to do with settings.
+/// Subcommands of `curtail configs`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Prints settings that differ from Kafka's defaults, or all.
@@ -27,7 +27,7 @@ pub(crate) struct Describe {
     of: Resources,
     #[command(flatten)]
     format: Format,
-    /// Prints all settings, those with Kafka's defaults included.
+    /// Print all settings, including those with Kafka's defaults.
     #[arg(long)]
     all: bool,
 }
@@ -38,24 +38,24 @@ pub(crate) struct Alter {
     client: ClientArguments,
     #[command(flatten)]
     of: Resources,
-    /// Gives a setting a value. May be given several times.
+    /// Set a value. May be given several times.
     #[arg(long, alias = "add-config", value_name = "NAME=VALUE", value_parser = property)]
     add: Vec<Property>,
-    /// Adds a value to a setting that is a list.
+    /// Append a value to a list setting. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
     append: Vec<Property>,
-    /// Takes a value out of a setting that is a list.
+    /// Remove a value from a list setting. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
     subtract: Vec<Property>,
-    /// Takes a setting's value away, so that the default counts again. May be given several times.
+    /// Remove a setting, so that its default applies. May be given several times.
     #[arg(long, alias = "delete-config", value_name = "NAME")]
     delete: Vec<String>,
-    /// Only says whether it would be done.
+    /// Validate the change without applying it.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Whose settings.
+/// Resources whose settings are described or altered.
 #[derive(Debug, Args)]
 struct Resources {
     /// A topic. May be given several times.
@@ -64,7 +64,7 @@ struct Resources {
     /// A broker's id. May be given several times.
     #[arg(long = "broker", value_name = "ID")]
     brokers: Vec<i32>,
-    /// What all brokers have that have no setting of their own.
+    /// Cluster-wide defaults of all brokers.
     #[arg(long, alias = "broker-defaults")]
     all_brokers: bool,
     /// A group. May be given several times.
@@ -80,14 +80,14 @@ impl Resources {
         let groups = self.groups.into_iter().map(ConfigResource::Group);
         let resources: Vec<_> = topics.chain(brokers).chain(all).chain(groups).collect();
         if resources.is_empty() {
-            let text = "whose settings? Name it with --topic, --broker, --all-brokers or --group";
+            let text = "no resource given; use --topic, --broker, --all-brokers or --group";
             return Err(Failure::new(text));
         }
         Ok(resources)
     }
 }
 
-/// Does it.
+/// Runs `curtail configs`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -132,7 +132,8 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
         .chain(arguments.delete.into_iter().map(ConfigChange::Delete))
         .collect();
     if changes.is_empty() {
-        let text = "which setting? For example --add retention.ms=3600000 or --delete retention.ms";
+        let text =
+            "no change given; use for example --add retention.ms=3600000 or --delete retention.ms";
         return Err(Failure::new(text));
     }
     let wanted: Vec<_> = resources.into_iter().map(|at| (at, changes.clone())).collect();

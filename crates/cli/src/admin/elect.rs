@@ -11,7 +11,7 @@ use crate::{failure::Failure, output, settings::ClientArguments};
 pub(crate) struct Arguments {
     #[command(flatten)]
     client: ClientArguments,
-    /// Whom to elect: the first replica, or, where none in sync lives, one that has lost records.
+    /// Election type: preferred replica, or an out-of-sync one if none in sync is alive (loses records).
     #[arg(long, value_enum, default_value_t = Kind::Preferred)]
     election_type: Kind,
     /// A topic, or some of its partitions. May be given several times.
@@ -28,7 +28,7 @@ enum Kind {
     Unclean,
 }
 
-/// Does it.
+/// Runs `curtail elect`.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         let admin = admin(&arguments.client)?;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         };
         if topics.is_empty() && !arguments.all_topics {
-            let text = "which partitions? Name them, for example with --topic payments:0,1, or --all-topics";
+            let text = "no partitions given; use for example --topic payments:0,1 or --all-topics";
             return Err(Failure::new(text));
         }
         let partitions = partitions_of(&admin, &topics).await?;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Kind::Unclean => Election::Unclean,
         };
         report(admin.elect_leaders(election, &partitions).await?, |at, ()| {
-            output::line(format_args!("The leader of {at} is elected."))
+            output::line(format_args!("Elected the leader of {at}."))
         })
     })
 }

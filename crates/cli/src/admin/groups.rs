@@ -16,26 +16,26 @@ use super::{
 };
 use crate::{failure::Failure, output, settings::ClientArguments};
 
-/// What to do with groups.
+/// Subcommands of `curtail groups`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Prints all groups.
+    /// Lists all groups.
     List(List),
-    /// Prints what groups have committed and how far they are behind, or their members.
+    /// Prints committed offsets and lag of groups, or their members.
     Describe(Describe),
-    /// Deletes groups without members, and all that they have committed.
+    /// Deletes groups without members, and their committed offsets.
     Delete(Delete),
-    /// Changes what a group without members has committed.
+    /// Changes the committed offsets of a group without members.
     #[command(subcommand)]
     Offsets(Offsets),
 }
 
-/// What to do with a group's offsets.
+/// Subcommands of `curtail groups offsets`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Offsets {
-    /// Says where the group would go on, and with --execute lets it go on there.
+    /// Prints the offsets that the group would resume from; commits them with --execute.
     Reset(reset::Arguments),
-    /// Forgets what the group has committed.
+    /// Deletes committed offsets of the group.
     Delete(DeleteOffsets),
 }
 
@@ -55,10 +55,10 @@ pub(crate) struct Describe {
     groups: Names,
     #[command(flatten)]
     format: Format,
-    /// Prints the members and what they have.
+    /// Print the members and their partitions.
     #[arg(long, conflicts_with = "state")]
     members: bool,
-    /// Prints the state and the coordinator.
+    /// Print the state and the coordinator.
     #[arg(long)]
     state: bool,
 }
@@ -83,7 +83,7 @@ pub(crate) struct DeleteOffsets {
     topics: Vec<TopicSelection>,
 }
 
-/// Groups, as bare arguments or as Kafka's own tools have them.
+/// Groups, as bare arguments or with the flags of Kafka's tools.
 #[derive(Debug, Args)]
 struct Names {
     /// Names of groups.
@@ -98,13 +98,13 @@ impl Names {
     fn at_least_one(self) -> Result<Vec<String>, Failure> {
         let names: Vec<String> = self.bare.into_iter().chain(self.flagged).collect();
         if names.is_empty() {
-            return Err(Failure::new("which group? Name it, for example with --group billing"));
+            return Err(Failure::new("no group given; use for example --group billing"));
         }
         Ok(names)
     }
 }
 
-/// Does it.
+/// Runs `curtail groups`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -154,7 +154,7 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     } else {
         (&PROGRESS, progress(&admin, &groups).await?)
     };
-    // A group that is not there is no empty table.
+    // For a missing group no empty table is printed.
     if !groups.is_empty() {
         arguments.format.rows(columns, rows)?;
     }
@@ -238,7 +238,7 @@ async fn progress(admin: &Admin, groups: &[GroupDescription]) -> Result<Vec<Vec<
     Ok(rows)
 }
 
-/// Where partitions end, as far as that is known: a topic may be gone that a group has read.
+/// Log end offsets of partitions, as far as they are known: a topic that a group has read may be deleted.
 async fn ends_of(
     admin: &Admin,
     partitions: impl Iterator<Item = &TopicPartition>,
@@ -267,7 +267,7 @@ async fn delete_offsets(arguments: &DeleteOffsets) -> Result<(), Failure> {
     })
 }
 
-/// Whether the broker says that there is no such group.
+/// Whether the broker reports that the group does not exist.
 fn is_missing(error: &curtail::Error) -> bool {
     matches!(error, curtail::Error::Broker { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND)
 }

@@ -1,4 +1,4 @@
-//! Commands of administrators: what they have in common.
+//! Administration commands: common parts.
 
 pub(crate) mod acls;
 pub(crate) mod configs;
@@ -16,10 +16,10 @@ use tokio::runtime::Builder;
 
 use crate::{failure::Failure, names, output, settings::ClientArguments};
 
-/// How results are printed.
+/// Output format.
 #[derive(Debug, Args)]
 pub(crate) struct Format {
-    /// Prints JSON instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
@@ -47,9 +47,9 @@ pub(crate) enum Cell {
     Text(String),
     /// A number.
     Number(i64),
-    /// Numbers in an order that counts.
+    /// Numbers in a significant order.
     Numbers(Vec<i32>),
-    /// Not known, or there is none.
+    /// Unknown or missing.
     None,
 }
 
@@ -118,7 +118,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
     runtime.block_on(work)
 }
 
-/// Tells of each result that is good, and fails with all that are not.
+/// Passes each success to `tell`; fails with all errors.
 fn report<K, T>(
     results: Each<K, T>,
     mut tell: impl FnMut(&K, T) -> Result<(), Failure>,
@@ -149,7 +149,7 @@ async fn report_named<T>(
     Failure::all(failed)
 }
 
-/// What a file in JSON says.
+/// Reads a JSON file.
 fn read_json<T: DeserializeOwned>(path: &Path, example: &str) -> Result<T, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
@@ -176,7 +176,7 @@ fn topic_selection(text: &str) -> Result<TopicSelection, String> {
     }
 }
 
-/// The partitions that are meant; a topic without a list means all that it has.
+/// The selected partitions; a topic without a list selects all its partitions.
 async fn partitions_of(
     admin: &Admin,
     selections: &[TopicSelection],

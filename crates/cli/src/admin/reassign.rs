@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, Format, admin, block_on, read_json, report};
 use crate::{failure::Failure, output, settings::ClientArguments};
 
-/// What to do with reassignments.
+/// Subcommands of `curtail reassign`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Prints the reassignments that have not ended.
+    /// Lists the reassignments in progress.
     List(List),
-    /// Begins reassignments, and prints where the partitions were for the way back.
+    /// Starts reassignments, and first prints the current replicas as a file that reverts them.
     Execute(Change),
-    /// Takes back reassignments that have not ended.
+    /// Cancels reassignments in progress.
     Cancel(Change),
 }
 
@@ -53,7 +53,7 @@ struct Line {
 const EXAMPLE: &str =
     r#"{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2, 3]}]}"#;
 
-/// Does it.
+/// Runs `curtail reassign`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -98,11 +98,11 @@ async fn execute(arguments: &Change) -> Result<(), Failure> {
     };
     let wanted: Vec<_> = lines.into_iter().map(to).collect();
     report(admin.alter_partition_reassignments(&wanted).await?, |at, ()| {
-        output::line(format_args!("Began the reassignment of {at}."))
+        output::line(format_args!("Started the reassignment of {at}."))
     })
 }
 
-/// Where partitions are.
+/// Current replicas of partitions.
 async fn now(admin: &Admin, lines: &[Line]) -> Result<Vec<Line>, Failure> {
     let mut names: Vec<&str> = lines.iter().map(|line| line.topic.as_str()).collect();
     names.sort_unstable();

@@ -14,16 +14,16 @@ use crate::{
     settings::{ClientArguments, Property, property},
 };
 
-/// What to do with topics.
+/// Subcommands of `curtail topics`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Creates a topic.
     Create(Create),
-    /// Prints the names of all topics.
+    /// Lists all topics.
     List(List),
     /// Prints partitions, leaders and replicas.
     Describe(Describe),
-    /// Gives topics more partitions.
+    /// Adds partitions to topics.
     Alter(Alter),
     /// Deletes topics and all their records.
     Delete(Delete),
@@ -37,10 +37,10 @@ pub(crate) struct Create {
     client: ClientArguments,
     #[command(flatten)]
     topics: Names,
-    /// Partitions; the brokers' default without this.
+    /// Number of partitions [default: the brokers' num.partitions].
     #[arg(long, value_name = "N")]
     partitions: Option<i32>,
-    /// Replicas of each partition; the brokers' default without this.
+    /// Replicas of each partition [default: the brokers' default.replication.factor].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
     /// A setting of the topic, for example min.insync.replicas=2. May be given several times.
@@ -72,10 +72,10 @@ pub(crate) struct Alter {
     client: ClientArguments,
     #[command(flatten)]
     topics: Names,
-    /// Partitions that each topic is to have, those there are included.
+    /// New total number of partitions of each topic.
     #[arg(long, value_name = "N")]
     partitions: i32,
-    /// Only says whether it would be done.
+    /// Validate the change without applying it.
     #[arg(long)]
     dry_run: bool,
 }
@@ -86,7 +86,7 @@ pub(crate) struct DeleteRecords {
     client: ClientArguments,
     #[command(flatten)]
     format: Format,
-    /// The topic that --before means.
+    /// The topic of the --before partitions.
     #[arg(short, long, value_name = "TOPIC", requires = "before")]
     topic: Option<String>,
     /// A partition and the first offset to keep; -1 keeps none. May be given several times.
@@ -131,7 +131,7 @@ pub(crate) struct Delete {
     topics: Names,
 }
 
-/// Topics, as bare arguments or as Kafka's own tools have them.
+/// Topics, as bare arguments or with the flags of Kafka's tools.
 #[derive(Debug, Args)]
 struct Names {
     /// Names of topics.
@@ -150,13 +150,13 @@ impl Names {
     fn at_least_one(self) -> Result<Vec<String>, Failure> {
         let names = self.all();
         if names.is_empty() {
-            return Err(Failure::new("which topic? Name it, for example with --topic payments"));
+            return Err(Failure::new("no topic given; use for example --topic payments"));
         }
         Ok(names)
     }
 }
 
-/// Does it.
+/// Runs `curtail topics`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     block_on(async {
         match command {
@@ -275,7 +275,7 @@ async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
         (None, None) => Vec::new(),
     };
     if before.is_empty() {
-        let text = "which records? Name them, for example with --topic payments --before 0:42";
+        let text = "no records given; use for example --topic payments --before 0:42";
         return Err(Failure::new(text));
     }
     let mut rows = Vec::new();
@@ -289,7 +289,7 @@ async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
     all_done
 }
 
-/// A topic in the manner of kafka-topics.
+/// Formats a topic as kafka-topics does.
 fn lines(topic: &TopicDescription) -> String {
     let numbers = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
     let replicas = topic.partitions.first().map_or(0, |first| first.replicas.len());

@@ -39,7 +39,7 @@ fn secrets_are_not_repeated() {
 }
 
 #[test]
-fn clients_are_told_an_address_they_can_dial() {
+fn the_advertised_address_is_reachable() {
     let address = |arguments: &[&str]| {
         let all = [arguments, &["--insecure"]].concat();
         config(&all).map(|config| (config.bind, config.host))

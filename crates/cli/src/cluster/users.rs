@@ -1,4 +1,4 @@
-//! Users of SASL from flags, a file and the environment. No message repeats a line, which has a password in it.
+//! SASL users from flags, a file and the environment. No message repeats a line, which contains a password.
 
 use std::{convert::Infallible, fmt, fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -6,7 +6,7 @@ use curtail_cluster::User;
 
 use crate::{failure::Failure, output};
 
-/// The environment variable with a user in each line.
+/// Environment variable with one user per line.
 const VARIABLE: &str = "CURTAIL_USERS";
 
 /// A text that is not printed.
@@ -19,12 +19,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes any text, so that clap has nothing to complain about.
+/// Accepts any text, so that clap never prints it in an error.
 pub(super) fn secret(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret(text.to_owned()))
 }
 
-/// Every user, whichever way it was given.
+/// All users, from every source.
 pub(super) fn all(flags: &[Secret], file: Option<&Path>) -> Result<Vec<User>, Failure> {
     let mut users = Vec::new();
     for Secret(text) in flags {

@@ -24,42 +24,42 @@ pub(crate) struct Arguments {
     /// Topic to read. A missing topic is an error, unless -X allow.auto.create.topics=true asks for its creation.
     #[arg(short, long)]
     topic: String,
-    /// Partition to read; all without this.
+    /// Partition to read [default: all].
     #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
-    /// Share the topic with the other consumers of this group (group.id), and commit what was printed. Ends with
-    /// Ctrl-C, leaving the group.
+    /// Join this group (group.id), share the topic with its other members, and commit the printed records. Ctrl-C leaves
+    /// the group.
     #[arg(short = 'G', long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
-    /// How the group shares the topic out: classic, or consumer, where the brokers do (group.protocol).
+    /// Group protocol: classic, or consumer (KIP-848), where the brokers assign partitions (group.protocol).
     #[arg(long, value_name = "PROTOCOL", requires = "group")]
     group_protocol: Option<String>,
-    /// Where to begin: beginning, end, an offset, -N for N records before the end, or s@MS for a time. With --group
-    /// beginning or end, and only where the group has committed nothing.
+    /// Start position: beginning, end, an offset, -N for N records before the end, or s@MS for a timestamp. With --group
+    /// only beginning or end, which apply to partitions without a committed offset.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
     offset: Start,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// End when every partition has been read to its end.
+    /// End when every partition has been read to its current end.
     #[arg(short, long)]
     exit: bool,
     /// How to print a record: %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,
     /// %R the same in 4 bytes, %T timestamp, %h headers, \n \t \r \xNN.
     #[arg(short, long, value_parser = Format::parse, conflicts_with_all = ["key_delimiter", "delimiter"])]
     format: Option<Format>,
-    /// Print the key before the value, with this between them (an equals sign as -K '=').
+    /// Print the key before the value, separated by this text (an equals sign as -K '=').
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
-    /// What to print behind a record.
+    /// Text to print after each record.
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
     delimiter: String,
-    /// Print NULL for a key or a value that is not there.
+    /// Print NULL for a missing key or value.
     #[arg(short = 'Z', long)]
     null: bool,
 }
 
-/// Where to begin reading.
+/// Start position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Beginning,
@@ -85,7 +85,7 @@ impl Start {
     }
 }
 
-/// Reads until told to end.
+/// Reads until an end condition or a signal.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = ConsumerConfig::from_properties(properties(arguments)?)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
@@ -115,23 +115,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
 }
 
-/// A mistyped topic is not created. Given as true it is, and the command waits for records as Kafka's consumers do.
+/// Set to false by default, so that a mistyped topic is not created. With true the command waits for records
+/// as Kafka's consumers do.
 const AUTO_CREATE: &str = "allow.auto.create.topics";
 
-/// What was given, and what follows from the group.
+/// The properties given, and those that follow from the group.
 fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     let mut all = arguments.client.all()?;
-    // First, so that a property given by its name counts.
+    // First, so that a property given by name takes precedence.
     all.insert(0, (AUTO_CREATE.into(), "false".into()));
     let Some(group) = &arguments.group else { return Ok(all) };
     let reset = match arguments.offset {
         Start::Beginning => "earliest",
         Start::End => "latest",
         Start::At(_) | Start::BeforeEnd(_) | Start::Time(_) => {
-            return Err(Failure::new("with --group, --offset is beginning or end"));
+            return Err(Failure::new("with --group, --offset must be beginning or end"));
         }
     };
-    // Whoever sets auto.offset.reset by its name has the last word.
+    // First, so that an auto.offset.reset given by name takes precedence.
     all.insert(0, ("auto.offset.reset".into(), reset.into()));
     all.push(("group.id".into(), group.clone()));
     all.extend(arguments.group_protocol.clone().map(|name| ("group.protocol".into(), name)));
@@ -152,7 +153,7 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
     let null = if arguments.null { "NULL" } else { "" };
     let mut out = BufWriter::new(io::stdout().lock());
     let mut left = arguments.count;
-    // What is written later than this does not keep the command from ending.
+    // Fixed once, so that records written later do not keep the command from ending.
     let mut ends = BTreeMap::new();
     let mut unprinted = BTreeMap::new();
     loop {
@@ -161,7 +162,7 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
             return Ok(out.flush()?);
         }
         for record in consumer.poll(POLL).await? {
-            // With -e nothing beyond the ends is printed, so that the output does not depend on the moment.
+            // With -e no record after the ends is printed, so that the output does not depend on timing.
             let at = TopicPartition::new(record.topic(), record.partition());
             let beyond = ends.get(&at).is_some_and(|end| record.offset() >= *end);
             if beyond || left == Some(0) {
@@ -175,8 +176,8 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
     }
 }
 
-/// Whether every partition has been read to where it ended when it was first seen. Without partitions there is no end:
-/// those of a group may be on their way.
+/// Whether every partition has been read to the end that it had when it was first seen. False without
+/// partitions: a group may still assign some.
 async fn at_end(
     consumer: &Consumer,
     ends: &mut BTreeMap<TopicPartition, i64>,
@@ -195,7 +196,7 @@ async fn at_end(
     Ok(!assigned.is_empty())
 }
 
-/// Goes back to what was not printed, so that a group's commit leaves it to others.
+/// Seeks back to records that were not printed, so that a group's commit leaves them to other members.
 fn give_back(
     consumer: &mut Consumer,
     unprinted: &BTreeMap<TopicPartition, i64>,
@@ -217,7 +218,7 @@ async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fa
         }
         Some(wanted) => {
             return Err(Failure::new(format!(
-                "topic '{topic}' has {} partitions, there is no partition {wanted}",
+                "topic '{topic}' has {} partitions, but no partition {wanted}",
                 known.len()
             )));
         }

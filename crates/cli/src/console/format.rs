@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::unescape;
 
-/// A format string that has been understood.
+/// A parsed format string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format(Vec<Part>);
 
@@ -23,7 +23,7 @@ enum Part {
     Headers,
 }
 
-/// What a format shows of a record.
+/// Fields of a record that a format can show.
 pub(super) trait Shown {
     fn topic(&self) -> &str;
     fn partition(&self) -> i32;
@@ -65,7 +65,7 @@ impl Shown for curtail::ConsumerRecord {
 }
 
 impl Format {
-    /// Understands `%t %p %o %k %K %s %S %R %T %h %%` and the escapes of [`unescape`].
+    /// Parses `%t %p %o %k %K %s %S %R %T %h %%` and the escapes of [`unescape`].
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -92,10 +92,10 @@ impl Format {
                 }
                 Some(other) => {
                     return Err(format!(
-                        "%{other} is not known; known are %t %p %o %k %K %s %S %R %T %h %%"
+                        "unknown format %{other}; known are %t %p %o %k %K %s %S %R %T %h %%"
                     ));
                 }
-                None => return Err("a % at the end; write %% for a percent sign".into()),
+                None => return Err("the format ends with %; write %% for a percent sign".into()),
             };
             if !plain.is_empty() {
                 parts.push(Part::Text(unescape(&std::mem::take(&mut plain))));
@@ -108,7 +108,7 @@ impl Format {
         Ok(Self(parts))
     }
 
-    /// Values between delimiters, behind keys if these have one.
+    /// Values, each followed by a delimiter and optionally preceded by the key and its delimiter.
     pub(super) fn lines(key_delimiter: Option<&str>, delimiter: &str) -> Self {
         let mut parts = Vec::new();
         if let Some(text) = key_delimiter {
@@ -118,7 +118,7 @@ impl Format {
         Self(parts)
     }
 
-    /// Writes a record. `null` stands for a key or value that is not there.
+    /// Writes a record. `null` stands for a missing key or value.
     pub(super) fn write(
         &self,
         record: &impl Shown,

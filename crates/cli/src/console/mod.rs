@@ -6,7 +6,7 @@ pub(crate) mod produce;
 #[cfg(test)]
 mod tests;
 
-/// Replaces `\n`, `\t`, `\r`, `\\`, `\0` and `\xNN`; other characters behind a backslash stay with it.
+/// Replaces `\n`, `\t`, `\r`, `\\`, `\0` and `\xNN`; a backslash before any other character stays.
 pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! `curtail produce`: pieces of standard input become records.
+//! `curtail produce`: sends parts of standard input as records.
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
     /// Topic to write to.
     #[arg(short, long)]
     topic: String,
-    /// Partition to write to; by key, or spread evenly, without this.
+    /// Partition to write to [default: by key; keyless records are spread evenly].
     #[arg(short, long)]
     partition: Option<i32>,
     /// The key of every record.
     #[arg(short, long, conflicts_with = "key_delimiter")]
     key: Option<String>,
-    /// What separates key and value in a line (an equals sign as -K '=').
+    /// Separator of key and value in a line (an equals sign as -K '=').
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
-    /// What separates records.
+    /// Separator of records.
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
     delimiter: String,
     /// A header of every record. May be given several times.
@@ -46,15 +46,15 @@ pub(crate) struct Arguments {
     /// Compression: none, gzip, snappy, lz4 or zstd.
     #[arg(short = 'z', long, value_name = "CODEC")]
     compression: Option<String>,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// An empty value (or key) becomes one that is not there.
+    /// Send an empty value (or key) as null.
     #[arg(short = 'Z', long)]
     null: bool,
 }
 
-/// Records whose acknowledgements may be outstanding before the oldest is waited for.
+/// Unacknowledged records before the oldest one is awaited.
 const OUTSTANDING: usize = 100_000;
 
 /// Sends until the input ends.
@@ -148,7 +148,7 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::new(format!("cannot read standard input: {error}"))
 }
 
-/// Takes the acknowledged records off the front; the first failure ends the command.
+/// Removes acknowledged records from the front; the first failure ends the command.
 fn settle(outstanding: &mut VecDeque<Delivery>) -> Result<(), Failure> {
     while let Some(outcome) = outstanding.front().and_then(Delivery::outcome) {
         outstanding.pop_front();
@@ -157,7 +157,7 @@ fn settle(outstanding: &mut VecDeque<Delivery>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Cuts the input into records and these into key and value.
+/// Splits the input into records, and each record into key and value.
 struct Splitter {
     delimiter: Vec<u8>,
     key_delimiter: Option<Vec<u8>>,

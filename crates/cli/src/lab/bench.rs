@@ -1,4 +1,4 @@
-//! `curtail lab bench`: the benchmarks of others.
+//! `curtail lab bench`: benchmarks of other projects.
 
 use std::path::PathBuf;
 
@@ -13,23 +13,23 @@ use crate::{failure::Failure, output};
 /// Arguments of `curtail lab bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A task of Trogdor (JSON: ProduceBenchSpec, ConsumeBenchSpec, RoundTripWorkloadSpec), or a workload of the
+    /// A Trogdor task (JSON: ProduceBenchSpec, ConsumeBenchSpec, RoundTripWorkloadSpec), or a workload of the
     /// OpenMessaging Benchmark (YAML).
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The driver of a workload: settings of topics and clients (YAML).
     #[arg(long, value_name = "FILE")]
     driver: Option<PathBuf>,
-    /// Brokers to go to, instead of those in the file. Without an address in either, an embedded cluster runs in this
+    /// Brokers to use instead of those in the file. Without an address in either, an embedded cluster runs in this
     /// process.
     #[arg(long, value_name = "SERVERS")]
     bootstrap_server: Option<String>,
-    /// Write status and latencies to this file, latencies in microseconds.
+    /// Write status and latencies to this file, as JSON with latencies in microseconds.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Runs a benchmark; prints its status as JSON, and what else there is to know beside it.
+/// Runs a benchmark; prints its status as JSON, and further figures and notes on standard error.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::load(&arguments.file, arguments.driver.as_deref())?;
     let outcome = bench.run(arguments.bootstrap_server.as_deref(), &mut |event: Event<'_>| {

@@ -1,9 +1,9 @@
-//! `curtail lab compare`: two runs beside each other.
+//! `curtail lab compare`: comparison of two runs.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use curtail_lab::experiments::compare::{Comparison, LEGEND, Metric, Row, Verdict, between};
+use curtail_lab::experiments::compare::{Comparison, Metric, Row, Verdict, between, legend};
 
 use super::files;
 use crate::{failure::Failure, output};
@@ -11,10 +11,10 @@ use crate::{failure::Failure, output};
 /// Arguments of `curtail lab compare`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What `curtail lab run --json` wrote the first time.
+    /// Output of `curtail lab run --json` of the first run.
     #[arg(value_name = "A.json")]
     first: PathBuf,
-    /// What it wrote the second time.
+    /// Output of the second run.
     #[arg(value_name = "B.json")]
     second: PathBuf,
 }
@@ -30,12 +30,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn text(comparison: &Comparison) -> String {
     let Comparison { experiment, notes, rows } = comparison;
-    let mut text = format!("{experiment}: the second by the first\n");
+    let mut text = format!("{experiment}: ratio of the second run to the first\n");
     for note in notes {
         text += &format!("note: {note}\n");
     }
     text += &ratios(rows);
-    text += &format!("{LEGEND}\n{}\n", chance(rows));
+    text += &format!("{}\n{}\n", legend(rows), chance(experiment, rows));
     text
 }
 
@@ -45,13 +45,13 @@ pub(super) fn ratios(rows: &[Row]) -> String {
     let columns: Vec<&str> = columns.collect();
     let cells = |row: &Row| {
         let names = [row.arm.clone(), row.client.clone()].into_iter();
-        names.chain(row.ratios.iter().map(ToString::to_string)).collect()
+        names.chain(row.cells(rows)).collect()
     };
     output::table(&columns, &rows.iter().map(cells).collect::<Vec<Vec<String>>>())
 }
 
-/// How much the verdicts are worth.
-fn chance(rows: &[Row]) -> String {
+/// Significance of the verdicts, in words.
+fn chance(experiment: &str, rows: &[Row]) -> String {
     let verdicts = rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
     let chances = verdicts.filter_map(|verdict| match verdict {
         Verdict::Apart(chance) => Some(chance),
@@ -59,9 +59,12 @@ fn chance(rows: &[Row]) -> String {
     });
     match chances.reduce(f64::max) {
         Some(chance) => format!(
-            "equal arms come to be apart by chance in up to {:.1}% of such comparisons",
+            "equal arms differ like this by chance in up to {:.1}% of such comparisons",
             100.0 * chance
         ),
-        None => "nothing is apart: what differs may be noise; repeat the runs".to_owned(),
+        None => format!(
+            "no difference is beyond the noise; for an answer, repeat the runs at full length: \
+             curtail lab run {experiment} --json FILE"
+        ),
     }
 }

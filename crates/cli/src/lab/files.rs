@@ -1,4 +1,4 @@
-//! What a run leaves in files, and what is read from them.
+//! Output and input files of a run.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use curtail_lab::{
 use super::RunArguments;
 use crate::failure::Failure;
 
-/// The files of a run, each there before the run begins.
+/// Output files of a run. All are created before the run begins.
 pub(super) struct Outputs<'a> {
     json: Option<(File, &'a Path)>,
     html: Option<&'a Path>,
@@ -36,14 +36,14 @@ impl<'a> Outputs<'a> {
         Ok(Self { json, html: html.as_deref(), omb: omb.as_deref(), hdr: hdr.as_deref() })
     }
 
-    /// Writes what is written after each experiment: one that fails later leaves the others' figures.
+    /// Writes the report of one experiment at once, so that it survives a later failure.
     pub(super) fn add(&mut self, report: &Report) -> Result<(), Failure> {
         let Some((file, path)) = &mut self.json else { return Ok(()) };
         let text = serde_json::to_string(report).map_err(Failure::new)?;
         writeln!(file, "{text}").map_err(|error| unwritable(path, &error))
     }
 
-    /// Writes what has all experiments together.
+    /// Writes the files that contain all experiments.
     pub(super) fn finish(self, reports: &[Report]) -> Result<(), Failure> {
         if let Some(path) = self.html {
             write(path, page(reports).as_bytes())?;
@@ -60,13 +60,13 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The benchmark has one result a file.
+/// Writes one result per file, as the benchmark does.
 fn write_omb(path: &Path, reports: &[Report]) -> Result<(), Failure> {
     let arms = reports.iter().flat_map(|report| report.arms.iter().map(move |arm| (report, arm)));
     let results: Vec<_> =
         arms.filter_map(|(report, arm)| Some((report, arm, export::omb(report, arm)?))).collect();
     if results.is_empty() {
-        let text = "nothing here measures what OpenMessaging Benchmark reports; leave --omb away";
+        let text = "no figure of this run is in the format of OpenMessaging Benchmark; omit --omb";
         return Err(Failure::new(text));
     }
     let alone = results.len() == 1;
@@ -78,11 +78,11 @@ fn write_omb(path: &Path, reports: &[Report]) -> Result<(), Failure> {
     if alone {
         return Ok(());
     }
-    // It was made to see whether it can be written.
+    // The empty file that `create` made to check the path.
     std::fs::remove_file(path).map_err(|error| unwritable(path, &error))
 }
 
-/// The file with experiment, arm and client before its extension.
+/// The path with experiment, arm and client before its extension.
 fn beside(path: &Path, report: &Report, arm: &ArmReport) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     let part = format!("-{}-{}-{}", report.experiment, arm.name, arm.client);
@@ -113,7 +113,7 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Reads what `curtail lab run --json` has written.
+/// Reads reports of `curtail lab run --json`.
 pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     let name = path.display();
     let text = text(path)?;
@@ -133,7 +133,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     Ok(reports)
 }
 
-/// The command as a shell takes it, the program by its name.
+/// Quotes the command for a shell, with the program by its name.
 pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
     let arguments = std::iter::once("curtail".to_owned()).chain(arguments.skip(1).map(quoted));
     arguments.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! `curtail lab kills`: kill -9, many times, and what is left of the acknowledged records.
+//! `curtail lab kills`: kill -9, many times, and a check of the acknowledged records.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,16 @@ pub(crate) struct Arguments {
     /// Cluster to start and to kill: embedded, or apache (needs Java and Maven).
     #[arg(long, value_name = "CLUSTER", default_value = "apache", value_parser = super::cluster)]
     cluster: ClusterKind,
-    /// Brokers to kill while keyed and keyless records are sent; 0 leaves that part out.
+    /// Brokers to kill while keyed and keyless records are sent; 0 omits this part.
     #[arg(long, value_name = "N", default_value_t = 100)]
     broker_kills: u32,
-    /// Brokers to kill during the exactly-once copy, and as many of its processes; 0 leaves that part out.
+    /// Brokers to kill during the exactly-once copy, and equally many of its processes; 0 omits this part.
     #[arg(long, value_name = "N", default_value_t = 30)]
     copy_kills: u32,
     /// Records per second and topic.
     #[arg(long, value_name = "N", default_value_t = 400.0, value_parser = rate)]
     rate: f64,
-    /// Seed for victims and moments.
+    /// Seed for victims and times of kills.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write the report to this file as JSON.

@@ -17,14 +17,14 @@ use curtail_lab::{
 
 use crate::{failure::Failure, output};
 
-/// What to do in the laboratory.
+/// Subcommands of `curtail lab`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Lists the experiments.
     List,
     /// Runs experiments. Exit code 0 if all conditions hold, 2 if not, 1 on error.
     Run(RunArguments),
-    /// Runs a benchmark of Trogdor or of the OpenMessaging Benchmark from its file.
+    /// Runs a Trogdor or OpenMessaging Benchmark file.
     Bench(bench::Arguments),
     /// Kills brokers and clients with kill -9, many times, and checks that nothing acknowledged was lost. Exit code 0 if
     /// nothing was lost, duplicated, reordered or refused, 2 if something was, 1 on error.
@@ -32,61 +32,64 @@ pub(crate) enum Command {
     /// Copies exactly once until it is killed, for `lab kills`.
     #[command(hide = true)]
     KillsWorker(kills::WorkerArguments),
-    /// Compares two runs: what the second has by what the first has, and what of it is noise.
+    /// Compares two runs: ratios of the second to the first, and which of them may be noise.
     Compare(compare::Arguments),
-    /// Makes a page of figures written earlier.
+    /// Writes an HTML page from figures of earlier runs.
     Report(ReportArguments),
     /// Keeps runs and writes the page of results, its charts, and the README's picture and table. Exit code 0 if they are
-    /// written, or as the runs say (--check), 1 otherwise.
+    /// written or, with --check, agree with the runs; 1 otherwise.
     Publish(publish::Arguments),
 }
 
 /// Arguments of `curtail lab run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Names, as `curtail lab list` shows them.
+    /// Names of experiments, as in `curtail lab list`.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Where: embedded, sim (virtual time, at the published size), apache (started for the run; needs Java and Maven), or
-    /// host:port.
+    /// Cluster: embedded, sim (virtual time, at the published size), apache (started for the run; needs Java and Maven), or
+    /// host:port of an existing one.
     #[arg(long, value_name = "CLUSTER", default_value = "embedded", value_parser = cluster)]
     cluster: ClusterKind,
-    /// With which clients, separated by commas: curtail, java, java-3.6, java-3.2, java-2.8, librdkafka, franz-go,
-    /// confluent-rust. Others than curtail are built from the project's checkout.
+    /// Clients to run, separated by commas: curtail, java, java-3.6, java-3.2, java-2.8, librdkafka, franz-go,
+    /// confluent-rust. Drivers of clients other than curtail are built from the project's checkout.
     #[arg(long, value_name = "LIST", default_value = "curtail", value_delimiter = ',')]
     client: Vec<Client>,
-    /// The project's folder `peers`, where it is not in the current directory or above it.
+    /// The project's folder `peers` [default: the one in the current directory or above it].
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
-    /// Run only this arm.
-    #[arg(long, value_name = "NAME")]
-    arm: Option<String>,
-    /// Length of the runs as a part of the full one, above 0 and at most 1.
+    /// Run only these arms, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    arm: Vec<String>,
+    /// How many times to run each arm, interleaved, on one cluster [default: the experiment's own number].
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Length of the runs, as a part of the full length: above 0 and at most 1.
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
-    /// Decides what is left to chance.
+    /// Seed for random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Have a consumer read beside every load: then the phases catch-up and fetch are known too, and what the reading takes
-    /// is part of what is measured. Experiments with consumers of their own need none.
+    /// Run a consumer alongside every load, which adds the phases catch_up and fetch. The measured CPU time and broker load
+    /// include it. Experiments that already have consumers do not need it.
     #[arg(long)]
     reader: bool,
-    /// Print a timeline of the slowest records: the requests they were in, what was in flight before them, the broker's own
-    /// times (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in client and
-    /// brokers, so latencies of such a run are for explanation, not for comparison.
+    /// Print a timeline of the slowest records: their requests, the requests in flight before them, the broker's own times
+    /// (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in client and brokers, so
+    /// such a run explains latencies, and its figures are not comparable with others.
     #[arg(long)]
     why: bool,
-    /// Write the figures to this file, one JSON object a line for each experiment.
+    /// Write the figures to this file, as one line of JSON per experiment.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with plots to this file; it needs nothing else to be read.
+    /// Write a self-contained HTML page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the result of each arm as OpenMessaging Benchmark does; several arms get files of their own, FILE with
-    /// experiment, arm and client before its extension.
+    /// Write the result of each arm in the format of OpenMessaging Benchmark. With several arms, each has a separate file:
+    /// FILE with experiment, arm and client before its extension.
     #[arg(long, value_name = "FILE")]
     omb: Option<PathBuf>,
-    /// Write the latencies over time as an HdrHistogram interval log (V2), in nanoseconds, one tag an arm.
+    /// Write the latencies over time as an HdrHistogram interval log (V2), in nanoseconds, with one tag per arm.
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
 }
@@ -94,10 +97,10 @@ pub(crate) struct RunArguments {
 /// Arguments of `curtail lab report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// Files that `curtail lab run --json` has written.
+    /// Files written by `curtail lab run --json`.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The page to write.
+    /// HTML file to write.
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
 }
@@ -112,7 +115,7 @@ pub(super) fn cluster(text: &str) -> Result<ClusterKind, String> {
     }
 }
 
-/// Lists or runs.
+/// Runs `curtail lab`.
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::List => list(),
@@ -145,7 +148,8 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         arguments.names.iter().map(|name| experiments::find(name)).collect::<Result<_, _>>()?;
     let setting = Setting {
         cluster: arguments.cluster.clone(),
-        arm: arguments.arm.clone(),
+        arms: arguments.arm.clone(),
+        rounds: arguments.rounds,
         clients: arguments.client.clone(),
         peers: arguments.peers.clone(),
         scale: arguments.scale,
@@ -153,7 +157,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         reader: arguments.reader,
         why: arguments.why,
     };
-    // A file that cannot be written is to be known before the run, not after it.
+    // Created before the run, so that an unwritable file is reported at once.
     let mut outputs = files::Outputs::create(arguments)?;
     let command = files::command(std::env::args());
     let commit = publish::commit();

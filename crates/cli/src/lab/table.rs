@@ -1,4 +1,4 @@
-//! The outcome of an experiment as text.
+//! The report of an experiment as text.
 
 #[cfg(test)]
 mod tests;
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use curtail_lab::experiments::{
     ArmReport, PublishedFigure, Report,
-    compare::{LEGEND, within},
+    compare::{legend, within},
 };
 
 use super::compare;
@@ -16,24 +16,37 @@ use super::compare;
 const COLUMNS: usize = 14;
 
 const HEADER: [&str; COLUMNS] = [
-    "", "records", "MB/s", "avg ms", "p50", "p95", "p99", "p99.9", "max", "CPU us", "lost",
-    "dupl.", "reord.", "errors",
+    "",
+    "records",
+    "MB/s",
+    "avg ms",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "p99.9 ms",
+    "max ms",
+    "CPU us/record",
+    "lost",
+    "dupl.",
+    "reord.",
+    "errors",
 ];
 
-/// What is to be known first, the ratios of the arms, the arms, the published figures, what else was measured, and the
-/// conditions.
+/// Formats limits, ratios of the arms, arms, published figures, further figures, and conditions.
 pub(super) fn table(report: &Report) -> String {
     let Report { experiment, cluster, scale, seed, source, .. } = report;
     let mut text = format!("{experiment} on {cluster}, scale {scale}, seed {seed} ({source})\n");
+    text += &format!("{}\n", report.conclusion());
     for limit in report.limits() {
         text += &format!("{limit}\n");
     }
     let ratios = within(report);
     if let (Some(first), false) = (report.arms.first(), ratios.is_empty()) {
         text += &format!(
-            "by {} of {}; {LEGEND}:\n{}",
+            "ratios to {} of {}; {}:\n{}",
             first.name,
             first.client,
+            legend(&ratios),
             compare::ratios(&ratios)
         );
     }
@@ -47,11 +60,29 @@ pub(super) fn table(report: &Report) -> String {
         if let Some((phase, times)) = to_blame(arm) {
             let of = arm.exemplars.len();
             let name = label(report, arm);
-            text += &format!("{name}: {phase} to blame for {times} of the {of} slowest\n");
+            let meaning = curtail_lab::phases::meaning(phase);
+            text += &format!(
+                "{name}: {phase} to blame for {times} of the {of} slowest records ({meaning})\n"
+            );
         }
     }
     text += &timelines(report);
-    for condition in &report.conditions {
+    text + &conditions(report)
+}
+
+/// The conditions, with those of integrity that held in one line.
+fn conditions(report: &Report) -> String {
+    let mut text = String::new();
+    let intact =
+        report.conditions.iter().filter(|condition| condition.held && condition.is_integrity());
+    let intact = intact.count();
+    if intact > 0 {
+        let arms = if intact == 1 { "arm" } else { "arms" };
+        text += &format!(
+            "held: no record lost, duplicated or reordered, and no error ({intact} {arms})\n"
+        );
+    }
+    for condition in report.conditions.iter().filter(|c| !(c.held && c.is_integrity())) {
         let word = if condition.held { "held" } else { "NOT HELD" };
         text += &format!("{word}: {}\n", condition.text);
     }
@@ -90,7 +121,7 @@ fn figures(report: &Report) -> String {
     let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
     for (index, row) in rows.iter().enumerate() {
         if index == published_from {
-            text += "published or measured of others:\n";
+            text += "published, or measured with other software:\n";
         }
         let mut line = format!("{:<width$}", row[0], width = widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {
@@ -107,7 +138,7 @@ fn figures(report: &Report) -> String {
     text
 }
 
-/// The phase that most of the slowest records have to blame, and how many.
+/// The phase to blame for most of the slowest records, with their number.
 fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     arm.exemplars.iter().filter_map(|exemplar| exemplar.blame.as_deref()).for_each(|phase| {
@@ -116,7 +147,7 @@ fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
     times.into_iter().max_by_key(|(_, times)| *times)
 }
 
-/// An arm's name, with its client where there are others than Curtail.
+/// An arm's name, followed by its client if clients other than Curtail took part.
 fn label(report: &Report, arm: &ArmReport) -> String {
     let named = report.arms.iter().any(|arm| arm.client != "curtail");
     if named { format!("{} ({})", arm.name, arm.client) } else { arm.name.clone() }

@@ -12,7 +12,7 @@ use crate::{
     settings::{BOOTSTRAP, Property, properties, property},
 };
 
-/// How `--print-metrics` shows a client's metrics.
+/// Format of a client's metrics.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum MetricsFormat {
     /// The table of Kafka's tools.
@@ -21,25 +21,25 @@ pub(super) enum MetricsFormat {
     Prometheus,
 }
 
-/// Which cluster and topic, and the client's properties.
+/// Cluster, topic, and the client's properties.
 #[derive(Debug, Args)]
 pub(super) struct Common {
-    /// Brokers to measure: host:port, separated by commas. Without this an embedded cluster runs in this process.
+    /// Brokers to measure: host:port, separated by commas [default: an embedded cluster in this process].
     #[arg(long, value_name = "SERVERS")]
     pub(super) bootstrap_server: Option<String>,
-    /// Topic to use.
+    /// Topic to use. It is not deleted after the run.
     #[arg(long, default_value = "curtail-perf")]
     pub(super) topic: String,
-    /// Partitions to create the topic with, if it is created.
+    /// Partitions of the topic, if it is created.
     #[arg(long, value_name = "N")]
     pub(super) partitions: Option<i32>,
-    /// Replicas to create the topic with, if it is created.
+    /// Replicas of the topic, if it is created.
     #[arg(long, value_name = "N")]
     pub(super) replication_factor: Option<i16>,
     /// Brokers of the embedded cluster.
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "bootstrap_server")]
     pub(super) brokers: u32,
-    /// A property of the embedded cluster's brokers.
+    /// Properties of the embedded cluster's brokers.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, num_args = 1.., conflicts_with = "bootstrap_server")]
     pub(super) cluster_property: Vec<Property>,
     /// Client properties by their Java names.
@@ -53,7 +53,7 @@ pub(super) struct Common {
     pub(super) json: Option<PathBuf>,
 }
 
-/// Where a run goes to and what the client is told.
+/// Target of a run, and the client's properties.
 #[derive(Debug)]
 pub(super) struct Setting {
     pub(super) target: Target,
@@ -61,7 +61,7 @@ pub(super) struct Setting {
 }
 
 impl Common {
-    /// The address of flag, properties or file, in this order, or else an embedded cluster.
+    /// The address from the flag, the properties or the file, in this order; otherwise an embedded cluster.
     pub(super) fn setting(&self) -> Result<Setting, Failure> {
         let mut properties = properties(self.command_config.as_deref(), &self.command_property)?;
         let named = properties.iter().rfind(|(name, _)| name == BOOTSTRAP).map(|(_, v)| v.clone());
@@ -85,7 +85,7 @@ impl Common {
         Ok(config)
     }
 
-    /// The topic. An embedded cluster has none and it is created with `partitions` unless told otherwise.
+    /// The topic. In an embedded cluster it is created, with `partitions` by default.
     pub(super) fn topic(&self, target: &Target, partitions: i32) -> Topic {
         let create = match target {
             Target::Embedded(_) => {

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use curtail_lab::perf::Event;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error, if both outputs are terminals' business.
+/// A bar on standard error, hidden unless both outputs are terminals.
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
@@ -24,7 +24,7 @@ impl Bar {
         Self(bar)
     }
 
-    /// Shows what an event says about the progress.
+    /// Shows the progress of an event.
     pub(super) fn show(&self, event: &Event<'_>) {
         match event {
             // Not within `around`: asking the bar there would wait for itself.
@@ -37,12 +37,12 @@ impl Bar {
         }
     }
 
-    /// Does something with the bar out of the way of what is printed.
+    /// Hides the bar while `print` runs.
     pub(super) fn around<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.0.finish_and_clear();
     }

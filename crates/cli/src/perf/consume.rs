@@ -36,13 +36,13 @@ pub(crate) struct Arguments {
     /// Most bytes of a fetch from one partition (max.partition.fetch.bytes).
     #[arg(long, value_name = "BYTES")]
     fetch_size: Option<i32>,
-    /// Begin at the end and not at the beginning.
+    /// Begin at the end instead of the beginning.
     #[arg(long)]
     from_latest: bool,
-    /// Milliseconds without a record after which the run ends.
+    /// Milliseconds without a record until the run ends.
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     timeout: u64,
-    /// Print a row for each reporting interval and none at the end.
+    /// Print a row for each reporting interval instead of a total.
     #[arg(long)]
     show_detailed_stats: bool,
     /// Milliseconds of a reporting interval.
@@ -51,13 +51,13 @@ pub(crate) struct Arguments {
     /// Pattern of dates.
     #[arg(long, value_name = "PATTERN", default_value = date::DEFAULT, value_parser = Pattern::parse)]
     date_format: Pattern,
-    /// Leave the header out.
+    /// Omit the header.
     #[arg(long)]
     hide_header: bool,
-    /// Bytes of the records with which an embedded cluster's topic is filled first.
+    /// Value size of the records that an embedded cluster's topic is filled with first, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 100, conflicts_with = "bootstrap_server")]
     record_size: usize,
-    /// Print the consumer's metrics at the end: under Kafka's names, or as Prometheus reads them.
+    /// Print the consumer's metrics at the end, with Kafka's names or in Prometheus' format.
     #[arg(
         long,
         value_name = "FORMAT",
@@ -85,7 +85,7 @@ impl Arguments {
             output::note("--group: this consumer reads all partitions, without a group");
         }
         let setting = self.common.setting()?;
-        // A mistyped topic is not created; given as a property it is.
+        // A mistyped topic is not created, unless the property asks for it.
         let mut config = ConsumerConfig::default().allow_auto_create_topics(false);
         for (name, value) in &setting.properties {
             config.set(name, value)?;

@@ -1,4 +1,4 @@
-//! Dates in the patterns of Java's `SimpleDateFormat`, as far as numbers go.
+//! Dates in the numeric patterns of Java's `SimpleDateFormat`.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 /// Kafka's default pattern.
 pub(super) const DEFAULT: &str = "yyyy-MM-dd HH:mm:ss:SSS";
 
-/// A pattern that has been understood.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<Part>);
 
@@ -21,7 +21,7 @@ enum Part {
 }
 
 impl Pattern {
-    /// Understands `y M d H m s S` in any number, quoted text and everything that is no letter.
+    /// Parses `y M d H m s S` in any number, quoted text, and everything that is not a letter.
     pub(super) fn parse(pattern: &str) -> Result<Self, String> {
         let mut parts: Vec<Part> = Vec::new();
         let mut chars = pattern.chars().peekable();
@@ -46,7 +46,7 @@ impl Pattern {
         Ok(Self(parts))
     }
 
-    /// A wall-clock time in milliseconds since 1970-01-01 UTC, shown in the local time zone.
+    /// Formats milliseconds since 1970-01-01 UTC in the local time zone.
     pub(super) fn format(&self, ms: i64) -> String {
         let time = Timestamp::from_millisecond(ms).unwrap_or_default();
         self.show(&time.to_zoned(TimeZone::system()))

@@ -7,7 +7,7 @@ use curtail_lab::perf::{
     e2e::{self, Options},
 };
 
-use super::{arguments::Common, bar::Bar, lines, write_json};
+use super::{arguments::Common, bar::Bar, lines, note_kept, write_json};
 use crate::{failure::Failure, output, settings::set_both};
 
 /// Arguments of `curtail perf e2e`.
@@ -15,13 +15,13 @@ use crate::{failure::Failure, output, settings::set_both};
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Records to send, the warm-up included.
+    /// Records to send, warm-up included.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     num_records: u64,
-    /// Records at the start that do not count.
+    /// Records at the start that are not measured.
     #[arg(long, value_name = "N", default_value_t = 0)]
     warmup_records: u64,
-    /// What the producer waits for [default: all].
+    /// Acknowledgements to wait for [default: all].
     #[arg(long, value_name = "ACKS")]
     producer_acks: Option<ProducerAcks>,
     /// Bytes of a record's value.
@@ -43,10 +43,10 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProducerAcks {
-    /// The leader has it.
+    /// The leader has appended the record.
     #[value(name = "1")]
     Leader,
-    /// Every in-sync replica has it.
+    /// Every in-sync replica has appended the record.
     All,
 }
 
@@ -65,7 +65,7 @@ impl Arguments {
         }
         let mut topic = self.common.topic(&setting.target, PARTITIONS);
         if matches!(setting.target, Target::Bootstrap(_)) {
-            // As Kafka's tool does where the topic is missing.
+            // Kafka's tool also creates a missing topic like this.
             topic.create = topic.create.or(Some((1, 1)));
         }
         Ok(Options {
@@ -101,6 +101,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = report?;
     printed?;
     print(&report)?;
+    note_kept(&options.target, &options.topic.name);
     write_json(arguments.common.json.as_deref(), &report)
 }
 
@@ -111,6 +112,9 @@ fn print(report: &Report) -> Result<(), Failure> {
     }
     if let Some(table) = lines::phases(report) {
         output::line(table)?;
+    }
+    if let Some(line) = lines::unseparated(report) {
+        output::line(line)?;
     }
     output::line(lines::cpu(report))
 }

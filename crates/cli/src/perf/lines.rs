@@ -1,4 +1,4 @@
-//! The lines of Kafka's tools, character for character, and Curtail's own beside them.
+//! The lines of Kafka's tools, character for character, and Curtail's additional ones.
 
 #[cfg(test)]
 mod tests;
@@ -9,6 +9,7 @@ use curtail::NamedMetric;
 use curtail_lab::{
     latency::Summary,
     perf::{Interval, Report, Window},
+    phases::meaning,
 };
 
 const MB: f64 = 1024.0 * 1024.0;
@@ -17,7 +18,7 @@ fn ms(micros: f64) -> f64 {
     micros / 1000.0
 }
 
-/// Whole milliseconds, cut off as the tools' clocks do.
+/// Whole milliseconds, truncated as the tools' clocks do.
 fn whole_ms(micros: f64) -> u64 {
     ms(micros) as u64
 }
@@ -72,7 +73,7 @@ pub(super) fn distribution(latency: &Summary) -> String {
     )
 }
 
-/// The open-loop figures: latencies from the time at which each record was meant to be sent.
+/// The open-loop figures: latencies from the intended send time.
 pub(super) fn open_loop(report: &Report) -> Option<String> {
     let rate = report.target_rps?;
     let latency = report.latency_us?;
@@ -82,7 +83,7 @@ pub(super) fn open_loop(report: &Report) -> Option<String> {
     ))
 }
 
-/// What it cost.
+/// The CPU time per record.
 pub(super) fn cpu(report: &Report) -> String {
     let records = report.records.max(1) as f64;
     let brokers =
@@ -109,8 +110,21 @@ pub(super) fn phases(report: &Report) -> Option<String> {
         for figure in figures {
             let _ = write!(table, "{:>10.3}", ms(figure));
         }
+        let _ = write!(table, "  {}", meaning(name));
     }
     any.then_some(table)
+}
+
+/// The part of an end-to-end latency that cannot be separated into phases, on a cluster outside this process.
+pub(super) fn unseparated(report: &Report) -> Option<String> {
+    let (latency, produce) = (report.latency_us?, report.phases_us.produce?);
+    report.phases_us.publish.is_none().then(|| {
+        format!(
+            "The other {:.3} ms of the average are publish, commit, catch_up and fetch, which cannot be separated on a cluster \
+             outside this process.",
+            ms(latency.avg - produce.avg)
+        )
+    })
 }
 
 /// Every thousandth record of an end-to-end run.

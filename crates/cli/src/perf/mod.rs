@@ -11,22 +11,22 @@ mod produce;
 use std::path::Path;
 
 use clap::Subcommand;
-use curtail_lab::perf::Report;
+use curtail_lab::perf::{Report, Target};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output};
 
-/// What to measure.
+/// Subcommands of `curtail perf`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sends records at a rate or as fast as it goes (kafka-producer-perf-test).
+    /// Sends records at a rate or as fast as possible (kafka-producer-perf-test).
     Produce(Box<produce::Arguments>),
-    /// Reads records as fast as it goes (kafka-consumer-perf-test).
+    /// Reads records as fast as possible (kafka-consumer-perf-test).
     Consume(Box<consume::Arguments>),
     /// Sends one record at a time and reads it back (EndToEndLatency).
     E2e(Box<e2e::Arguments>),
 }
 
-/// Measures.
+/// Runs `curtail perf`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Produce(arguments) => produce::run(&arguments),
@@ -35,7 +35,14 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Writes the figures as `--json` asks.
+/// Names the topic that keeps the records of a run, on a cluster that outlives it.
+fn note_kept(target: &Target, topic: &str) {
+    if matches!(target, Target::Bootstrap(_)) {
+        output::note(format_args!("topic {topic} keeps the records of this run"));
+    }
+}
+
+/// Writes the figures to the file of `--json`.
 fn write_json(path: Option<&Path>, report: &Report) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let text = serde_json::to_string(report).map_err(Failure::new)?;

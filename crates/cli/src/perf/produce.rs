@@ -12,7 +12,7 @@ use curtail_lab::perf::{
 use super::{
     arguments::{Common, MetricsFormat},
     bar::Bar,
-    lines, write_json,
+    lines, note_kept, write_json,
 };
 use crate::{failure::Failure, output};
 
@@ -21,7 +21,7 @@ use crate::{failure::Failure, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Records to send, the warm-up included.
+    /// Records to send, warm-up included.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     num_records: u64,
     /// Bytes of a record's value [default: 100].
@@ -30,29 +30,29 @@ pub(crate) struct Arguments {
     /// Take values from this file.
     #[arg(long, value_name = "FILE", conflicts_with = "payload_monotonic")]
     payload_file: Option<PathBuf>,
-    /// What separates the values in the file.
+    /// Separator of the values in the file.
     #[arg(long, value_name = "TEXT", default_value = "\\n")]
     payload_delimiter: String,
-    /// The values are the records' numbers.
+    /// Send the records' numbers as values.
     #[arg(long)]
     payload_monotonic: bool,
-    /// Records a second, or -1 for as fast as it goes.
+    /// Records per second, or -1 for as fast as possible.
     #[arg(long, value_name = "RATE", default_value_t = -1.0, allow_negative_numbers = true)]
     throughput: f64,
-    /// Records at the start that the steady-state figures leave out.
+    /// Records at the start that the steady-state figures exclude.
     #[arg(long, value_name = "N", default_value_t = 0)]
     warmup_records: u64,
     /// Milliseconds between two lines of progress.
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     reporting_interval: u64,
-    /// Send in transactions of this `transactional.id`; goes before one of --command-property and --command-config
+    /// Send in transactions with this `transactional.id`; overrides one in --command-property or --command-config
     /// [default with --transaction-duration-ms: performance-producer- and a random number].
     #[arg(long, value_name = "ID")]
     transactional_id: Option<String>,
-    /// Milliseconds after which a transaction is committed and the next one begins [default with a transactional id: 3000].
+    /// Milliseconds after which a transaction is committed and the next one begins [default with --transactional-id: 3000].
     #[arg(long, value_name = "MS")]
     transaction_duration_ms: Option<u64>,
-    /// Print the producer's metrics at the end: under Kafka's names, or as Prometheus reads them.
+    /// Print the producer's metrics at the end, with Kafka's names or in Prometheus' format.
     #[arg(
         long,
         value_name = "FORMAT",
@@ -83,7 +83,7 @@ impl Arguments {
         }
     }
 
-    /// The `transactional.id` that the flags ask for.
+    /// The `transactional.id` of the flags.
     fn transactional_id(&self, config: &ProducerConfig) -> Option<String> {
         let random = || {
             let entropy = Env::real().entropy;
@@ -111,7 +111,7 @@ impl Arguments {
             transaction_duration: Duration::from_millis(duration),
             records: self.num_records,
             payload: self.payload(),
-            // Kafka's -1; other values that make no rate are refused by the engine.
+            // Kafka's -1; the engine rejects other invalid rates.
             rate: (self.throughput >= 0.0).then_some(self.throughput),
             warmup: self.warmup_records,
             interval: Duration::from_millis(self.reporting_interval),
@@ -143,7 +143,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     write_json(arguments.common.json.as_deref(), outcome.measured())?;
     match (outcome.whole.errors, outcome.whole.first_error) {
-        (0, _) => Ok(()),
+        (0, _) => {
+            note_kept(&options.target, &options.topic.name);
+            Ok(())
+        }
         (errors, first) => Err(Failure::new(format!(
             "{errors} records were not acknowledged; the first: {}",
             first.unwrap_or_default()

@@ -30,7 +30,7 @@ fn the_address_flag_counts_most_and_there_is_a_default() {
 }
 
 #[test]
-fn each_client_takes_what_is_its_own() {
+fn each_client_takes_its_own_properties() {
     let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
     let list = [("linger.ms", "7"), ("fetch.max.wait.ms", "3"), ("client.id", "me")];
     set_both(&mut producer, &mut consumer, &pairs(&list)).unwrap();

@@ -23,7 +23,7 @@ fn commands(bootstrap: &str) -> Vec<Vec<&str>> {
 
 #[test]
 fn a_refused_connection_is_named() {
-    // Bound and not listening: nothing else can take the port meanwhile.
+    // Bound but not listening: nothing else can take the port during the test.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -50,7 +50,7 @@ fn a_port_that_speaks_http_is_noticed() {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = [0; 512];
-            // Whatever the client does with the connection is its business.
+            // The client may have closed the connection; that is fine.
             let _ = stream.read(&mut request);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         }

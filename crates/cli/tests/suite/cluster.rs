@@ -19,7 +19,7 @@ fn a_second_cluster_in_a_directory_names_the_process_of_the_first() {
     let error = run(&second).failed();
     let process = format!("in use by another cluster (process {})", pid.trim());
     assert!(error.contains(path) && error.contains(&process), "{error}");
-    // The lock ends with the process, however that ends.
+    // The lock ends with the process, even after SIGKILL.
     let killed = cluster.stop("-KILL");
     assert_eq!(killed.code, None);
     let cluster = Cluster::start(&arguments);
@@ -141,7 +141,7 @@ fn a_mistyped_group_is_named_with_its_nearest() {
     }
 }
 
-/// Data directories that cannot be used.
+/// Unusable data directories.
 #[test]
 fn a_data_directory_that_cannot_be_written_is_named() {
     let data = tempfile::tempdir().unwrap();
@@ -155,14 +155,14 @@ fn a_data_directory_that_cannot_be_written_is_named() {
     let file = file.to_str().unwrap();
     let error = run(&["cluster", "--port", "0", "--data", file]).failed();
     assert!(error.ends_with("choose a directory, not a file"), "{error}");
-    // A broker's directory that is a file.
+    // A file in place of a broker's directory.
     fs::write(data.path().join("broker-1"), "").unwrap();
     let path = data.path().to_str().unwrap();
     let error = run(&["cluster", "--port", "0", "--brokers", "1", "--data", path]).failed();
     assert!(error.contains("broker-1"), "{error}");
 }
 
-/// A file system of 64 KiB in a mount namespace. Where the kernel does not permit one, there is nothing to test.
+/// A file system of 64 KiB in a mount namespace. The test is skipped if the kernel does not permit one.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_file_system_refuses_records_and_topics_in_one_line() {

@@ -1,4 +1,4 @@
-//! What the commands do where nothing goes wrong.
+//! Commands in normal operation.
 
 use crate::common::{self, Cluster, run, run_with_input};
 

@@ -1,4 +1,4 @@
-//! The documents: links lead somewhere, and the README is short.
+//! Checks the documents: links are valid, and the README is short.
 
 use std::{
     fs,

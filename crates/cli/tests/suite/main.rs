@@ -1,5 +1,5 @@
-//! The command, run as a user runs it. One program: it is linked once, and a test that waits leaves the processor to
-//! another file's.
+//! The command as a user runs it. All files form one program: it is linked once, and while a test waits,
+//! others use the CPU.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

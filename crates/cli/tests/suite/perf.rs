@@ -159,7 +159,7 @@ fn offsets_of_transactions(flags: &[&str]) -> Vec<i64> {
     let produce = [&["perf", "produce", "--throughput", "5000"][..], &common, flags].concat();
     let out = run(&produce).ok();
     assert!(out.starts_with("2000 records sent, "), "{out}");
-    // The markers follow the answer to the last commit: wait for all records, not for the end as it is now.
+    // The markers follow the response to the last commit: wait for all records, not for the current end.
     let consume = ["consume", "-t", "t", "-b", bootstrap, "-c", RECORDS, "-f", "%o\\n"];
     let committed = run(&[&consume[..], &["-X", "isolation.level=read_committed"]].concat()).ok();
     committed.lines().map(|line| line.parse().unwrap()).collect()
@@ -202,7 +202,7 @@ fn consuming_starts_its_own_cluster_and_fills_it() {
 }
 
 #[test]
-fn a_consumer_that_waits_in_vain_ends_after_the_timeout() {
+fn a_consumer_without_records_ends_after_the_timeout() {
     let cluster = Cluster::start(&["--brokers", "1"]);
     run(&["topics", "create", "t", "-b", &cluster.bootstrap]).ok();
     let out = run(&[
@@ -221,7 +221,7 @@ fn a_consumer_that_waits_in_vain_ends_after_the_timeout() {
     assert!(out.ok().lines().nth(1).unwrap().contains(", 0.0000, 0.0000, 0, "));
 }
 
-/// Names of the topics that are there.
+/// Names of the existing topics.
 fn topics(bootstrap: &str) -> String {
     run(&["topics", "list", "-b", bootstrap]).ok()
 }
@@ -233,7 +233,7 @@ fn the_doctor_measures_tries_and_leaves_nothing_behind() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let doctor = ["doctor", "--bootstrap-server", bootstrap, "--duration", "1s", "--json", path];
-    // One record a run, an hour for each: whatever the machine does, what is asked is tried once.
+    // One record per run, with a target of an hour: every candidate is tried once, on any machine.
     let easy = ["--target-p99", "1h", "--throughput", "16B/s", "--record-size", "16"];
     let out = run(&[&doctor[..], &easy].concat());
     let report = json(file.path());
@@ -243,7 +243,7 @@ fn the_doctor_measures_tries_and_leaves_nothing_behind() {
     assert_eq!(report["tried"][0]["recommended"], false, "durability is not for sale: {report}");
     assert!(out.out.starts_with("This creates the topic curtail-doctor-"), "{}", out.out);
 
-    // Nothing is as quick as that, so everything is tried.
+    // No cluster meets this target, so every candidate is tried.
     let hard =
         ["--target-p99", "1us", "--throughput", "200KB/s", "--command-property", "linger.ms=20"];
     let out = run(&[&doctor[..], &hard].concat());
@@ -288,7 +288,7 @@ fn a_doctor_that_is_interrupted_or_fails_leaves_nothing_behind() {
         .unwrap();
     let mut err = std::io::BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    // The topic is there now.
+    // The topic exists now.
     while !line.starts_with("warming up") {
         line.clear();
         assert!(err.read_line(&mut line).unwrap() > 0, "it ended early");

@@ -1,4 +1,4 @@
-//! Who may do what: access control lists (KIP-140, KIP-290).
+//! Access control lists (KIP-140, KIP-290).
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,7 +12,7 @@ use messages::{
 use super::{Admin, Each, broker_error, rounds::Outcome, text};
 use crate::Result;
 
-/// An enum of Kafka's with the numbers and names it has there.
+/// An enum with Kafka's codes and names.
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal,)* }) => {
         $(#[$meta])*
@@ -23,7 +23,7 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// All there are.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             fn wire(self) -> i8 {
@@ -51,7 +51,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What kind of thing is guarded.
+    /// Resource type.
     AclResource {
         /// A topic.
         Topic = 2 "topic",
@@ -63,25 +63,25 @@ numbered! {
         TransactionalId = 5 "transactional-id",
         /// A delegation token.
         DelegationToken = 6 "delegation-token",
-        /// A user, whose tokens others may make and see.
+        /// A user for whom others may create and describe delegation tokens.
         User = 7 "user",
     }
 }
 
 numbered! {
-    /// Which names are meant.
+    /// Resource pattern type.
     AclPattern {
-        /// This one; `*` for all.
+        /// Exactly this name; `*` for all names.
         Literal = 3 "literal",
-        /// All that begin so.
+        /// All names with this prefix.
         Prefixed = 4 "prefixed",
     }
 }
 
 numbered! {
-    /// What is done to a thing.
+    /// Operation on a resource.
     AclOperation {
-        /// All of them.
+        /// All operations.
         All = 2 "all",
         /// Read.
         Read = 3 "read",
@@ -95,7 +95,7 @@ numbered! {
         Alter = 7 "alter",
         /// Describe.
         Describe = 8 "describe",
-        /// What brokers do to each other.
+        /// Requests between brokers.
         ClusterAction = 9 "cluster-action",
         /// Describe settings.
         DescribeConfigs = 10 "describe-configs",
@@ -103,9 +103,9 @@ numbered! {
         AlterConfigs = 11 "alter-configs",
         /// Write as an idempotent producer.
         IdempotentWrite = 12 "idempotent-write",
-        /// Make tokens.
+        /// Create delegation tokens.
         CreateTokens = 13 "create-tokens",
-        /// See tokens.
+        /// Describe delegation tokens.
         DescribeTokens = 14 "describe-tokens",
         /// Take part in a two-phase commit.
         TwoPhaseCommit = 15 "two-phase-commit",
@@ -113,36 +113,36 @@ numbered! {
 }
 
 numbered! {
-    /// Whether it is allowed.
+    /// Permission type.
     AclPermission {
-        /// It is forbidden, whatever else allows it.
+        /// Forbidden, even if another rule allows it.
         Deny = 2 "deny",
-        /// It is allowed.
+        /// Allowed.
         Allow = 3 "allow",
     }
 }
 
-/// One rule.
+/// One access rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Acl {
-    /// What kind of thing it is about.
+    /// Resource type.
     pub resource: AclResource,
-    /// Name of the thing.
+    /// Resource name.
     pub name: String,
-    /// Which names are meant.
+    /// Pattern type of the name.
     pub pattern: AclPattern,
-    /// Who, such as `User:alice`; `User:*` for everybody.
+    /// Principal, such as `User:alice`; `User:*` for all users.
     pub principal: String,
-    /// From where: an address, or `*`.
+    /// Client address; `*` for all.
     pub host: String,
-    /// Doing what.
+    /// Operation.
     pub operation: AclOperation,
-    /// Whether that is allowed.
+    /// Permission type.
     pub permission: AclPermission,
 }
 
 impl Acl {
-    /// Allows somebody to do something to one thing, from everywhere.
+    /// Allows a principal one operation on the resource with this name, from every address.
     pub fn allow(
         principal: impl Into<String>,
         operation: AclOperation,
@@ -160,21 +160,21 @@ impl Acl {
         }
     }
 
-    /// Forbids it instead.
+    /// Turns the rule into a denial.
     #[must_use]
     pub fn denied(mut self) -> Self {
         self.permission = AclPermission::Deny;
         self
     }
 
-    /// Means all names that begin so.
+    /// Makes the name a prefix.
     #[must_use]
     pub fn prefixed(mut self) -> Self {
         self.pattern = AclPattern::Prefixed;
         self
     }
 
-    /// Means connections from this address only.
+    /// Limits the rule to connections from this address.
     #[must_use]
     pub fn from_host(mut self, host: impl Into<String>) -> Self {
         self.host = host.into();
@@ -194,40 +194,40 @@ impl fmt::Display for Acl {
     }
 }
 
-/// Which patterns of rules are meant.
+/// Filter on the pattern type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AclPatternFilter {
-    /// Any with this very name.
+    /// All rules with exactly this name, of every pattern type.
     #[default]
     Any,
-    /// Any that is about the thing of this name, also as a prefix or `*`.
+    /// All rules that apply to the resource of this name: literal, prefixed or `*`.
     Match,
-    /// Only patterns of this kind.
+    /// Rules of this pattern type.
     Only(AclPattern),
 }
 
-/// Which rules are meant; `None` leaves it open.
+/// Filter for rules; `None` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AclFilter {
-    /// About what kind of thing.
+    /// Resource type.
     pub resource: Option<AclResource>,
-    /// About the thing, or names, called so.
+    /// Resource name; `pattern` decides how it matches.
     pub name: Option<String>,
-    /// With which patterns.
+    /// Pattern type.
     pub pattern: AclPatternFilter,
-    /// About whom.
+    /// Principal.
     pub principal: Option<String>,
-    /// From where.
+    /// Client address.
     pub host: Option<String>,
-    /// Doing what.
+    /// Operation.
     pub operation: Option<AclOperation>,
-    /// Allowed or not.
+    /// Permission type.
     pub permission: Option<AclPermission>,
 }
 
 impl AclFilter {
     fn wire(&self) -> DeleteAclsFilter {
-        /// "Whatever it is".
+        /// Kafka's code for "any".
         const ANY: i8 = 1;
         let pattern = match self.pattern {
             AclPatternFilter::Any => ANY,
@@ -246,7 +246,7 @@ impl AclFilter {
 }
 
 impl From<&Acl> for AclFilter {
-    /// This rule only.
+    /// Matches this rule only.
     fn from(acl: &Acl) -> Self {
         Self {
             resource: Some(acl.resource),
@@ -261,10 +261,10 @@ impl From<&Acl> for AclFilter {
 }
 
 impl Admin {
-    /// The rules that a filter means. Those of kinds later than this client are left out.
+    /// Returns the rules that match a filter. Leaves out rules of types that this client does not know.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`, or the cluster has no authorizer.
+    /// If no broker responds within `default.api.timeout.ms`, or the cluster has no authorizer.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -306,7 +306,7 @@ impl Admin {
         Ok(acls)
     }
 
-    /// Adds rules, each with a result of its own. Brokers obey them in their own time.
+    /// Adds rules, with a result for each. Brokers may apply them with a delay.
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
@@ -321,10 +321,10 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn create_acls(&self, acls: &[Acl]) -> Result<Each<Acl, ()>> {
         let what = "adding access rules (default.api.timeout.ms)";
         self.rounds(what, acls, |open, _| self.create_acls_once(open)).await
@@ -343,7 +343,7 @@ impl Admin {
         });
         let request = CreateAclsRequest::default().with_creations(creations.collect());
         let answer: CreateAclsResponse = self.ask_any(1..=3, |_| request).await?;
-        // Answers are in the order of the request.
+        // Results are in the order of the request.
         let results = acls.into_iter().zip(answer.results).map(|(acl, result)| {
             let message = result.error_message.as_deref();
             let error = |code| broker_error(&acl.to_string(), code, message);
@@ -353,13 +353,13 @@ impl Admin {
         Ok(results.collect())
     }
 
-    /// Deletes the rules that filters mean. Each filter has a result of its own, and so has each rule that it meant.
+    /// Deletes the rules that match filters, with a result for each filter and for each matching rule.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn delete_acls(
         &self,
         filters: &[AclFilter],
@@ -376,7 +376,7 @@ impl Admin {
         let request = DeleteAclsRequest::default().with_filters(wire);
         let answer: DeleteAclsResponse = self.ask_any(1..=3, |_| request).await?;
         let mut outcome = Outcome::new();
-        // Answers are in the order of the request.
+        // Results are in the order of the request.
         for (filter, result) in filters.into_iter().zip(answer.filter_results) {
             let message = result.error_message.as_deref();
             if let Err(code) = ErrorCode(result.error_code).ok() {

@@ -1,4 +1,4 @@
-//! What single brokers have: their directories and what they can do; and who decides for the cluster.
+//! Log directories of brokers, features of the cluster and its metadata quorum.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use crate::{Result, TopicPartition};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LogDir {
-    /// Its path there.
+    /// Path on the broker.
     pub path: String,
-    /// Whether it can be used.
+    /// Whether the broker can use it.
     pub state: Result<()>,
-    /// What lies in it. A partition that moves between directories is in both.
+    /// Replicas in the directory. A replica that moves between directories is in both.
     pub replicas: BTreeMap<TopicPartition, LogDirReplica>,
-    /// Bytes of the disk, where the broker says.
+    /// Bytes of the disk, if the broker reports them.
     pub total_bytes: Option<u64>,
-    /// Bytes that are free for the broker, where it says.
+    /// Bytes that are free for the broker, if it reports them.
     pub usable_bytes: Option<u64>,
 }
 
@@ -34,9 +34,10 @@ pub struct LogDir {
 pub struct LogDirReplica {
     /// Bytes of its segments.
     pub size: u64,
-    /// How many offsets it is behind what is committed, or, for one that is to take another's place, behind that one.
+    /// Offsets between its end and the high watermark. For a future replica, offsets between its end and the end of
+    /// the replica that it will replace.
     pub offset_lag: i64,
-    /// Whether it is to take the place of the one in another directory.
+    /// Whether it will replace the replica in another directory.
     pub is_future: bool,
 }
 
@@ -44,11 +45,11 @@ pub struct LogDirReplica {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Features {
-    /// The level in force of each.
+    /// Finalized level of each feature.
     pub finalized: BTreeMap<String, i16>,
-    /// Grows with every change of a level; `None` where the broker does not say.
+    /// Epoch of the finalized levels, which grows with every change; `None` if the broker does not report it.
     pub epoch: Option<i64>,
-    /// The lowest and the highest level that the broker asked can do, of each.
+    /// Lowest and highest level of each feature that the responding broker supports.
     pub supported: BTreeMap<String, (i16, i16)>,
 }
 
@@ -56,35 +57,35 @@ pub struct Features {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuorumDescription {
-    /// Id of the active one.
+    /// Id of the active controller.
     pub leader: i32,
-    /// Grows with every election.
+    /// Leader epoch, which grows with every election.
     pub leader_epoch: i32,
-    /// Up to where the metadata is decided.
+    /// High watermark of the metadata log.
     pub high_watermark: i64,
-    /// Those who elect.
+    /// Voters.
     pub voters: Vec<QuorumReplica>,
-    /// Those who only follow, such as brokers.
+    /// Observers, such as brokers, which follow without a vote.
     pub observers: Vec<QuorumReplica>,
 }
 
-/// One who has the metadata.
+/// A replica of the metadata log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuorumReplica {
-    /// Its id.
+    /// Node id.
     pub id: i32,
-    /// Where its log of the metadata ends.
+    /// End offset of its metadata log.
     pub log_end_offset: i64,
-    /// When it had all of it last, in milliseconds since 1970-01-01 UTC, where known.
+    /// Time when it was last caught up, in milliseconds since 1970-01-01 UTC, if known.
     pub last_caught_up: Option<i64>,
 }
 
 impl Admin {
-    /// The directories of brokers and what lies in them, each broker with a result of its own.
+    /// Returns the log directories of brokers with their replicas, with a result for each broker.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -104,10 +105,10 @@ impl Admin {
         .await
     }
 
-    /// The features in force, and those that a broker can do.
+    /// Returns the finalized features, and those that a broker supports.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -133,10 +134,10 @@ impl Admin {
         })
     }
 
-    /// The controllers of a cluster that keeps its metadata itself (KRaft).
+    /// Returns the metadata quorum of a KRaft cluster.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`, or the cluster has no such quorum.
+    /// If no broker responds within `default.api.timeout.ms`, or the cluster has no such quorum.
     ///
     /// # Cancel safety
     /// Cancel safe.

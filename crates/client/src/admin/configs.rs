@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// What has settings.
+/// A resource with settings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ConfigResource {
@@ -33,13 +33,13 @@ pub enum ConfigResource {
     Topic(String),
     /// A broker, by its id.
     Broker(i32),
-    /// All brokers: what counts where a broker has no setting of its own.
+    /// All brokers: values for brokers that do not override them.
     AllBrokers,
     /// The levels of a broker's loggers, by the broker's id (KIP-412).
     BrokerLogger(i32),
     /// A group (KIP-848).
     Group(String),
-    /// What clients are asked to measure (KIP-714), by the name of the subscription.
+    /// A subscription of client metrics (KIP-714), by its name.
     ClientMetrics(String),
 }
 
@@ -68,7 +68,7 @@ impl ConfigResource {
         })
     }
 
-    /// The broker that alone can answer, if there is one.
+    /// The only broker that can serve the request, if there is one.
     fn broker(&self) -> Option<i32> {
         match self {
             Self::Broker(id) | Self::BrokerLogger(id) => Some(*id),
@@ -97,27 +97,27 @@ impl fmt::Display for ConfigResource {
     }
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigSource {
-    /// It was set for this topic.
+    /// Set for this topic.
     Topic,
-    /// It was set for this broker while it ran.
+    /// Set for this broker dynamically.
     Broker,
-    /// It was set for all brokers while they ran.
+    /// Set for all brokers dynamically.
     AllBrokers,
-    /// It is in the broker's file.
+    /// From the broker's configuration file.
     StaticBroker,
-    /// It is Kafka's default.
+    /// Kafka's default.
     Default,
-    /// It was set for a logger of this broker.
+    /// Set for a logger of this broker.
     BrokerLogger,
-    /// It was set for this subscription of client metrics.
+    /// Set for this subscription of client metrics.
     ClientMetrics,
-    /// It was set for this group.
+    /// Set for this group.
     Group,
-    /// The broker does not say, or says something later than this client.
+    /// The broker does not report the source, or this client does not know it.
     Unknown,
 }
 
@@ -136,7 +136,7 @@ impl ConfigSource {
         }
     }
 
-    /// Kafka's own name for it, such as `DYNAMIC_TOPIC_CONFIG`.
+    /// Kafka's name, such as `DYNAMIC_TOPIC_CONFIG`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -159,27 +159,27 @@ impl ConfigSource {
 pub struct ConfigEntry {
     /// Name.
     pub name: String,
-    /// Value; `None` where it has none, or where it is secret.
+    /// Value; `None` if unset or sensitive.
     pub value: Option<String>,
-    /// Where the value comes from.
+    /// Source of the value.
     pub source: ConfigSource,
     /// Whether it cannot be changed while the broker runs.
     pub read_only: bool,
-    /// Whether it is secret: brokers do not tell the value then.
+    /// Whether it is secret. Brokers then withhold the value.
     pub sensitive: bool,
-    /// Where else a value is set, the one that counts first.
+    /// All sources that set a value, the effective one first.
     pub synonyms: Vec<ConfigSynonym>,
 }
 
-/// One of the places where a value is set.
+/// A source that sets a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigSynonym {
-    /// Name of the setting there.
+    /// Name of the setting in that source.
     pub name: String,
-    /// Value there.
+    /// Value in that source.
     pub value: Option<String>,
-    /// Which place it is.
+    /// The source.
     pub source: ConfigSource,
 }
 
@@ -187,23 +187,23 @@ pub struct ConfigSynonym {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigChange {
-    /// Gives it a value.
+    /// Sets a value.
     Set(String, String),
-    /// Takes its value away: what is set elsewhere, or Kafka's default, counts again.
+    /// Removes the value. The next source applies again, or Kafka's default.
     Delete(String),
     /// Adds values to a list.
     Append(String, String),
-    /// Takes values out of a list.
+    /// Removes values from a list.
     Subtract(String, String),
 }
 
 impl ConfigChange {
-    /// Gives a setting a value.
+    /// Sets a value.
     pub fn set(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self::Set(name.into(), value.into())
     }
 
-    /// Takes a setting's value away.
+    /// Removes a value.
     pub fn delete(name: impl Into<String>) -> Self {
         Self::Delete(name.into())
     }
@@ -257,7 +257,7 @@ fn sounds_secret(name: &str) -> bool {
 }
 
 impl Admin {
-    /// All settings of topics, brokers and groups, each with a result of its own.
+    /// Returns all settings of topics, brokers and groups, with a result for each resource.
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
@@ -274,7 +274,7 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -313,8 +313,8 @@ impl Admin {
         .await
     }
 
-    /// Changes settings (KIP-339), those of one resource all or none, each resource with a result of its own. Settings
-    /// that are not named stay as they are.
+    /// Changes settings (KIP-339), with a result for each resource. The changes of one resource apply all or none.
+    /// Other settings keep their values.
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
@@ -333,10 +333,10 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn incremental_alter_configs(
         &self,
         changes: &[(ConfigResource, Vec<ConfigChange>)],
@@ -383,7 +383,7 @@ impl Admin {
         .await
     }
 
-    /// Asks each broker for its own settings, and any broker for all others.
+    /// Sends each broker its own resources, and any broker all others.
     async fn at_resources<T, F>(
         &self,
         open: BTreeSet<ConfigResource>,

@@ -1,4 +1,4 @@
-//! Calls that change nothing: lists and descriptions, all from Metadata.
+//! Read-only calls that Metadata serves: lists and descriptions.
 
 use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
@@ -15,10 +15,10 @@ use super::{
 use crate::{Error, Result};
 
 impl Admin {
-    /// All topics, by name.
+    /// Returns all topics, by name.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -42,10 +42,10 @@ impl Admin {
         Ok(topics)
     }
 
-    /// Topics with their partitions, each with an error of its own where it cannot be described.
+    /// Returns topics with their partitions, or an error for each topic that cannot be described.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -63,10 +63,10 @@ impl Admin {
         Ok(names.iter().map(|name| ((*name).to_owned(), take(name))).collect())
     }
 
-    /// The cluster's id, controller and live brokers.
+    /// Returns the cluster's id, controller and live brokers.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -75,7 +75,7 @@ impl Admin {
         Ok(describe_cluster(self.retried(what, |_| self.metadata(Some(&[]))).await?))
     }
 
-    /// Asks any broker once; `None` asks for all topics. Never creates any.
+    /// Sends one request to any broker; `None` requests all topics. Never creates topics.
     pub(super) async fn metadata(&self, names: Option<&[&str]>) -> Result<MetadataResponse> {
         let topics = names.map(|names| {
             let topic = |name: &&str| MetadataRequestTopic {
@@ -86,7 +86,7 @@ impl Admin {
         });
         let request =
             MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() };
-        // Before version 1 an empty list asks for everything; before 4 asking creates.
+        // Before version 1 an empty list requests all topics; before 4 a request creates them.
         let versions = 4..=*metadata::VERSIONS.end();
         let mut connection = self.connection(Target::Any, &[]).await?;
         let (version, body) = connection
@@ -101,7 +101,7 @@ impl Admin {
         }
     }
 
-    /// Asks once, with the cluster's brokers.
+    /// Sends one request. Returns the controller and the cluster's brokers.
     pub(super) async fn controller(&self) -> Result<(i32, Vec<BrokerDescription>)> {
         let cluster = describe_cluster(self.metadata(Some(&[])).await?);
         let error = || broker_error("controller", ErrorCode::NOT_CONTROLLER, Some("none is known"));
@@ -161,7 +161,7 @@ fn topic_id(id: Uuid) -> Option<[u8; 16]> {
     (id != Uuid::ZERO).then_some(id.0)
 }
 
-/// The leader that a description names.
+/// The leader in a description.
 pub(super) fn leader_of(topic: &MetadataTopic, partition: i32) -> Result<i32> {
     let name = topic.name.as_deref().unwrap_or_default();
     if topic.error.is_error() {

@@ -1,4 +1,4 @@
-//! Groups of consumers, of both protocols, and what they have committed.
+//! Consumer groups of both protocols, and their committed offsets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,15 +25,15 @@ use messages::{
 use super::{Admin, BrokerDescription, Each, broker_error, rounds::Outcome, text, topics_of};
 use crate::{Error, OffsetAndMetadata, Result, TopicPartition, coordinator::Coordinators};
 
-/// Which protocol the members of a group speak.
+/// Group type: the protocol of its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupKind {
-    /// The members share the partitions out among themselves.
+    /// The members compute the assignment (classic protocol).
     Classic,
-    /// The coordinator shares them out (KIP-848).
+    /// The coordinator computes the assignment (KIP-848).
     Consumer,
-    /// Another one, by Kafka's name, such as `share`; empty where the broker does not say.
+    /// Another type, by Kafka's name, such as `share`; empty if the broker does not report it.
     Other(String),
 }
 
@@ -57,25 +57,25 @@ impl GroupKind {
     }
 }
 
-/// What a group is about.
+/// State of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupState {
-    /// It has no members.
+    /// The group has no members.
     Empty,
     /// Every member has its partitions.
     Stable,
-    /// Members are awaited (classic).
+    /// The coordinator waits for members to join (classic).
     PreparingRebalance,
-    /// The assignment is awaited (classic).
+    /// The coordinator waits for the leader's assignment (classic).
     CompletingRebalance,
-    /// The assignment is being made (consumer).
+    /// The coordinator computes the assignment (consumer).
     Assigning,
-    /// Members are on their way to their assignment (consumer).
+    /// Members are moving to their target assignment (consumer).
     Reconciling,
-    /// It is gone.
+    /// The group no longer exists.
     Dead,
-    /// Another one, by Kafka's name; empty where the broker does not say.
+    /// Another state, by Kafka's name; empty if the broker does not report it.
     Other(String),
 }
 
@@ -115,11 +115,11 @@ impl GroupState {
 pub struct GroupListing {
     /// `group.id`.
     pub group_id: String,
-    /// What its members are to each other: `consumer` for consumers, empty for one that only has offsets.
+    /// Protocol type: `consumer` for consumers, empty for a group that only has offsets.
     pub protocol_type: String,
-    /// What it is about.
+    /// State.
     pub state: GroupState,
-    /// Which protocol its members speak.
+    /// Group type.
     pub kind: GroupKind,
 }
 
@@ -129,17 +129,17 @@ pub struct GroupListing {
 pub struct GroupDescription {
     /// `group.id`.
     pub group_id: String,
-    /// Which protocol its members speak.
+    /// Group type.
     pub kind: GroupKind,
-    /// What it is about.
+    /// State.
     pub state: GroupState,
-    /// Who assigns: the strategy that the members agreed on, or the coordinator's assignor. Empty for none.
+    /// Assignor: the strategy that the members agreed on, or the coordinator's assignor. Empty for none.
     pub assignor: String,
-    /// The broker that coordinates it.
+    /// The broker that coordinates the group.
     pub coordinator: BrokerDescription,
     /// Epoch of the group (consumer protocol).
     pub epoch: Option<i32>,
-    /// Epoch of the assignment that members are on their way to (consumer protocol).
+    /// Epoch of the target assignment (consumer protocol).
     pub assignment_epoch: Option<i32>,
     /// Members, in the coordinator's order.
     pub members: Vec<MemberDescription>,
@@ -149,36 +149,36 @@ pub struct GroupDescription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberDescription {
-    /// Id that the coordinator or the member has made.
+    /// Id from the coordinator or the member.
     pub member_id: String,
     /// `group.instance.id` of a static member.
     pub group_instance_id: Option<String>,
     /// `client.id`.
     pub client_id: String,
-    /// Where it connects from.
+    /// Client address.
     pub host: String,
-    /// `client.rack`, where the protocol tells.
+    /// `client.rack`, if the protocol reports it.
     pub rack: Option<String>,
     /// Epoch of the member (consumer protocol).
     pub epoch: Option<i32>,
-    /// Topics it wants to read.
+    /// Subscribed topics.
     pub topics: Vec<String>,
-    /// Expression for the topics it wants to read (consumer protocol).
+    /// Regular expression for subscribed topics (consumer protocol).
     pub topic_regex: Option<String>,
-    /// Partitions it has.
+    /// Assigned partitions.
     pub assignment: Vec<TopicPartition>,
-    /// Partitions it is to have in the end (consumer protocol).
+    /// Partitions of the target assignment (consumer protocol).
     pub target: Option<Vec<TopicPartition>>,
 }
 
-/// What a group has committed, by partition.
+/// Committed offsets of a group, by partition.
 pub type GroupOffsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 
 impl Admin {
-    /// The groups that each broker coordinates, with a result for each broker.
+    /// Returns the groups that each broker coordinates, with a result for each broker.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -203,7 +203,7 @@ impl Admin {
         .await
     }
 
-    /// Groups of either protocol with their members, each with a result of its own.
+    /// Returns groups of either protocol with their members, with a result for each group.
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
@@ -215,7 +215,7 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -227,13 +227,13 @@ impl Admin {
         .await
     }
 
-    /// Deletes groups without members, and all that they have committed, each with a result of its own.
+    /// Deletes groups without members and all their committed offsets, with a result for each group.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn delete_groups(&self, groups: &[&str]) -> Result<Each<String, ()>> {
         let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         self.rounds("deleting groups (default.api.timeout.ms)", &groups, |open, _| {
@@ -252,11 +252,10 @@ impl Admin {
         .await
     }
 
-    /// All offsets that groups have committed, each group with a result of its own; a group that does not exist has
-    /// none.
+    /// Returns all committed offsets of groups, with a result for each group. A group that does not exist has none.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`; brokers before Kafka 3.0 cannot be asked.
+    /// If no broker responds within `default.api.timeout.ms`; brokers before Kafka 3.0 do not support the request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -283,14 +282,14 @@ impl Admin {
         .await
     }
 
-    /// Commits offsets for a group without members, each partition with a result of its own. A group that does not
-    /// exist begins so.
+    /// Commits offsets for a group without members, with a result for each partition. Creates the group if it does
+    /// not exist.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn alter_group_offsets(
         &self,
         group: &str,
@@ -330,7 +329,7 @@ impl Admin {
                 let topics = topics.into_iter().map(|(name, partitions)| {
                     OffsetCommitRequestTopic::default().with_name(name).with_partitions(partitions)
                 });
-                // As no member of no generation.
+                // No member id and no generation.
                 OffsetCommitRequest::default()
                     .with_group_id(text(group).into())
                     .with_generation_id_or_member_epoch(-1)
@@ -348,14 +347,14 @@ impl Admin {
         Ok(outcome)
     }
 
-    /// Forgets offsets that a group has committed, each partition with a result of its own. Topics that members of the
-    /// group read are refused.
+    /// Deletes committed offsets of a group, with a result for each partition. Refuses topics to which members of the
+    /// group subscribe.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`, or there is no such group.
+    /// If no broker responds within `default.api.timeout.ms`, or the group does not exist.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn delete_group_offsets(
         &self,
         group: &str,
@@ -404,7 +403,7 @@ impl Admin {
     }
 }
 
-/// Asks as for groups of the consumer protocol, and then for those that are none as for classic ones.
+/// Describes groups by the consumer protocol, and then those of another type by the classic protocol.
 async fn describe(
     admin: Admin,
     broker: BrokerDescription,
@@ -415,7 +414,7 @@ async fn describe(
     let asked: Result<ConsumerGroupDescribeResponse> = admin.ask(&broker, 0..=1, |_| request).await;
     let mut outcome = Outcome::new();
     let classic: Vec<String> = match asked {
-        // A broker before Kafka 4.0, or one that has the protocol switched off.
+        // A broker before Kafka 4.0, or one with the protocol disabled.
         Err(Error::UnsupportedVersion(_)) => part,
         Err(error) => return Err(error),
         Ok(answer) => {
@@ -446,7 +445,7 @@ async fn describe(
     for group in answer.groups {
         let id = group.group_id.to_string();
         let code = match ErrorCode(group.error_code) {
-            // Before version 6 a group that does not exist is a dead one.
+            // Before version 6 a group that does not exist is reported as dead.
             ErrorCode::NONE if group.group_state.as_str() == "Dead" => {
                 ErrorCode::GROUP_ID_NOT_FOUND
             }
@@ -505,11 +504,11 @@ fn of_classic(
     group: &describe_groups_response::DescribedGroup,
     coordinator: &BrokerDescription,
 ) -> GroupDescription {
-    /// What members of groups of consumers tell each other; others, such as Kafka Connect, have their own.
+    /// Protocol type of consumers. Others, such as Kafka Connect, have their own formats.
     const CONSUMERS: &str = "consumer";
     let consumers = group.protocol_type.as_str() == CONSUMERS;
     let members = group.members.iter().map(|member| {
-        // What a member has written that makes no sense is its own business: the group can still be described.
+        // A member's malformed metadata must not make the group's description fail.
         let assigned = Assignment::decode(&member.member_assignment).ok().filter(|_| consumers);
         let wanted = Subscription::decode(&member.member_metadata).ok().filter(|_| consumers);
         let partitions = assigned.map(|assigned| assigned.partitions).unwrap_or_default();
@@ -576,7 +575,7 @@ fn group_result(id: &str, code: i16) -> Result<()> {
 
 fn offset_result(id: &str, at: &TopicPartition, code: i16) -> Result<()> {
     let code = ErrorCode(code);
-    // What the coordinator says to an outsider: it does not know the member that commits.
+    // The coordinator's error for a commit from outside the group: the member is unknown.
     let message = (code == ErrorCode::UNKNOWN_MEMBER_ID)
         .then_some("The group has members; stop them before changing its offsets.");
     let what = || format!("{} {at}", Coordinators::OfGroups.name(id));

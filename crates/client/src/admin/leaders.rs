@@ -1,4 +1,4 @@
-//! Where partitions live and who leads them.
+//! Leader elections and reassignments of replicas.
 
 use std::collections::BTreeMap;
 
@@ -18,46 +18,46 @@ use messages::{
 use super::{Admin, Each, broker_error, partition_result, rounds::each, topics_of};
 use crate::{Result, TopicPartition};
 
-/// Whom an election may make the leader.
+/// Type of a leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Election {
-    /// The first of the replicas, if it is in sync.
+    /// Elects the first of the replicas, if it is in sync.
     Preferred,
-    /// Where no replica in sync is alive, one that is not: records that it does not have are lost.
+    /// If no in-sync replica is alive, elects an out-of-sync one. The records that it lacks are lost.
     Unclean,
 }
 
-/// Where a partition is to live.
+/// New replicas of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reassignment {
-    /// On these brokers, the first being the preferred leader.
+    /// On these brokers, the preferred leader first.
     To(Vec<i32>),
-    /// Where it was before a reassignment that has not ended.
+    /// Cancels a reassignment in progress.
     Cancel,
 }
 
-/// A reassignment that has not ended.
+/// A reassignment in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OngoingReassignment {
-    /// Broker ids of all replicas, those that come and those that go included.
+    /// Broker ids of all replicas, including those being added and removed.
     pub replicas: Vec<i32>,
-    /// Broker ids of replicas that are being filled.
+    /// Broker ids of replicas being added.
     pub adding: Vec<i32>,
-    /// Broker ids of replicas that will go.
+    /// Broker ids of replicas being removed.
     pub removing: Vec<i32>,
 }
 
 impl Admin {
-    /// Gives partitions other replicas (KIP-455), or takes that back, each with a result of its own. Replicas that come
-    /// are filled after this returns, see [`Admin::list_partition_reassignments`]; the leader changes only if it is no
-    /// longer among them, see [`Admin::elect_leaders`].
+    /// Reassigns replicas of partitions (KIP-455) or cancels reassignments, with a result for each partition. New
+    /// replicas fetch their records after this call returns, see [`Admin::list_partition_reassignments`]. The leader
+    /// changes only if its replica is removed, see [`Admin::elect_leaders`].
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`, or refuses the whole request.
+    /// If the controller does not respond within `default.api.timeout.ms`, or refuses the whole request.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn alter_partition_reassignments(
         &self,
         reassignments: &[(TopicPartition, Reassignment)],
@@ -107,10 +107,10 @@ impl Admin {
         }
     }
 
-    /// The reassignments that have not ended: of all partitions, or of those named.
+    /// Returns the reassignments in progress: of all partitions, or of the given ones.
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`, or refuses the request.
+    /// If the controller does not respond within `default.api.timeout.ms`, or refuses the request.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -162,14 +162,14 @@ impl Admin {
         }
     }
 
-    /// Elects the leader of each partition anew (KIP-460), each with a result of its own. Where the leader is the one
-    /// wanted already nothing happens, which is no error. Brokers learn of it in their own time.
+    /// Elects leaders of partitions (KIP-460), with a result for each partition. Nothing happens, and no error is
+    /// returned, if the right replica already leads. Brokers may learn the result with a delay.
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`, or refuses the whole request.
+    /// If the controller does not respond within `default.api.timeout.ms`, or refuses the whole request.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn elect_leaders(
         &self,
         election: Election,

@@ -1,5 +1,5 @@
-//! What an administrator asks for. Straight-line requests, each over a connection of its own that is kept for the next
-//! one; `rounds` has how a call asks many brokers and asks again.
+//! The admin client. Each call sends its requests over connections that are kept for later calls. `rounds` sends a
+//! call to many brokers and retries.
 
 mod acls;
 mod brokers;
@@ -59,12 +59,12 @@ use crate::{
     runtime::within,
 };
 
-/// Administers a cluster: topics, settings, groups, offsets, replicas, transactions, users and their rights. Clones
-/// share connections.
+/// Administers a cluster: topics, settings, groups, offsets, replicas, transactions, users and ACLs. Clones share
+/// connections.
 ///
-/// Every call is tried again after errors that pass, such as a controller that moves, within
-/// `default.api.timeout.ms`. What is asked of many things at once has a result for each ([`Each`]), and goes to each
-/// broker in one request. A call that changes something and fails may have been carried out.
+/// Every call is retried within `default.api.timeout.ms` after retriable errors, such as a controller that moves. A
+/// call for many items returns a result for each ([`Each`]), and sends one request to each broker. A changing call
+/// that fails may still have been carried out.
 #[derive(Clone)]
 pub struct Admin {
     shared: Arc<Shared>,
@@ -74,28 +74,28 @@ struct Shared {
     env: Env,
     config: AdminConfig,
     metadata: MetadataHandle,
-    /// For calls from outside of it.
+    /// Runs calls from threads outside the runtime.
     runtime: Handle,
-    /// Idle connections: to brokers by id, and to any broker. One in use is not here, so a call that is dropped
-    /// half-way takes its connection along.
+    /// Idle connections: to brokers by id, and to any broker. A connection in use is not in this map, so a dropped
+    /// call closes it.
     idle: Mutex<BTreeMap<Target, Connection>>,
 }
 
-/// Whom a request is for.
+/// The receiver of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Any,
     Broker(i32),
 }
 
-/// A result for each thing asked for, in the order asked.
+/// A result for each requested item, in the order requested.
 pub type Each<K, T> = Vec<(K, Result<T>)>;
 
 impl Admin {
-    /// An admin client. Nothing is asked of the cluster yet.
+    /// Creates an admin client. Sends no request yet.
     ///
     /// # Errors
-    /// If the configuration contradicts itself.
+    /// If the settings contradict each other.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -103,10 +103,10 @@ impl Admin {
         Self::with_env(config, &Env::real())
     }
 
-    /// As [`Admin::new`], with a network, a clock and randomness of the caller's choice.
+    /// As [`Admin::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// If the configuration contradicts itself.
+    /// If the settings contradict each other.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -118,7 +118,7 @@ impl Admin {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A connection to one broker or to any: an idle one or a new one. Brokers are found by `brokers`.
+    /// Returns an idle or new connection to one broker or to any. `brokers` has the addresses.
     async fn connection(
         &self,
         target: Target,
@@ -142,7 +142,7 @@ impl Admin {
         }
     }
 
-    /// Keeps a connection that has just answered.
+    /// Keeps a connection whose last request succeeded.
     fn keep(&self, target: Target, connection: Connection) {
         self.shared.idle.lock().insert(target, connection);
     }
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Admin {
     }
 }
 
-/// The tries of one call.
+/// The attempts of one call.
 struct Attempts<'a> {
     shared: &'a Shared,
     what: &'static str,
@@ -172,16 +172,16 @@ struct Attempts<'a> {
 }
 
 impl Attempts<'_> {
-    /// How long a broker may work on the request, in milliseconds.
+    /// Time for the broker to process the request, in milliseconds.
     fn timeout_ms(&self) -> i32 {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let most = left.min(self.shared.config.common.request_timeout);
         i32::try_from(most.as_millis()).unwrap_or(i32::MAX)
     }
 
-    /// One try, ended by the deadline.
+    /// Makes one attempt, which the deadline ends.
     async fn run<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
-        // Boxed: nested in a caller's futures, the whole type would be beyond what the compiler looks into by default.
+        // Boxed: nested in a caller's futures, the whole type would exceed the compiler's default recursion limit.
         let attempt = Box::pin(async { timeout_at(self.deadline, attempt).await });
         match within(&self.shared.runtime, attempt).await {
             Ok(result) => result,
@@ -189,18 +189,18 @@ impl Attempts<'_> {
         }
     }
 
-    /// Waits before the next try, or gives `error` back if another one cannot help or comes too late.
+    /// Waits before the next attempt. Returns `error` if another attempt cannot help or comes too late.
     async fn again(&mut self, error: Error) -> Result<()> {
         if !passes(&error) {
             return Err(error);
         }
-        // A kept connection that the broker has closed meanwhile says nothing; a new one is tried at once.
+        // The broker may have closed a kept connection. The next attempt uses a new one.
         self.shared.idle.lock().clear();
         let common = &self.shared.config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
         self.failures += 1;
         let pause = backoff.after(self.failures, self.shared.env.entropy.unit());
-        // Who cannot be reached at all is told at once: waiting a minute for it would only hide a wrong address.
+        // An unreachable cluster is reported at once: a wait of a minute would only hide a wrong address.
         if matches!(error, Error::Unreachable { .. })
             || Instant::now().later(pause) >= self.deadline
         {
@@ -225,7 +225,7 @@ fn passes(error: &Error) -> bool {
     }
 }
 
-/// The error of one topic, in the broker's words where it has some.
+/// The error of one topic, with the broker's message if there is one.
 fn topic_error(name: &str, code: ErrorCode, message: Option<&str>) -> Error {
     if code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
         return Error::UnknownTopic(name.into());
@@ -238,12 +238,12 @@ fn broker_error(what: &str, code: ErrorCode, message: Option<&str>) -> Error {
     Error::Broker { what: what.into(), code, message: Some(one_line(message).into()) }
 }
 
-/// The error of one partition, in the broker's words where it has some.
+/// The error of one partition, with the broker's message if there is one.
 fn partition_result(at: &TopicPartition, code: i16, message: Option<&str>) -> Result<()> {
     ErrorCode(code).ok().map_err(|code| broker_error(&at.to_string(), code, message))
 }
 
-/// Partitions by topic, as requests have them.
+/// Partitions by topic, as in requests.
 fn topics_of<T>(
     partitions: &[TopicPartition],
     mut one: impl FnMut(i32, &TopicPartition) -> T,

@@ -1,4 +1,4 @@
-//! What lies in partitions: where it begins and ends, and its deletion.
+//! Offsets of partitions, and deletion of records.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,26 +12,26 @@ use messages::{
 use super::{Admin, Each, partition_result, rounds::Outcome, topics_of};
 use crate::{Result, TopicPartition};
 
-/// Which offset of a partition.
+/// A position in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum OffsetSpec {
-    /// The first one.
+    /// First offset.
     Earliest,
-    /// The one that the next record gets: the end of what is committed, or of what no open transaction may take back.
+    /// End: the high watermark, or the last stable offset with `ReadCommitted`.
     Latest,
-    /// The record with the largest timestamp (KIP-734).
+    /// Record with the largest timestamp (KIP-734).
     MaxTimestamp,
-    /// The first record of this time or later, in milliseconds since 1970-01-01 UTC.
+    /// First record with this timestamp or a later one, in milliseconds since 1970-01-01 UTC.
     Timestamp(i64),
-    /// The first one on the leader's own disk (KIP-405).
+    /// First offset on the leader's local disk (KIP-405).
     EarliestLocal,
-    /// The last one in tiered storage (KIP-1005).
+    /// Last offset in tiered storage (KIP-1005).
     LatestTiered,
 }
 
 impl OffsetSpec {
-    /// As ListOffsets numbers it, and the first version that knows it.
+    /// ListOffsets' code, and the first version that supports it.
     fn wire(self) -> (i64, i16) {
         match self {
             Self::Earliest => (-2, 1),
@@ -44,20 +44,21 @@ impl OffsetSpec {
     }
 }
 
-/// An offset that a broker found.
+/// An offset from a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedOffset {
-    /// The offset; `None` where no record is of the time or later.
+    /// The offset; `None` if no record has the timestamp or a later one.
     pub offset: Option<i64>,
-    /// Time of the record there, in milliseconds since 1970-01-01 UTC, where it was looked up by time.
+    /// Timestamp of that record, in milliseconds since 1970-01-01 UTC, for a lookup by timestamp.
     pub timestamp: Option<i64>,
-    /// Leader epoch of the record there, where the broker says.
+    /// Leader epoch of that record, if the broker reports it.
     pub leader_epoch: Option<i32>,
 }
 
 impl Admin {
-    /// Offsets of partitions, each with a result of its own. `ReadCommitted` ends before the first open transaction.
+    /// Returns offsets of partitions, with a result for each. With `ReadCommitted` a partition ends before the first
+    /// open transaction.
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
@@ -72,7 +73,7 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -121,14 +122,14 @@ impl Admin {
         .await
     }
 
-    /// Deletes the records before an offset of each partition, all of them for -1; gives the first offset that is
-    /// left.
+    /// Deletes the records before an offset of each partition; all of them for -1. Returns the first remaining offset
+    /// of each.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn delete_records(
         &self,
         before: &[(TopicPartition, i64)],

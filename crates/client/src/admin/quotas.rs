@@ -12,24 +12,24 @@ use messages::{
 use super::{Admin, Each, Mode, broker_error, rounds::Outcome, text};
 use crate::Result;
 
-/// Whose quota: names by `user`, `client-id` or `ip`, `None` for those without a quota of their own.
+/// Entity of a quota: names by `user`, `client-id` or `ip`; `None` is the default entity.
 pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
-/// Values by name, such as `producer_byte_rate`, in Kafka's units.
+/// Values by quota name, such as `producer_byte_rate`, in Kafka's units.
 pub type Quotas = BTreeMap<String, f64>;
 
-/// Which name of a kind is meant.
+/// Filter on the name of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaMatch {
-    /// This one.
+    /// This name.
     Name(String),
-    /// The quota of those without one of their own.
+    /// The default entity.
     Default,
-    /// All that have a quota.
+    /// All names with a quota.
     Any,
 }
 
-/// Whose quotas are to be described.
+/// Filter for quotas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaFilter {
     components: Vec<(String, QuotaMatch)>,
@@ -37,37 +37,37 @@ pub struct QuotaFilter {
 }
 
 impl QuotaFilter {
-    /// All quotas.
+    /// Matches all quotas.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Quotas that are about these kinds, and maybe about others as well.
+    /// Matches quotas whose entities have these types, and possibly others.
     pub fn containing(components: impl IntoIterator<Item = (String, QuotaMatch)>) -> Self {
         Self { components: components.into_iter().collect(), strict: false }
     }
 
-    /// Quotas that are about these kinds and no others.
+    /// Matches quotas whose entities have exactly these types.
     pub fn only(components: impl IntoIterator<Item = (String, QuotaMatch)>) -> Self {
         Self { components: components.into_iter().collect(), strict: true }
     }
 }
 
-/// A change of one value.
+/// A change of one quota.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuotaChange {
-    /// Gives it a value.
+    /// Sets a value.
     Set(String, f64),
-    /// Takes it away.
+    /// Removes the value.
     Remove(String),
 }
 
 impl Admin {
-    /// Quotas.
+    /// Returns quotas.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`, or refuses.
+    /// If no broker responds within `default.api.timeout.ms`, or the request is refused.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -111,13 +111,13 @@ impl Admin {
         Ok(entries.collect())
     }
 
-    /// Changes quotas, those of one entity all or none, each entity with a result of its own.
+    /// Changes quotas, with a result for each entity. The changes of one entity apply all or none.
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`.
+    /// If the controller does not respond within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn alter_client_quotas(
         &self,
         changes: &[(QuotaEntity, Vec<QuotaChange>)],

@@ -1,5 +1,5 @@
-//! How a call asks many brokers for many things: in rounds, each for what has no lasting answer yet, and in each round
-//! one request to every broker that has part of it, all at the same time.
+//! Calls to many brokers, in rounds. Each round sends one request to every broker concerned, all in parallel, for the
+//! items without a final result.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,21 +28,21 @@ use crate::{
     coordinator::{self, Coordinators},
 };
 
-/// The shortest time before the leaders are looked up again.
+/// Shortest time before the leaders are looked up again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 
-/// The shortest time that a broker has to name the leaders.
+/// Shortest time for a broker to name the leaders.
 const LEAST_ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// What is known so far of the things asked for.
+/// Results so far.
 pub(super) type Outcome<K, T> = BTreeMap<K, Result<T>>;
 
-/// A broker, and what it is asked for.
+/// A broker, and the items requested from it.
 type Part<K> = (BrokerDescription, Vec<K>);
 
 impl Admin {
-    /// Asks until everything has an answer that another round would not change, or the time is over. `round` gets what
-    /// is open and how many milliseconds a broker may take.
+    /// Repeats rounds until every item has a final result, or the time is up. `round` receives the open items and the
+    /// time in milliseconds that a broker may take.
     pub(super) async fn rounds<K, T, F>(
         &self,
         what: &'static str,
@@ -67,7 +67,7 @@ impl Admin {
                     let Some(error) = first_open(asked, &outcome) else { break };
                     error
                 }
-                // What some have been answered counts, whatever becomes of the others.
+                // Final results are kept, even if the others fail.
                 Err(error) if outcome.values().any(|result| !is_open(Some(result))) => {
                     outcome.extend(open.into_iter().map(|key| (key, Err(error.clone()))));
                     error
@@ -84,8 +84,8 @@ impl Admin {
         Ok(each(asked.iter().cloned(), outcome))
     }
 
-    /// Asks for one thing until it is answered in a way that another try would not change, or the time is over. `once`
-    /// gets how many milliseconds a broker may take.
+    /// Repeats one request until it has a final result, or the time is up. `once` receives the time in milliseconds
+    /// that a broker may take.
     pub(super) async fn retried<T, F>(
         &self,
         what: &'static str,
@@ -103,7 +103,7 @@ impl Admin {
         }
     }
 
-    /// One request to one broker.
+    /// Sends one request to one broker.
     pub(super) async fn ask<Q, A>(
         &self,
         to: &BrokerDescription,
@@ -121,7 +121,7 @@ impl Admin {
         Ok(answer)
     }
 
-    /// One request to any broker.
+    /// Sends one request to any broker.
     pub(super) async fn ask_any<Q, A>(
         &self,
         versions: RangeInclusive<i16>,
@@ -137,7 +137,7 @@ impl Admin {
         Ok(answer)
     }
 
-    /// One request to the controller, found anew each time: it may have moved.
+    /// Sends one request to the controller, looked up each time: it may have moved.
     pub(super) async fn ask_controller<Q, A>(
         &self,
         versions: RangeInclusive<i16>,
@@ -155,12 +155,12 @@ impl Admin {
         Ok(answer)
     }
 
-    /// The live brokers, asked for once.
+    /// Returns the live brokers, with one request.
     pub(super) async fn brokers(&self) -> Result<Vec<BrokerDescription>> {
         Ok(describe_cluster(self.metadata(Some(&[])).await?).brokers)
     }
 
-    /// Asks brokers by their ids.
+    /// Sends requests to brokers by their ids.
     pub(super) async fn at_brokers<T, F>(
         &self,
         ids: BTreeSet<i32>,
@@ -190,8 +190,8 @@ impl Admin {
         Ok(outcome)
     }
 
-    /// Asks the leaders of partitions. A request whose response takes long is abandoned once another leader is elected: a dead
-    /// one would delay the call by `request.timeout.ms`.
+    /// Sends requests to the leaders of partitions. A slow request is abandoned once another leader is elected: a
+    /// dead leader would delay the call by `request.timeout.ms`.
     pub(super) async fn at_leaders<T, F>(
         &self,
         partitions: BTreeSet<TopicPartition>,
@@ -260,7 +260,7 @@ impl Admin {
         }
     }
 
-    /// Asks the coordinators of groups or of transactional ids.
+    /// Sends requests to the coordinators of groups or of transactional ids.
     pub(super) async fn at_coordinators<T, F>(
         &self,
         kind: Coordinators,
@@ -290,7 +290,7 @@ impl Admin {
         Ok(outcome)
     }
 
-    /// The coordinator of each, in the same order.
+    /// Returns the coordinator of each, in the same order.
     pub(super) async fn coordinators(
         &self,
         kind: Coordinators,
@@ -306,13 +306,13 @@ impl Admin {
         Ok(found.into_iter().map(|found| found.map(broker)).collect())
     }
 
-    /// The ids of the live brokers, asked for until they are known.
+    /// Returns the ids of the live brokers. Retries until they are known.
     pub(super) async fn broker_ids(&self, what: &'static str) -> Result<Vec<i32>> {
         let brokers = self.retried(what, |_| self.brokers()).await?;
         Ok(brokers.into_iter().map(|broker| broker.id).collect())
     }
 
-    /// Asks all brokers at the same time. One that fails does so for its own part only.
+    /// Sends requests to all brokers in parallel. A failure affects only its own part.
     pub(super) async fn fan_out<K, T, F>(
         &self,
         parts: Vec<Part<K>>,
@@ -335,7 +335,7 @@ impl Admin {
                 Ok((keys, Err(error))) => {
                     outcome.extend(keys.into_iter().map(|key| (key, Err(error.clone()))));
                 }
-                // A task that panicked has no answers: its part stays open.
+                // The result of a task that panicked is missing: its part stays open.
                 Err(_) => {}
             }
         }
@@ -356,18 +356,18 @@ fn leader_in(metadata: &MetadataResponse, at: &TopicPartition) -> Result<i32> {
     }
 }
 
-/// No answer yet, or one that passes.
+/// Whether the result is missing or retriable.
 fn is_open<T>(outcome: Option<&Result<T>>) -> bool {
     outcome.is_none_or(|result| result.as_ref().is_err_and(passes))
 }
 
-/// Why there has to be another round: the first answer that is missing or passes.
+/// The reason for another round: the first result that is missing or retriable.
 fn first_open<K: Ord, T>(asked: &[K], outcome: &Outcome<K, T>) -> Option<Error> {
     let found = asked.iter().map(|key| outcome.get(key)).find(|result| is_open(*result))?;
     Some(found.and_then(|result| result.as_ref().err().cloned()).unwrap_or_else(no_answer))
 }
 
-/// The outcomes in the order asked; what was asked for twice has one outcome.
+/// Orders the results as requested. An item requested twice has one result.
 pub(super) fn each<K: Ord + Clone, T>(
     asked: impl Iterator<Item = K>,
     mut outcome: Outcome<K, T>,
@@ -383,7 +383,7 @@ pub(super) fn each<K: Ord + Clone, T>(
     results
 }
 
-/// Final: a broker that leaves something out once does so again.
+/// Final: a broker that leaves out an item does so again.
 fn no_answer() -> Error {
     broker_error("answer", ErrorCode::UNKNOWN_SERVER_ERROR, Some("the broker left this out"))
 }

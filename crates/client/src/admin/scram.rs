@@ -1,4 +1,4 @@
-//! Users who log in with SCRAM (KIP-554). The password never leaves the client: brokers get it salted and hashed.
+//! SCRAM users (KIP-554). The password never leaves the client: brokers receive it salted and hashed.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::{Admin, Each, broker_error, rounds::Outcome, text};
 use crate::{Error, Result};
 
-/// How a password is hashed.
+/// Hash function for passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ScramMechanism {
@@ -53,7 +53,7 @@ impl ScramMechanism {
         }
     }
 
-    /// The salted password of RFC 5802. It is overwritten once nobody needs it.
+    /// The salted password of RFC 5802. Its memory is overwritten when it is dropped.
     fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Zeroizing<Vec<u8>> {
         match self {
             Self::Sha256 => {
@@ -70,13 +70,13 @@ impl ScramMechanism {
     }
 }
 
-/// A credential that a user has. Nothing secret is told of it.
+/// A user's credential, without secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScramCredential {
-    /// How the password is hashed.
+    /// Hash function.
     pub mechanism: ScramMechanism,
-    /// How often.
+    /// Number of iterations.
     pub iterations: i32,
 }
 
@@ -106,14 +106,14 @@ impl fmt::Debug for Action {
     }
 }
 
-/// What RFC 7677 asks for at least, and Kafka accepts.
+/// Minimum of RFC 7677, which Kafka accepts.
 const ITERATIONS: u32 = 4096;
 const TOO_MANY_ITERATIONS: Error = Error::IllegalState("SCRAM iterations: at most 1,000,000");
-/// Bytes of a salt that is made here.
+/// Bytes of a generated salt.
 const SALT: usize = 24;
 
 impl ScramChange {
-    /// Gives a user a password, in place of the one there was for this mechanism: 4096 iterations and a random salt.
+    /// Sets a user's password for this mechanism, with 4096 iterations and a random salt.
     pub fn upsert(
         user: impl Into<String>,
         mechanism: ScramMechanism,
@@ -124,13 +124,13 @@ impl ScramChange {
         Self { user: user.into(), mechanism, action }
     }
 
-    /// Takes the password for a mechanism away.
+    /// Deletes a user's password for a mechanism.
     pub fn delete(user: impl Into<String>, mechanism: ScramMechanism) -> Self {
         Self { user: user.into(), mechanism, action: Action::Delete }
     }
 
-    /// Sets the number of iterations of the hash. Kafka accepts 4,096 to 16,384, and the client at most 1,000,000. A deletion
-    /// ignores it.
+    /// Sets the number of iterations of the hash. Kafka accepts 4,096 to 16,384, and the client at most 1,000,000.
+    /// Ignored for a deletion.
     #[must_use]
     pub fn iterations(mut self, count: u32) -> Self {
         if let Action::Upsert { iterations, .. } = &mut self.action {
@@ -139,7 +139,7 @@ impl ScramChange {
         self
     }
 
-    /// Salts the password with these bytes instead of random ones. A deletion does not care.
+    /// Sets the salt, instead of random bytes. Ignored for a deletion.
     #[must_use]
     pub fn salt(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         if let Action::Upsert { salt, .. } = &mut self.action {
@@ -148,7 +148,7 @@ impl ScramChange {
         self
     }
 
-    /// Whether hashing would take so long that it is refused.
+    /// Whether hashing would take too long, so that it is refused.
     fn is_excessive(&self) -> bool {
         matches!(self.action, Action::Upsert { iterations, .. } if iterations > MAX_ITERATIONS)
     }
@@ -177,10 +177,10 @@ impl ScramChange {
 }
 
 impl Admin {
-    /// The credentials of users, or of all who have some; each user has a result of its own.
+    /// Returns the credentials of the given users, or of all users with credentials, with a result for each user.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`, or refuses.
+    /// If no broker responds within `default.api.timeout.ms`, or the request is refused.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -216,8 +216,8 @@ impl Admin {
         Ok(results.collect())
     }
 
-    /// Gives users passwords, or takes them away, each with a result of its own. Kafka refuses a user who is named twice
-    /// in one call (DUPLICATE_RESOURCE).
+    /// Sets or deletes passwords of users, with a result for each user. Kafka refuses a user who is named twice in
+    /// one call (DUPLICATE_RESOURCE).
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin, password: String) -> curtail::Result<()> {
@@ -232,10 +232,10 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`.
+    /// If the controller does not respond within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn alter_user_scram_credentials(
         &self,
         changes: &[ScramChange],

@@ -1,4 +1,4 @@
-//! Topics created, made larger and deleted.
+//! Creates, extends and deletes topics.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use super::{Admin, Each, Mode, NewPartitions, NewTopic, rounds::Outcome, text, t
 use crate::Result;
 
 impl Admin {
-    /// Creates topics, each with a result of its own. A broker may not know a topic yet when this returns.
+    /// Creates topics, with a result for each. A broker may not know a topic yet when this returns.
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`.
+    /// If the controller does not respond within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn create_topics(&self, topics: &[NewTopic]) -> Result<Each<String, ()>> {
         let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
         self.rounds("creating topics (default.api.timeout.ms)", &names, |open, timeout_ms| {
@@ -40,7 +40,7 @@ impl Admin {
         let request = CreateTopicsRequest::default()
             .with_topics(topics.collect())
             .with_timeout_ms(timeout_ms);
-        // Version 4 is the first with defaults for partitions and replicas.
+        // First version with defaults for partitions and replicas.
         let answer: CreateTopicsResponse = self.ask_controller(4..=7, |_| request).await?;
         let results = answer
             .topics
@@ -49,13 +49,13 @@ impl Admin {
         Ok(results.collect())
     }
 
-    /// Deletes topics with all their records, each with a result of its own.
+    /// Deletes topics with all their records, with a result for each.
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`.
+    /// If the controller does not respond within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn delete_topics(&self, names: &[&str]) -> Result<Each<String, ()>> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         self.rounds("deleting topics (default.api.timeout.ms)", &names, |open, timeout_ms| {
@@ -87,8 +87,8 @@ impl Admin {
         Ok(results.collect())
     }
 
-    /// Gives topics more partitions, each with a result of its own. Keys go to other partitions from then on, and
-    /// records that are there stay where they are.
+    /// Adds partitions to topics, with a result for each topic. Keys then map to other partitions; existing records
+    /// stay where they are.
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
@@ -102,10 +102,10 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If the controller does not answer within `default.api.timeout.ms`.
+    /// If the controller does not respond within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn create_partitions(
         &self,
         partitions: &[NewPartitions],

@@ -14,21 +14,21 @@ use messages::{
 use super::{Admin, Each, broker_error, partition_result, rounds::Outcome, text, topics_of};
 use crate::{Result, TopicPartition, coordinator::Coordinators};
 
-/// What a partition's leader knows of a producer.
+/// State of a producer at a partition's leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProducerState {
     /// Producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// Producer epoch.
     pub producer_epoch: i16,
-    /// Sequence number of its last record, `None` if it has written markers only.
+    /// Sequence number of the last record; `None` if the producer has written markers only.
     pub last_sequence: Option<i32>,
-    /// When it wrote last, in milliseconds since 1970-01-01 UTC, where known.
+    /// Time of the last write, in milliseconds since 1970-01-01 UTC, if known.
     pub last_timestamp: Option<i64>,
-    /// Epoch of the coordinator that ended its last transaction here.
+    /// Epoch of the coordinator that ended the producer's last transaction here.
     pub coordinator_epoch: Option<i32>,
-    /// First offset of its open transaction, if it has one here.
+    /// First offset of the producer's open transaction in this partition, if there is one.
     pub transaction_start: Option<i64>,
 }
 
@@ -44,7 +44,7 @@ pub struct TransactionListing {
     pub state: String,
 }
 
-/// Which transactions to list; everything for a default one.
+/// Filter for transactions; the default matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionFilter {
     /// In one of these states, by Kafka's names; empty for any.
@@ -65,13 +65,13 @@ pub struct TransactionDescription {
     pub state: String,
     /// Producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// Producer epoch.
     pub producer_epoch: i16,
     /// `transaction.timeout.ms`.
     pub timeout: Duration,
-    /// When it began, in milliseconds since 1970-01-01 UTC; `None` while none is open.
+    /// Start, in milliseconds since 1970-01-01 UTC; `None` without an open transaction.
     pub started: Option<i64>,
-    /// The partitions that belong to it.
+    /// Partitions of the transaction.
     pub partitions: Vec<TopicPartition>,
 }
 
@@ -82,14 +82,14 @@ pub struct AbortTransaction {
     pub partition: TopicPartition,
     /// Producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// Producer epoch.
     pub producer_epoch: i16,
-    /// Epoch of the coordinator; 0 where none has ended a transaction of the producer there.
+    /// Epoch of the coordinator; 0 if none has ended a transaction of the producer there.
     pub coordinator_epoch: i32,
 }
 
 impl AbortTransaction {
-    /// The transaction of a producer that [`Admin::describe_producers`] has found.
+    /// The transaction of a producer from [`Admin::describe_producers`].
     #[must_use]
     pub fn of(partition: TopicPartition, producer: &ProducerState) -> Self {
         Self {
@@ -102,10 +102,10 @@ impl AbortTransaction {
 }
 
 impl Admin {
-    /// The producers that the leaders of partitions know, each partition with a result of its own.
+    /// Returns the producers that the leaders of partitions know, with a result for each partition.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -138,10 +138,10 @@ impl Admin {
         .await
     }
 
-    /// The transactional ids that each broker coordinates, with a result for each broker.
+    /// Returns the transactional ids that each broker coordinates, with a result for each broker.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -164,7 +164,7 @@ impl Admin {
                         );
                     let open_for = filter.open_for.map(|limit| limit.as_millis());
                     let open_for = open_for.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-                    // Only version 1 knows how long a transaction has been open.
+                    // Only version 1 supports a minimum duration.
                     let first = if open_for.is_some() { 1 } else { 0 };
                     let answer: ListTransactionsResponse = admin
                         .ask(&broker, first..=1, |_| match open_for {
@@ -193,10 +193,10 @@ impl Admin {
         .await
     }
 
-    /// The transactions of transactional ids, each with a result of its own.
+    /// Returns the transactions of transactional ids, with a result for each.
     ///
     /// # Errors
-    /// If no broker answers within `default.api.timeout.ms`.
+    /// If no broker responds within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -239,14 +239,14 @@ impl Admin {
         .await
     }
 
-    /// Aborts a transaction in one partition, over the head of its coordinator: for one that nobody else ends any more.
-    /// Readers of committed records pass it from then on.
+    /// Aborts a transaction in one partition without its coordinator, for a transaction that nothing else will end.
+    /// Readers with `read_committed` can then pass it.
     ///
     /// # Errors
-    /// If the partition's leader does not answer within `default.api.timeout.ms`, or refuses.
+    /// If the partition's leader does not respond within `default.api.timeout.ms`, or refuses.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have been carried out.
+    /// A dropped call may still have been carried out.
     pub async fn abort_transaction(&self, transaction: &AbortTransaction) -> Result<()> {
         let what = "aborting a transaction (default.api.timeout.ms)";
         let asked = [transaction.partition.clone()];

@@ -1,4 +1,4 @@
-//! What [`crate::Admin`] takes and gives.
+//! Arguments and results of [`crate::Admin`].
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 pub struct NewTopic {
     /// Name.
     pub name: String,
-    /// Number of partitions, -1 for the brokers' `num.partitions`.
+    /// Number of partitions; -1 for the brokers' `num.partitions`.
     pub partitions: i32,
-    /// Replicas of each partition, -1 for the brokers' `default.replication.factor`.
+    /// Number of replicas of each partition; -1 for the brokers' `default.replication.factor`.
     pub replication_factor: i16,
     /// Settings of the topic by name, such as `retention.ms`.
     pub configs: BTreeMap<String, String>,
@@ -43,12 +43,12 @@ impl NewTopic {
     }
 }
 
-/// Whether a call changes something, or only says whether it would.
+/// Whether a call applies changes or only validates them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It changes what it is asked to.
+    /// Applies the changes.
     Apply,
-    /// It checks, and changes nothing.
+    /// Validates, and changes nothing.
     Validate,
 }
 
@@ -58,15 +58,15 @@ impl Mode {
     }
 }
 
-/// More partitions for a topic.
+/// Additional partitions for a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPartitions {
     /// The topic.
     pub topic: String,
-    /// How many partitions it is to have, those there are included.
+    /// New total number of partitions, including the existing ones.
     pub total: i32,
-    /// Broker ids of the replicas of each partition that comes, the preferred leader first; the brokers place them if
-    /// `None`.
+    /// Broker ids of the replicas of each added partition, the preferred leader first. The brokers place the replicas
+    /// if `None`.
     pub replicas: Option<Vec<Vec<i32>>>,
 }
 
@@ -76,7 +76,7 @@ impl NewPartitions {
         Self { topic: topic.into(), total, replicas: None }
     }
 
-    /// Says where the replicas of each partition that comes are to be.
+    /// Sets the replicas of each added partition.
     #[must_use]
     pub fn replicas(mut self, replicas: impl IntoIterator<Item = Vec<i32>>) -> Self {
         self.replicas = Some(replicas.into_iter().collect());
@@ -89,9 +89,9 @@ impl NewPartitions {
 pub struct TopicListing {
     /// Name.
     pub name: String,
-    /// Id, `None` where the brokers have none.
+    /// Id; `None` if the brokers keep none.
     pub id: Option<[u8; 16]>,
-    /// Whether the topic belongs to Kafka itself.
+    /// Whether the topic is internal to Kafka.
     pub internal: bool,
     /// Number of partitions.
     pub partitions: usize,
@@ -102,9 +102,9 @@ pub struct TopicListing {
 pub struct TopicDescription {
     /// Name.
     pub name: String,
-    /// Id, `None` where the brokers have none.
+    /// Id; `None` if the brokers keep none.
     pub id: Option<[u8; 16]>,
-    /// Whether the topic belongs to Kafka itself.
+    /// Whether the topic is internal to Kafka.
     pub internal: bool,
     /// Partitions by index.
     pub partitions: Vec<PartitionDescription>,
@@ -115,15 +115,15 @@ pub struct TopicDescription {
 pub struct PartitionDescription {
     /// Partition index.
     pub partition: i32,
-    /// Broker id of the leader, `None` while there is none.
+    /// Broker id of the leader; `None` while the partition has no leader.
     pub leader: Option<i32>,
-    /// Leader epoch, `None` where the brokers do not say.
+    /// Leader epoch; `None` if the brokers do not report it.
     pub leader_epoch: Option<i32>,
     /// Broker ids of the replicas, the preferred leader first.
     pub replicas: Vec<i32>,
-    /// Broker ids of the replicas in sync.
+    /// Broker ids of the in-sync replicas.
     pub isr: Vec<i32>,
-    /// Broker ids of the replicas that are not alive.
+    /// Broker ids of the offline replicas.
     pub offline: Vec<i32>,
 }
 
@@ -132,7 +132,7 @@ pub struct PartitionDescription {
 pub struct ClusterDescription {
     /// The cluster's id, if it has one.
     pub cluster_id: Option<String>,
-    /// Broker id of the controller, or of a broker that passes requests on to it; `None` while there is none.
+    /// Broker id of the controller, or of a broker that forwards requests to it; `None` while there is none.
     pub controller: Option<i32>,
     /// Live brokers by id.
     pub brokers: Vec<BrokerDescription>,
@@ -147,6 +147,6 @@ pub struct BrokerDescription {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Rack, where configured.
+    /// Rack, if configured.
     pub rack: Option<String>,
 }

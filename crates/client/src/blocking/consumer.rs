@@ -19,16 +19,16 @@ use crate::{
 /// [`crate::Consumer`] for plain threads. It fetches ahead between the calls.
 #[derive(Debug)]
 pub struct Consumer {
-    // Before the runtime: its tasks are told to end while the runtime still runs.
+    // Before the runtime: its tasks must end while the runtime still runs.
     inner: crate::Consumer,
     runtime: Runtime,
 }
 
 impl Consumer {
-    /// A consumer with a runtime of its own and nothing assigned.
+    /// Creates a consumer with its own runtime and without an assignment.
     ///
     /// # Errors
-    /// As [`crate::Consumer::new`]; inside an async context; if the system has no thread left.
+    /// As [`crate::Consumer::new`]; inside an async context; if the system cannot start a thread.
     pub fn new(config: ConsumerConfig) -> Result<Self> {
         let runtime = Runtime::start()?;
         let entered = runtime.enter();
@@ -126,7 +126,7 @@ impl Consumer {
         self.runtime.block_on(self.inner.commit_sync_offsets(offsets))?
     }
 
-    /// As [`crate::Consumer::commit_async`]; the outcome is not told.
+    /// As [`crate::Consumer::commit_async`], but without the outcome.
     ///
     /// # Errors
     /// As there.
@@ -243,8 +243,8 @@ impl Consumer {
         self.runtime.block_on(self.inner.poll_batch(timeout))?
     }
 
-    /// The records one by one. It waits for each and does not end by itself; dropping it leaves the consumer with the
-    /// records that it has not given out.
+    /// Iterates over the records. It waits for each record and never ends. Dropping the iterator leaves the remaining
+    /// records in the consumer.
     pub fn iter(&mut self) -> Iter<'_> {
         Iter { stream: self.inner.stream(), runtime: &self.runtime }
     }
@@ -293,14 +293,14 @@ impl Consumer {
     /// As [`crate::Consumer::close`].
     ///
     /// # Errors
-    /// Inside an async context: the consumer is then dropped without a word to the brokers.
+    /// Inside an async context. The consumer is then dropped without requests to the brokers.
     pub fn close(self) -> Result<()> {
         self.runtime.block_on(async {
             self.inner.close().await;
         })
     }
 
-    /// Runs async code with the consumer behind this one, for what has no method here.
+    /// Runs async code with the underlying consumer, for functions that this type lacks.
     ///
     /// # Errors
     /// Inside an async context.

@@ -1,12 +1,12 @@
 //! The same clients for plain threads.
 //!
-//! [`Producer`], [`TransactionalProducer`] and [`Consumer`] here are those of the crate's root, with the same settings, errors and guarantees, and
-//! methods that block the calling thread instead of being awaited. Each client owns a runtime on a thread of its own,
-//! which reads answers, keeps deadlines and fetches ahead while the application does something else.
+//! [`Producer`], [`TransactionalProducer`] and [`Consumer`] match those of the crate's root in settings, errors and
+//! guarantees. Their methods block the calling thread. Each client has its own runtime on a separate thread. Between
+//! calls that thread reads responses, keeps deadlines and fetches ahead.
 //!
-//! A blocking call inside an async context would keep the other tasks of its thread from running, for ever if one of
-//! them is what it waits for. It is refused with [`Error::IllegalState`]. That goes for `spawn_blocking` too, because
-//! tokio does not tell the two apart: use a plain thread, or the async client.
+//! A blocking call inside an async context would stop the other tasks of its thread, indefinitely if it waits for one
+//! of them. It fails with [`Error::IllegalState`]. This includes `spawn_blocking`, which tokio cannot distinguish:
+//! use a plain thread, or the async client.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -47,11 +47,11 @@ pub use self::{
 };
 use crate::{Error, Result};
 
-/// A runtime on a thread of its own; it ends with the last clone.
+/// A runtime on a separate thread; it ends with the last clone.
 #[derive(Clone, Debug)]
 struct Runtime {
     handle: Handle,
-    /// Dropped, it ends the thread, and with the thread the tasks.
+    /// Dropping it ends the thread and its tasks.
     _stop: Arc<oneshot::Sender<()>>,
 }
 
@@ -65,20 +65,20 @@ impl Runtime {
         thread::Builder::new()
             .name("curtail-blocking".into())
             .spawn(move || {
-                // Nothing is ever sent: this ends when the sender goes.
+                // Nothing is ever sent: the wait ends when the sender is dropped.
                 let _ = runtime.block_on(stopped);
             })
             .map_err(failed)?;
         Ok(Self { handle, _stop: Arc::new(stop) })
     }
 
-    /// Runs a future on the calling thread; sockets and timers are driven on the runtime's own.
+    /// Runs a future on the calling thread. The runtime's thread drives sockets and timers.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_in_async_context()?;
         Ok(self.handle.block_on(future))
     }
 
-    /// For calls that do not wait but may start tasks.
+    /// Enters the runtime, for calls that do not wait but may start tasks.
     fn enter(&self) -> EnterGuard<'_> {
         self.handle.enter()
     }

@@ -16,16 +16,16 @@ use crate::{
 /// [`crate::Producer`] for plain threads. Clones share one producer and may be used from any number of threads.
 #[derive(Clone, Debug)]
 pub struct Producer {
-    // Before the runtime: its tasks are stopped while the runtime still runs.
+    // Before the runtime: its tasks must end while the runtime still runs.
     inner: crate::Producer,
     runtime: Runtime,
 }
 
 impl Producer {
-    /// A producer with a runtime of its own. Nothing is connected yet.
+    /// Creates a producer with its own runtime. Connects to nothing yet.
     ///
     /// # Errors
-    /// As [`crate::Producer::new`]; inside an async context; if the system has no thread left.
+    /// As [`crate::Producer::new`]; inside an async context; if the system cannot start a thread.
     pub fn new(config: ProducerConfig) -> Result<Self> {
         let runtime = Runtime::start()?;
         let entered = runtime.enter();
@@ -50,8 +50,8 @@ impl Producer {
         self.runtime.block_on(self.inner.warm_up(topics))?
     }
 
-    /// As [`crate::Producer::send`]: returns when the record is in its batch, after at most `max.block.ms`. Most sends
-    /// do not block at all.
+    /// As [`crate::Producer::send`]: returns when the record is in its batch, after `max.block.ms` at the latest.
+    /// Most sends do not block.
     ///
     /// # Errors
     /// As there, and inside an async context.
@@ -78,7 +78,7 @@ impl Producer {
     /// As [`crate::Producer::close`].
     ///
     /// # Errors
-    /// As there, and inside an async context: then nothing is flushed.
+    /// As there, and inside an async context. Then nothing is flushed.
     pub fn close(self) -> Result<()> {
         self.runtime.block_on(self.inner.close())?
     }
@@ -101,7 +101,7 @@ impl Producer {
         self.inner.metrics()
     }
 
-    /// Runs async code with the producer behind this one, for what has no method here.
+    /// Runs async code with the underlying producer, for functions that this type lacks.
     ///
     /// ```no_run
     /// # fn example(producer: curtail::blocking::Producer) -> curtail::Result<()> {
@@ -116,7 +116,7 @@ impl Producer {
     }
 }
 
-/// The acknowledgement of one record. Dropping it does not take the record back.
+/// The acknowledgement of one record. Dropping it does not cancel the record.
 #[derive(Debug)]
 pub struct Delivery {
     inner: crate::Delivery,
@@ -124,7 +124,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Runs a send to its end. Most end at once, without a wait.
+    /// Completes a send. Most complete immediately.
     pub(super) fn of_send(
         runtime: &Runtime,
         send: impl Future<Output = Result<crate::Delivery>>,
@@ -151,11 +151,11 @@ impl Delivery {
         Ok(Self { inner, runtime: runtime.clone() })
     }
 
-    /// Waits for the outcome, at most about `delivery.timeout.ms`.
+    /// Waits for the outcome, up to about `delivery.timeout.ms`.
     ///
     /// # Errors
-    /// [`crate::Error::NotAcknowledged`], which says whether the record may have been written; and inside an async
-    /// context, where nothing is known of the record.
+    /// [`crate::Error::NotAcknowledged`], which reports whether the record may have been written. Also inside an
+    /// async context, where the outcome stays unknown.
     pub fn wait(mut self) -> Result<RecordMetadata> {
         if let Some(outcome) = self.inner.outcome() {
             return outcome;
@@ -163,12 +163,12 @@ impl Delivery {
         self.runtime.block_on(&mut self.inner)?
     }
 
-    /// Waits for the outcome, `limit` at most; `None` if it has not come by then.
+    /// Waits for the outcome for up to `limit`; `None` if it is still unknown.
     ///
     /// # Errors
     /// As [`Delivery::wait`].
     pub fn wait_timeout(&mut self, limit: Duration) -> Result<Option<RecordMetadata>> {
-        // The timer is made inside the runtime.
+        // The timer must be created inside the runtime.
         let waited = self.runtime.block_on(async { timeout(limit, &mut self.inner).await })?;
         waited.ok().transpose()
     }

@@ -22,7 +22,7 @@ use crate::{
 /// match transaction.commit() {
 ///     Ok(()) => {}
 ///     Err(error) if error.is_abortable() => producer.abort_transaction()?,
-///     // Nobody knows yet: the same call leads to the same outcome.
+///     // The outcome is unknown. Repeat the call to learn it.
 ///     Err(Error::Timeout { .. }) => producer.commit_transaction()?,
 ///     Err(error) => return Err(error),
 /// }
@@ -31,16 +31,16 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct TransactionalProducer {
-    // Before the runtime: its tasks are stopped while the runtime still runs.
+    // Before the runtime: its tasks must end while the runtime still runs.
     inner: crate::TransactionalProducer,
     runtime: Runtime,
 }
 
 impl TransactionalProducer {
-    /// A transactional producer with a runtime of its own. Nothing is connected yet.
+    /// Creates a transactional producer with its own runtime. Connects to nothing yet.
     ///
     /// # Errors
-    /// As [`crate::TransactionalProducer::new`]; inside an async context; if the system has no thread left.
+    /// As [`crate::TransactionalProducer::new`]; inside an async context; if the system cannot start a thread.
     pub fn new(config: ProducerConfig) -> Result<Self> {
         let runtime = Runtime::start()?;
         let entered = runtime.enter();
@@ -67,7 +67,7 @@ impl TransactionalProducer {
         Ok(Transaction { inner, runtime })
     }
 
-    /// As [`crate::TransactionalProducer::commit_transaction`], for a call that has to be repeated.
+    /// As [`crate::TransactionalProducer::commit_transaction`], to repeat a commit.
     ///
     /// # Errors
     /// As there, and inside an async context.
@@ -75,8 +75,7 @@ impl TransactionalProducer {
         self.runtime.block_on(self.inner.commit_transaction())?
     }
 
-    /// As [`crate::TransactionalProducer::abort_transaction`], for after a failed commit or a call that has to be
-    /// repeated.
+    /// As [`crate::TransactionalProducer::abort_transaction`], after a failed commit or to repeat an abort.
     ///
     /// # Errors
     /// As there, and inside an async context.
@@ -108,15 +107,15 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::close`].
     ///
     /// # Errors
-    /// As there, and inside an async context: then an open transaction is left to its timeout.
+    /// As there, and inside an async context. Then an open transaction ends with its timeout.
     pub fn close(self) -> Result<()> {
         self.runtime.block_on(self.inner.close())?
     }
 }
 
-/// [`crate::Transaction`] for plain threads. Dropped without [`Transaction::commit`] or [`Transaction::abort`], it is
-/// aborted at the next [`TransactionalProducer::begin_transaction`] or [`TransactionalProducer::close`]. Threads may
-/// share it to send.
+/// [`crate::Transaction`] for plain threads. If it is dropped without [`Transaction::commit`] or
+/// [`Transaction::abort`], the next [`TransactionalProducer::begin_transaction`] or [`TransactionalProducer::close`]
+/// aborts it. Threads may share it to send.
 #[must_use = "a transaction that is dropped is aborted"]
 #[derive(Debug)]
 pub struct Transaction<'p> {
@@ -125,7 +124,7 @@ pub struct Transaction<'p> {
 }
 
 impl Transaction<'_> {
-    /// As [`crate::Transaction::send`]: returns when the record is in its batch, after at most `max.block.ms`.
+    /// As [`crate::Transaction::send`]: returns when the record is in its batch, after `max.block.ms` at the latest.
     ///
     /// # Errors
     /// As there, and inside an async context.
@@ -164,7 +163,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::commit`].
     ///
     /// # Errors
-    /// As there, and inside an async context: then the transaction stays open.
+    /// As there, and inside an async context. Then the transaction stays open.
     pub fn commit(self) -> Result<()> {
         self.runtime.block_on(self.inner.commit())?
     }
@@ -172,7 +171,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::abort`].
     ///
     /// # Errors
-    /// As there, and inside an async context: then the transaction stays open.
+    /// As there, and inside an async context. Then the transaction stays open.
     pub fn abort(self) -> Result<()> {
         self.runtime.block_on(self.inner.abort())?
     }

@@ -1,4 +1,4 @@
-//! Settings by chained methods, and what must fit together.
+//! Builder methods for settings, and checks of their combinations.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{ProducerInterceptor, error::ConfigError, producer::Partitioner};
 
-/// Requests in flight with which a broker still detects duplicates: it keeps the last five batches of a producer.
+/// Largest number of in-flight requests with which a broker still detects duplicates: it keeps a producer's last five
+/// batches.
 const MAX_IN_FLIGHT_IDEMPOTENT: usize = 5;
 
-/// The longest time of a setting that is an `int` in Java.
+/// Largest duration of a setting that is an `int` in Java.
 const INT_MAX_MILLIS: Duration = Duration::from_millis(i32::MAX as u64);
 
 impl CommonConfig {
@@ -41,8 +42,8 @@ fn contradiction(text: String) -> Result<(), ConfigError> {
 macro_rules! common_methods {
     ($type:ident) => {
         impl $type {
-            /// The default settings for a cluster: `host:port`, one or more separated by commas.
-            /// [`Self::validate`] reports a malformed one.
+            /// Creates the default settings for a cluster: `host:port`, one or more separated by commas.
+            /// [`Self::validate`] reports a malformed address.
             #[must_use]
             pub fn new(bootstrap_servers: impl AsRef<str>) -> Self {
                 let servers = bootstrap_servers.as_ref().split(',').map(str::trim);
@@ -59,7 +60,7 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Sets `request.timeout.ms`: how long an answer may take before the connection is given up.
+            /// Sets `request.timeout.ms`: the time limit for a response, after which the connection is closed.
             #[must_use]
             pub fn request_timeout(mut self, timeout: Duration) -> Self {
                 self.common.request_timeout = timeout;
@@ -67,7 +68,7 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Sets `retry.backoff.ms` and `retry.backoff.max.ms`: the first pause before a retry, and the longest.
+            /// Sets `retry.backoff.ms` and `retry.backoff.max.ms`: the first and the longest backoff between retries.
             #[must_use]
             pub fn retry_backoff(mut self, first: Duration, longest: Duration) -> Self {
                 self.common.retry_backoff = first;
@@ -75,8 +76,8 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Sets `reconnect.backoff.ms` and `reconnect.backoff.max.ms`: the first pause before a new connection
-            /// to a broker that could not be reached, and the longest.
+            /// Sets `reconnect.backoff.ms` and `reconnect.backoff.max.ms`: the first and the longest backoff before
+            /// another connection attempt to an unreachable broker.
             #[must_use]
             pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
                 self.common.reconnect_backoff = first;
@@ -84,16 +85,16 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Sets `curtail.phase.stamps`: whether the client takes note of when batches and answers pass their stations,
-            /// for its metrics. Of no effect on an [`crate::Admin`].
+            /// Sets `curtail.phase.stamps`: whether batches and responses receive phase timestamps for the metrics.
+            /// Has no effect on an [`crate::Admin`].
             #[must_use]
             pub fn phase_stamps(mut self, stamps: bool) -> Self {
                 self.common.phase_stamps = stamps;
                 self
             }
 
-            /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations that were given clones of one
-            /// [`SecurityConfig`] read its files once.
+            /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations with clones of one [`SecurityConfig`]
+            /// read its files once.
             #[must_use]
             pub fn security(mut self, security: SecurityConfig) -> Self {
                 self.common.security = security;
@@ -107,22 +108,22 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Sets `metadata.max.age.ms`: how old metadata gets before it is asked for again without need.
+            /// Sets `metadata.max.age.ms`: the age at which metadata is refreshed without other cause.
             #[must_use]
             pub fn metadata_max_age(mut self, age: Duration) -> Self {
                 self.common.metadata_max_age = age;
                 self
             }
 
-            /// Sets `metadata.recovery.strategy`: whether `bootstrap.servers` are asked again when the known
-            /// brokers are of no more use.
+            /// Sets `metadata.recovery.strategy`: whether the client returns to `bootstrap.servers` when no known
+            /// broker responds.
             #[must_use]
             pub fn metadata_recovery(mut self, strategy: RecoveryStrategy) -> Self {
                 self.common.metadata_recovery = strategy;
                 self
             }
 
-            /// Sets `metadata.recovery.rebootstrap.trigger.ms`: how long no metadata may come in before only
+            /// Sets `metadata.recovery.rebootstrap.trigger.ms`: the time without metadata after which only
             /// `bootstrap.servers` are asked.
             #[must_use]
             pub fn metadata_rebootstrap_trigger(mut self, trigger: Duration) -> Self {
@@ -160,63 +161,65 @@ macro_rules! setters {
 }
 
 setters! { ProducerConfig:
-    /// Sets `acks`. Anything but [`Acks::All`] switches idempotence off, unless [`Self::idempotence`] asks for it.
+    /// Sets `acks`. Any value but [`Acks::All`] disables idempotence, unless [`Self::idempotence`] enables it.
     acks: Acks;
-    /// Sets `batch.size`: bytes of a batch at which it is sent without waiting for `linger.ms`.
+    /// Sets `batch.size`: the size in bytes at which a batch is sent before `linger.ms` ends.
     batch_size: usize;
-    /// Sets `batch.max.size`: bytes that a batch may grow to while it cannot leave because others of its partition or
-    /// broker are before it. It never makes a record wait. Without effect below `batch.size`. A setting of Curtail,
-    /// after KIP-782; topics with `max.message.bytes` below it need a lower one.
+    /// Sets `batch.max.size`: the size in bytes up to which a batch grows while earlier batches of its partition or
+    /// broker delay it. It never delays a record. Values below `batch.size` have no effect. A setting of Curtail,
+    /// after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
     batch_max_size: usize;
-    /// Sets `linger.ms`: how long a batch waits for more records. Zero sends at once.
+    /// Sets `linger.ms`: the time that a batch waits for more records. Zero sends immediately.
     linger: Duration;
     /// Sets `max.in.flight.requests.per.connection`, 1 or more; at most 5 with idempotence.
     max_in_flight: usize;
     /// Sets `max.request.size`: the largest record and the largest request, in bytes.
     max_request_size: usize;
-    /// Sets `buffer.memory`: bytes of records not yet acknowledged, over all partitions.
+    /// Sets `buffer.memory`: bytes for unacknowledged records of all partitions.
     buffer_memory: usize;
-    /// Sets `max.block.ms`: how long a send may wait for metadata and for memory.
+    /// Sets `max.block.ms`: the longest wait of a send for metadata and for memory.
     max_block: Duration;
-    /// Sets `metadata.max.idle.ms`: how long a topic that nothing is sent to is kept up to date.
+    /// Sets `metadata.max.idle.ms`: the time after its last record for which a topic's metadata is refreshed.
     metadata_max_idle: Duration;
-    /// Sets `retries`. Zero switches idempotence off, unless [`Self::idempotence`] asks for it. Better limit
-    /// retries by [`Self::delivery_timeout`].
+    /// Sets `retries`. Zero disables idempotence, unless [`Self::idempotence`] enables it. Prefer to limit retries by
+    /// [`Self::delivery_timeout`].
     retries: u32;
-    /// Sets `partitioner.ignore.keys`: spread records with keys as those without.
+    /// Sets `partitioner.ignore.keys`: whether records with keys are distributed like keyless ones.
     partitioner_ignore_keys: bool;
-    /// Sets `curtail.leader.discovery`: how a leader's move is noticed.
+    /// Sets `curtail.leader.discovery`: how the producer detects a leader change.
     leader_discovery: LeaderDiscovery;
-    /// Sets `curtail.suspicion.enable`: whether a broker whose answer is unusually late is suspected of hanging, so
-    /// that the leaders are looked up elsewhere and batches follow a leader that has moved.
+    /// Sets `curtail.suspicion.enable`: whether an unusually late response makes its broker suspect. The leaders are
+    /// then looked up elsewhere, and batches follow a leader that has moved.
     suspicion: bool;
-    /// Sets `curtail.suspicion.multiple`: an answer is late after so many times the usual answer time, 1 or more.
+    /// Sets `curtail.suspicion.multiple`: the multiple of the usual response time after which a response is late, 1
+    /// or more.
     suspicion_multiple: u32;
-    /// Sets `curtail.suspicion.min.ms`: no answer is late before this.
+    /// Sets `curtail.suspicion.min.ms`: the time before which no response is late.
     suspicion_min: Duration;
-    /// Sets `curtail.suspicion.max.ms`: every answer is late after this.
+    /// Sets `curtail.suspicion.max.ms`: the time after which every response is late.
     suspicion_max: Duration;
-    /// Sets `transaction.timeout.ms`: how long a transaction may stay open before its coordinator aborts it. The brokers
+    /// Sets `transaction.timeout.ms`: the time after which the coordinator aborts an open transaction. The brokers
     /// refuse more than their `transaction.max.timeout.ms`.
     transaction_timeout: Duration;
-    /// Sets `partitioner.adaptive.partitioning.enable`: whether keyless records go to the brokers that answer as soon
-    /// as any, or are spread strictly evenly.
+    /// Sets `partitioner.adaptive.partitioning.enable`: whether keyless records prefer the brokers that respond
+    /// fastest, or are distributed evenly.
     partitioner_adaptive: bool;
-    /// Sets `partitioner.availability.timeout.ms`: keyless records leave a broker out whose oldest request has been
-    /// without an answer for so long; zero for no such limit.
+    /// Sets `partitioner.availability.timeout.ms`: keyless records avoid a broker whose oldest request has waited
+    /// this long for its response. Zero disables the limit.
     partitioner_availability_timeout: Duration;
     /// Sets `partitioner.rack.aware`: whether keyless records go to leaders in [`Self::client_rack`].
     partitioner_rack_aware: bool;
-    /// Sets `curtail.route.around.trouble`: whether keyless records leave partitions that cannot acknowledge.
+    /// Sets `curtail.route.around.trouble`: whether keyless records move away from partitions that cannot
+    /// acknowledge.
     route_around_trouble: bool;
     /// Sets `curtail.prefer.proven.partitions`: whether keyless records prefer partitions whose current leader has
-    /// acknowledged something.
+    /// acknowledged a batch.
     prefer_proven_partitions: bool;
-    /// Sets `curtail.try.leaders.alone`: whether a request to a partition's new leader carries nothing else, one at a time for
-    /// each broker, until that leader has acknowledged something.
+    /// Sets `curtail.try.leaders.alone`: whether partitions whose current leader has acknowledged nothing share no request with
+    /// others, and few with each other, one such request per broker at a time.
     try_leaders_alone: bool;
-    /// Sets `curtail.broker.memory.percent`: what one broker's records may hold of `buffer.memory`, in percent of
-    /// what is free; 0 for no bound.
+    /// Sets `curtail.broker.memory.percent`: the share of `buffer.memory` for one broker's records, in percent of the
+    /// free memory; 0 for no limit.
     broker_memory_percent: u32;
 }
 
@@ -228,14 +231,14 @@ impl ProducerConfig {
         self
     }
 
-    /// Chooses partitions in the application's own way (Java's `partitioner.class`).
+    /// Sets the application's partitioner (Java's `partitioner.class`).
     #[must_use]
     pub fn partitioner(mut self, partitioner: impl Partitioner + 'static) -> Self {
         self.partitioner = Some(Arc::new(partitioner));
         self
     }
 
-    /// Sets `enable.idempotence`: each record once and in order, however often a request is retried.
+    /// Sets `enable.idempotence`: each record is written once and in order, however often a request is retried.
     #[must_use]
     pub fn idempotence(mut self, idempotence: bool) -> Self {
         self.idempotence = idempotence;
@@ -243,15 +246,15 @@ impl ProducerConfig {
         self
     }
 
-    /// Sets `transactional.id`, for a [`crate::TransactionalProducer`]: the name under which one producer at a time
-    /// may write transactions, also after a restart.
+    /// Sets `transactional.id`, for a [`crate::TransactionalProducer`]. Only one producer at a time may write
+    /// transactions under an id. A restarted producer keeps its id.
     #[must_use]
     pub fn transactional_id(mut self, id: impl Into<String>) -> Self {
         self.transactional_id = Some(id.into());
         self
     }
 
-    /// Sets `delivery.timeout.ms`: how long after its send a record may still be acknowledged or retried.
+    /// Sets `delivery.timeout.ms`: the time after its send in which a record may still be retried and acknowledged.
     #[must_use]
     pub fn delivery_timeout(mut self, timeout: Duration) -> Self {
         self.delivery_timeout = timeout;
@@ -269,14 +272,14 @@ impl ProducerConfig {
         self
     }
 
-    /// Adds an interceptor behind those that are there (`interceptor.classes` names Java classes).
+    /// Adds an interceptor after the existing ones (`interceptor.classes` names Java classes).
     #[must_use]
     pub fn interceptor(mut self, interceptor: impl ProducerInterceptor) -> Self {
         self.interceptors.push(interceptor);
         self
     }
 
-    /// Brings what follows other settings up to date; see [`super::Given`].
+    /// Updates settings that follow from others; see [`super::Given`].
     pub(super) fn settle(&mut self) {
         let possible = self.acks == Acks::All && self.retries > 0;
         let given = &mut self.common.given;
@@ -295,11 +298,11 @@ impl ProducerConfig {
         }
     }
 
-    /// Checks what must fit together, as the Java client does and in one point earlier: a batch that cannot fit
-    /// into `buffer.memory` is refused here, and not in each send.
+    /// Checks combinations of settings like the Java client. One check comes earlier: a batch that cannot fit into
+    /// `buffer.memory` is refused here, and not in each send.
     ///
     /// # Errors
-    /// Names the settings that contradict each other, and what to do.
+    /// Names the settings that contradict each other, and the remedy.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.common.validate()?;
         self.check_ranges()?;
@@ -338,7 +341,7 @@ impl ProducerConfig {
         }
     }
 
-    /// `linger.ms` and `request.timeout.ms`, as far as `delivery.timeout.ms` reaches: an `int` in Java.
+    /// `linger.ms` plus `request.timeout.ms`, limited to the range of `delivery.timeout.ms`, an `int` in Java.
     fn least_delivery_timeout(&self) -> Duration {
         self.linger.saturating_add(self.common.request_timeout).min(INT_MAX_MILLIS)
     }
@@ -363,8 +366,8 @@ impl ProducerConfig {
     }
 
     fn validate_idempotence(&self) -> Result<(), ConfigError> {
-        // Java rejects too many requests in flight even where acks or retries switch idempotence off, unless it
-        // was switched off by name.
+        // Java refuses too many in-flight requests even if acks or retries disable idempotence. It accepts them only
+        // if idempotence was disabled by name.
         let asked = self.idempotence || !self.common.given.idempotence;
         if asked && self.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT {
             return contradiction(format!(
@@ -393,47 +396,48 @@ impl ProducerConfig {
 setters! { ConsumerConfig:
     /// Sets `group.protocol`.
     group_protocol: GroupProtocol;
-    /// Sets `max.poll.interval.ms`: an application that has not polled for so long loses its partitions to others.
+    /// Sets `max.poll.interval.ms`: the time without a poll after which the application loses its partitions to other
+    /// members.
     max_poll_interval: Duration;
     /// Sets `auto.commit.interval.ms`.
     auto_commit_interval: Duration;
-    /// Sets `exclude.internal.topics`: whether a subscription by pattern passes over Kafka's own topics.
+    /// Sets `exclude.internal.topics`: whether a subscription by pattern excludes Kafka's internal topics.
     exclude_internal_topics: bool;
     /// Sets `auto.offset.reset`: where to start without a position, or with one outside the log.
     auto_offset_reset: OffsetReset;
-    /// Sets `fetch.min.bytes`: what a broker gathers before it answers, within `fetch.max.wait.ms`.
+    /// Sets `fetch.min.bytes`: bytes for which a broker waits before it responds, within `fetch.max.wait.ms`.
     fetch_min_bytes: i32;
-    /// Sets `fetch.max.bytes`: the most one answer carries.
+    /// Sets `fetch.max.bytes`: the largest response.
     fetch_max_bytes: i32;
-    /// Sets `fetch.max.wait.ms`: how long a broker holds an answer back while there is nothing to send.
+    /// Sets `fetch.max.wait.ms`: the longest time for which a broker delays a response without enough records.
     fetch_max_wait: Duration;
-    /// Sets `max.partition.fetch.bytes`: the most of one partition in an answer.
+    /// Sets `max.partition.fetch.bytes`: the limit for one partition in a response.
     max_partition_fetch_bytes: i32;
-    /// Sets `max.poll.records`: the most one poll returns, 1 or more.
+    /// Sets `max.poll.records`: the limit for one poll, 1 or more.
     max_poll_records: usize;
     /// Sets `isolation.level`.
     isolation_level: IsolationLevel;
     /// Sets `check.crcs`.
     check_crcs: bool;
-    /// Sets `allow.auto.create.topics`: whether asking for an unknown topic may create it.
+    /// Sets `allow.auto.create.topics`: whether a metadata request may create an unknown topic.
     allow_auto_create_topics: bool;
-    /// Sets the bytes fetched ahead of polls, over all partitions (`curtail.prefetch.bytes`).
+    /// Sets the bytes fetched ahead of polls, for all partitions together (`curtail.prefetch.bytes`).
     prefetch_bytes: usize;
-    /// Sets what fetches do about partitions whose records wait in the buffer (`curtail.buffered.partitions`).
+    /// Sets how fetches treat partitions with records in the buffer (`curtail.buffered.partitions`).
     buffered_partitions: BufferedPartitions;
-    /// Sets the bytes one batch may decompress to (`curtail.decompressed.batch.max.bytes`).
+    /// Sets the limit for one decompressed batch, in bytes (`curtail.decompressed.batch.max.bytes`).
     max_decompressed_batch: usize;
 }
 
 impl ConsumerConfig {
-    /// Sets `group.id`: the consumers with the same one share the topics they subscribe to.
+    /// Sets `group.id`: consumers with the same id share the topics to which they subscribe.
     #[must_use]
     pub fn group_id(mut self, id: impl Into<String>) -> Self {
         self.group_id = Some(id.into());
         self
     }
 
-    /// Sets `group.instance.id`: makes a static member.
+    /// Sets `group.instance.id`: makes the consumer a static member.
     #[must_use]
     pub fn group_instance_id(mut self, id: impl Into<String>) -> Self {
         self.group_instance_id = Some(id.into());
@@ -447,7 +451,7 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead. With
+    /// Sets `session.timeout.ms`: the time without a heartbeat after which a member is considered dead. With
     /// [`GroupProtocol::Classic`] only.
     #[must_use]
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
@@ -456,8 +460,8 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets `heartbeat.interval.ms`, at most a third of `session.timeout.ms` by rule of thumb. With
-    /// [`GroupProtocol::Classic`] only.
+    /// Sets `heartbeat.interval.ms`, usually at most a third of `session.timeout.ms`. With [`GroupProtocol::Classic`]
+    /// only.
     #[must_use]
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.heartbeat_interval = interval;
@@ -465,7 +469,7 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets `partition.assignment.strategy`, the preferred one first. With [`GroupProtocol::Classic`] only.
+    /// Sets `partition.assignment.strategy`, the preferred assignor first. With [`GroupProtocol::Classic`] only.
     #[must_use]
     pub fn partition_assignment_strategy(
         mut self,
@@ -476,7 +480,7 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets `enable.auto.commit`: whether positions are committed without being asked.
+    /// Sets `enable.auto.commit`: whether positions are committed automatically.
     #[must_use]
     pub fn enable_auto_commit(mut self, enable: bool) -> Self {
         self.enable_auto_commit = enable;
@@ -484,14 +488,14 @@ impl ConsumerConfig {
         self
     }
 
-    /// Sets `client.rack`, for reading from a near replica.
+    /// Sets `client.rack`, for reads from a nearby replica.
     #[must_use]
     pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
         self.common.client_rack = rack.into();
         self
     }
 
-    /// Sets `default.api.timeout.ms`: the limit of calls without one of their own.
+    /// Sets `default.api.timeout.ms`: the limit of calls without a separate timeout.
     #[must_use]
     pub fn default_api_timeout(mut self, timeout: Duration) -> Self {
         self.common.default_api_timeout = timeout;
@@ -499,15 +503,15 @@ impl ConsumerConfig {
         self
     }
 
-    /// Nothing follows from other settings in a consumer.
+    /// A consumer has no setting that follows from others.
     #[expect(clippy::unused_self, reason = "the builder methods call it for each kind of client")]
     fn settle(&mut self) {}
 
-    /// Checks what must fit together. Stricter than Java in one point: a broker that may hold an answer back for
-    /// as long as `request.timeout.ms` would be taken for dead.
+    /// Checks combinations of settings. Stricter than Java in one point: a broker that may delay a response for
+    /// `request.timeout.ms` would be considered dead.
     ///
     /// # Errors
-    /// Names the settings that contradict each other, and what to do.
+    /// Names the settings that contradict each other, and the remedy.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.common.validate()?;
         self.check_ranges()?;
@@ -573,7 +577,7 @@ impl ConsumerConfig {
         Ok(())
     }
 
-    /// As in the Java client, a setting of the other protocol is refused and not ignored.
+    /// As in the Java client, a setting of the other protocol is refused, not ignored.
     fn validate_protocol(&self) -> Result<(), ConfigError> {
         let given = &self.common.given;
         let (protocol, foreign, instead) = match self.group_protocol {
@@ -602,7 +606,7 @@ impl ConsumerConfig {
 }
 
 impl AdminConfig {
-    /// Sets `default.api.timeout.ms`: the limit of calls without one of their own.
+    /// Sets `default.api.timeout.ms`: the limit of calls without a separate timeout.
     #[must_use]
     pub fn default_api_timeout(mut self, timeout: Duration) -> Self {
         self.common.default_api_timeout = timeout;
@@ -617,10 +621,10 @@ impl AdminConfig {
         }
     }
 
-    /// Checks what must fit together, as the Java client does.
+    /// Checks combinations of settings, like the Java client.
     ///
     /// # Errors
-    /// Names the settings that contradict each other, and what to do.
+    /// Names the settings that contradict each other, and the remedy.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.common.validate()?;
         self.check_ranges()?;

@@ -4,13 +4,13 @@ use std::{iter::Peekable, path::Path, str::Chars};
 
 use crate::error::ConfigError;
 
-/// Reads a `.properties` file as Java does: `name=value`, `name: value` or `name value`, comments behind `#` or `!`,
-/// a backslash at the end of a line to go on in the next, and the escapes `\t \n \r \f \\ \uXXXX`.
+/// Reads a `.properties` file as Java does: `name=value`, `name: value` or `name value`. Comments begin with `#` or
+/// `!`. A backslash at the end of a line continues it. The escapes are `\t \n \r \f \\ \uXXXX`.
 ///
-/// The text is UTF-8, where Java reads ISO 8859-1; the two agree on ASCII.
+/// The text is UTF-8, where Java reads ISO 8859-1. They agree on ASCII.
 ///
 /// # Errors
-/// [`ConfigError::File`] where the file cannot be read, is not UTF-8 or has a bad `\u` escape.
+/// [`ConfigError::File`] if the file cannot be read, is not UTF-8 or has an invalid `\u` escape.
 pub fn load_properties(path: impl AsRef<Path>) -> Result<Vec<(String, String)>, ConfigError> {
     let path = path.as_ref();
     let failed = |reason: String| ConfigError::File { path: path.display().to_string(), reason };
@@ -18,10 +18,10 @@ pub fn load_properties(path: impl AsRef<Path>) -> Result<Vec<(String, String)>, 
     parse_properties(&text).map_err(failed)
 }
 
-/// The properties in a text, in its order. See [`load_properties`].
+/// Returns the properties in a text, in order. See [`load_properties`].
 ///
 /// # Errors
-/// Says what is wrong and in which line.
+/// Names the problem and its line.
 pub fn parse_properties(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut lines = text.lines().enumerate();
     let mut properties = Vec::new();
@@ -47,7 +47,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\u{c}')
 }
 
-/// An odd number of backslashes at the end: the last one is not itself escaped.
+/// Whether the line ends with an odd number of backslashes: then the last one is not itself escaped.
 fn continues(line: &str) -> bool {
     line.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1
 }
@@ -67,7 +67,7 @@ fn skip_blanks(chars: &mut Peekable<Chars<'_>>) {
     while chars.next_if(|c| is_blank(*c)).is_some() {}
 }
 
-/// Reads up to an unescaped character that `ends` the part. `None` for a bad `\u` escape.
+/// Reads up to an unescaped character that `ends` the part. `None` for an invalid `\u` escape.
 fn unescape(chars: &mut Peekable<Chars<'_>>, ends: impl Fn(char) -> bool) -> Option<String> {
     let mut part = Vec::new();
     while let Some(c) = chars.next_if(|c| !ends(*c)) {

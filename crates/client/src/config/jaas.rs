@@ -1,4 +1,4 @@
-//! `sasl.jaas.config`: a line in the language of Java's login modules, of which three are known.
+//! `sasl.jaas.config`: a line in the syntax of Java's login modules. Three modules are supported.
 //!
 //! `org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";`
 
@@ -8,7 +8,7 @@ use curtail_proto::sasl::Secret;
 
 const NAME: &str = "sasl.jaas.config";
 
-/// The login modules there are.
+/// The supported login modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Module {
     Plain,
@@ -16,7 +16,7 @@ pub(super) enum Module {
     OAuthBearer,
 }
 
-/// A line taken apart.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Jaas {
     pub(super) module: Module,
@@ -24,7 +24,7 @@ pub(super) struct Jaas {
 }
 
 impl Jaas {
-    /// Takes the line apart. Errors quote nothing of it but the module's name and the options' names.
+    /// Parses the line. Errors quote only the module's name and the options' names.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut words = Words { rest: text.chars().peekable() };
         let class = words.next()?.ok_or("it is empty")?;
@@ -35,7 +35,7 @@ impl Jaas {
                 Module::OAuthBearer
             }
             class => {
-                // A password alone is read as a class.
+                // A password alone is parsed as a class.
                 let named = match class.rsplit('.').next() {
                     Some(name) if name.ends_with("LoginModule") => format!(" '{class}'"),
                     _ => String::new(),
@@ -85,15 +85,15 @@ impl Jaas {
         self.options.iter().filter_map(move |(n, value)| Some((n.strip_prefix(prefix)?, value)))
     }
 
-    /// The value of an option that has to be there.
+    /// The value of a mandatory option.
     pub(super) fn required(&self, name: &str) -> Result<&Secret, String> {
         let missing = || format!("the option '{name}' is missing in {NAME}");
         self.option(name).filter(|value| !value.reveal().is_empty()).ok_or_else(missing)
     }
 }
 
-/// Where a mistake is. Only known names are quoted: the second word of a password without quotation marks stands where a
-/// name should.
+/// Names an option in an error. Quotes only known names: the second word of a password without quotation marks is
+/// parsed as a name.
 fn quoted(option: &str) -> String {
     const NAMES: [&str; 7] =
         ["username", "password", "tokenauth", "clientId", "clientSecret", "scope", "serviceName"];
@@ -103,7 +103,7 @@ fn quoted(option: &str) -> String {
     }
 }
 
-/// Words, quoted texts, and the signs `=` and `;`.
+/// A lexer: words, quoted texts, and the signs `=` and `;`.
 struct Words<'a> {
     rest: Peekable<Chars<'a>>,
 }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_without_its_secrets() {
+    fn invalid_config_is_refused_without_its_secrets() {
         let kerberos = "com.sun.security.auth.module.Krb5LoginModule required password=\"x9\";";
         let refused = Jaas::parse(kerberos).expect_err("refused");
         assert!(refused.contains("Krb5LoginModule") && !refused.contains("x9"), "{refused}");

@@ -1,5 +1,5 @@
-//! Settings, typed. Names, meanings and defaults are those of the Java client; [`properties`] maps its property
-//! names to the fields here.
+//! Typed settings. Names, meanings and defaults follow the Java client; [`properties`] maps its property names to the
+//! fields.
 
 mod builder;
 mod file;
@@ -33,16 +33,16 @@ use curtail_wire::{
 
 use crate::{Interceptors, producer::Partitioner};
 
-/// Settings that every client has.
+/// Settings common to all clients.
 #[derive(Clone, Debug)]
 pub struct CommonConfig {
     /// `bootstrap.servers`: `host:port`, at least one.
     pub bootstrap_servers: Vec<String>,
     /// `client.id`.
     pub client_id: String,
-    /// `client.rack`, empty for none.
+    /// `client.rack`; empty for none.
     pub client_rack: String,
-    /// `request.timeout.ms`: how long an answer may take before the connection is given up.
+    /// `request.timeout.ms`: time limit for a response, after which the connection is closed.
     pub request_timeout: Duration,
     /// `retry.backoff.ms`.
     pub retry_backoff: Duration,
@@ -64,22 +64,22 @@ pub struct CommonConfig {
     pub send_buffer: Option<usize>,
     /// `receive.buffer.bytes`; `None` leaves it to the operating system (-1).
     pub receive_buffer: Option<usize>,
-    /// `default.api.timeout.ms`: the limit of calls without one of their own.
+    /// `default.api.timeout.ms`: limit of calls without a separate timeout.
     pub default_api_timeout: Duration,
     /// `security.protocol`, `ssl.*`, `sasl.*`.
     pub security: SecurityConfig,
-    /// Whether the client takes note of when batches and answers pass their stations, for its metrics. Not a setting of
-    /// the Java client; as a property `curtail.phase.stamps`.
+    /// Whether batches and responses receive phase timestamps, for the metrics. Not a setting of the Java client;
+    /// property `curtail.phase.stamps`.
     pub phase_stamps: bool,
-    /// Which settings were made by name or by builder, where a default depends on it.
+    /// Settings made explicitly, if a default depends on that.
     pub given: Given,
 }
 
-/// Settings that were made, as opposed to left alone, where the default of another depends on it.
+/// Settings made explicitly, if the default of another setting depends on that.
 ///
-/// As in Java, `acks=1` switches idempotence off unless it was asked for, a long `linger.ms` extends
-/// `delivery.timeout.ms` unless that was given, and each codec has a level of its own. [`ProducerConfig::set`] and
-/// the builder methods keep this; whoever assigns to fields directly gets exactly what was assigned.
+/// As in Java, `acks=1` disables idempotence unless it was enabled explicitly, and a long `linger.ms` extends
+/// `delivery.timeout.ms` unless that was set. Each codec has a separate level. [`ProducerConfig::set`] and the
+/// builder methods maintain these flags. Direct assignment to a field bypasses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// `enable.idempotence` was set.
@@ -130,11 +130,11 @@ impl Default for CommonConfig {
 /// `acks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// 0: do not wait for an answer.
+    /// 0: no acknowledgement.
     None,
-    /// 1: the leader has written it.
+    /// 1: the leader has written the batch.
     Leader,
-    /// all (-1): every in-sync replica has written it.
+    /// all (-1): every in-sync replica has written the batch.
     All,
 }
 
@@ -148,38 +148,39 @@ impl Acks {
     }
 }
 
-/// How a producer learns that a leader has moved. A partition's new leader counts only if its epoch is newer.
+/// How a producer detects a leader change. A new leader counts only with a newer epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaderDiscovery {
-    /// From the answer that refuses a batch, which names the next leader (KIP-951), and from metadata where it does
-    /// not. The batch goes to the next leader at once.
+    /// From the response that refuses a batch, which names the new leader (KIP-951), or else from metadata. The batch
+    /// goes to the new leader immediately.
     #[default]
     Hint,
-    /// From metadata alone. The batch goes to the next leader as soon as metadata names it: what KIP-951 rejected.
+    /// From metadata alone. The batch goes to the new leader as soon as metadata names it, an alternative that
+    /// KIP-951 rejected.
     Refresh,
-    /// From metadata alone, and the batch waits for `retry.backoff.ms` all the same: clients before KIP-951.
+    /// From metadata alone, and the batch still waits for `retry.backoff.ms`: clients before KIP-951.
     RefreshAndBackOff,
 }
 
-/// What a consumer's fetches do about partitions whose records wait in its buffer (KAFKA-17182). All but the first are
-/// what Java's clients have done or weighed, for comparison.
+/// How a consumer's fetches treat partitions with records in the buffer (KAFKA-17182). Variants other than the
+/// default are those that Java's clients have used or considered, for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferedPartitions {
-    /// They stay in the fetch session. Those that hold more than what is free of the broker's share are not read on.
+    /// They stay in the fetch session. A partition with more bytes than the broker's share has free is not fetched.
     #[default]
     Credit,
     /// They leave the fetch session until they are drained: Java's consumers before 4.0.
     Omit,
-    /// Nothing is fetched from a broker while records from it wait: Java's consumers since 4.0.
+    /// Nothing is fetched from a broker while its records are buffered: Java's consumers since 4.0.
     SkipBroker,
-    /// Nothing is fetched at all while any records wait.
+    /// Nothing is fetched from any broker while records are buffered.
     SkipAll,
 }
 
 /// Settings of a [`crate::Producer`].
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
-    /// Settings that every client has.
+    /// Settings common to all clients.
     pub common: CommonConfig,
     /// `acks`.
     pub acks: Acks,
@@ -187,7 +188,7 @@ pub struct ProducerConfig {
     pub idempotence: bool,
     /// `batch.size` in bytes.
     pub batch_size: usize,
-    /// `batch.max.size` in bytes. Of Curtail, after KIP-782.
+    /// `batch.max.size` in bytes. A setting of Curtail, after KIP-782.
     pub batch_max_size: usize,
     /// `linger.ms`.
     pub linger: Duration,
@@ -201,7 +202,7 @@ pub struct ProducerConfig {
     pub buffer_memory: usize,
     /// `max.block.ms`.
     pub max_block: Duration,
-    /// `metadata.max.idle.ms`: how long a topic that nothing is sent to is kept up to date.
+    /// `metadata.max.idle.ms`: the time after its last record for which a topic's metadata is refreshed.
     pub metadata_max_idle: Duration,
     /// `delivery.timeout.ms`.
     pub delivery_timeout: Duration,
@@ -209,44 +210,45 @@ pub struct ProducerConfig {
     pub retries: u32,
     /// `partitioner.ignore.keys`.
     pub partitioner_ignore_keys: bool,
-    /// How a leader's move is noticed. Not a setting of the Java client; as a property
+    /// How the producer detects a leader change. Not a setting of the Java client; property
     /// `curtail.leader.discovery`: `hint`, `refresh` or `refresh-and-back-off`.
     pub leader_discovery: LeaderDiscovery,
-    /// Whether a broker whose answer is unusually late is suspected of hanging. Not a setting of the Java client,
-    /// which waits for `request.timeout.ms`; as a property `curtail.suspicion.enable`.
+    /// Whether an unusually late response makes its broker suspect. Not a setting of the Java client, which waits for
+    /// `request.timeout.ms`; property `curtail.suspicion.enable`.
     pub suspicion: bool,
-    /// How late is unusual, in times the usual answer time; as a property `curtail.suspicion.multiple`.
+    /// Multiple of the usual response time after which a response is late; property `curtail.suspicion.multiple`.
     pub suspicion_multiple: u32,
-    /// No answer is late before this; as a property `curtail.suspicion.min.ms`.
+    /// Time before which no response is late; property `curtail.suspicion.min.ms`.
     pub suspicion_min: Duration,
-    /// Every answer is late after this; as a property `curtail.suspicion.max.ms`.
+    /// Time after which every response is late; property `curtail.suspicion.max.ms`.
     pub suspicion_max: Duration,
     /// Interceptors, in place of `interceptor.classes`.
     pub interceptors: Interceptors,
-    /// `transactional.id`; `None` for a [`crate::Producer`], something for a [`crate::TransactionalProducer`].
+    /// `transactional.id`: `None` for a [`crate::Producer`], required for a [`crate::TransactionalProducer`].
     pub transactional_id: Option<String>,
-    /// `transaction.timeout.ms`: how long a transaction may stay open before its coordinator aborts it.
+    /// `transaction.timeout.ms`: time after which the coordinator aborts an open transaction.
     pub transaction_timeout: Duration,
-    /// `partitioner.adaptive.partitioning.enable`: keyless records go to brokers that answer as soon as any (KIP-794).
+    /// `partitioner.adaptive.partitioning.enable`: keyless records prefer the brokers that respond fastest (KIP-794).
     pub partitioner_adaptive: bool,
     /// `partitioner.availability.timeout.ms`; zero for none.
     pub partitioner_availability_timeout: Duration,
     /// `partitioner.rack.aware`: keyless records go to leaders in `client.rack` (KIP-1123).
     pub partitioner_rack_aware: bool,
-    /// The application's own way to choose partitions. Java's `partitioner.class`.
+    /// The application's partitioner. Java's `partitioner.class`.
     pub partitioner: Option<Arc<dyn Partitioner>>,
-    /// Whether keyless records leave partitions that cannot acknowledge, for others that can. Not a setting of the
-    /// Java client, where they wait; as a property `curtail.route.around.trouble`.
+    /// Whether keyless records move from partitions that cannot acknowledge to others that can. Not a setting of the
+    /// Java client, where the records wait; property `curtail.route.around.trouble`.
     pub route_around_trouble: bool,
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
-    /// broker one at a time; as a property `curtail.prefer.proven.partitions`. Off: its gain is still to be measured.
+    /// broker one at a time; as a property `curtail.prefer.proven.partitions`.
     pub prefer_proven_partitions: bool,
-    /// Whether a request to a partition's new leader carries nothing else, one at a time for each broker, until that leader
-    /// has acknowledged something; as a property `curtail.try.leaders.alone`.
+    /// Whether partitions whose current leader has acknowledged nothing share no request with others, and few with each other:
+    /// one at first, twice as many after each request that was acknowledged quickly. One such request is in flight per broker.
+    /// As a property `curtail.try.leaders.alone`.
     pub try_leaders_alone: bool,
-    /// How much of `buffer.memory` one broker's records may hold while other brokers are in use, in percent of what
-    /// is free at the same time: with 100, one broker that does not acknowledge holds half of the memory at most. 0
-    /// for no bound. As a property `curtail.broker.memory.percent`.
+    /// Limit on `buffer.memory` for one broker's records while other brokers are in use, in percent of the free
+    /// memory. With 100, a broker that does not acknowledge holds at most half of the memory. 0 for no limit.
+    /// Property `curtail.broker.memory.percent`.
     pub broker_memory_percent: u32,
 }
 
@@ -281,8 +283,8 @@ impl Default for ProducerConfig {
             partitioner_rack_aware: false,
             partitioner: None,
             route_around_trouble: true,
-            prefer_proven_partitions: false,
-            try_leaders_alone: false,
+            prefer_proven_partitions: true,
+            try_leaders_alone: true,
             broker_memory_percent: 100,
         }
     }
@@ -295,59 +297,61 @@ pub enum OffsetReset {
     Earliest,
     /// Start at the end.
     Latest,
-    /// Start at the first record that is no older than this, at the end if there is none (KIP-1106).
+    /// Start at the first record that is no older than this, or at the end if there is none (KIP-1106).
     ByDuration(Duration),
-    /// Report it.
+    /// Report an error.
     None,
 }
 
-/// `group.protocol`: who shares the partitions out among the members of a group.
+/// `group.protocol`: which side computes the assignment of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupProtocol {
-    /// One of the members, in rebalances that all of them go through.
+    /// A member, in rebalances that involve all members.
     #[default]
     Classic,
-    /// The coordinator (KIP-848, Kafka 4.0 and later): only partitions that move are interrupted.
+    /// The coordinator (KIP-848, Kafka 4.0 and later): only moving partitions are interrupted.
     Consumer,
 }
 
 /// Settings of a [`crate::Consumer`].
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
-    /// Settings that every client has.
+    /// Settings common to all clients.
     pub common: CommonConfig,
-    /// `group.id`: needed to subscribe and to commit offsets.
+    /// `group.id`: required to subscribe and to commit offsets.
     pub group_id: Option<String>,
-    /// `group.instance.id`: makes a static member, which keeps its partitions over a restart (KIP-345).
+    /// `group.instance.id`: makes the consumer a static member, which keeps its partitions across a restart
+    /// (KIP-345).
     pub group_instance_id: Option<String>,
     /// `group.protocol`.
     pub group_protocol: GroupProtocol,
-    /// `group.remote.assignor`: the coordinator's assignor, such as `uniform` or `range`, with `group.protocol=consumer`; the
-    /// brokers' first one without it.
+    /// `group.remote.assignor`: the coordinator's assignor, such as `uniform` or `range`, with
+    /// `group.protocol=consumer`. If unset, the brokers' first assignor.
     pub group_remote_assignor: Option<String>,
-    /// `session.timeout.ms`: a member from which nothing was heard for so long is taken for dead. The brokers' own with
-    /// `group.protocol=consumer`.
+    /// `session.timeout.ms`: time without a heartbeat after which a member is considered dead. With
+    /// `group.protocol=consumer` the brokers' setting applies.
     pub session_timeout: Duration,
-    /// `heartbeat.interval.ms`. The brokers' own with `group.protocol=consumer`.
+    /// `heartbeat.interval.ms`. With `group.protocol=consumer` the brokers' setting applies.
     pub heartbeat_interval: Duration,
-    /// `max.poll.interval.ms`: an application that has not polled for so long loses its partitions to others; also how
-    /// long a rebalance waits for its members.
+    /// `max.poll.interval.ms`: time without a poll after which the application loses its partitions to other members.
+    /// Also the longest wait of a rebalance for its members.
     pub max_poll_interval: Duration,
-    /// `partition.assignment.strategy`: what the member can do, the preferred one first. Of no use with
+    /// `partition.assignment.strategy`: supported assignors, the preferred one first. Unused with
     /// `group.protocol=consumer`.
     pub partition_assignment_strategy: Vec<Assignor>,
-    /// `enable.auto.commit`: whether positions are committed without being asked. Without a `group.id` they are not.
+    /// `enable.auto.commit`: whether positions are committed automatically. Has no effect without a `group.id`.
     pub enable_auto_commit: bool,
     /// `auto.commit.interval.ms`.
     pub auto_commit_interval: Duration,
-    /// `exclude.internal.topics`: whether a subscription by pattern passes over Kafka's own topics.
+    /// `exclude.internal.topics`: whether a subscription by pattern excludes Kafka's internal topics.
     pub exclude_internal_topics: bool,
     /// `auto.offset.reset`.
     pub auto_offset_reset: OffsetReset,
     /// `fetch.min.bytes`.
     pub fetch_min_bytes: i32,
-    /// `fetch.max.bytes`. A broker returns at least one batch, however large. A response larger than 100 MiB, and larger than
-    /// this setting plus 1 MiB, is not received: polls return [`Error::ResponseTooLarge`](crate::Error::ResponseTooLarge).
+    /// `fetch.max.bytes`. A broker returns at least one batch of any size. The client refuses a response larger than
+    /// 100 MiB and larger than this setting plus 1 MiB. Polls then return
+    /// [`Error::ResponseTooLarge`](crate::Error::ResponseTooLarge).
     pub fetch_max_bytes: i32,
     /// `fetch.max.wait.ms`.
     pub fetch_max_wait: Duration,
@@ -361,12 +365,12 @@ pub struct ConsumerConfig {
     pub check_crcs: bool,
     /// `allow.auto.create.topics`.
     pub allow_auto_create_topics: bool,
-    /// Bytes fetched ahead of `poll`, over all partitions. Not a setting of the Java client, where the limit
-    /// follows from `fetch.max.bytes` and the number of brokers; as a property `curtail.prefetch.bytes`.
+    /// Bytes fetched ahead of `poll`, for all partitions together. Not a setting of the Java client, where
+    /// `fetch.max.bytes` and the number of brokers determine the limit; property `curtail.prefetch.bytes`.
     pub prefetch_bytes: usize,
     /// `curtail.buffered.partitions`: `credit`, `omit`, `skip-broker` or `skip-all`. Not a setting of the Java client.
     pub buffered_partitions: BufferedPartitions,
-    /// Bytes one batch may decompress to; as a property `curtail.decompressed.batch.max.bytes`.
+    /// Limit for one decompressed batch, in bytes; property `curtail.decompressed.batch.max.bytes`.
     pub max_decompressed_batch: usize,
 }
 
@@ -404,6 +408,6 @@ impl Default for ConsumerConfig {
 /// Settings of an [`crate::Admin`].
 #[derive(Clone, Debug, Default)]
 pub struct AdminConfig {
-    /// Settings that every client has.
+    /// Settings common to all clients.
     pub common: CommonConfig,
 }

@@ -1,4 +1,5 @@
-//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider: the client-credentials flow (KIP-768, KIP-1139).
+//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider: the client-credentials flow (KIP-768,
+//! KIP-1139).
 
 use std::{fmt, time::Duration};
 
@@ -14,16 +15,16 @@ pub(super) const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 const CLIENT_ID: &str = "sasl.oauthbearer.client.credentials.client.id";
 const CLIENT_SECRET: &str = "sasl.oauthbearer.client.credentials.client.secret";
 
-/// Options of `sasl.jaas.config` with this in front are extensions (KIP-342).
+/// Options of `sasl.jaas.config` with this prefix are extensions (KIP-342).
 const EXTENSION: &str = "extension_";
 
-/// Where tokens come from, and when they are renewed. The client secret is not shown by `Debug`.
+/// Source of tokens and times of their renewal. `Debug` hides the client secret.
 ///
-/// All connections of a client share one token. It is renewed ahead of its end, away from the connections: one that is open
+/// All connections of a client share one token. A separate task renews it before it expires, so an open connection
 /// never waits for a token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OidcConfig {
-    /// `sasl.oauthbearer.token.endpoint.url`: an https address. Where it is set, OAUTHBEARER takes its tokens there.
+    /// `sasl.oauthbearer.token.endpoint.url`: an https address. If set, OAUTHBEARER fetches its tokens there.
     pub token_endpoint_url: Option<String>,
     /// `sasl.oauthbearer.client.credentials.client.id`, or the option `clientId` of `sasl.jaas.config`.
     pub client_id: Option<String>,
@@ -31,27 +32,28 @@ pub struct OidcConfig {
     pub client_secret: Option<Secret>,
     /// `sasl.oauthbearer.scope`, or the option `scope` of `sasl.jaas.config`.
     pub scope: Option<String>,
-    /// `sasl.oauthbearer.header.urlencode`: whether client id and secret are URL-encoded in the Authorization header, as RFC
-    /// 6749 has it and many providers do not.
+    /// `sasl.oauthbearer.header.urlencode`: whether the client id and secret are URL-encoded in the Authorization
+    /// header. RFC 6749 requires that, but many providers do not follow it.
     pub header_urlencode: bool,
-    /// `sasl.login.connect.timeout.ms`: until TLS is established. `socket.connection.setup.timeout.ms` without it.
+    /// `sasl.login.connect.timeout.ms`: limit until TLS is established; `socket.connection.setup.timeout.ms` if
+    /// unset.
     pub connect_timeout: Option<Duration>,
-    /// `sasl.login.read.timeout.ms`: until the whole answer has come. `request.timeout.ms` without it.
+    /// `sasl.login.read.timeout.ms`: limit for the whole response; `request.timeout.ms` if unset.
     pub read_timeout: Option<Duration>,
-    /// `sasl.login.retry.backoff.ms`: pause after the first failure; it doubles with each.
+    /// `sasl.login.retry.backoff.ms`: backoff after the first failure; it doubles with each further failure.
     pub retry_backoff: Duration,
-    /// `sasl.login.retry.backoff.max.ms`: the longest pause, and the one after a failure that another attempt does not mend.
+    /// `sasl.login.retry.backoff.max.ms`: longest backoff, also used after a failure that a retry cannot fix.
     pub retry_backoff_max: Duration,
-    /// `sasl.login.refresh.window.factor`: part of a token's time after which it is renewed, 0.5 to 1.
+    /// `sasl.login.refresh.window.factor`: part of a token's lifetime after which it is renewed, 0.5 to 1.
     pub refresh_window_factor: f64,
-    /// `sasl.login.refresh.window.jitter`: at most this part of its time later, 0 to 0.25.
+    /// `sasl.login.refresh.window.jitter`: largest random delay, as part of the lifetime, 0 to 0.25.
     pub refresh_window_jitter: f64,
-    /// `sasl.login.refresh.min.period.seconds`: no sooner than this after the one before.
+    /// `sasl.login.refresh.min.period.seconds`: shortest time between renewals.
     pub refresh_min_period: Duration,
-    /// `sasl.login.refresh.buffer.seconds`: no later than this before the token's end.
+    /// `sasl.login.refresh.buffer.seconds`: a token is renewed at least this long before it expires.
     pub refresh_buffer: Duration,
-    /// Whom to trust at the token endpoint: the `ssl.*` options of `sasl.jaas.config`. Without them whom the platform trusts,
-    /// not the client's own `ssl.*`, as in Java: those are about the brokers.
+    /// Trusted certificates for the token endpoint: the `ssl.*` options of `sasl.jaas.config`. Without them, the
+    /// platform's certificates. As in Java, the client's own `ssl.*` apply to brokers only.
     pub ssl: Option<SslConfig>,
 }
 
@@ -84,11 +86,11 @@ pub(crate) struct TokenEndpoint {
     pub(crate) port: u16,
     /// For the Host header.
     pub(crate) authority: String,
-    /// What is asked for there.
+    /// Target of the request.
     pub(crate) path_and_query: String,
 }
 
-/// Everything that a login needs, from properties and `sasl.jaas.config`.
+/// All that a login needs, from properties and `sasl.jaas.config`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientCredentials {
     pub(crate) endpoint: TokenEndpoint,
@@ -137,7 +139,7 @@ impl TokenEndpoint {
 }
 
 impl OidcConfig {
-    /// Puts the settings and the options together; settings come first, as in Java.
+    /// Combines the settings and the options; settings take precedence, as in Java.
     pub(super) fn resolve(
         &self,
         url: &str,
@@ -180,13 +182,13 @@ impl OidcConfig {
     }
 }
 
-/// The `ssl.*` among the options, whose names and values are those of the properties.
+/// The `ssl.*` among the options. Names and values match the properties.
 fn ssl_options(jaas: Option<&Jaas>) -> Result<SslConfig, ConfigError> {
     const PREFIX: &str = "ssl.";
     let mut read = AdminConfig::default();
     for (name, value) in jaas.into_iter().flat_map(|jaas| jaas.options_after(PREFIX)) {
         let name = format!("{PREFIX}{name}");
-        // The reason without the value: it may be a secret.
+        // The error omits the value, which may be a secret.
         read.set(&name, value.reveal()).map_err(|error| {
             let reason = match error {
                 ConfigError::Invalid { reason, .. } => reason,

@@ -1,9 +1,13 @@
-//! Java's property names: values, ranges and units, and a helpful error for a name that cannot be used.
+//! Java's property names: values, ranges and units, and a helpful error for an unusable name.
 //!
-//! Names, ranges and defaults are those of `ProducerConfig`, `ConsumerConfig` and `AdminClientConfig` in Apache
-//! Kafka 4.3. A property is one of four things here: supported (the tables below), ignored because it only tunes
-//! the Java virtual machine ([`IGNORED_PROPERTIES`]), accepted only with the value that says what Curtail does
-//! anyway ([`FIXED`]), or not supported yet. What is in none of these lists is a mistake.
+//! Names, ranges and defaults are those of `ProducerConfig`, `ConsumerConfig` and `AdminClientConfig` in Apache Kafka
+//! 4.3. A property belongs to one of four classes:
+//! - supported: the tables below
+//! - ignored: it only tunes the Java virtual machine ([`IGNORED_PROPERTIES`])
+//! - fixed: accepted only with the value that describes what Curtail does ([`FIXED`])
+//! - not supported yet
+//!
+//! Any other name is a mistake.
 
 mod elsewhere;
 mod security;
@@ -23,10 +27,10 @@ use super::{
 };
 use crate::{error::ConfigError, producer::partitioner};
 
-/// Properties of the Java clients that are accepted and have no effect: they tune Java's own metrics.
+/// Properties of the Java clients that are accepted without effect: they tune Java's metrics.
 ///
-/// Serializers and deserializers are accepted too, but only those that leave the application's bytes or text as
-/// they are (`ByteArray`, `ByteBuffer`, `Bytes`, `String`): records are bytes here.
+/// Serializers and deserializers are accepted too, but only those that keep the application's bytes or text
+/// (`ByteArray`, `ByteBuffer`, `Bytes`, `String`): records are bytes here.
 pub const IGNORED_PROPERTIES: &[&str] = &[
     "auto.include.jmx.reporter",
     "metric.reporters",
@@ -35,7 +39,7 @@ pub const IGNORED_PROPERTIES: &[&str] = &[
     "metrics.sample.window.ms",
 ];
 
-/// One property: its name, what it takes, how it is set and shown.
+/// One property: name, accepted values, setter and getter.
 struct Property<C: 'static> {
     name: &'static str,
     expected: &'static str,
@@ -48,7 +52,7 @@ impl<C: Clone> Property<C> {
         if (self.set)(config, value).is_some() {
             return Ok(());
         }
-        // Of a list, the entries that cannot be used.
+        // For a list, names the unusable entries.
         let bad = |entry: &&str| (self.set)(&mut config.clone(), entry).is_none();
         let entries = value.split(',').map(str::trim);
         let bad: Vec<_> = entries.filter(|_| value.contains(',')).filter(bad).collect();
@@ -62,7 +66,7 @@ impl<C: Clone> Property<C> {
         Err(ConfigError::Invalid { name: self.name, value, reason })
     }
 
-    /// Refuses a number that could not have been set by name. Only numbers have ranges.
+    /// Refuses a number that [`set`] would refuse. Only numbers have ranges.
     fn check(&self, config: &C) -> Result<(), ConfigError> {
         let value = (self.get)(config);
         let is_number = value.parse::<f64>().is_ok();
@@ -70,17 +74,17 @@ impl<C: Clone> Property<C> {
     }
 }
 
-/// A client's settings and its tables.
+/// A client's settings and their tables.
 trait Settings: Clone + 'static {
-    /// The word for it in messages.
+    /// The client's name in messages.
     const KIND: Kind;
-    /// Its own properties, beside the common ones.
+    /// Properties of this client only.
     const TABLE: &'static [Property<Self>];
-    /// Common properties that it does not have.
+    /// Common properties that this client lacks.
     const WITHOUT: &'static [&'static str];
     fn common(&self) -> &CommonConfig;
     fn common_mut(&mut self) -> &mut CommonConfig;
-    /// Brings settings that follow others up to date.
+    /// Updates settings that follow from others.
     fn settle(&mut self);
 }
 
@@ -91,9 +95,9 @@ enum Kind {
     Admin,
 }
 
-/// Of a property that is an `int` in Java.
+/// Range of a property that is an `int` in Java.
 const INT_MILLIS: &str = "milliseconds, 0 to 2147483647";
-/// Of a property that is a `long` in Java.
+/// Range of a property that is a `long` in Java.
 const LONG_MILLIS: &str = "milliseconds, 0 to 9223372036854775807";
 const INT_BYTES: &str = "bytes, 0 to 2147483647";
 const LONG_BYTES: &str = "bytes, 0 to 9223372036854775807";
@@ -542,7 +546,7 @@ const BYTES_ONLY: &str =
     "records are bytes here; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
 const YET: &str = "not yet";
 
-/// Properties accepted only with a value that says what happens anyway, and why others are not.
+/// Properties accepted only with the value that describes Curtail's behaviour, and why other values are refused.
 static FIXED: &[(&str, &[&str], &str)] = &[
     ("client.dns.lookup", &["use_all_dns_ips"], "only use_all_dns_ips is there yet"),
     ("config.providers", &[""], JAVA_CLASS),
@@ -560,7 +564,7 @@ static FIXED: &[(&str, &[&str], &str)] = &[
     ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
 ];
 
-/// Properties of the Java clients that have no meaning here yet.
+/// Properties of the Java clients without an equivalent here yet.
 static NOT_YET: &[(&str, &str)] = &[
     ("bootstrap.controllers", "only brokers can be asked yet"),
     ("security.providers", JAVA_CLASS),
@@ -625,12 +629,12 @@ impl Settings for AdminConfig {
     }
 }
 
-/// The properties that every client has.
+/// The properties common to all clients.
 fn common() -> impl Iterator<Item = &'static Property<CommonConfig>> {
     COMMON.iter().chain(security::table())
 }
 
-/// Every name that `S` supports.
+/// Every property name that `S` supports.
 fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
     let common = common().map(|p| p.name).filter(|n| !S::WITHOUT.contains(n));
     common.chain(S::TABLE.iter().map(|p| p.name))
@@ -652,7 +656,7 @@ fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), Confi
     without_effect::<S>(name, value)
 }
 
-/// What a name that sets nothing is: harmless, not supported, or a mistake.
+/// Classifies a name that sets nothing: harmless, not supported, or a mistake.
 fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigError> {
     let not_supported = |why| Err(ConfigError::NotSupported { name: redact::name(name), why });
     if IGNORED_PROPERTIES.contains(&name) {
@@ -700,8 +704,8 @@ fn keeps_bytes(class: &str) -> bool {
     matches!(name, Some("ByteArray" | "ByteBuffer" | "Bytes" | "String"))
 }
 
-/// Checks that every value is one that its property accepts, also one that was assigned to a field or given to a builder
-/// method: the bounds of a setting are those of its parser.
+/// Checks every value against its property's parser, which defines the range. Covers values from builder methods and
+/// from assignments to fields.
 fn check_ranges<S: Settings>(config: &S) -> Result<(), ConfigError> {
     let common = common().filter(|property| !S::WITHOUT.contains(&property.name));
     for property in common {
@@ -721,8 +725,8 @@ fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
 macro_rules! by_name {
     ($type:ident, $example:literal) => {
         impl $type {
-            /// Settings from properties by Java's names; the last one of a name counts, the order of different
-            /// names does not.
+            /// Reads settings from properties with Java's names. For a repeated name the last value counts; the order
+            /// of different names does not matter.
             ///
             /// # Errors
             /// As [`Self::set`] and [`Self::validate`].
@@ -747,12 +751,12 @@ macro_rules! by_name {
                 Ok(config)
             }
 
-            /// Sets one property by Java's name, for example `request.timeout.ms` to `2000`. Spaces around name
-            /// and value do not count.
+            /// Sets one property by Java's name, for example `request.timeout.ms` to `2000`. Ignores spaces around
+            /// name and value.
             ///
             /// # Errors
-            /// An unknown name (with the nearest known one), a value out of the property's range, or a property
-            /// of the Java client that is not supported. [`IGNORED_PROPERTIES`] are accepted without effect.
+            /// An unknown name (with the nearest known one), a value outside the property's range, or an unsupported
+            /// property of the Java client. [`IGNORED_PROPERTIES`] are accepted without effect.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
                 set(self, name, value)
             }
@@ -775,7 +779,7 @@ by_name!(ProducerConfig, r#"("linger.ms", "0")"#);
 by_name!(ConsumerConfig, r#"("auto.offset.reset", "earliest")"#);
 by_name!(AdminConfig, r#"("default.api.timeout.ms", "90000")"#);
 
-/// The name with the smallest edit distance, if a slip of the keyboard could explain it.
+/// Returns the name with the smallest edit distance, if a typing error could explain it.
 fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let name: Vec<char> =
         name.to_ascii_lowercase().replace(['_', '-'], ".").chars().take(80).collect();

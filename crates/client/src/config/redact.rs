@@ -1,21 +1,22 @@
-//! What an error may quote of a name or a value: neither may be a secret that was put in the wrong place.
+//! Redaction of names and values in errors: each may be a secret in the wrong place.
 
-/// Stands for what is not quoted, as in Java.
+/// Replaces redacted text, as in Java.
 pub(super) const HIDDEN: &str = "[hidden]";
 
-/// Too short for a secret.
+/// Shorter texts cannot be a secret.
 const SHORT: usize = 5;
-/// Longer than any value that a person would look for in an error.
+/// Longer texts are no value that a person would look for in an error.
 const LONG: usize = 200;
 
-/// How the constants begin that the Java clients take for `ssl.*`, `sasl.*` and `security.*`.
+/// Prefixes of the constants that the Java clients accept for `ssl.*`, `sasl.*` and `security.*`.
 const CONSTANTS: [&str; 13] = [
     "TLS", "SSL", "SASL", "SCRAM", "PLAIN", "GSSAPI", "OAUTH", "DIGEST", "JKS", "JCEKS", "PKCS",
     "BCFKS", "PEM",
 ];
 
-/// The value as an error may quote it. Of security settings only constants are quoted: a password under the wrong name is
-/// still a password. Elsewhere all is quoted that does not look like a login, a URL with a user, or a key.
+/// Returns the value as an error may quote it. For security settings only constants are quoted: a password under the
+/// wrong name is still a password. Other values are quoted unless they look like a login, a URL with a user, or a
+/// key.
 pub(super) fn value(name: &str, value: &str) -> String {
     let is_security = ["ssl.", "sasl.", "security."].iter().any(|family| name.starts_with(family));
     let may_quote = match is_security {
@@ -25,8 +26,8 @@ pub(super) fn value(name: &str, value: &str) -> String {
     if may_quote { value.to_owned() } else { HIDDEN.to_owned() }
 }
 
-/// The name as an error may quote it: names and values get swapped, and a login module in several lines without
-/// backslashes makes names of its options.
+/// Returns the name as an error may quote it. Names and values get swapped, and a login module on several lines
+/// without backslashes turns its options into names.
 pub(super) fn name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let is_name = name.len() <= LONG && name.chars().all(plain);

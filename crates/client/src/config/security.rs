@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{error::ConfigError, security::Cache};
 
-/// Settings of TLS and SASL. Passwords and tokens are not shown by `Debug`.
+/// Settings of TLS and SASL. `Debug` hides passwords and tokens.
 #[derive(Clone, Debug, Default)]
 pub struct SecurityConfig {
     /// `security.protocol`.
@@ -23,25 +23,25 @@ pub struct SecurityConfig {
     pub ssl: SslConfig,
     /// `sasl.*`.
     pub sasl: SaslConfig,
-    /// What was read from files and worked out, for all connections of the clients made with this.
+    /// Data read from files or derived, shared by all connections of clients with this configuration.
     pub(crate) cache: Arc<Cache>,
 }
 
-/// What a file of certificates or keys holds.
+/// Format of a certificate or key file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreType {
     /// Text between BEGIN and END.
     Pem,
-    /// What `keytool` writes.
+    /// The format that `keytool` writes.
     Pkcs12,
 }
 
 /// A file of certificates or keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Store {
-    /// `ssl.truststore.type`, `ssl.keystore.type`; as the file looks without it.
+    /// `ssl.truststore.type`, `ssl.keystore.type`; detected from the file if unset.
     pub kind: Option<StoreType>,
-    /// `ssl.truststore.location`, `ssl.keystore.location`. Read again for new connections once it has changed.
+    /// `ssl.truststore.location`, `ssl.keystore.location`. A changed file is reloaded for new connections.
     pub location: Option<PathBuf>,
     /// `ssl.truststore.password`, `ssl.keystore.password`.
     pub password: Option<Secret>,
@@ -56,12 +56,12 @@ pub enum TlsVersion {
     V13,
 }
 
-/// A cipher suite of TLS. There are only those that are considered safe.
+/// A cipher suite of TLS. Only suites that are considered safe exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CipherSuite(tls::CipherSuite);
 
 impl CipherSuite {
-    /// All there are, by the names that Java and the registry of TLS have for them.
+    /// All suites, by their names in Java and in the TLS registry.
     const ALL: [(&'static str, tls::CipherSuite); 9] = [
         ("TLS_AES_256_GCM_SHA384", tls::CipherSuite::TLS13_AES_256_GCM_SHA384),
         ("TLS_AES_128_GCM_SHA256", tls::CipherSuite::TLS13_AES_128_GCM_SHA256),
@@ -92,19 +92,19 @@ impl CipherSuite {
         ),
     ];
 
-    /// The suite of a name such as `TLS_AES_256_GCM_SHA384`.
+    /// Returns the suite with a name such as `TLS_AES_256_GCM_SHA384`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, suite)| Self(*suite))
     }
 
-    /// Its name.
+    /// Name of the suite.
     #[must_use]
     pub fn name(&self) -> &'static str {
         Self::ALL.iter().find(|(_, suite)| *suite == self.0).map_or("", |(name, _)| name)
     }
 
-    /// The version of TLS that it belongs to.
+    /// TLS version of the suite.
     #[must_use]
     pub fn version(&self) -> TlsVersion {
         // The suites of TLS 1.3 leave the key exchange open.
@@ -119,25 +119,25 @@ impl CipherSuite {
 /// Settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SslConfig {
-    /// `ssl.truststore.*`: whose certificates are trusted. The platform's without it.
+    /// `ssl.truststore.*`: the trusted certificates; the platform's if unset.
     pub truststore: Store,
     /// `ssl.truststore.certificates`: PEM text, in place of a file.
     pub truststore_certificates: Option<String>,
-    /// `ssl.keystore.*`: what the client proves itself with, if brokers ask.
+    /// `ssl.keystore.*`: the client's certificate, if brokers request one.
     pub keystore: Store,
     /// `ssl.keystore.certificate.chain`: PEM text, in place of a file.
     pub keystore_certificate_chain: Option<String>,
     /// `ssl.keystore.key`: PEM text, in place of a file.
     pub keystore_key: Option<Secret>,
-    /// `ssl.key.password`: of an encrypted private key.
+    /// `ssl.key.password`: for an encrypted private key.
     pub key_password: Option<Secret>,
-    /// `ssl.endpoint.identification.algorithm`: `https`, or empty to switch it off.
+    /// `ssl.endpoint.identification.algorithm`: `https`, or empty to disable it.
     pub endpoint_identification: HostCheck,
     /// `ssl.enabled.protocols`.
     pub enabled_protocols: Vec<TlsVersion>,
-    /// `ssl.protocol`: the newest version, where `ssl.enabled.protocols` has newer ones.
+    /// `ssl.protocol`: the newest version to use, even if `ssl.enabled.protocols` has newer ones.
     pub protocol: TlsVersion,
-    /// `ssl.cipher.suites`: what is offered to brokers, the preferred one first; all there are if it is empty.
+    /// `ssl.cipher.suites`: suites offered to brokers, the preferred one first; all suites if empty.
     pub cipher_suites: Vec<CipherSuite>,
 }
 
@@ -161,15 +161,15 @@ impl Default for SslConfig {
 /// Settings of SASL.
 #[derive(Clone, Debug, Default)]
 pub struct SaslConfig {
-    /// `sasl.mechanism`. Java's default is GSSAPI, which is not there: one has to be chosen.
+    /// `sasl.mechanism`. Java's default GSSAPI is not supported, so a mechanism must be set.
     pub mechanism: Option<Mechanism>,
     /// `sasl.jaas.config`.
     pub jaas: Option<Secret>,
     /// User name and password, in place of `sasl.jaas.config`.
     pub login: Option<(String, Secret)>,
-    /// Where tokens come from, for OAUTHBEARER.
+    /// The application's source of tokens, for OAUTHBEARER.
     pub token: Option<TokenSource>,
-    /// Where tokens come from if not from [`token`](Self::token): `sasl.oauthbearer.*`, `sasl.login.*`.
+    /// Source of tokens if [`token`](Self::token) is unset: `sasl.oauthbearer.*`, `sasl.login.*`.
     pub oidc: OidcConfig,
 }
 
@@ -196,12 +196,13 @@ impl OAuthBearerToken {
 
 type Fetched = Pin<Box<dyn Future<Output = Result<OAuthBearerToken, String>> + Send>>;
 
-/// The application's way to get a token.
+/// The application's source of tokens.
 #[derive(Clone)]
 pub struct TokenSource(Arc<dyn Fn() -> Fetched + Send + Sync>);
 
 impl TokenSource {
-    /// `fetch` is called for every connection and every renewal; whether it gives the same token again is its own choice.
+    /// Creates a source. `fetch` is called for every connection and every renewal; it may return the same token
+    /// again.
     pub fn new<F, T>(fetch: F) -> Self
     where
         F: Fn() -> T + Send + Sync + 'static,
@@ -221,7 +222,7 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// Where the credentials of a connection come from.
+/// Source of a connection's credentials.
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
     Fixed(Credentials),
@@ -236,7 +237,7 @@ impl SecurityConfig {
         Self { protocol, ..Self::default() }
     }
 
-    /// TLS, with brokers whose certificates the platform trusts unless a truststore is given.
+    /// TLS. Trusts the platform's certificates unless a truststore is set.
     #[must_use]
     pub fn ssl() -> Self {
         Self::new(SecurityProtocol::Ssl)
@@ -255,7 +256,7 @@ impl SecurityConfig {
         config
     }
 
-    /// OAUTHBEARER over TLS, with tokens of the application's own. See [`TokenSource::new`].
+    /// OAUTHBEARER over TLS, with the application's tokens. See [`TokenSource::new`].
     ///
     /// ```
     /// use curtail::{OAuthBearerToken, ProducerConfig, SecurityConfig};
@@ -277,9 +278,9 @@ impl SecurityConfig {
         config
     }
 
-    /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider gives for a client id and a secret
-    /// (KIP-768): sets `sasl.oauthbearer.token.endpoint.url` and `sasl.oauthbearer.client.credentials.client.id` and
-    /// `.secret`. What else there is to set is in [`SaslConfig::oidc`].
+    /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a client id and a
+    /// secret (KIP-768). Sets `sasl.oauthbearer.token.endpoint.url` and
+    /// `sasl.oauthbearer.client.credentials.client.id` and `.secret`. [`SaslConfig::oidc`] has further settings.
     ///
     /// ```
     /// use curtail::{ProducerConfig, SecurityConfig};
@@ -311,8 +312,8 @@ impl SecurityConfig {
         self
     }
 
-    /// Sets `ssl.keystore.location`: a file with the client's certificates and private key, PEM or PKCS#12. `password` is
-    /// that of the store, or of an encrypted key in PEM.
+    /// Sets `ssl.keystore.location`: a file with the client's certificates and private key, PEM or PKCS#12.
+    /// `password` opens the store, or an encrypted PEM key.
     #[must_use]
     pub fn keystore(mut self, file: impl Into<PathBuf>, password: Option<&str>) -> Self {
         self.ssl.keystore.location = Some(file.into());
@@ -321,11 +322,12 @@ impl SecurityConfig {
         self
     }
 
-    /// Why certificates read before are still in use although `ssl.truststore.location` or `ssl.keystore.location` has
-    /// changed: the file as it is now cannot be used. `None` while new connections use what the files hold.
+    /// Why previously read certificates are still in use although `ssl.truststore.location` or
+    /// `ssl.keystore.location` has changed: the current file cannot be used. `None` while new connections use the
+    /// current files.
     ///
-    /// It is about the last connection that a client made with this configuration or a clone of it. The metric
-    /// `certificates-outdated` of producers and consumers says the same.
+    /// Describes the latest connection of any client with this configuration or a clone of it. The metric
+    /// `certificates-outdated` of producers and consumers reports the same.
     #[must_use]
     pub fn certificates_outdated(&self) -> Option<Arc<str>> {
         self.cache.outdated()
@@ -377,14 +379,14 @@ impl SslConfig {
         Ok(())
     }
 
-    /// The versions that are left of those enabled.
+    /// The enabled versions that `ssl.protocol` permits.
     pub(crate) fn versions(&self) -> impl Iterator<Item = TlsVersion> {
         self.enabled_protocols.iter().copied().filter(|version| *version <= self.protocol)
     }
 }
 
 impl SaslConfig {
-    /// Where credentials come from.
+    /// Returns the source of credentials.
     pub(crate) fn login(&self) -> Result<Login, ConfigError> {
         let Some(mechanism) = self.mechanism else {
             return Err(ConfigError::Contradiction(
@@ -407,7 +409,7 @@ impl SaslConfig {
         }))
     }
 
-    /// User name and password of `sasl.jaas.config`, and whether they are those of a delegation token.
+    /// Returns user name and password of `sasl.jaas.config`, and whether they belong to a delegation token.
     fn jaas_login(&self, mechanism: Mechanism) -> Result<(String, Secret, bool), ConfigError> {
         let jaas = self.read_jaas()?.ok_or(ConfigError::Missing("sasl.jaas.config"))?;
         let module = if mechanism == Mechanism::Plain { Module::Plain } else { Module::Scram };

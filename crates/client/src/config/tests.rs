@@ -1,4 +1,4 @@
-//! Every property: accepted values, refused values, defaults; and what must fit together.
+//! Tests of every property: accepted values, refused values, defaults; and combinations.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -130,8 +130,8 @@ const PRODUCER: &[Row] = &[
     ("curtail.suspicion.multiple", "4", &["1", "4294967295"], &["0", "-1", "1.5"]),
     ("curtail.broker.memory.percent", "100", &["0", "50", "1000000"], &["-1", "1000001", "x"]),
     ("curtail.route.around.trouble", "true", FLAG.0, FLAG.1),
-    ("curtail.prefer.proven.partitions", "false", FLAG.0, FLAG.1),
-    ("curtail.try.leaders.alone", "false", FLAG.0, FLAG.1),
+    ("curtail.prefer.proven.partitions", "true", FLAG.0, FLAG.1),
+    ("curtail.try.leaders.alone", "true", FLAG.0, FLAG.1),
     ("delivery.timeout.ms", "120000", INT_MS.0, INT_MS.1),
     ("enable.idempotence", "true", FLAG.0, FLAG.1),
     ("linger.ms", "5", LONG_MS.0, LONG_MS.1),
@@ -275,9 +275,9 @@ fn every_admin_property_follows_its_row() {
     check_table!(AdminConfig, ADMIN);
 }
 
-/// docs/settings.md lists the settings that Java's client does not have, with their defaults.
+/// docs/settings.md lists the settings that Java's client lacks, with their defaults.
 #[test]
-fn settings_of_our_own_are_documented() {
+fn settings_that_java_lacks_are_documented() {
     let text = include_str!("../../../../docs/settings.md");
     let cell = |cell: &str| cell.trim().trim_matches('`').to_owned();
     let listed: BTreeMap<String, String> = text
@@ -307,14 +307,14 @@ fn contradiction(properties: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn for_ever_is_a_time_clocks_can_calculate_with() {
+fn the_longest_duration_does_not_overflow_a_clock() {
     let config = producer(&[("max.block.ms", "9223372036854775807")]).unwrap();
     assert!(config.max_block > Duration::from_secs(3_000_000_000));
     assert!(std::time::Instant::now().checked_add(config.max_block).is_some());
 }
 
 #[test]
-fn acks_and_retries_switch_idempotence_off_unless_it_was_asked_for() {
+fn acks_and_retries_disable_idempotence_unless_it_was_enabled_explicitly() {
     assert!(producer(&[]).unwrap().idempotence);
     assert!(!producer(&[("acks", "1")]).unwrap().idempotence);
     assert!(!producer(&[("retries", "0")]).unwrap().idempotence);
@@ -404,7 +404,7 @@ fn unknown_names_name_the_nearest() {
     assert_eq!(error.to_string(), "unknown property 'batchsize'; did you mean 'batch.size'?");
 }
 
-/// Texts that people put into settings, each with the part that must never be in an error.
+/// Texts that users put into settings, each with the part that no error may show.
 const SECRETS: [&str; 5] = [
     "hunter2-hunter2",
     "HUNTER2HUNTER2",
@@ -443,7 +443,7 @@ fn errors_of_misspelled_names_do_not_quote_secrets() {
 fn errors_of_wrong_values_do_not_quote_secrets() {
     for row in COMMON.iter().chain(PRODUCER) {
         for secret in SECRETS {
-            // A word alone cannot be told from a mistake, except where security is set.
+            // A single word is quoted as a mistake, except in security settings.
             let is_security = ["ssl.", "sasl.", "security."].iter().any(|f| row.0.starts_with(f));
             let is_word = secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
             let refused = ProducerConfig::default().set(row.0, secret);
@@ -513,7 +513,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
 }
 
 #[test]
-fn consumers_and_admins_have_contradictions_of_their_own() {
+fn contradictions_of_consumer_and_admin_settings_are_refused() {
     let servers = ("bootstrap.servers", "a:1");
     let long = ConsumerConfig::from_properties([servers, ("fetch.max.wait.ms", "30000")]);
     assert!(matches!(long, Err(ConfigError::Contradiction(_))));
@@ -632,7 +632,7 @@ fn secured(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
 }
 
 #[test]
-fn secrets_are_set_and_not_shown() {
+fn secrets_are_set_and_never_shown() {
     let jaas = format!("{PLAIN} required username=\"u\" password=\"hush\";");
     let config = secured(&[
         ("security.protocol", "sasl_ssl"),
@@ -754,6 +754,6 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         let error = secured(properties).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains("hush"), "{properties:?}: {error}");
     }
-    // Java reads what it does not use, too.
+    // Java validates unused settings, too.
     secured(&[("sasl.jaas.config", "nonsense")]).unwrap();
 }

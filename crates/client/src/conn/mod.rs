@@ -1,7 +1,7 @@
-//! One connection to one broker: dialling, TLS, the ApiVersions handshake, SASL, frames in and out.
+//! One connection to one broker: connect, TLS, ApiVersions handshake, SASL, frames in both directions.
 //!
-//! [`Connection`] is straight-line: one request at a time, for control traffic and for lanes that keep their own
-//! order. The produce lane takes it apart ([`Connection::into_parts`]) to write and read at the same time.
+//! [`Connection`] handles one request at a time, for control traffic and for lanes that keep their own order. The
+//! produce lane takes it apart ([`Connection::into_parts`]) to write and read concurrently.
 
 #[cfg(test)]
 mod tests;
@@ -30,10 +30,10 @@ use crate::{
     },
 };
 
-/// Bytes to make room for when reading.
+/// Bytes reserved for a read.
 pub(crate) const READ_HINT: usize = 64 * 1024;
 
-/// A connection that has shaken hands.
+/// A connection after its handshake.
 pub(crate) struct Connection {
     socket: Arc<dyn Socket>,
     splitter: FrameSplitter,
@@ -44,16 +44,16 @@ pub(crate) struct Connection {
     request_timeout: Duration,
     /// The setting that raises the receive limit, if one does.
     limited_by: Option<&'static str>,
-    /// With TLS only: what its failures are explained with.
+    /// With TLS only: settings for explanations of failures.
     ssl: Option<Arc<SslConfig>>,
     /// With SASL only.
     session: Option<Session>,
 }
 
-/// What SASL has brought about.
+/// Result of SASL authentication.
 pub(crate) struct Session {
     pub(crate) authenticator: Arc<Authenticator>,
-    /// When it is to be renewed.
+    /// When to renew the session.
     pub(crate) renew_at: RenewAt,
 }
 
@@ -64,8 +64,8 @@ impl Session {
 }
 
 impl Connection {
-    /// Resolves `host`, connects to the first address that answers, secures the connection as `security.protocol` says
-    /// and asks for the broker's versions. Bounded by `socket.connection.setup.timeout.ms`.
+    /// Resolves `host`, connects to the first address that accepts, secures the connection as `security.protocol`
+    /// says and requests the broker's versions. Limited by `socket.connection.setup.timeout.ms`.
     pub(crate) async fn open(
         env: &Env,
         common: &CommonConfig,
@@ -77,9 +77,9 @@ impl Connection {
 
     /// As [`Self::open`], for requests that may fill the broker's receive window.
     ///
-    /// A broker reads no request of a connection while it serves one, and with acks=all that may take `request.timeout.ms`.
-    /// Linux lets `TCP_USER_TIMEOUT` run while the peer's window is closed, even if the peer acknowledges each probe, so a
-    /// shorter one would close a healthy connection.
+    /// A broker reads no request of a connection while it serves one, and with acks=all that may take
+    /// `request.timeout.ms`. Linux counts `TCP_USER_TIMEOUT` while the peer's window is closed, even if the peer
+    /// acknowledges each probe. A shorter value would close a healthy connection.
     pub(crate) async fn open_for_produce(
         env: &Env,
         common: &CommonConfig,
@@ -99,7 +99,8 @@ impl Connection {
         options: SocketOptions,
     ) -> Result<Self> {
         let peer: Arc<str> = format!("{host}:{port}").into();
-        // Before the broker is dialled: it would not wait for the token, and its time is not the token endpoint's.
+        // Before the broker is dialled: it would not wait for the token, and its time limit is not the token
+        // endpoint's.
         let source = CredentialSource::prepare(env, common, &peer).await?;
         let limit = common.connection_setup_timeout;
         let opened = Self::open_unbounded(env, common, (host, port), options, peer.clone(), source);
@@ -152,7 +153,7 @@ impl Connection {
         match common.security.protocol.has_tls() {
             false => Ok(socket),
             true => match secure(common, socket, host, peer).await {
-                // A broker that does not speak TLS closes the connection, but so does one that is going down.
+                // A broker without TLS closes the connection, but so does one that is shutting down.
                 Err(Error::Connection { .. }) if speaks_clear_text(env, common, address).await => {
                     let name = common.security.protocol.name();
                     Err(authentication_error(
@@ -167,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// A broker that refuses the client's certificate says so and closes the connection, which may fail a write before what it
-    /// has said is read.
+    /// Returns the TLS alert of a broker that refused the client's certificate, in place of `error`. The broker then
+    /// closes the connection, which may fail a write before the alert is read.
     async fn last_word(&mut self, error: Error) -> Error {
         if self.ssl.is_none() || !matches!(error, Error::Connection { .. }) {
             return error;
@@ -182,7 +183,7 @@ impl Connection {
     fn unproven(common: &CommonConfig, socket: Box<dyn Socket>, peer: Arc<str>) -> Self {
         Self {
             socket: socket.into(),
-            // Until the peer has shown that it is a broker, it gets little room.
+            // Until the peer has proved that it is a broker, its frames are limited.
             splitter: FrameSplitter::new(UNAUTHENTICATED_LIMIT),
             versions: ApiVersions::default(),
             peer,
@@ -195,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Says of an error before the first request whether the settings do not fit the listener.
+    /// Adds to an error before the first response that the settings may not fit the listener.
     fn explain(&mut self, common: &CommonConfig, error: Error) -> Error {
         let name = common.security.protocol.name();
         match (self.splitter.next_frame(), &error) {
@@ -212,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// Both sides show who they are.
+    /// Performs the handshake and authentication.
     async fn prove(
         &mut self,
         common: &CommonConfig,
@@ -230,7 +231,7 @@ impl Connection {
         Ok(())
     }
 
-    /// KIP-511: asks in version 3 and, where the broker does not know it, again in version 0.
+    /// Requests the versions in version 3, and again in version 0 if the broker does not support that (KIP-511).
     async fn shake_hands(&mut self) -> Result<()> {
         for version in [3, 0] {
             let request = messages::ApiVersionsRequest::default()
@@ -286,26 +287,26 @@ impl Connection {
         &self.peer
     }
 
-    /// The highest version of `api` that both sides speak.
+    /// Returns the highest version of `api` that both sides support.
     pub(crate) fn negotiate(&self, api: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
         self.versions
             .negotiate(api, ours)
             .map_err(|e| Error::UnsupportedVersion(format!("{}: {e}", self.peer).into()))
     }
 
-    /// The level in force of a feature of the cluster, as the broker said when the connection was opened (KIP-584).
+    /// Returns the finalized level of a feature when the connection was opened (KIP-584).
     pub(crate) fn finalized_level(&self, feature: &str) -> Option<i16> {
         self.versions.finalized_level(feature)
     }
 
-    /// The id for the next request's header.
+    /// Returns the correlation id for the next request.
     pub(crate) fn next_correlation_id(&mut self) -> i32 {
         let id = self.next_correlation_id;
         self.next_correlation_id = id.wrapping_add(1) & i32::MAX;
         id
     }
 
-    /// Writes a whole frame, after the session has been renewed if that is due.
+    /// Writes a whole frame. First renews the session if that is due.
     ///
     /// # Cancel safety
     /// Not cancel safe: drop the connection together with the future.
@@ -322,7 +323,8 @@ impl Connection {
         self.socket.write_all(frame).await.map_err(|e| self.lost(&e))
     }
 
-    /// What a failure of the socket means. With TLS 1.3 a broker refuses a client's certificate only after the handshake.
+    /// Explains a failure of the socket. With TLS 1.3 a broker refuses a client's certificate only after the
+    /// handshake.
     fn lost(&self, error: &io::Error) -> Error {
         let refused = self.ssl.as_ref().and_then(|ssl| session_error(&self.peer, ssl, error));
         refused.unwrap_or_else(|| connection_error(&self.peer, error))
@@ -331,7 +333,7 @@ impl Connection {
     /// Reads the next frame, header included.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was read of a frame stays in the connection.
+    /// Cancel safe: a partial frame stays in the connection.
     pub(crate) async fn read(&mut self) -> Result<Bytes> {
         loop {
             let next = self.splitter.next_frame();
@@ -347,12 +349,12 @@ impl Connection {
         }
     }
 
-    /// Whether no part of an answer has been read that has not been given out.
+    /// Whether no part of the next response is buffered.
     pub(crate) fn is_between_frames(&self) -> bool {
         self.splitter.is_between_frames()
     }
 
-    /// Reads the next frame, which must answer the request of `correlation_id`.
+    /// Reads the next frame, which must be the response to the request with `correlation_id`.
     pub(crate) async fn read_answer(&mut self, correlation_id: i32) -> Result<Bytes> {
         let frame = self.read().await?;
         let got = header::correlation_id(&frame).map_err(|e| self.protocol_error(e))?;
@@ -364,8 +366,8 @@ impl Connection {
         Ok(frame)
     }
 
-    /// Sends a request of a message that has no codec of our own and waits for its answer, at most
-    /// `request.timeout.ms`. After an error the connection is of no more use.
+    /// Sends a request whose codec is `kafka-protocol`'s and waits for its response, up to `request.timeout.ms`.
+    /// After an error the connection is unusable.
     pub(crate) async fn request<Q, A>(
         &mut self,
         ours: RangeInclusive<i16>,
@@ -378,7 +380,7 @@ impl Connection {
         self.request_within(self.request_timeout, ours, request).await
     }
 
-    /// As [`Self::request`], for an answer that may take longer or has less time.
+    /// As [`Self::request`], with another time limit.
     pub(crate) async fn request_within<Q, A>(
         &mut self,
         limit: Duration,
@@ -401,7 +403,7 @@ impl Connection {
         cold::decode_response(version, body).map_err(|e| self.protocol_error(e))
     }
 
-    /// Sends a request whose body `encode` writes and gives the answer's body, with the version used.
+    /// Sends a request whose body `encode` writes. Returns the response's body and the version used.
     pub(crate) async fn request_hot(
         &mut self,
         api: ApiKey,
@@ -417,7 +419,7 @@ impl Connection {
         Ok((version, body))
     }
 
-    /// A whole request frame: length, header, body.
+    /// Returns a whole request frame: length, header, body.
     pub(crate) fn frame(
         &self,
         api: ApiKey,
@@ -451,7 +453,7 @@ impl Connection {
         }
     }
 
-    /// The parts, for a driver of its own.
+    /// Takes the connection apart, for the produce lane's driver.
     pub(crate) fn into_parts(self) -> Parts {
         let Self { socket, splitter, peer, session, request_timeout, .. } = self;
         Parts { socket, splitter, peer, session, request_timeout }
@@ -466,15 +468,15 @@ impl Connection {
     }
 }
 
-/// A connection taken apart.
+/// The parts of a connection.
 pub(crate) struct Parts {
-    /// Shared by whoever writes and the one who reads.
+    /// Shared by the reader and all writers.
     pub(crate) socket: Arc<dyn Socket>,
     /// Frames being reassembled.
     pub(crate) splitter: FrameSplitter,
     /// Address of the broker, for errors.
     pub(crate) peer: Arc<str>,
-    /// What SASL has brought about, if there is SASL.
+    /// Result of SASL authentication, if there is SASL.
     pub(crate) session: Option<Session>,
     /// `request.timeout.ms`.
     pub(crate) request_timeout: Duration,
@@ -498,7 +500,7 @@ impl Carrier for Connection {
     }
 }
 
-/// Options of a connection on which the broker is never sent more than its receive window holds.
+/// Options of a connection on which the broker never receives more than its receive window holds.
 fn options(common: &CommonConfig) -> SocketOptions {
     SocketOptions {
         send_buffer: common.send_buffer,
@@ -507,7 +509,7 @@ fn options(common: &CommonConfig) -> SocketOptions {
     }
 }
 
-/// Whether a broker that did not shake hands in TLS does so without it.
+/// Whether a broker that failed the TLS handshake accepts plaintext.
 async fn speaks_clear_text(env: &Env, common: &CommonConfig, address: SocketAddr) -> bool {
     let Ok(socket) = env.net.connect(address, SocketOptions::default()).await else { return false };
     Connection::unproven(common, socket, "".into()).shake_hands().await.is_ok()
@@ -541,12 +543,12 @@ pub(crate) fn protocol_error(peer: &Arc<str>, reason: impl ToString) -> Error {
     Error::Protocol { broker: peer.clone(), reason: reason.to_string().into() }
 }
 
-/// A stream that is not Kafka's is an error of the protocol.
+/// The error for a stream that is not Kafka's.
 pub(crate) fn frame_error(peer: &Arc<str>, error: FrameError) -> Error {
     protocol_error(peer, error)
 }
 
-/// A socket to the first address of a host that answers.
+/// Connects to the first address of a host that accepts.
 pub(crate) async fn dial(
     env: &Env,
     host: &str,
@@ -557,7 +559,7 @@ pub(crate) async fn dial(
     let resolved = env.net.resolve(host, port).await;
     let addresses = resolved.map_err(|error| format!("cannot resolve '{host}': {error}"))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    // An address that swallows everything must leave time for those behind it.
+    // An unresponsive address must leave time for the following ones.
     let share = limit / u32::try_from(addresses.len()).unwrap_or(1).max(1);
     for address in addresses {
         let dialled = timeout(share, env.net.connect(address, options)).await;

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// A network that refuses every connection and keeps the options asked for.
+/// A network that refuses every connection and records the requested options.
 #[derive(Default)]
 struct Refusing(Mutex<Vec<SocketOptions>>);
 

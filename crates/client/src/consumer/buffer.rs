@@ -1,5 +1,5 @@
-//! What was fetched and not given out: a queue for each partition, served in turns, so that the backlog of one does not
-//! come before what the others have.
+//! Fetched records that were not returned yet. Each partition has a queue, and the queues are served in turns, so
+//! that no partition's backlog delays the others.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use curtail_proto::position::Version;
 use super::cursor::Cursor;
 use crate::{Error, TopicPartition};
 
-/// Something for the application.
+/// An item for the application.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 #[derive(Debug)]
 pub(super) enum Chunk {
     /// Records to read.
     Records(Cursor),
-    /// What the application is told after everything before it.
+    /// An error to return after everything before it.
     Failure {
         /// Version of the partition's position.
         version: Version,
-        /// What happened.
+        /// The error.
         error: Error,
     },
 }
@@ -32,41 +32,41 @@ impl Chunk {
     }
 }
 
-/// One partition's part.
+/// One partition's queue.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     chunks: VecDeque<Chunk>,
-    /// Whether it has a place among those that are ready.
+    /// Whether the partition is in the list of ready partitions.
     listed: bool,
     /// Bytes set aside while the partition is paused.
     parked: usize,
 }
 
-/// Whose turn it is, and what is set aside.
+/// The order of turns, and the bytes set aside.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     ready: VecDeque<TopicPartition>,
-    /// Bytes of paused partitions. They take no part in any lane's share.
+    /// Bytes of paused partitions. No lane's share counts them.
     parked: usize,
 }
 
-/// What a partition has at its turn.
+/// The result of a partition's turn.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 pub(super) enum Taken {
     Chunk(Chunk),
-    /// A failure that is not wanted now; it stays where it is.
+    /// A failure that the caller does not want now. It stays in the queue.
     Unwanted,
     Nothing,
 }
 
 impl Buffer {
-    /// The partition whose turn it is. It has no place any more.
+    /// Removes and returns the partition whose turn it is.
     pub(super) fn next_ready(&mut self) -> Option<TopicPartition> {
         self.ready.pop_front()
     }
 
-    /// Takes the first chunk of the partition whose turn it is, and gives it another turn if there is more.
-    /// Chunks of other versions are dropped.
+    /// Takes the first chunk of the partition whose turn it is, and lists the partition again if there is more. Drops
+    /// chunks of other versions.
     pub(super) fn take(
         &mut self,
         at: TopicPartition,
@@ -85,19 +85,19 @@ impl Buffer {
         Taken::Chunk(chunk)
     }
 
-    /// The partition whose turn it is is paused: it gets a place again when it is resumed.
+    /// Skips a paused partition at its turn. It is listed again when it is resumed.
     pub(super) fn pass_over(&mut self, queue: &mut Queue) {
         queue.listed = false;
     }
 
-    /// Puts a chunk behind what the partition has.
+    /// Appends a chunk to the partition's queue.
     pub(super) fn push(&mut self, at: &TopicPartition, queue: &mut Queue, chunk: Chunk) {
         queue.chunks.push_back(chunk);
         self.list_last(at.clone(), queue);
     }
 
-    /// Puts a chunk of a paused partition behind, or before, what it has, and sets everything it has aside.
-    /// `false` says that this would be more than `limit` bytes of all paused partitions together.
+    /// Sets a paused partition's chunks aside, with `first` before and `last` after its queue. `false`: all paused
+    /// partitions together now exceed `limit` bytes.
     pub(super) fn park(
         &mut self,
         queue: &mut Queue,
@@ -121,13 +121,13 @@ impl Buffer {
         self.parked <= limit
     }
 
-    /// Gives what was set aside out next.
+    /// Lists a resumed partition first, so that its records are returned next.
     pub(super) fn unpark(&mut self, at: &TopicPartition, queue: &mut Queue) {
         self.parked -= std::mem::take(&mut queue.parked);
         self.list_first(at.clone(), queue);
     }
 
-    /// Drops what a partition has.
+    /// Drops a partition's chunks.
     pub(super) fn clear(&mut self, queue: &mut Queue) {
         self.parked -= std::mem::take(&mut queue.parked);
         queue.chunks.clear();

@@ -1,8 +1,8 @@
-//! How far lanes may fetch ahead of the application (decision 0021).
+//! Limits on fetching ahead of the application (decision 0021).
 //!
-//! A lane has a share of `curtail.prefetch.bytes`, and a partition has credit while it holds no more of the share than
-//! is free. One that the application does not drain so holds at most what it leaves to the others, however many there
-//! are, without a limit for each that would be too small for one alone.
+//! Each lane has a share of `curtail.prefetch.bytes`. A partition has credit while it holds no more bytes than the
+//! share has free. A partition that the application does not drain therefore holds at most as much as it leaves to
+//! the others. This needs no fixed limit per partition, which would be too small for a single one.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ pub(super) use super::signal::LaneSignal;
 #[cfg(test)]
 mod tests;
 
-/// What a partition has in the buffer, whichever lane brought it.
+/// Buffered bytes of a partition, from all lanes.
 #[derive(Debug, Default)]
 pub(super) struct Held(AtomicUsize);
 
@@ -25,8 +25,8 @@ impl Held {
     }
 }
 
-/// Fetched bytes until they are drained: they count for their partition, and for the lane's share until the share is
-/// given back early.
+/// Fetched bytes until they are drained. They count for their partition. They also count for the lane's share until
+/// the share is freed early.
 #[derive(Debug)]
 pub(super) struct Lease {
     signal: Arc<LaneSignal>,
@@ -42,12 +42,12 @@ impl Lease {
         Self { signal: signal.clone(), held: held.clone(), bytes, shared: true }
     }
 
-    /// Bytes it stands for.
+    /// Bytes of the lease.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives the share back: the records are kept at somebody else's expense.
+    /// Frees the lane's share: the bytes of a paused partition have their own limit.
     pub(super) fn give_share_back(&mut self) {
         if std::mem::take(&mut self.shared) {
             self.signal.give_back(self.bytes);
@@ -65,7 +65,7 @@ impl Drop for Lease {
     }
 }
 
-/// A lane's share at one moment.
+/// A snapshot of a lane's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) total: usize,
@@ -77,33 +77,33 @@ impl Share {
         self.total.saturating_sub(self.used)
     }
 
-    /// Whether no partition can be without credit.
+    /// Whether every partition has credit.
     pub(super) fn is_ample(self) -> bool {
         self.used <= self.total / 2
     }
 
-    /// Whether anything may be asked at all.
+    /// Whether nothing may be requested.
     pub(super) fn is_spent(self) -> bool {
         self.free() == 0
     }
 
-    /// Whether a partition that holds so much may be asked for more.
+    /// Whether a partition that holds `held` bytes may be fetched.
     pub(super) fn grants(self, held: usize) -> bool {
         held <= self.free() && !self.is_spent()
     }
 
-    /// How much must be drained until the share is ample.
+    /// Bytes to drain until the share is ample.
     pub(super) fn above_half(self) -> usize {
         self.used.saturating_sub(self.total / 2).max(1)
     }
 
-    /// How much must at least be drained before a partition that holds so much can have credit: what it drains
-    /// itself counts twice.
+    /// Least bytes to drain before a partition that holds `held` bytes can have credit. Its own drained bytes count
+    /// twice.
     pub(super) fn lacking(self, held: usize) -> usize {
         held.saturating_add(self.used).saturating_sub(self.total).div_ceil(2).max(1)
     }
 
-    /// Bytes to ask for. Half of what is free stays free, for partitions that have nothing yet.
+    /// Bytes to request. Half of the free bytes stays free for partitions without records.
     pub(super) fn request(self) -> usize {
         (self.free() / 2).max(1)
     }

@@ -1,4 +1,4 @@
-//! Fetched records on their way to the application: checked, decompressed and decoded only when asked for.
+//! Fetched records, decoded on demand: checksum, decompression and parsing wait for the application's poll.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use curtail_wire::{
 use super::credit::Lease;
 use crate::{ConsumerRecord, Error, TopicPartition, metrics::Arrival};
 
-/// How batches are read.
+/// Settings for reading batches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decoding {
     /// `check.crcs`.
@@ -40,24 +40,24 @@ impl Budget {
     }
 }
 
-/// The records of one partition in one answer, read as far as `next`.
+/// The records of one partition in one response, read up to `next`.
 #[derive(Debug)]
 pub(super) struct Cursor {
     /// The partition.
     pub(super) at: TopicPartition,
-    /// Version of the position they were asked for.
+    /// Version of the position that was fetched.
     pub(super) version: Version,
-    /// Offset of the next record to hand out; those before it are skipped.
+    /// Offset of the next record to return; earlier records are skipped.
     next: i64,
-    /// Leader epoch of the last record passed, -1 if unknown.
+    /// Leader epoch of the last record passed; -1 if unknown.
     epoch: i32,
     batches: Batches,
     open: Option<Open>,
     aborted: Option<Aborted>,
     lease: Lease,
-    /// When the answer came; `None` if nobody wants to know.
+    /// Arrival of the response; `None` without phase timestamps.
     arrival: Option<Arrival>,
-    /// Records given out and not counted yet.
+    /// Records returned and not counted yet.
     given: u64,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 struct Open {
     records: BatchRecords,
-    /// Decompressed bytes that the budget of the current poll has not counted.
+    /// Decompressed bytes that the current poll's budget has not counted.
     uncounted: usize,
     /// Records not read yet.
     left: u64,
@@ -75,8 +75,8 @@ struct Open {
 }
 
 impl Cursor {
-    /// `records` are those from `first` on; a batch may begin before it. `aborted` is there when only committed
-    /// records are wanted.
+    /// Creates a cursor on `records`, from offset `first`; the first batch may begin earlier. `aborted` is given for
+    /// `read_committed` only.
     pub(super) fn new(
         at: TopicPartition,
         version: Version,
@@ -99,33 +99,33 @@ impl Cursor {
         }
     }
 
-    /// Takes note of when the answer came.
+    /// Sets the arrival time of the response.
     pub(super) fn arrived(mut self, arrival: Option<Arrival>) -> Self {
         self.arrival = arrival;
         self
     }
 
-    /// Offset of the next record to hand out.
+    /// Offset of the next record to return.
     pub(super) fn next_offset(&self) -> i64 {
         self.next
     }
 
-    /// Offset of the next record to hand out, and the leader epoch before it.
+    /// Offset of the next record to return, and the leader epoch before it.
     pub(super) fn spot(&self) -> Spot {
         Spot { offset: self.next, epoch: self.epoch }
     }
 
-    /// Bytes of the answer it stands for.
+    /// Bytes of the response that it accounts for.
     pub(super) fn bytes(&self) -> usize {
         self.lease.bytes()
     }
 
-    /// Records given out and not counted yet.
+    /// Records returned and not counted yet.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
 
-    /// Records given out since this was last asked.
+    /// Returns the number of records returned since the previous call.
     pub(super) fn take_given(&mut self) -> u64 {
         self.stamp_all();
         if let Some(arrival) = &mut self.arrival {
@@ -134,14 +134,14 @@ impl Cursor {
         std::mem::take(&mut self.given)
     }
 
-    /// Notes how long what was given out has waited.
+    /// Records the wait of all returned records.
     pub(super) fn stamp_all(&mut self) {
         if let Some(arrival) = &mut self.arrival {
             arrival.gave(self.given);
         }
     }
 
-    /// Takes note that records are being given out one by one: how many is noted later.
+    /// Marks that records are being returned one by one; their number is recorded later.
     #[inline]
     pub(super) fn stamp_first(&mut self) {
         if let Some(arrival) = &mut self.arrival {
@@ -149,13 +149,13 @@ impl Cursor {
         }
     }
 
-    /// Gives its part of the lane's share back early.
+    /// Frees its part of the lane's share early.
     pub(super) fn give_share_back(&mut self) {
         self.lease.give_share_back();
     }
 
-    /// Appends records to `out` until it holds `max`, or some and the budget is spent. `false` says that the cursor is
-    /// exhausted. After an error the cursor is of no more use.
+    /// Appends records to `out` until it holds `max`, or until it holds some and the budget is spent. `false`: the
+    /// cursor is exhausted. After an error the cursor is unusable.
     pub(super) fn fill(
         &mut self,
         out: &mut Vec<ConsumerRecord>,
@@ -181,7 +181,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// The next record, `None` when the cursor is exhausted. After an error it is of no more use.
+    /// Returns the next record; `None` when the cursor is exhausted. After an error the cursor is unusable.
     #[inline]
     pub(super) fn next_record(
         &mut self,
@@ -227,8 +227,8 @@ impl Cursor {
         }
     }
 
-    /// The rest of the current batch or the next one, `None` when there is no more. Its records count as handed
-    /// out.
+    /// Returns the rest of the current batch, or the next batch; `None` at the end. All its records count as
+    /// returned.
     pub(super) fn take_batch(
         &mut self,
         decoding: &Decoding,
@@ -241,7 +241,7 @@ impl Cursor {
         else {
             return Ok(None);
         };
-        // Only after a seek into the middle of a batch.
+        // Applies only after a seek into a batch.
         if self.next > base_offset {
             let mut probe = records.clone();
             while let Some(Ok(record)) = probe.next_ref()
@@ -273,7 +273,7 @@ impl Cursor {
             if last_offset < self.next {
                 continue;
             }
-            // The checksum does not cover the base offset, and after the last number there is no next position.
+            // The checksum does not cover the base offset, and no position follows the largest offset.
             if last_offset == i64::MAX {
                 let delta = batch.header.last_offset_delta;
                 let error = RecordError::LastOffset { base_offset: base, delta };
@@ -295,7 +295,7 @@ impl Cursor {
                 }
                 Err(error) => {
                     let behind = self.behind(base, last_offset);
-                    // The reader stands behind it, whatever a damaged header claims.
+                    // The position is already after this batch, whatever its damaged header claims.
                     if behind.is_none_or(|next| next > self.next) {
                         return Err(self.damaged(base, behind, &error));
                     }
@@ -304,7 +304,7 @@ impl Cursor {
         }
     }
 
-    /// The batch's records; `None` for markers and for records of an aborted transaction.
+    /// Returns the batch's records; `None` for markers and for records of an aborted transaction.
     fn open_batch(
         &mut self,
         batch: &Batch,
@@ -324,8 +324,8 @@ impl Cursor {
         batch.records(&decoding.limit).map(Some)
     }
 
-    /// Where to go on behind the damaged batch that was opened last: what its header says, but not beyond the batch that
-    /// follows, because the header may be what is damaged.
+    /// Returns the offset at which to continue after the damaged batch that was opened last. Its header gives that
+    /// offset, limited to the base offset of the following batch, because the header may be the damaged part.
     fn behind(&self, base: i64, last: i64) -> Option<i64> {
         let mut rest = self.batches.clone();
         let following = rest.next().and_then(Result::ok).map(|batch| batch.header.base_offset);
@@ -338,7 +338,7 @@ impl Cursor {
     }
 }
 
-/// A batch that cannot be read.
+/// The error for a batch that cannot be read.
 pub(super) fn corrupt(
     at: &TopicPartition,
     offset: i64,
@@ -354,10 +354,10 @@ pub(super) fn corrupt(
     Error::Corrupt { topic, partition, offset, next_offset, reason }
 }
 
-/// Which producers' records are those of an aborted transaction, at the batch being read.
+/// Producers whose records are aborted at the batch being read.
 #[derive(Debug)]
 struct Aborted {
-    /// Transactions that begin further on, by first offset, the next one last.
+    /// Transactions that begin later, sorted by first offset, the next one last.
     ahead: Vec<AbortedTransaction>,
     open: BTreeSet<i64>,
 }
@@ -370,7 +370,7 @@ impl Aborted {
         Self { ahead: transactions, open: BTreeSet::new() }
     }
 
-    /// Whether the batch's records are aborted. Batches come in the order of the log.
+    /// Whether the batch's records are aborted. Batches must be passed in log order.
     fn hides(&mut self, batch: &Batch, decoding: &Decoding) -> Result<bool, RecordError> {
         let header = &batch.header;
         while let Some(next) = self.ahead.pop_if(|t| t.first_offset <= header.last_offset()) {

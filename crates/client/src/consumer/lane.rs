@@ -1,5 +1,5 @@
-//! One broker's fetch lane: a task with a connection of its own that looks offsets up and keeps a fetch
-//! outstanding for as long as there is room, whether or not the application polls.
+//! One broker's fetch lane: a task with its own connection. It looks up offsets and keeps a fetch in flight while
+//! there is room, whether or not the application polls.
 
 mod answers;
 mod aside;
@@ -37,10 +37,9 @@ use crate::{
     metrics::{Arrival, FetchStats},
 };
 
-/// First version that names topics by id (KIP-516).
+/// First version with topic ids (KIP-516).
 const TOPIC_IDS: i16 = 13;
-/// How long a session may lie unused. Brokers grant others the slot of one that was not used for two minutes
-/// (KIP-227).
+/// Longest idle time of a session. Brokers may evict a session that was unused for two minutes (KIP-227).
 const SESSION_REST: Duration = Duration::from_secs(60);
 
 /// Runs the lane until the consumer closes.
@@ -81,39 +80,39 @@ struct Lane {
     node: i32,
     signal: Arc<LaneSignal>,
     connection: Option<Connection>,
-    /// Whether the connection has answered a request.
+    /// Whether a request succeeded on the connection.
     proven: bool,
-    /// How long it took to open the connection.
+    /// Time that it took to open the connection.
     opening_took: Duration,
     session: FetchSession,
-    /// What the session reads, as the next request asks for it.
+    /// The session's partitions, as the next request names them.
     reading: BTreeMap<TopicPartition, Reading>,
-    /// Names of the topics that answers name by id.
+    /// Names of topics that responses identify by id.
     topics: BTreeMap<Uuid, Arc<str>>,
-    /// Partitions being read whose topics have no id.
+    /// Number of partitions being read whose topics have no id.
     nameless: usize,
     lookups: BTreeMap<TopicPartition, Lookup>,
-    /// Partitions to look at again later.
+    /// When to review partitions again.
     delayed: BTreeMap<TopicPartition, Instant>,
-    /// Failures of the whole lane in a row.
+    /// Consecutive failures of the whole lane.
     failures: u32,
     pause_until: Option<Instant>,
-    /// Partitions with something in the buffer, perhaps.
+    /// Partitions that may have records in the buffer.
     loaded: BTreeMap<TopicPartition, Arc<Held>>,
-    /// Where partitions end, as answers said.
+    /// Ends of the readable records, from responses.
     ends: BTreeMap<TopicPartition, i64>,
     /// Paused partitions that are still in the session.
     resting: BTreeSet<TopicPartition>,
-    /// With [`BufferedPartitions::Omit`]: those that have left the session while they are buffered.
+    /// With [`BufferedPartitions::Omit`]: partitions that are out of the session while their records are buffered.
     omitted: BTreeMap<TopicPartition, Arc<Held>>,
     asides: Asides,
-    /// Whether the session's request is under way.
+    /// Whether the session's fetch is in flight.
     fetching: bool,
-    /// What requests beside the session have read on meanwhile.
+    /// Partitions already covered by sessionless fetches while the session's fetch is in flight.
     overtaken: BTreeSet<TopicPartition>,
     session_used: Instant,
     stats: Arc<FetchStats>,
-    /// When the answer came that is being taken in.
+    /// Arrival of the response that is being processed.
     arrival: Option<Arrival>,
 }
 
@@ -130,37 +129,37 @@ struct Lookup {
     leader_epoch: i32,
 }
 
-/// What to do next.
+/// The lane's next step.
 enum Plan {
     Close,
-    /// Nothing, before the lane is woken or the time has come.
+    /// Wait until the lane is woken or the time has come.
     Wait(Option<Instant>),
     LookUp,
-    /// With `linger` the broker may wait for records to come.
+    /// With `linger` the broker may wait for new records.
     Fetch {
         max_bytes: usize,
         linger: bool,
     },
 }
 
-/// What a request under way leaves out.
+/// Requests that are due but are not part of the fetch in flight.
 enum Unasked {
     Nothing,
     At(Instant),
-    /// And nothing will be asked any more.
+    /// The consumer has closed.
     Closed,
 }
 
-/// How waiting for an answer ended.
+/// The end of the wait for a response.
 enum Waited {
     Answer(Bytes),
-    /// Something else has to be asked first.
+    /// Another request must come first.
     Interrupted,
     Closed,
 }
 
 impl Lane {
-    /// One exchange with the broker, or one wait. `false` ends the lane.
+    /// Performs one exchange with the broker, or one wait. `false` ends the lane.
     async fn turn(&mut self) -> bool {
         let result = match self.plan() {
             Plan::Close => return false,
@@ -185,7 +184,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes in what changed and decides. Cheap: it looks only at partitions that changed.
+    /// Reviews the partitions that changed, and decides on the next step. Others cost nothing.
     fn plan(&mut self) -> Plan {
         let now = Instant::now();
         let shared = self.shared.clone();
@@ -219,7 +218,7 @@ impl Lane {
             return Plan::LookUp;
         }
         let later = self.delayed.values().min().copied();
-        // Each lane has its share of the budget, so that no broker's data holds another's up.
+        // Each lane has its own share of the budget, so that one broker's records do not block another's.
         let total = (shared.config.prefetch_bytes / active).max(1);
         match self.shared.config.buffered_partitions {
             BufferedPartitions::Credit => self.plan_by_credit(total, later, now),
@@ -229,7 +228,7 @@ impl Lane {
         }
     }
 
-    /// What to ask for by what the partitions hold.
+    /// Plans the next request from the partitions' credit.
     fn plan_by_credit(&mut self, total: usize, later: Option<Instant>, now: Instant) -> Plan {
         let drained = self.signal.drained();
         let share = Share { total, used: self.signal.used() };
@@ -239,7 +238,7 @@ impl Lane {
             return Plan::Wait(later);
         }
         if held_back.is_empty() {
-            // What is known to be there comes at once; asked for here as well, it would come twice.
+            // Known records arrive at once. Requested here as well, they would arrive twice.
             return match self.asides.is_busy(Purpose::Known) {
                 true => Plan::Wait(later),
                 false => Plan::Fetch { max_bytes: share.request(), linger: true },
@@ -256,8 +255,8 @@ impl Lane {
         Plan::Wait(later.into_iter().chain(used_by).min())
     }
 
-    /// Keeps the session in use although some of it must not be read: the paused partitions leave it, and of the others
-    /// there is at most one batch more.
+    /// Uses the session so that it is not evicted, although some partitions must not be read. Paused partitions leave
+    /// it first; the others receive at most one batch.
     fn use_session(&mut self, later: Option<Instant>) -> Plan {
         for at in std::mem::take(&mut self.resting) {
             self.stop_reading(&at);
@@ -268,7 +267,7 @@ impl Lane {
         Plan::Fetch { max_bytes: 1, linger: false }
     }
 
-    /// Partitions of the session that must not be read on now. The lane is woken when that may have changed.
+    /// Returns the session's partitions that must not be fetched now. The lane is woken when that may have changed.
     fn held_back(&mut self, share: Share, drained: usize) -> BTreeSet<TopicPartition> {
         let mut held_back = self.resting.clone();
         if share.is_ample() {
@@ -279,7 +278,7 @@ impl Lane {
         let mut lacking = if share.is_spent() { Some(share.lacking(0)) } else { None };
         for (at, held) in &self.loaded {
             let Some(reading) = self.reading.get(at) else { continue };
-            // One that has records here and more at the broker waits until there is room for a large answer.
+            // A partition with records both here and at the broker waits until there is room for a large response.
             let more = self.ends.get(at).is_some_and(|end| *end > reading.from.offset);
             let held = held.bytes();
             if more || !share.grants(held) {
@@ -298,7 +297,7 @@ impl Lane {
         held_back
     }
 
-    /// Asks for the partitions that have credit, where no request does yet.
+    /// Sends sessionless fetches for the partitions that have credit and are in no request yet.
     fn ask_beside(&mut self, held_back: &BTreeSet<TopicPartition>, share: Share) {
         let (mut known, mut coming) = (BTreeMap::new(), BTreeMap::new());
         let mut unasked = false;
@@ -322,7 +321,7 @@ impl Lane {
         if !unasked {
             return;
         }
-        // A request that does not ask for all of them would keep the rest waiting for as long as it waits itself.
+        // A request without all of them would delay the rest by up to its own wait at the broker.
         self.asides.give_up_if_busy(Purpose::Coming);
         self.start_beside(Purpose::Coming, coming, share);
     }
@@ -395,7 +394,7 @@ impl Lane {
         Plan::Fetch { max_bytes: Share { total, used }.request(), linger: true }
     }
 
-    /// Brings what the lane asks for in line with what the partition needs.
+    /// Matches the lane's requests to the partition's state.
     fn review(&mut self, at: &TopicPartition, assigned: Option<&Assigned>, now: Instant) {
         self.lookups.remove(at);
         self.delayed.remove(at);
@@ -419,7 +418,7 @@ impl Lane {
         }
         match fetch_from(assigned) {
             Some(_) if self.omitted.contains_key(at) => self.stop_reading(at),
-            // It stays in the session, for as long as the session can do without being used.
+            // A paused partition stays in the session for as long as the session may stay idle.
             Some(from) if assigned.paused && self.may_rest(at) => {
                 self.resting.insert(at.clone());
                 self.read(at, Reading { from, topic_id: assigned.topic_id });
@@ -485,13 +484,13 @@ impl Lane {
         }
     }
 
-    /// The connection or the whole answer failed: connect again after a pause, and find out whether the leaders
-    /// have moved meanwhile.
+    /// Handles a failed connection or an unusable response: reconnects after a backoff, and refreshes the metadata in
+    /// case leaders have moved.
     fn failed(&mut self, error: &Error) {
         tracing::debug!(node = self.node, %error, "fetch lane failed");
         self.shared.report_refusal(error);
-        // A connection that has worked and was lost is replaced at once. An unusable response backs off: the next one would
-        // be the same.
+        // A working connection that was lost is replaced at once. An unusable response backs off, because the next
+        // one would be the same.
         let is_lost = matches!(error, Error::Connection { .. }) && self.connection.is_some();
         if !(self.proven && is_lost) {
             self.failures += 1;
@@ -507,7 +506,7 @@ impl Lane {
         self.pause(backoff.after(self.failures, self.shared.env.entropy.unit()));
     }
 
-    /// What is read here only because the leader said so is read at the leader again.
+    /// Returns to the leader all partitions that are read here only because the leader named this replica.
     fn leave_followed(&self) {
         if self.shared.config.common.client_rack.is_empty() {
             return;
@@ -560,7 +559,7 @@ impl Lane {
         Ok(true)
     }
 
-    /// Takes one looked-up offset in. Whether the metadata may be old.
+    /// Processes one looked-up offset. Returns whether the metadata may be stale.
     fn looked_up(
         &mut self,
         state: &mut State,
@@ -602,7 +601,7 @@ impl Lane {
         self.shared.pause(assigned, self.shared.pauses());
     }
 
-    /// The connection gave a whole answer.
+    /// Records a complete response on the connection.
     fn worked(&mut self) {
         self.proven = true;
         self.failures = 0;
@@ -615,7 +614,7 @@ impl Lane {
         let version = self.connected().await?.negotiate(ApiKey::FETCH, ours)?;
         let naming = if version >= TOPIC_IDS { Naming::Ids } else { Naming::Names };
         self.session.set_naming(naming);
-        // The first request of a session is answered at once, see `FetchSession::is_opening`.
+        // The broker responds to a session's first request at once, see `FetchSession::is_opening`.
         let config = &self.shared.config;
         let max_wait = match linger && !self.session.is_opening() {
             true => config.fetch_max_wait,
@@ -680,7 +679,7 @@ impl Lane {
             session_epoch: session.session_epoch,
             topics: session.topics,
             forgotten: session.forgotten,
-            // The leader may name a nearer replica instead of giving records (KIP-392).
+            // The leader may name a nearer replica instead of returning records (KIP-392).
             rack_id: match planted(Plant::RackNotNamed) {
                 true => String::new(),
                 false => config.common.client_rack.clone(),
@@ -688,12 +687,12 @@ impl Lane {
         }
     }
 
-    /// Waits for the answer.
+    /// Waits for the response.
     ///
-    /// The broker may hold it back for `max_wait`, and a partition that the request does not name, because it was
-    /// assigned, moved here or sought meanwhile, would have to wait as long. Then the request is given up for one
-    /// over a new connection; but not before it has waited for as long as a connection takes to open, so that a
-    /// busy lane, whose answer comes anyway, is left alone.
+    /// The broker may hold it back for `max_wait`. A partition that the request does not name would wait as long: one
+    /// assigned, moved here or sought since. The request is then abandoned, and the next one uses a new connection.
+    /// It first waits for as long as a connection takes to open, so that a busy lane, whose response comes anyway, is
+    /// left alone.
     async fn answer(
         &mut self,
         correlation_id: i32,
@@ -702,13 +701,13 @@ impl Lane {
     ) -> Result<Waited> {
         let Some(mut connection) = self.connection.take() else { return Ok(Waited::Closed) };
         let limit = self.shared.config.common.request_timeout;
-        // When something has to be asked that the request does not ask for.
+        // When a partition needs something that the request does not name.
         let mut due = match self.unasked() {
             Unasked::At(at) => Some(at),
             Unasked::Nothing | Unasked::Closed => None,
         };
         let worth_it = self.opening_took < max_wait;
-        // A broker that hangs says nothing. Whether somebody else leads by now is asked of the others.
+        // An unresponsive broker reports no leader change, so the other brokers are asked.
         let patience = self.shared.patience().max(self.opening_took);
         let mut suspect_at = sent.later(max_wait).later(patience);
         let waited = loop {
@@ -731,7 +730,7 @@ impl Lane {
                     Unasked::At(at) => due = Some(at),
                 },
                 () = sleep_until(urgent.unwrap_or(sent)), if urgent.is_some() => {
-                    // Part of the answer may have come since the loop began.
+                    // Part of the response may have arrived since the loop began.
                     if connection.is_between_frames() {
                         break Ok(Waited::Interrupted);
                     }
@@ -753,7 +752,7 @@ impl Lane {
         waited
     }
 
-    /// Whether, and from when on, a partition needs something that the request under way does not ask for.
+    /// Finds partitions that need something that the fetch in flight does not name, and the time when it is due.
     fn unasked(&self) -> Unasked {
         let now = Instant::now();
         let state = self.shared.state.lock();
@@ -773,8 +772,8 @@ impl Lane {
         due.min().map_or(Unasked::Nothing, Unasked::At)
     }
 
-    /// Frees the session's slot on the broker, as far as that can be done: a request may still be under way on
-    /// the old connection, so the farewell goes over another one. Sessions do not belong to connections.
+    /// Frees the session's slot on the broker, if possible. A request may still be in flight on the old connection,
+    /// so this one uses a new connection. Sessions do not belong to connections.
     async fn close_session(&mut self) {
         let proven = self.proven && self.connection.take().is_some();
         let Some(session) = self.session.close_request().filter(|_| proven) else { return };
@@ -794,7 +793,8 @@ impl Lane {
     }
 }
 
-/// A follower may lack what its leader has, epochs included, so that it cannot tell whether the logs part.
+/// Returns the position for the next fetch. A follower may lack records and epochs of its leader, so it cannot tell
+/// whether the logs diverge.
 pub(super) fn fetch_from(assigned: &Assigned) -> Option<FetchFrom> {
     let from = assigned.position.fetch_from()?;
     match assigned.preferred {

@@ -25,37 +25,37 @@ use tokio::{
 use super::shared::Shared;
 use crate::{Error, Result, TopicPartition, conn::Connection};
 
-/// Later versions only add times with a special meaning that are not used here.
+/// Later versions only add special timestamps that are not used here.
 const VERSIONS: RangeInclusive<i16> = 1..=10;
 
-/// Asks for the first offset.
+/// Requests the first offset.
 pub(super) const EARLIEST: i64 = -2;
-/// Asks for the end.
+/// Requests the end.
 pub(super) const LATEST: i64 = -1;
 
-/// A question about a partition.
+/// An offset lookup for a partition.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     /// The partition.
     pub(super) at: TopicPartition,
-    /// The leader epoch known, -1 for none.
+    /// The known leader epoch; -1 for none.
     pub(super) leader_epoch: i32,
-    /// A time in milliseconds, [`EARLIEST`] or [`LATEST`].
+    /// A timestamp in milliseconds, [`EARLIEST`] or [`LATEST`].
     pub(super) timestamp: i64,
 }
 
-/// What a broker answered.
+/// A broker's response for a partition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// The error of the partition.
     pub(super) error: ErrorCode,
-    /// The offset, -1 when no record is of the time or later.
+    /// The offset; -1 if no record has the timestamp or a later one.
     pub(super) offset: i64,
-    /// Time of the record found, -1 for none.
+    /// Timestamp of the record found; -1 for none.
     pub(super) timestamp: i64,
 }
 
-/// What to ask for a reset.
+/// Returns the timestamp that stands for a reset.
 pub(super) fn timestamp_of(reset: Reset) -> i64 {
     match reset {
         Reset::Earliest => EARLIEST,
@@ -64,7 +64,7 @@ pub(super) fn timestamp_of(reset: Reset) -> i64 {
     }
 }
 
-/// Asks one broker. The answer names what it knows; partitions it leaves out have no answer.
+/// Sends the lookups to one broker. The result lacks the partitions that the response leaves out.
 pub(super) async fn ask(
     connection: &mut Connection,
     questions: &[Question],
@@ -72,7 +72,7 @@ pub(super) async fn ask(
 ) -> Result<BTreeMap<TopicPartition, Found>> {
     let answer: ListOffsetsResponse =
         connection.request(VERSIONS, |version| request(version, questions, isolation)).await?;
-    // Names are shared with the questions instead of being allocated again.
+    // Topic names are shared with the lookups instead of allocated again.
     let names: BTreeMap<&str, &Arc<str>> =
         questions.iter().map(|q| (&*q.at.topic, &q.at.topic)).collect();
     let mut found = BTreeMap::new();
@@ -116,8 +116,7 @@ fn request(version: i16, questions: &[Question], isolation: IsolationLevel) -> L
     }
 }
 
-/// Answers every question, asking all leaders at the same time and again where an answer can be had later, within
-/// `default.api.timeout.ms`.
+/// Looks up every offset, at all leaders in parallel. Retries within `default.api.timeout.ms` where that may help.
 pub(super) async fn ask_all(
     shared: &Arc<Shared>,
     wanted: BTreeMap<TopicPartition, i64>,
@@ -168,7 +167,7 @@ pub(super) async fn ask_all(
 
 type Round = Vec<(TopicPartition, Result<Found>)>;
 
-/// One question to each leader.
+/// Sends one request to each leader.
 async fn ask_leaders(
     shared: &Arc<Shared>,
     open: &BTreeMap<TopicPartition, i64>,
@@ -200,7 +199,7 @@ async fn ask_leaders(
         asking.spawn(async move { ask_leader(&shared, leader, questions, deadline).await });
     }
     while let Some(part) = asking.join_next().await {
-        // A task that panicked has no answers: its partitions stay open and the deadline ends the wait.
+        // The result of a task that panicked is missing: its partitions stay open, and the deadline ends the wait.
         round.extend(part.unwrap_or_default());
     }
     Ok(round)
@@ -236,7 +235,7 @@ async fn ask_leader(
     }
 }
 
-/// Returns a partition once metadata names another leader for it: a dead one would delay the lookup by
+/// Returns a partition once metadata names another leader for it. A dead leader would delay the lookup by
 /// `request.timeout.ms`.
 async fn until_moved(shared: &Shared, leader: i32, questions: &[Question]) -> TopicPartition {
     let moved = |snapshot: &Snapshot| {

@@ -1,4 +1,4 @@
-//! The consumer: records of partitions of the application's choice, in the order of their logs.
+//! The consumer: reads records of assigned partitions in log order.
 
 mod buffer;
 mod credit;
@@ -62,34 +62,35 @@ use crate::{
 
 /// Reads records of the partitions assigned to it.
 ///
-/// One task for each broker keeps a fetch outstanding within `curtail.prefetch.bytes`, so records are usually here
-/// before they are asked for. Checksums and decompression are done in [`Consumer::poll`], on the caller's task.
+/// One task per broker keeps a fetch in flight within `curtail.prefetch.bytes`, so records are usually buffered
+/// before the application asks for them. [`Consumer::poll`] verifies checksums and decompresses, on the caller's
+/// task.
 ///
-/// With a `group.id` it can [`Consumer::subscribe`] and share topics with the other consumers of the group, Java's and
-/// others among them. A task of its own keeps the membership; partitions come and go only in polls.
+/// With a `group.id` it can [`Consumer::subscribe`] and share topics with the group's other members, Java consumers
+/// included. A separate task maintains the membership. Partitions are assigned and revoked only inside `poll`.
 ///
-/// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know. A member that is dropped
-/// stays in its group until `session.timeout.ms` have passed.
+/// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know. The membership of a
+/// dropped consumer ends only after `session.timeout.ms`.
 pub struct Consumer {
     shared: Arc<Shared>,
     decoding: Decoding,
-    /// Being read; its position is ahead of what the lock protects.
+    /// The records being read. Its position is ahead of the one under the lock.
     cursor: Option<Cursor>,
-    /// Found after records that were given out first.
+    /// Damage found after records that were returned first.
     failure: Option<Damage>,
     choice: Choice,
     /// The lock is never taken: it lets calls by shared reference be made from several threads.
     listener: Option<Mutex<Box<dyn RebalanceListener>>>,
 }
 
-/// Damage at a position. It counts as long as the position does.
+/// Damage at a position. Void once the position's version changes.
 struct Damage {
     at: TopicPartition,
     version: Version,
     error: Error,
 }
 
-/// Who says which partitions are read.
+/// The source of the assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     /// The application, with [`Consumer::assign`].
@@ -98,12 +99,12 @@ enum Choice {
     Subscribed,
 }
 
-/// The first record of a time or later.
+/// The first record with a given timestamp or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetAndTimestamp {
-    /// Its offset.
+    /// Offset of the record.
     pub offset: i64,
-    /// Its time, in milliseconds since 1970-01-01 UTC.
+    /// Timestamp of the record, in milliseconds since 1970-01-01 UTC.
     pub timestamp: i64,
 }
 
@@ -114,17 +115,17 @@ pub struct PartitionInfo {
     pub topic: Arc<str>,
     /// Partition index.
     pub partition: i32,
-    /// Broker id of the leader, `None` while there is none.
+    /// Broker id of the leader; `None` while the partition has no leader.
     pub leader: Option<i32>,
-    /// Leader epoch, `None` where the brokers do not say.
+    /// Leader epoch; `None` if the brokers do not report it.
     pub leader_epoch: Option<i32>,
 }
 
 impl Consumer {
-    /// A consumer with nothing assigned. Nothing is asked of the cluster yet.
+    /// Creates a consumer without an assignment. Sends no request yet.
     ///
     /// # Errors
-    /// If the configuration contradicts itself.
+    /// If the settings contradict each other.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -132,10 +133,10 @@ impl Consumer {
         Self::with_env(config, &Env::real())
     }
 
-    /// As [`Consumer::new`], with a network, a clock and randomness of the caller's choice.
+    /// As [`Consumer::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// If the configuration contradicts itself.
+    /// If the settings contradict each other.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -153,9 +154,9 @@ impl Consumer {
         Ok(Self { shared, decoding, cursor: None, failure: None, choice, listener: None })
     }
 
-    /// Replaces the assignment; a subscription is given up first. Partitions that were assigned before keep their
-    /// positions; the others begin at the offset that the group has committed, if there is a `group.id`, and otherwise
-    /// where `auto.offset.reset` says, unless [`Consumer::seek`] follows.
+    /// Replaces the assignment and ends a subscription. Partitions that stay assigned keep their positions. A new
+    /// partition begins at the group's committed offset, if there is a `group.id`. Otherwise it begins as
+    /// `auto.offset.reset` says, unless [`Consumer::seek`] follows.
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
         self.unsubscribe();
         self.commit_positions();
@@ -164,12 +165,12 @@ impl Consumer {
         self.drop_stale_cursor();
     }
 
-    /// What is assigned.
+    /// The assigned partitions.
     pub fn assignment(&self) -> BTreeSet<TopicPartition> {
         self.shared.state.lock().partitions.keys().cloned().collect()
     }
 
-    /// Goes on at `offset` of a partition.
+    /// Continues a partition at `offset`.
     ///
     /// # Errors
     /// [`Error::IllegalState`] if the partition is not assigned or the offset is negative.
@@ -180,9 +181,9 @@ impl Consumer {
         self.jump(partition, |position, versions| position.seek(offset, versions))
     }
 
-    /// As [`Consumer::seek`], with the leader epoch of the record before the offset, if it is known. The partition's leader
-    /// then validates the position before anything is fetched: if that record was lost in an unclean election, the position
-    /// is reset as `auto.offset.reset` says, or polls return [`Error::LogTruncated`] (KIP-320).
+    /// As [`Consumer::seek`], with the leader epoch of the record before the offset, if known. The leader then
+    /// validates the position before anything is fetched. If an unclean election lost that record, the position is
+    /// reset as `auto.offset.reset` says, or polls return [`Error::LogTruncated`] (KIP-320).
     ///
     /// # Errors
     /// As [`Consumer::seek`], and if the epoch is negative.
@@ -212,7 +213,7 @@ impl Consumer {
         jumped
     }
 
-    /// Goes on at the first offset of each of the partitions.
+    /// Continues each of the partitions at its first offset.
     ///
     /// # Errors
     /// [`Error::IllegalState`] if one of them is not assigned.
@@ -223,7 +224,7 @@ impl Consumer {
         self.reset(partitions, Reset::Earliest)
     }
 
-    /// Goes on at the end of each of the partitions.
+    /// Continues each of the partitions at its end.
     ///
     /// # Errors
     /// [`Error::IllegalState`] if one of them is not assigned.
@@ -234,8 +235,8 @@ impl Consumer {
         self.reset(partitions, Reset::Latest)
     }
 
-    /// Goes on at the first record of a time (milliseconds since 1970-01-01 UTC) or later, at the end if there is
-    /// none.
+    /// Continues a partition at its first record with this timestamp (milliseconds since 1970-01-01 UTC) or a later
+    /// one. Without such a record, continues at the end.
     ///
     /// # Errors
     /// [`Error::IllegalState`] if the partition is not assigned.
@@ -257,8 +258,7 @@ impl Consumer {
         all
     }
 
-    /// Gives out no records of the partitions, and fetches none, until they are resumed. Unassigned ones are left
-    /// alone.
+    /// Stops returning and fetching records of the partitions until they are resumed. Ignores unassigned partitions.
     pub fn pause<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
         self.save_position();
         let mut state = self.shared.state.lock();
@@ -268,7 +268,7 @@ impl Consumer {
         }
     }
 
-    /// Goes on with paused partitions.
+    /// Resumes paused partitions.
     pub fn resume<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
         let mut state = self.shared.state.lock();
         for at in partitions {
@@ -276,11 +276,11 @@ impl Consumer {
         }
     }
 
-    /// The offset of the next record that [`Consumer::poll`] would give out of a partition. Waits, at most
-    /// `default.api.timeout.ms`, while it is being looked up, or validated after a leader change.
+    /// Returns the offset of the next record of a partition that [`Consumer::poll`] would return. Waits up to
+    /// `default.api.timeout.ms` while the offset is looked up, or validated after a leader change.
     ///
     /// # Errors
-    /// If the partition is not assigned, or its offset cannot be found out in time.
+    /// If the partition is not assigned, or its offset is still unknown at the timeout.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -289,7 +289,7 @@ impl Consumer {
         let deadline = Instant::now().later(limit);
         loop {
             let mut settled = std::pin::pin!(self.shared.settled.notified());
-            // Registered before the look, so that an answer in between is not missed.
+            // Registered before the look, so that a response in between is not missed.
             settled.as_mut().enable();
             if let Some(at) = self.position_now(partition, Position::confirmed)? {
                 return Ok(at);
@@ -320,14 +320,14 @@ impl Consumer {
         }
     }
 
-    /// The end of what was committed when a partition was last fetched; `None` before the first answer.
+    /// High watermark of a partition at its last fetch; `None` before the first response.
     pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
         self.shared.state.lock().partitions.get(partition)?.high_watermark
     }
 
-    /// How many records of a partition are left to be given out, up to the end as it was when the partition was last
-    /// fetched: the high watermark, or with `isolation.level=read_committed` the last stable offset. `None` before the
-    /// first answer, and for a partition that is not assigned.
+    /// Records of a partition that polls have not returned yet, up to its end at the last fetch. The end is the high
+    /// watermark, or with `isolation.level=read_committed` the last stable offset. `None` before the first response,
+    /// and for a partition that is not assigned.
     pub fn current_lag(&self, partition: &TopicPartition) -> Option<i64> {
         let end = self.shared.state.lock().partitions.get(partition)?.end?;
         let position = self.position_now(partition, Position::consumed).ok()??;
@@ -382,20 +382,21 @@ impl Consumer {
         state.partitions.iter().map(|(at, assigned)| (at.clone(), assigned.lane)).collect()
     }
 
-    /// Records that are here, or the first ones that come within `timeout`: at most `max.poll.records`, none when
-    /// the time runs out.
+    /// Returns buffered records, or the first ones that arrive within `timeout`: at most `max.poll.records`, none at
+    /// the timeout.
     ///
     /// # Errors
-    /// What keeps a partition from being read, such as [`Error::Corrupt`], [`Error::OffsetOutOfRange`] or
-    /// [`Error::LogTruncated`]. Other
-    /// partitions are not affected and polling goes on; the position of the one affected stays where it is, and later
-    /// polls say so again, until a seek (for a damaged batch to its `next_offset`, as [`Error::Corrupt`] shows) or until it
-    /// can be read after all. Brokers that cannot be reached are no error here: the consumer
-    /// keeps trying. A membership that has ended for good, such as because a newer consumer has the same
-    /// `group.instance.id` ([`Error::is_fenced`]), is the error of every poll until the next subscription.
+    /// An error that keeps a partition from being read, such as [`Error::Corrupt`], [`Error::OffsetOutOfRange`] or
+    /// [`Error::LogTruncated`]. Other partitions are not affected, and polls may continue. The affected position
+    /// stays where it is, and later polls return the error again until a seek or until the partition becomes
+    /// readable. For a damaged batch, seek to the `next_offset` of [`Error::Corrupt`].
+    ///
+    /// Unreachable brokers are no error here: the consumer keeps trying. A membership that has ended for good fails
+    /// every poll until the next subscription. One cause is a newer consumer with the same `group.instance.id`
+    /// ([`Error::is_fenced`]).
     ///
     /// # Cancel safety
-    /// Cancel safe: a future that is dropped has taken no records.
+    /// Cancel safe: a dropped future has taken no records.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Records> {
         let max = self.shared.config.max_poll_records;
         let records =
@@ -407,25 +408,25 @@ impl Consumer {
         Ok(Records(records.unwrap_or_default()))
     }
 
-    /// The next batch as it was produced, if one is here or comes within `timeout`: the way to read the most records
-    /// for the least work. All its records count as given out. May be mixed with [`Consumer::poll`].
+    /// Returns the next batch as it was produced, if one is buffered or arrives within `timeout`. Costs the least CPU
+    /// time per record. All records of the batch count as returned. May be mixed with [`Consumer::poll`].
     ///
     /// # Errors
     /// As [`Consumer::poll`].
     ///
     /// # Cancel safety
-    /// Cancel safe: a future that is dropped has taken no records.
+    /// Cancel safe: a dropped future has taken no records.
     pub async fn poll_batch(&mut self, timeout: Duration) -> Result<Option<RecordBatch>> {
         self.until_timeout(timeout, Self::poll_next_batch).await
     }
 
-    /// The records as a stream that ends with the first error after which there is nothing to come, that is: never
-    /// by itself. Dropping it leaves the consumer with the records that it has not given out.
+    /// Returns the records as a stream, which never ends: it returns errors as items, and continues after them like
+    /// polls. Dropping the stream leaves the remaining records in the consumer.
     pub fn stream(&mut self) -> RecordStream<'_> {
         RecordStream::new(self)
     }
 
-    /// As [`Consumer::stream`], and takes the consumer with it.
+    /// As [`Consumer::stream`], but owns the consumer.
     pub fn into_stream(self) -> IntoStream {
         IntoStream::new(self)
     }
@@ -433,7 +434,7 @@ impl Consumer {
     /// The first offset of each partition.
     ///
     /// # Errors
-    /// If a partition does not exist, or its leader does not answer within `default.api.timeout.ms`.
+    /// If a partition does not exist, or its leader does not respond within `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -444,7 +445,7 @@ impl Consumer {
         self.offsets(partitions, lookup::EARLIEST).await
     }
 
-    /// The end of each partition, where its next record will be: the high watermark, or with
+    /// The end of each partition, where its next record will be written: the high watermark, or with
     /// `isolation.level=read_committed` the last stable offset.
     ///
     /// # Errors
@@ -469,8 +470,8 @@ impl Consumer {
         Ok(found.into_iter().map(|(at, found)| (at, found.offset)).collect())
     }
 
-    /// For each partition the first record of the time given (milliseconds since 1970-01-01 UTC) or later; `None`
-    /// where there is none.
+    /// For each partition, the first record with the given timestamp (milliseconds since 1970-01-01 UTC) or a later
+    /// one; `None` if there is none.
     ///
     /// # Errors
     /// As [`Consumer::beginning_offsets`]; and [`Error::IllegalState`] for a negative time.
@@ -493,10 +494,10 @@ impl Consumer {
         Ok(found.collect())
     }
 
-    /// Connects to one of the bootstrap servers, to fail early and clearly where none can be used.
+    /// Connects to a bootstrap server, to fail early and clearly if none is usable.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when one round over the bootstrap servers found none.
+    /// [`Error::Unreachable`] if one round over the bootstrap servers fails.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -524,11 +525,11 @@ impl Consumer {
         Ok(topic.leaders.iter().enumerate().map(describe).collect())
     }
 
-    /// Ends the consumer: positions are committed if that is to happen by itself, a dynamic member leaves its group, and
-    /// the fetch sessions on the brokers are freed, as far as they answer within `default.api.timeout.ms`.
+    /// Closes the consumer: auto-commit commits the positions, a dynamic member leaves its group, and the brokers
+    /// free the fetch sessions. Waits for the brokers up to `default.api.timeout.ms`.
     ///
     /// # Cancel safety
-    /// Cancel safe: the tasks end all the same.
+    /// Cancel safe: the background tasks still shut down.
     pub async fn close(mut self) {
         let limit = self.shared.config.common.default_api_timeout;
         self.unsubscribe();
@@ -548,7 +549,7 @@ impl Consumer {
         let _ = within(&self.shared.runtime, closing).await;
     }
 
-    /// Runs `step` until it is ready or the time is up. What is here is taken without setting a timer.
+    /// Runs `step` until it is ready or the time is up. Buffered records are taken without setting a timer.
     async fn until_timeout<T>(
         &mut self,
         timeout: Duration,
@@ -579,13 +580,13 @@ impl Consumer {
         }
     }
 
-    /// Up to `max` records that are here, without waiting; at least one when ready.
+    /// Returns up to `max` buffered records without waiting; at least one when ready.
     fn poll_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
         self.attending(|me| me.take_records(cx, max))
     }
 
-    /// Runs `step` after what the group asks for, and again if the group asks while there is nothing else to do: who
-    /// calls after the waker was kept wakes, and who called before is seen here.
+    /// Runs `step` after the group's calls are served, and again if a call arrives while `step` is pending. A later
+    /// call wakes the kept waker; an earlier call is seen here.
     fn attending<T>(&mut self, mut step: impl FnMut(&mut Self) -> Poll<T>) -> Poll<T> {
         loop {
             if self.is_called() {
@@ -610,7 +611,7 @@ impl Consumer {
                 Ok(false) => self.finish_cursor(),
                 Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),
                 Err(error) => {
-                    // What comes before the damage is given out first.
+                    // The records before the damage are returned first.
                     self.failure =
                         self.give_up_cursor().map(|(at, version)| Damage { at, version, error });
                     break;
@@ -621,7 +622,7 @@ impl Consumer {
         if out.is_empty() { Poll::Pending } else { Poll::Ready(Ok(out)) }
     }
 
-    /// One record. The position is told when the cursor is exhausted or somebody asks for it.
+    /// Returns one record. The position is saved when the cursor is exhausted, or on demand.
     fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
         self.attending(|me| me.take_one(cx))
     }
@@ -661,7 +662,7 @@ impl Consumer {
         Poll::Pending
     }
 
-    /// Makes sure that there is a cursor. `false`: there is nothing, and the waker, if given, is kept.
+    /// Ensures that there is a cursor. `false`: the buffer is empty, and it keeps the waker, if given.
     fn advance(&mut self, failures: bool, waker: Option<&Waker>) -> Result<bool> {
         if failures && let Some(damage) = self.failure.take() {
             return Err(damage.error);
@@ -679,7 +680,7 @@ impl Consumer {
         }
     }
 
-    /// Tells the shared state how far the application was given records.
+    /// Saves in the shared state the position after the last returned record.
     fn save_position(&mut self) {
         let Some(cursor) = &mut self.cursor else { return };
         self.shared.stats.records.add(cursor.take_given());
@@ -699,7 +700,7 @@ impl Consumer {
         }
     }
 
-    /// Has the rest of the cursor fetched again, under the version returned.
+    /// Drops the rest of the cursor, to be fetched again under the version returned.
     fn give_up_cursor(&mut self) -> Option<(TopicPartition, Version)> {
         self.save_position();
         let cursor = self.cursor.take()?;
@@ -714,7 +715,7 @@ impl Consumer {
         error
     }
 
-    /// Drops the cursor, and damage that was not told, if their partition has jumped or left.
+    /// Drops the cursor, and unreported damage, if their partition was sought or unassigned.
     fn drop_stale_cursor(&mut self) {
         let state = self.shared.state.lock();
         let stale = |at: &TopicPartition, version: Version| {
@@ -726,7 +727,7 @@ impl Consumer {
     }
 }
 
-/// The position that the application names.
+/// Validates the application's position.
 fn valid_spot(to: &OffsetAndMetadata) -> Result<Spot> {
     if to.offset < 0 {
         return Err(Error::IllegalState("an offset is never negative"));
@@ -739,7 +740,7 @@ fn valid_spot(to: &OffsetAndMetadata) -> Result<Spot> {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        // The lanes end by themselves; nobody waits for them.
+        // The lanes end without being awaited.
         drop(self.shared.state.lock().close());
         if let Some(group) = &self.shared.group {
             group.stop();

@@ -1,4 +1,4 @@
-//! What [`crate::Consumer`] gives out.
+//! Results of polls of [`crate::Consumer`].
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
@@ -6,23 +6,23 @@ use curtail_wire::records::{RecordRef, Records as WireRecords};
 
 use crate::{ConsumerRecord, Error, OffsetAndMetadata, Result, TopicPartition};
 
-/// Records of one [`crate::Consumer::poll`], in the order of their partitions' logs; empty when the time ran out.
+/// Records of one [`crate::Consumer::poll`], in log order per partition; empty after the timeout.
 #[derive(Clone, Debug, Default)]
 pub struct Records(pub(super) Vec<ConsumerRecord>);
 
 impl Records {
-    /// The records themselves.
+    /// Returns the records as a vector.
     pub fn into_vec(self) -> Vec<ConsumerRecord> {
         self.0
     }
 
-    /// The offset after the last record of each partition, with that record's leader epoch: the offsets to commit once the
-    /// records are processed (KIP-1094).
+    /// Returns, for each partition, the offset after the last record, with that record's leader epoch. Commit these
+    /// offsets once the records are processed (KIP-1094).
     pub fn next_offsets(&self) -> BTreeMap<TopicPartition, OffsetAndMetadata> {
         let mut next = BTreeMap::new();
         let mut last: Option<&ConsumerRecord> = None;
         for record in self.0.iter().rev() {
-            // Records of one partition are neighbours.
+            // Records of one partition are adjacent.
             if last.is_some_and(|last| {
                 last.partition == record.partition && last.topic == record.topic
             }) {
@@ -65,7 +65,7 @@ impl<'a> IntoIterator for &'a Records {
     }
 }
 
-/// One batch as it was produced, read record by record without taking shares of its memory.
+/// One batch as it was produced. It is read record by record, without a reference count per record.
 #[derive(Debug)]
 pub struct RecordBatch {
     pub(super) topic: Arc<str>,
@@ -84,22 +84,22 @@ impl RecordBatch {
         self.partition
     }
 
-    /// Offset of the batch's last record, which a compacted topic may no longer have.
+    /// Offset of the batch's last record. Compaction may have removed that record.
     pub fn last_offset(&self) -> i64 {
         self.records.batch_header().last_offset()
     }
 
-    /// Epoch of the leader that appended the batch, `None` where brokers keep no epochs.
+    /// Epoch of the leader that appended the batch; `None` if the brokers keep no epochs.
     pub fn leader_epoch(&self) -> Option<i32> {
         let epoch = self.records.batch_header().partition_leader_epoch;
         (epoch >= 0).then_some(epoch)
     }
 
-    /// The next record, borrowed.
+    /// Returns the next record, borrowed.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where the batch's checksum is right and its content is not that of records; the batch
-    /// ends there. The consumer has passed it: who wants it reported again seeks back to its offset.
+    /// [`Error::Corrupt`] if the checksum is valid but the content is not. The batch ends there, and the consumer's
+    /// position is after it. To get the error again, seek back to the batch's offset.
     pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
         let header = self.records.batch_header();
         let (offset, next_offset) = (header.base_offset, header.last_offset().checked_add(1));

@@ -1,7 +1,7 @@
-//! What the application's side and the lanes share, under one short lock: who is read where, and the buffer.
+//! State shared by the application's side and the lanes, under one short lock: assignments, lanes and the buffer.
 //!
-//! Lock order: the metadata writer's lock, then [`Shared::state`], then the lists of wanted topics. Nothing that
-//! takes the writer's lock is called with the state locked.
+//! Lock order: the metadata writer's lock, then [`Shared::state`], then the lists of wanted topics. No caller holds
+//! the state lock while it takes the writer's lock.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -44,17 +44,17 @@ use crate::{
     metrics::ConsumerStats,
 };
 
-/// Room in a fetch response for what is not records.
+/// Room in a fetch response for everything but records.
 const RESPONSE_OVERHEAD: usize = 1024 * 1024;
 
-/// The largest response that the settings ask for. A broker returns at least one batch whatever its size: one beyond the
+/// Largest response that the settings request. A broker returns at least one batch of any size. A batch beyond the
 /// limit is reported with the setting that makes room for it.
 pub(super) fn receive_limit(config: &ConsumerConfig) -> usize {
     let asked = usize::try_from(config.fetch_max_bytes).unwrap_or(0);
     asked.saturating_add(RESPONSE_OVERHEAD).max(frame::DEFAULT_LIMIT)
 }
 
-/// The consumer, less what only its owner touches.
+/// The consumer, except for the parts that only its owner touches.
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) config: ConsumerConfig,
@@ -63,27 +63,27 @@ pub(super) struct Shared {
     /// `None` without a `group.id`.
     pub(super) group: Option<Arc<Group>>,
     pub(super) state: Mutex<State>,
-    /// Told when positions become known, or never will.
+    /// Notified when positions become known, or never will.
     pub(super) settled: Notify,
     pub(super) runtime: Handle,
     me: Weak<Shared>,
 }
 
-/// Behind the lock.
+/// The state under the lock.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) versions: Versions,
     pub(super) partitions: BTreeMap<TopicPartition, Assigned>,
-    /// By broker id. Lanes stay when their last partition leaves: it may come back.
+    /// By broker id. A lane stays when its last partition leaves: the partition may come back.
     pub(super) lanes: BTreeMap<i32, LaneEntry>,
     buffer: Buffer,
     /// Partitions whose position may need validation by the leader.
     pub(super) unvalidated: BTreeSet<TopicPartition>,
-    /// Wakes the task that validates.
+    /// Wakes the validation task.
     pub(super) validator: Arc<Notify>,
-    /// Partitions that nobody has given a position, told to the application if it polls all the same.
+    /// Partitions without a position. A poll reports them to the application.
     unplaced: BTreeSet<TopicPartition>,
-    /// Errors that belong to no place in the buffer.
+    /// Errors of no place in the buffer.
     errors: VecDeque<Error>,
     waker: Option<Waker>,
     /// Tasks that wait for topics to appear or for offsets; they end with the consumer.
@@ -94,43 +94,43 @@ pub(super) struct State {
 /// An assigned partition.
 pub(super) struct Assigned {
     pub(super) position: Position,
-    /// What the group is known to have committed.
+    /// Last known committed offset of the group.
     pub(super) committed: Option<i64>,
     pub(super) topic_id: Uuid,
-    /// The broker that it is read from, once known.
+    /// The broker from which it is read, once known.
     pub(super) lane: Option<i32>,
-    /// The replica that the leader would have us read, and until when we do (KIP-392).
+    /// The replica that the leader has named, and when it expires (KIP-392).
     pub(super) preferred: Option<(i32, Instant)>,
     pub(super) paused: bool,
-    /// A failure is in the buffer: nothing is fetched before the application has seen it.
+    /// Whether a failure is in the buffer. Nothing is fetched before the application has seen it.
     pub(super) halted: bool,
     pub(super) failures: u32,
-    /// Since when leaders refuse to validate the position.
+    /// Start of the leaders' refusals to validate the position.
     pub(super) refused_since: Option<Instant>,
-    /// Nothing is asked before this moment.
+    /// Start of the next request at the earliest.
     pub(super) retry_at: Option<Instant>,
     pub(super) high_watermark: Option<i64>,
-    /// Up to where there is something to read, as the last answer said.
+    /// End of the readable records, from the last response.
     pub(super) end: Option<i64>,
-    /// Whether the application was told that there is no such partition.
+    /// Whether the missing partition was reported to the application.
     reported_missing: bool,
-    /// What was fetched and not given out.
+    /// Fetched records that were not returned yet.
     queue: Queue,
-    /// What counts against its credit: the queue, and what the application is reading.
+    /// Bytes counted against the partition's credit: the queue, and the records that the application is reading.
     pub(super) held: Arc<Held>,
 }
 
-/// A lane as seen from outside.
+/// A lane from outside.
 pub(super) struct LaneEntry {
     pub(super) signal: Arc<LaneSignal>,
-    /// Partitions to look at before the next request.
+    /// Partitions to review before the next request.
     pub(super) dirty: BTreeSet<TopicPartition>,
-    /// How many partitions are read there.
+    /// Number of partitions read by the lane.
     pub(super) partitions: usize,
     pub(super) task: Option<JoinHandle<()>>,
 }
 
-/// What the buffer has for the application.
+/// The next item in the buffer.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 pub(super) enum Next {
     Cursor(Cursor),
@@ -185,7 +185,7 @@ impl Shared {
         self.pauses().after(failures, self.env.entropy.unit())
     }
 
-    /// A partition has failed once more, and waits.
+    /// Counts a failure of a partition, and makes it back off.
     pub(super) fn pause(&self, assigned: &mut Assigned, pauses: Backoff) {
         assigned.failures += 1;
         let pause = pauses.after(assigned.failures, self.env.entropy.unit());
@@ -263,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Replaces the assignment. Partitions that stay keep their positions and their records in the buffer.
+    /// Replaces the assignment. Partitions that stay assigned keep their positions and their records in the buffer.
     pub(super) fn assign(self: &Arc<Self>, wanted: BTreeSet<TopicPartition>) {
         let state = self.state.lock();
         let gone = state.partitions.keys().filter(|at| !wanted.contains(at)).cloned().collect();
@@ -287,12 +287,12 @@ impl Shared {
             }
         }
         drop(state);
-        // Who waits for a position of one of them waits in vain.
+        // Callers that wait for the position of a removed partition must fail now.
         self.settled.notify_waiters();
     }
 
-    /// Adds partitions to the assignment, those that are not there yet. In a group they wait for their committed
-    /// offsets, as the answer says; otherwise they begin where the policy says.
+    /// Adds the partitions that are not assigned yet. In a group their positions await the committed offsets;
+    /// otherwise the reset policy places them.
     pub(super) fn add_partitions(
         &self,
         wanted: &[TopicPartition],
@@ -331,7 +331,7 @@ impl Shared {
         Position::by_policy(self.policy(), &mut state.versions)
     }
 
-    /// Tells the application if the topic stays unknown for `default.api.timeout.ms`.
+    /// Reports to the application a topic that stays unknown for `default.api.timeout.ms`.
     fn watch_unknown(&self, topic: Arc<str>) {
         let me = self.me.clone();
         let metadata = self.metadata.clone();
@@ -359,8 +359,8 @@ impl Shared {
         state.watchers.push(watcher.abort_handle());
     }
 
-    /// Brings a partition to its leader's lane. The snapshot is one loaded under the lock, so that an older one
-    /// cannot win over a newer one.
+    /// Assigns a partition to the lane of its leader, or of its preferred replica. The caller loads the snapshot
+    /// under the lock, so that an older snapshot cannot replace a newer one.
     fn route(&self, state: &mut State, snapshot: &Snapshot, at: &TopicPartition) {
         let Some(topic) = snapshot.topic(&at.topic) else {
             state.leave_lane(at);
@@ -370,7 +370,7 @@ impl Shared {
         let leader = usize::try_from(at.partition).ok().and_then(|i| topic.leaders.get(i)).copied();
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         let Some(leader) = leader else {
-            // A group assigns no partition that does not exist: there this broker lags.
+            // A group assigns only partitions that exist: this broker's metadata lags.
             if !assigned.reported_missing && self.group.is_none() {
                 assigned.reported_missing = true;
                 state.errors.push_back(Error::UnknownPartition {
@@ -395,7 +395,7 @@ impl Shared {
         if !moved && assigned.position.leader_epoch() == Some(leader.epoch) {
             return;
         }
-        // A new leader, or a new term of the old one: what failed before says nothing about it.
+        // A new leader or leader epoch: earlier failures are irrelevant.
         assigned.position.on_leader(leader.epoch);
         assigned.retry_at = None;
         assigned.failures = 0;
@@ -407,14 +407,14 @@ impl Shared {
         state.touch(at);
     }
 
-    /// Brings a partition to the broker that it is to be read from, after that has changed.
+    /// Moves a partition to the lane of the broker from which it must now be read.
     pub(super) fn reroute(&self, state: &mut State, at: &TopicPartition) {
         let snapshot = self.metadata.snapshot();
         self.route(state, &snapshot, at);
     }
 
-    /// Goes back to the leader with a partition whose replica is not to be read any more, or cannot be asked what is
-    /// to be asked now.
+    /// Returns a partition from its preferred replica to the leader, once the preference has expired or an offset
+    /// lookup is due.
     pub(super) fn back_to_leader(&self, state: &mut State, at: &TopicPartition, now: Instant) {
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         let over =
@@ -425,7 +425,7 @@ impl Shared {
         }
     }
 
-    /// Acts on a response that a partition's position does not fit.
+    /// Handles a response that does not fit the partition's position.
     pub(super) fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
         match misfit {
             Misfit::Stale => {}
@@ -473,8 +473,8 @@ impl Shared {
         lane.partitions += 1;
     }
 
-    /// Takes the next thing for the application out of the buffer. With `waker`, an empty buffer keeps it.
-    /// Failures stay where they are unless they are wanted.
+    /// Takes the next item for the application out of the buffer. An empty buffer keeps the `waker`, if given.
+    /// Failures stay in the buffer unless requested.
     pub(super) fn next(&self, failures: bool, waker: Option<&Waker>) -> Next {
         let state = &mut *self.state.lock();
         if failures && let Some(error) = state.errors.pop_front() {
@@ -510,7 +510,7 @@ impl Shared {
         Next::Nothing
     }
 
-    /// Fetches a partition again from where the application stands, after a pause.
+    /// Fetches a partition again from the application's position, after a backoff.
     pub(super) fn fetch_again(&self, state: &mut State, at: &TopicPartition) {
         let Some(assigned) = state.partitions.get_mut(at) else { return };
         state.buffer.clear(&mut assigned.queue);
@@ -574,7 +574,7 @@ impl Listener for Shared {
         next.is_some_and(|(at, _)| *at.topic == *topic)
     }
 
-    /// What is assigned is in use; the rest leaves nothing behind.
+    /// Assigned topics are in use, and the others have no state here.
     fn expired(&self, _: &[Arc<str>]) {}
 
     fn tidy(&self) {}
@@ -595,7 +595,7 @@ impl State {
         }
     }
 
-    /// Has every lane look at what the buffer holds.
+    /// Makes every lane look at the buffer again.
     pub(super) fn wake_lanes(&self) {
         self.lanes.values().for_each(|lane| lane.signal.wake.notify_one());
     }
@@ -610,7 +610,7 @@ impl State {
         }
     }
 
-    /// Puts records behind what their partition has in the buffer.
+    /// Appends records to the partition's buffer.
     pub(super) fn push(&mut self, cursor: Cursor, park_limit: usize) {
         let Some(assigned) = self.partitions.get_mut(&cursor.at) else { return };
         if assigned.paused {
@@ -622,7 +622,7 @@ impl State {
         self.buffer.push(&at, &mut assigned.queue, Chunk::Records(cursor));
     }
 
-    /// Puts a failure behind what the partition has in the buffer, and fetches nothing until it is seen.
+    /// Appends a failure to the partition's buffer, and stops fetching until the application has seen it.
     pub(super) fn fail(&mut self, at: &TopicPartition, error: Error) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         assigned.halted = true;
@@ -631,14 +631,14 @@ impl State {
         self.wake_application();
     }
 
-    /// Has the next poll end with an error. One that is there already is not repeated.
+    /// Makes the next poll return the error. Only the first pending error is kept.
     pub(super) fn report(&mut self, error: Error) {
         if self.errors.is_empty() {
             self.errors.push_back(error);
         }
     }
 
-    /// Has the application told that nobody has given this partition a position.
+    /// Makes the next poll report that the partition has no position.
     pub(super) fn unplaced(&mut self, at: &TopicPartition) {
         self.unplaced.insert(at.clone());
         self.wake_application();
@@ -650,7 +650,7 @@ impl State {
         }
     }
 
-    /// Ends all tasks; gives those that still have something to say to their brokers.
+    /// Ends all tasks. Returns those that still have requests to send to their brokers.
     pub(super) fn close(&mut self) -> Vec<JoinHandle<()>> {
         self.closed = true;
         self.buffer = Buffer::default();
@@ -672,9 +672,9 @@ impl State {
         self.waker.take()
     }
 
-    /// Sets what a paused partition has aside, with the records that were being read, or came, last. Beyond `limit` bytes
-    /// of all paused partitions it is given up and fetched again later, so that a paused partition neither holds up
-    /// others nor takes memory without end.
+    /// Sets a paused partition's records aside: its queue, the records being read (`first`) and the records just
+    /// fetched (`last`). If all paused partitions together exceed `limit` bytes, drops the records, and they are
+    /// fetched again later. A paused partition therefore neither blocks others nor takes unbounded memory.
     fn park(
         &mut self,
         at: &TopicPartition,
@@ -690,7 +690,7 @@ impl State {
         }
     }
 
-    /// Pauses a partition, with the records of it that the application is reading.
+    /// Pauses a partition, and sets aside its records that the application is reading.
     pub(super) fn pause(&mut self, at: &TopicPartition, reading: Option<Cursor>, limit: usize) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         assigned.paused = true;
@@ -700,7 +700,7 @@ impl State {
         self.touch(at);
     }
 
-    /// Goes on with a paused partition: what was set aside is given out before everything fetched later.
+    /// Resumes a paused partition: the records set aside are returned before all records fetched later.
     pub(super) fn resume(&mut self, at: &TopicPartition) {
         let Some(assigned) = self.partitions.get_mut(at) else { return };
         assigned.paused = false;
@@ -709,7 +709,7 @@ impl State {
         self.touch(at);
     }
 
-    /// Drops what a partition has in the buffer: it does not count any more.
+    /// Drops a partition's buffered records, which are obsolete.
     pub(super) fn drop_buffered(&mut self, at: &TopicPartition) {
         if let Some(assigned) = self.partitions.get_mut(at) {
             self.buffer.clear(&mut assigned.queue);
@@ -717,7 +717,7 @@ impl State {
         }
     }
 
-    /// Makes a jump: what is under way or buffered for the partition no longer counts.
+    /// Moves a position: in-flight and buffered records of the partition no longer count.
     pub(super) fn jump(
         &mut self,
         at: &TopicPartition,
@@ -776,7 +776,7 @@ fn truncated(at: &TopicPartition, truncation: Truncation) -> Error {
     }
 }
 
-/// A fetch or a lookup that the broker refused.
+/// The error for a fetch or a lookup that the broker refused.
 pub(super) fn refused(at: &TopicPartition, code: ErrorCode) -> Error {
     super::lookup::partition_error(at, code)
 }

@@ -1,19 +1,19 @@
 //! Bytes that a lane has fetched ahead, and the wake-up of the lane once enough of them are drained.
 //!
 //! # Invariants
-//! - [`LaneSignal::wake_after`] stores its threshold before it looks at what is drained, and [`LaneSignal::give_back`] counts
-//!   before it looks at the threshold. Both are read-modify-writes of the same word, so at least one of the two sees the
-//!   other.
+//! - [`LaneSignal::wake_after`] stores its threshold before it reads the drained bytes, and [`LaneSignal::give_back`]
+//!   counts before it reads the threshold. Both are read-modify-writes of the same word, so at least one of the two
+//!   sees the other.
 
 use super::sync::{AtomicUsize, Notify, Ordering};
 
 /// Bytes in a lane's share, and the wake-up of the lane when they are drained.
 #[derive(Debug)]
 pub(super) struct LaneSignal {
-    /// Wakes the lane: work, room, or the end.
+    /// Wakes the lane for work, for room or to end.
     pub(super) wake: Notify,
     used: AtomicUsize,
-    /// Bytes ever drained, modulo the word.
+    /// Total bytes drained, modulo the word size.
     drained: AtomicUsize,
     /// Value of `drained` at which the lane is woken.
     wake_at: AtomicUsize,
@@ -31,17 +31,18 @@ impl Default for LaneSignal {
 }
 
 impl LaneSignal {
-    /// Bytes of the lane's share that are taken.
+    /// Bytes in use of the lane's share.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Bytes ever drained. Read before the values that a decision depends on, and handed to [`Self::wake_after`].
+    /// Total bytes drained. Read it before the values that a decision depends on, and pass it to
+    /// [`Self::wake_after`].
     pub(super) fn drained(&self) -> usize {
         self.drained.load(Ordering::Acquire)
     }
 
-    /// Wakes the lane once `bytes` more than `since` are drained, immediately if they already are.
+    /// Wakes the lane once `bytes` more than `since` are drained; immediately if they already are.
     pub(super) fn wake_after(&self, since: usize, bytes: usize) {
         let at = since.saturating_add(bytes);
         self.wake_at.store(at, Ordering::Release);
@@ -50,7 +51,7 @@ impl LaneSignal {
         }
     }
 
-    /// Nothing depends on what is drained.
+    /// Cancels the wake-up: no decision depends on drained bytes.
     pub(super) fn never_wake(&self) {
         self.wake_at.store(usize::MAX, Ordering::Release);
     }
@@ -60,7 +61,7 @@ impl LaneSignal {
         self.used.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// Gives bytes of the lane's share back: they are drained.
+    /// Frees drained bytes of the lane's share.
     pub(super) fn give_back(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::AcqRel);
         self.drain(bytes);

@@ -33,7 +33,7 @@ impl IntoStream {
         Self { consumer }
     }
 
-    /// Gives the consumer back, with the records that were not given out.
+    /// Returns the consumer, with the records that were not returned yet.
     pub fn into_inner(self) -> Consumer {
         self.consumer
     }

@@ -22,7 +22,7 @@ fn decoding() -> Decoding {
     Decoding { check_crcs: true, limit: DecompressLimit { max_bytes: 10_000 } }
 }
 
-/// A batch of records with their offsets as values.
+/// A batch of records whose values are their offsets.
 fn batch(base: i64, count: i64, codec: Codec) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Vec::new());
     for n in 0..count {
@@ -41,7 +41,7 @@ fn batch(base: i64, count: i64, codec: Codec) -> Vec<u8> {
     bytes
 }
 
-/// The same as part of a transaction of `producer`.
+/// The same batch in a transaction of `producer_id`.
 fn in_transaction(producer_id: i64, base: i64, count: i64) -> Vec<u8> {
     let mut bytes = batch(base, count, Codec::None);
     bytes[21..23].copy_from_slice(&TRANSACTIONAL.to_be_bytes());
@@ -66,7 +66,7 @@ fn cursor(first: i64, parts: &[Vec<u8>], aborted: Option<Vec<(i64, i64)>>) -> Cu
     Cursor::new(TopicPartition::new("t", 0), version, first, records, aborted, lease)
 }
 
-/// Offsets of everything the cursor gives, each checked against the value.
+/// Returns the offsets of the cursor's records, each checked against its value.
 fn drain(cursor: &mut Cursor) -> Result<Vec<i64>> {
     let mut offsets = Vec::new();
     while let Some(record) = cursor.next_record(&decoding())? {
@@ -77,7 +77,7 @@ fn drain(cursor: &mut Cursor) -> Result<Vec<i64>> {
 }
 
 #[test]
-fn a_batch_may_begin_before_the_offset_asked_for() {
+fn records_before_the_requested_offset_are_skipped() {
     let parts = [batch(0, 10, Codec::Zstd), batch(10, 3, Codec::None)];
     let mut cursor = cursor(7, &parts, None);
     assert_eq!(drain(&mut cursor).unwrap(), (7..13).collect::<Vec<_>>());
@@ -94,7 +94,7 @@ fn a_cut_last_batch_is_left_for_the_next_fetch() {
 }
 
 #[test]
-fn filling_stops_at_the_maximum_and_goes_on() {
+fn fill_stops_at_the_maximum_and_continues_there() {
     let mut cursor = cursor(0, &[batch(0, 5, Codec::None), batch(5, 5, Codec::None)], None);
     let (mut out, mut budget) = (Vec::new(), Budget::new(&decoding()));
     assert!(cursor.fill(&mut out, 3, &mut budget, &decoding()).unwrap());
@@ -119,7 +119,7 @@ fn the_rest_of_a_batch_can_be_taken_whole() {
 }
 
 #[test]
-fn damage_is_named_and_what_precedes_it_is_given_out() {
+fn damaged_batch_is_reported_after_the_records_before_it() {
     let mut damaged = batch(5, 5, Codec::None);
     let at = damaged.len() - 2;
     damaged[at] ^= 1;
@@ -131,13 +131,13 @@ fn damage_is_named_and_what_precedes_it_is_given_out() {
     let Error::Corrupt { offset: 5, partition: 0, next_offset: Some(10), .. } = error else {
         panic!("{error}")
     };
-    // Who does not check sees what is there.
+    // Without the checksum check, the damaged batch is read.
     let mut second = cursor(0, &parts, None);
     let trusting = Decoding { check_crcs: false, ..decoding() };
     assert!(!second.fill(&mut out, 100, &mut budget, &trusting).unwrap());
 }
 
-/// The last offset is in the header, which may be what is damaged: the next batch has to begin behind it.
+/// The last offset comes from the header, which may be the damaged part. The next batch's base offset limits it.
 #[test]
 fn damage_ends_where_the_next_batch_begins() {
     const AT_LAST_OFFSET_DELTA: usize = 23;
@@ -146,12 +146,12 @@ fn damage_ends_where_the_next_batch_begins() {
     let parts = [damaged, batch(10, 5, Codec::None)];
     let error = cursor(5, &parts, None).next_record(&decoding()).unwrap_err();
     let Error::Corrupt { offset: 5, next_offset: Some(10), .. } = error else { panic!("{error}") };
-    // A broker that believes the header gives the batch again to who goes on behind it.
+    // A broker that trusts the header returns the damaged batch again for the position after it.
     assert_eq!(drain(&mut cursor(10, &parts, None)).unwrap(), (10..15).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_batch_that_grows_beyond_the_limit_is_refused() {
+fn a_batch_beyond_the_decompression_limit_is_refused() {
     let mut builder = BatchBuilder::new(Vec::new());
     let value = vec![b'x'; 20_000];
     let data = RecordData { key: None, value: Some(&value), headers: &[], timestamp: 1 };
@@ -164,7 +164,7 @@ fn a_batch_that_grows_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn markers_are_never_shown() {
+fn control_records_are_never_returned() {
     let parts = [
         in_transaction(1, 0, 2),
         marker(EndTxnMarker::Commit, 1, 2),
@@ -179,8 +179,8 @@ fn markers_are_never_shown() {
 }
 
 #[test]
-fn aborted_records_are_shown_only_to_who_reads_uncommitted() {
-    // Two producers interleave; one aborts, begins again and commits.
+fn aborted_records_are_hidden_from_read_committed() {
+    // Two producers interleave. One aborts, then begins a second transaction and commits it.
     let parts = [
         in_transaction(1, 0, 2),
         in_transaction(2, 2, 2),
@@ -195,10 +195,10 @@ fn aborted_records_are_shown_only_to_who_reads_uncommitted() {
     assert_eq!(committed, [2, 3, 4, 7]);
     let everything = drain(&mut cursor(0, &parts, None)).unwrap();
     assert_eq!(everything, [0, 1, 2, 3, 4, 5, 7]);
-    // A reader that begins inside the aborted transaction is told of it as well.
+    // A response lists the aborted transaction also to a reader that begins inside it.
     let late = drain(&mut cursor(5, &parts[3..], Some(vec![(1, 0)]))).unwrap();
     assert_eq!(late, [7]);
-    // Transactions are told in any order.
+    // The list of aborted transactions may have any order.
     let parts = [
         in_transaction(1, 0, 1),
         marker(EndTxnMarker::Abort, 1, 1),
@@ -218,7 +218,7 @@ fn receive_limit_follows_from_the_settings() {
             ..ConsumerConfig::new("127.0.0.1:9092")
         })
     };
-    // Asking for little does not make brokers return less than one batch.
+    // A small limit does not make brokers return less than one batch.
     for small in [0, 1, 52_428_800, 100 << 20] {
         assert!(limit(small) >= 100 * MIB, "{small}");
     }
@@ -228,7 +228,7 @@ fn receive_limit_follows_from_the_settings() {
     }
 }
 
-/// Consumers, and what they are waited for with, go to other threads.
+/// Consumers and the futures of their calls can move to other threads.
 #[test]
 fn everything_is_send() {
     fn send<T: Send>(_: impl Fn() -> T) {}

@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until};
 use super::shared::{Shared, State, refused};
 use crate::{Error, Result, TopicPartition, conn::Connection};
 
-/// From version 3 on a consumer needs no permission on the cluster.
+/// Since version 3 a consumer needs no permission on the cluster.
 const VERSIONS: RangeInclusive<i16> = 3..=4;
 
 type Questions = BTreeMap<TopicPartition, Validation>;
@@ -110,7 +110,7 @@ impl Validator {
         (by_leader, retry_at)
     }
 
-    /// The next response. Pending while no request is in flight.
+    /// Returns the next response. Pending while no request is in flight.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -236,7 +236,7 @@ impl Shared {
     }
 }
 
-/// Asks one leader. A connection that was idle may have been closed by the broker: then over a new one.
+/// Sends the request to one leader. The broker may have closed an idle connection: then over a new one.
 async fn exchange(
     shared: Arc<Shared>,
     node: i32,

@@ -28,16 +28,16 @@ use crate::{
     conn::{Connection, connection_error},
 };
 
-/// An answer is not called late before this, however fast the ones before it were.
+/// Shortest time after which a response is late, however fast the earlier ones were.
 const LATE_FLOOR: Duration = Duration::from_millis(50);
 
-/// When the first answer of all is late.
+/// Time after which the first response is late.
 const LATE_UNTRIED: Duration = Duration::from_millis(200);
 
-/// A whole refresh, dialling included, has at least this long before it is begun anew.
+/// Shortest limit for a whole refresh, connection included.
 const PATIENCE_FLOOR: Duration = Duration::from_millis(10);
 
-/// Asks for what is due, one group of topics after the other; see [`curtail_proto::metadata::refresh`].
+/// Requests due topics, one group after the other; see [`curtail_proto::metadata::refresh`].
 pub(super) async fn run(shared: Arc<Shared>) {
     let common = &shared.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
@@ -61,8 +61,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Waits until there is something to ask for. What nobody uses any more is forgotten here, and what nobody reads
-/// any more freed.
+/// Waits until a refresh is due. Expires unused topics and frees unread snapshots.
 async fn next_group(shared: &Shared) -> Vec<Arc<str>> {
     loop {
         shared.tidy();
@@ -85,7 +84,7 @@ async fn next_group(shared: &Shared) -> Vec<Arc<str>> {
 }
 
 fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
-    // Listeners are asked without the lock: they lock their own state, under which refreshes are asked for.
+    // Listeners are called without the lock: they lock their own state, under which refreshes are requested.
     let unwanted = shared.wanted.lock().refresh.unwanted(now);
     let in_use: BTreeSet<Arc<str>> =
         unwanted.into_iter().filter(|topic| shared.is_used(topic)).collect();
@@ -99,28 +98,28 @@ fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
     group
 }
 
-/// The control connection, and what is known of the brokers' behaviour.
+/// The control connection, and statistics of the brokers' response times.
 struct Control {
     open: Option<Connection>,
     answer_time: AnswerTime,
     recovery: Recovery,
 }
 
-/// An answer, and the connection that it came on.
+/// A response, and the connection that it came on.
 struct Answered {
     connection: Connection,
     answer: MetadataResponse,
     took: Duration,
 }
 
-/// One refresh: what to ask, and whom.
+/// One refresh: its request and its brokers.
 struct Ask<'a> {
     shared: &'a Shared,
     request: MetadataRequest,
     source: Source,
-    /// Addresses of brokers under suspicion.
+    /// Addresses of suspect brokers.
     avoid: BTreeSet<String>,
-    /// The address of the broker to ask first.
+    /// Address of the broker to ask first.
     informed: Option<String>,
 }
 
@@ -137,7 +136,7 @@ impl Control {
         let ask = Ask { shared, request: request_for(shared, group), source, avoid, informed };
         let rebootstraps = known && source == Source::Bootstrap;
         let open = self.open.take().filter(|open| !rebootstraps && ask.may_go_to(open.peer()));
-        // A broker that hangs must not keep the others' answers from us: the first tries are short.
+        // An unresponsive broker must not delay the responses of the others: the first attempts are short.
         let common = &shared.common;
         let patience = common.retry_backoff_max.max(PATIENCE_FLOOR);
         let patience = patience.saturating_mul(1 << failures.min(16)).min(common.request_timeout);
@@ -170,8 +169,8 @@ impl Control {
 }
 
 impl Ask<'_> {
-    /// Asks one broker, and a second one when the first fails, or is late. One hedge a request: a cluster that is
-    /// slow as a whole is asked at most twice as much.
+    /// Asks one broker, and a second one if the first fails or is late. One hedge per request: a slow cluster
+    /// receives at most twice as many requests.
     async fn hedged(&self, open: Option<Connection>, late: Duration) -> Result<Answered> {
         let asked = Mutex::new(open.as_ref().map(|open| open.peer().to_string()));
         let mut first = pin!(self.exchange(open, self.candidates(None), &asked));
@@ -204,20 +203,20 @@ impl Ask<'_> {
                 },
             };
         };
-        // A kept connection may have been closed for being idle: then the same broker is as good as any.
+        // The broker may have closed the kept connection as idle: then the same broker is as good as any.
         let others = if others.is_empty() { self.candidates(None) } else { others };
         self.exchange(None, others, &nobody).await.map_err(|_| error)
     }
 
-    /// Whether a connection to this broker will do.
+    /// Whether a connection to this broker is acceptable.
     fn may_go_to(&self, peer: &str) -> bool {
         !self.avoid.contains(peer) && self.informed.as_deref().is_none_or(|address| address == peer)
     }
 
-    /// Whom to ask, in order. `except` has been asked already.
+    /// Brokers to ask, in order, without `except`.
     fn candidates(&self, except: Option<&str>) -> Vec<(String, u16)> {
         let mut all = self.shared.candidates(self.source);
-        // A suspect is better than nobody.
+        // A suspect broker is better than none.
         all.sort_by_cached_key(|(host, port)| {
             let address = format!("{host}:{port}");
             (self.avoid.contains(&address), self.informed.as_ref() != Some(&address))
@@ -226,7 +225,7 @@ impl Ask<'_> {
         all
     }
 
-    /// When the answer is late, or its broker has come under suspicion meanwhile.
+    /// Resolves when the response is late, or its broker has become suspect.
     async fn late(&self, asked: &Mutex<Option<String>>, late: Duration) {
         let mut timer = pin!(sleep(late));
         loop {
@@ -243,7 +242,8 @@ impl Ask<'_> {
         }
     }
 
-    /// One exchange, on `open` or with the first of `candidates` that can be connected to; `asked` says with whom.
+    /// Performs one exchange, on `open` or with the first of `candidates` that accepts a connection. Stores the
+    /// broker's address in `asked`.
     async fn exchange(
         &self,
         open: Option<Connection>,
@@ -272,7 +272,7 @@ impl Ask<'_> {
             }
         }
         if answer.brokers.is_empty() && self.shared.snapshot.load().nodes().next().is_some() {
-            // It has only just started, and would say of every topic that there is none.
+            // The broker has just started, and would report every topic as unknown.
             return Err(connection_error(connection.peer(), "the broker is still starting"));
         }
         Ok(Answered { connection, answer, took })

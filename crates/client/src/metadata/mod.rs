@@ -1,5 +1,5 @@
-//! The client's picture of the cluster: a snapshot that readers load without waiting, and one task that keeps it
-//! fresh over a connection of its own, so that control never queues behind data.
+//! The client's view of the cluster: a snapshot that readers load without waiting, and one task that refreshes it.
+//! The task has a separate connection, so that control traffic never queues behind data.
 
 mod driver;
 mod retired;
@@ -33,40 +33,39 @@ use tokio::{
 pub(crate) use self::retired::Retired;
 use crate::{CommonConfig, Error, Result, conn::Connection, security::sasl::CredentialSource};
 
-/// Topics in one request, and the partitions they may have together: what an answer of that size costs to parse
-/// and to take in stays well below a millisecond.
+/// Limits of one request: topics, and their partitions together. A response of that size takes well below a
+/// millisecond to parse and apply.
 const GROUP_TOPICS: usize = 100;
 const GROUP_PARTITIONS: usize = 2_000;
 
-/// Told of every change of the snapshot, on the task that made it, after the new snapshot is in place.
+/// Receives every change of the snapshot, on the task that made it, after the new snapshot is in place.
 pub(crate) trait Listener: Send + Sync {
-    /// Topics with other leaders, partitions or ids than before.
+    /// Topics whose leaders, partitions or ids have changed.
     fn changed(&self, snapshot: &Arc<Snapshot>, topics: &[Arc<str>]);
 
-    /// Whether the topic was used since the last time this was asked.
+    /// Whether the topic was used since the previous call.
     fn uses(&self, topic: &str) -> bool;
 
     /// Whether something waits for a partition of the topic that `snapshot` does not name.
     fn lacks(&self, snapshot: &Snapshot, topic: &str) -> bool;
 
-    /// Topics that nobody has used for `metadata.max.idle.ms`: they are not kept up to date any more. Whoever needs
-    /// one again has to ask for it.
+    /// Topics unused for `metadata.max.idle.ms`. They are no longer refreshed; a later user must request them again.
     fn expired(&self, topics: &[Arc<str>]);
 
-    /// Called on the control task after updates, to free what readers may have held.
+    /// Called on the control task after updates, to free values that readers may have held.
     fn tidy(&self);
 }
 
-/// Whether asking for a topic may create it.
+/// Whether a request for a topic may create it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AutoCreate {
-    /// The broker may, if it is set so.
+    /// The broker may create it, if configured so.
     Allowed,
-    /// It must not.
+    /// The broker must not create it.
     Never,
 }
 
-/// The client's picture of the cluster. Clones share it; the driver's task ends with the last one.
+/// A handle to the client's view of the cluster. Clones share it; the driver's task ends with the last one.
 #[derive(Clone)]
 pub(crate) struct MetadataHandle {
     shared: Arc<Shared>,
@@ -79,35 +78,35 @@ struct Shared {
     bootstrap: Arc<str>,
     auto_create: AutoCreate,
     snapshot: ArcSwap<Snapshot>,
-    /// Writers take turns; readers never come here. Guards the snapshots that were replaced.
+    /// Serializes writers; readers never take it. Guards the replaced snapshots.
     writer: Mutex<Retired<Snapshot>>,
     listeners: Mutex<Vec<Weak<dyn Listener>>>,
     wanted: Mutex<Wanted>,
     wake: Notify,
-    /// Told when a broker comes under suspicion.
+    /// Notified when a broker becomes suspect.
     suspected: Notify,
-    /// Counts answers, failed ones and hints included, so that waiters look again.
+    /// Counts responses, failures and hints, so that waiters look again.
     version: watch::Sender<u64>,
-    /// The last failure of a topic or of the whole refresh, for those who wait in vain.
+    /// Latest failure of a topic or of the whole refresh, for waiters that time out.
     problems: Mutex<Problems>,
 }
 
 #[derive(Default)]
 struct Problems {
-    /// No broker could be asked.
+    /// Set if no broker responded.
     unreachable: Option<Error>,
     topics: BTreeMap<Arc<str>, ErrorCode>,
 }
 
 struct Wanted {
     refresh: Refresh,
-    /// Brokers not to ask.
+    /// Brokers that the next request avoids.
     avoid: BTreeSet<i32>,
-    /// A broker that is known to know more than we do, to be asked first.
+    /// A broker with newer metadata than the snapshot, to be asked first.
     informed: Option<i32>,
 }
 
-/// Ends the driver's task when the last handle goes.
+/// Ends the driver's task when the last handle is dropped.
 struct DriverGuard(tokio::task::AbortHandle);
 
 impl Drop for DriverGuard {
@@ -117,12 +116,12 @@ impl Drop for DriverGuard {
 }
 
 impl MetadataHandle {
-    /// Starts the driver on the current tokio runtime. Nothing is asked before the first topic is wanted.
+    /// Starts the driver on the current tokio runtime. It sends no request before a topic is wanted.
     pub(crate) fn start(env: &Env, common: &CommonConfig, auto_create: AutoCreate) -> Self {
         Self::start_expiring(env, common, auto_create, None)
     }
 
-    /// As [`Self::start`], with topics expiring when no listener has used them for `max_idle`.
+    /// As [`Self::start`]. Topics expire when no listener has used them for `max_idle`.
     pub(crate) fn start_expiring(
         env: &Env,
         common: &CommonConfig,
@@ -156,18 +155,18 @@ impl MetadataHandle {
         Self { shared, _driver: Arc::new(DriverGuard(driver.abort_handle())) }
     }
 
-    /// The picture as it is now.
+    /// Returns the current snapshot.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
     }
 
-    /// Tells `listener` of changes from now on.
+    /// Registers `listener` for later changes.
     pub(crate) fn listen(&self, listener: Weak<dyn Listener>) {
         self.shared.listeners.lock().push(listener);
     }
 
-    /// Asks for a refresh of the topic, or of all topics in use, as soon as the pause since the last one allows;
-    /// returns at once. Requests that come while one is under way join it.
+    /// Requests a refresh of the topic, or of all topics in use, as soon as the backoff since the last one allows.
+    /// Returns immediately. Requests during a refresh join it.
     pub(crate) fn request_refresh(&self, topic: Option<&str>) {
         self.request_refresh_for(topic, Cause::Topic);
     }
@@ -183,23 +182,23 @@ impl MetadataHandle {
         self.shared.wake.notify_one();
     }
 
-    /// As [`Self::request_refresh`], asking another broker than `broker`, which is suspected to hang or to be cut
-    /// off. Only where no other broker answers is that one asked. The first request for one broker's sake waits for no pause
-    /// after those for another's.
+    /// As [`Self::request_refresh`], but avoids `broker`, which may be unresponsive or unreachable. That broker is
+    /// asked only if no other responds. The first request because of one broker does not wait for the backoff of
+    /// another broker's.
     pub(crate) fn request_refresh_avoiding(&self, topic: Option<&str>, broker: i32) {
         self.shared.wanted.lock().avoid.insert(broker);
         self.shared.suspected.notify_one();
         self.request_refresh_for(topic, Cause::Broker(broker));
     }
 
-    /// As [`Self::request_refresh`], asking `broker`, whose answer to something else has shown that it knows more than we do.
-    /// Others may be late to learn of it.
+    /// As [`Self::request_refresh`], from `broker`, whose response to another request has shown that its metadata is
+    /// newer. Other brokers may lag.
     pub(crate) fn request_refresh_from(&self, topic: &str, broker: i32) {
         self.shared.wanted.lock().informed = Some(broker);
         self.request_refresh(Some(topic));
     }
 
-    /// The topic's leaders, asked for if not known yet. Waits until `deadline`.
+    /// Returns the topic's leaders. Requests them if unknown, and waits until `deadline`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -221,8 +220,8 @@ impl MetadataHandle {
         }
     }
 
-    /// The topic as it is known, asked for if it is not. `None` if the cluster does not know it either, or does not say
-    /// so before `deadline`.
+    /// Returns the topic. Requests it if unknown. `None` if the cluster does not know it either, or does not respond
+    /// before `deadline`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -257,7 +256,7 @@ impl MetadataHandle {
         }
     }
 
-    /// Takes the leaders that error answers named, all in one step, and gives those that were news.
+    /// Applies the leaders named in error responses, in one step. Returns the hints that changed the snapshot.
     pub(crate) fn apply_hints(&self, hints: &[Hint], endpoints: &[Node]) -> Vec<Hint> {
         let mut turn = self.shared.writer.lock();
         let (next, taken) = self.shared.snapshot.load().apply_hints(hints, endpoints);
@@ -269,12 +268,12 @@ impl MetadataHandle {
         self.shared.publish(&mut turn, next, &topics);
         drop(turn);
         self.shared.version.send_modify(|v| *v += 1);
-        // It frees what was replaced.
+        // The driver frees the replaced snapshot.
         self.shared.wake.notify_one();
         taken
     }
 
-    /// Connects to any broker that answers: known ones first, then `bootstrap.servers`, unless
+    /// Connects to any broker that responds: known brokers first, then `bootstrap.servers`, unless
     /// `metadata.recovery.strategy` is `none`.
     pub(crate) async fn connect_any(&self) -> Result<Connection> {
         let shared = &self.shared;
@@ -329,7 +328,7 @@ fn topic_error(topic: &str, code: ErrorCode) -> Error {
 }
 
 impl Shared {
-    /// Takes an answer in. The turn as the writer keeps two updates from losing one another.
+    /// Applies a response. The writer's lock serializes updates, so that none is lost.
     fn settle(&self, answer: &MetadataResponse, group: &[Arc<str>]) {
         let mut turn = self.writer.lock();
         let (next, changes) = self.snapshot.load().apply(answer, Some(group));
@@ -356,7 +355,7 @@ impl Shared {
             wanted.refresh.want_all(Cause::Topic, now);
         }
         drop(wanted);
-        // A record that waits since the first look has joined the request that is answered.
+        // A record that arrived after the first look has joined this request.
         for topic in group.iter().filter(|topic| !lacking.contains(topic) && self.lacks(topic)) {
             self.wanted.lock().refresh.want(topic, Cause::Topic, now);
         }
@@ -390,7 +389,7 @@ impl Shared {
 
     fn is_used(&self, topic: &str) -> bool {
         let mut used = false;
-        // Every listener is asked: each begins a new count.
+        // Every listener is called: each begins a new period.
         self.each_listener(|listener| used |= listener.uses(topic));
         used
     }
@@ -403,7 +402,7 @@ impl Shared {
         lacks
     }
 
-    /// Topics nobody uses: out of the snapshot, and out of the listeners' tables.
+    /// Removes unused topics from the snapshot and from the listeners' tables.
     fn forget(&self, topics: &[Arc<str>]) {
         let mut turn = self.writer.lock();
         let next = Arc::new(self.snapshot.load().without(topics));
@@ -416,7 +415,7 @@ impl Shared {
         }
     }
 
-    /// Frees what was replaced and is not read any more.
+    /// Frees replaced values that are no longer read.
     fn tidy(&self) {
         let unread = self.writer.lock().unread();
         drop(unread);
@@ -433,14 +432,14 @@ impl Shared {
         Error::Unreachable { bootstrap: self.bootstrap.clone(), reason: reason.into() }
     }
 
-    /// Addresses of the brokers that the next request is to avoid.
+    /// Addresses of the brokers that the next request must avoid.
     fn take_avoided(&self) -> BTreeSet<String> {
         let avoided = self.suspects();
         self.wanted.lock().avoid.clear();
         avoided
     }
 
-    /// The address of the broker that the next request is to be sent to, if there is one that knows more than others.
+    /// Address of the broker for the next request, if one has newer metadata than the others.
     fn take_informed(&self) -> Option<String> {
         let snapshot = self.snapshot.load();
         let informed = snapshot.node(self.wanted.lock().informed.take()?)?;
@@ -461,7 +460,7 @@ impl Shared {
             let snapshot = self.snapshot.load();
             candidates.extend(snapshot.nodes().map(|node| (node.host.clone(), node.port)));
         }
-        // Clients spread over the brokers instead of all asking the first.
+        // Clients start at different brokers instead of all at the first.
         if !candidates.is_empty() {
             let first = self.env.entropy.below(candidates.len() as u64) as usize;
             candidates.rotate_left(first);
@@ -480,16 +479,17 @@ impl Shared {
     }
 }
 
-/// Connects to the first of `candidates` that answers; tells `trying` whom it is about to dial.
+/// Connects to the first of `candidates` that responds. Passes each address to `trying` before the attempt.
 ///
-/// A broker that hangs accepts connections and says nothing. Every broker is first given a short time, so that one
-/// that answers is found; then those that took longer have all the time there is.
+/// An unresponsive broker accepts connections and never responds. In a first round every broker has a short time, so
+/// that a responsive one is found. In a second round the slow brokers have the full time.
 async fn dial(
     shared: &Shared,
     mut candidates: Vec<(String, u16)>,
     trying: impl Fn(String),
 ) -> Result<Connection> {
-    // Before any broker: the time to dial is not the token endpoint's, and every broker would be shown the same token.
+    // Before any broker: the connection's time limit is not the token endpoint's, and every broker would receive the
+    // same token.
     let bootstrap = shared.common.bootstrap_servers.join(",").into();
     let _login = match CredentialSource::prepare(&shared.env, &shared.common, &bootstrap).await {
         Ok(login) => login,
@@ -498,7 +498,7 @@ async fn dial(
     };
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
     let mut last = None;
-    // The second time is bounded by the setup time-out of `open` alone: its error is the one to tell.
+    // In the second round only the setup timeout of `open` applies, so its error is reported.
     for limit in [Some(brief), None] {
         let mut slow = Vec::new();
         for (host, port) in candidates {
@@ -510,7 +510,7 @@ async fn dial(
             };
             match opened {
                 Some(Ok(connection)) => return Ok(connection),
-                // Another broker of this cluster would say the same.
+                // Another broker of this cluster would refuse, too.
                 Some(Err(error @ Error::Authentication { .. })) => return Err(error),
                 Some(Err(error)) => last = Some(error),
                 None => slow.push((host, port)),

@@ -1,14 +1,14 @@
-//! What readers may still hold of a value that was replaced.
+//! Replaced values that readers may still hold.
 
 use std::{collections::VecDeque, sync::Arc};
 
-/// Former values kept at most. Beyond that, whoever reads the oldest one last frees it.
+/// Largest number of retired values. Beyond that, the last reader of the oldest value frees it.
 const LIMIT: usize = 256;
 
-/// Former values of a pointer that readers load without waiting.
+/// Retired values of a pointer that readers load without waiting.
 ///
-/// A reader that held the last reference would free the value, on the path where time counts. So the writer keeps
-/// one until it is the last, and frees it on the control task.
+/// A reader with the last reference would free the value on the latency-critical path. So the writer keeps a
+/// reference until it is the last one, and frees the value on the control task.
 #[derive(Debug)]
 pub(crate) struct Retired<T>(VecDeque<Arc<T>>);
 
@@ -19,7 +19,7 @@ impl<T> Default for Retired<T> {
 }
 
 impl<T> Retired<T> {
-    /// Takes a value that has just been replaced.
+    /// Adds a value that was just replaced.
     pub(crate) fn push(&mut self, old: Arc<T>) {
         if self.0.len() == LIMIT {
             self.0.pop_front();
@@ -27,7 +27,8 @@ impl<T> Retired<T> {
         self.0.push_back(old);
     }
 
-    /// The values that nobody reads any more, to be dropped where that delays nobody and no lock is held.
+    /// Removes the values that are no longer read. The caller drops them without a lock, where it delays no other
+    /// task.
     pub(crate) fn unread(&mut self) -> Vec<Arc<T>> {
         let (unread, read) =
             self.0.drain(..).partition::<VecDeque<_>, _>(|old| Arc::strong_count(old) == 1);

@@ -51,7 +51,7 @@ async fn a_burst_for_a_topic_joins_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_topics_are_asked_for_in_bounded_groups() {
+async fn requests_for_many_topics_are_split_into_bounded_groups() {
     let names: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
     let world = World::new(&[1], &names.iter().map(String::as_str).collect::<Vec<_>>());
     let metadata = start(&world, &config(&[1]));
@@ -66,7 +66,7 @@ async fn many_topics_are_asked_for_in_bounded_groups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_is_hedged_once_with_another_broker() {
+async fn late_response_is_hedged_once_with_another_broker() {
     let world = World::new(&[1, 2, 3], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     // The control connection leads to broker 1.
@@ -78,14 +78,14 @@ async fn a_late_answer_is_hedged_once_with_another_broker() {
     let asked = world.brokers_asked();
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert_eq!(asked[0], 1);
-    // The winner's connection is kept.
+    // The faster broker's connection is kept.
     metadata.request_refresh(Some("u"));
     sleep(500 * MS).await;
     assert_eq!(world.brokers_asked()[2..], asked[1..]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_one_broker_there_is_nobody_to_hedge_with() {
+async fn a_single_broker_is_not_hedged() {
     let world = World::new(&[1], &["t", "u"]);
     let metadata = known(&world, &config(&[1])).await;
     world.set(1, Behaviour::Hangs);
@@ -95,26 +95,26 @@ async fn with_one_broker_there_is_nobody_to_hedge_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspected_broker_is_not_asked_and_not_waited_for() {
+async fn suspect_broker_is_avoided_and_not_waited_for() {
     let world = World::new(&[1, 2], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     metadata.request_refresh_avoiding(Some("t"), 1);
     sleep(500 * MS).await;
     assert_eq!(world.brokers_asked(), [2]);
-    // Now under way with a broker that hangs, when that one is suspected.
+    // The next request is in flight to an unresponsive broker when that broker becomes suspect.
     world.set(2, Behaviour::Hangs);
     metadata.request_refresh(Some("t"));
     sleep(5 * MS).await;
     let began = Instant::now();
     metadata.request_refresh_avoiding(Some("t"), 2);
     sleep(5 * MS).await;
-    // Once instead of the broker that hangs, and once because that request left before the suspicion.
+    // Once instead of the unresponsive broker, and once because that request was sent before the suspicion.
     assert_eq!(world.brokers_asked(), [2, 2, 1, 1]);
     assert!(world.asked()[2].at <= began.elapsed() + world.asked()[1].at + 10 * MS);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_knows_more_is_asked_first_unless_it_is_suspected() {
+async fn broker_with_newer_metadata_is_asked_first_unless_suspect() {
     let world = World::new(&[1, 2, 3], &["t", "u", "v"]);
     let metadata = known(&world, &config(&[1])).await;
     for (topic, informed) in [("t", 3), ("u", 2)] {
@@ -122,7 +122,7 @@ async fn a_broker_that_knows_more_is_asked_first_unless_it_is_suspected() {
         sleep(10 * MS).await;
         assert_eq!(world.brokers_asked().last(), Some(&(informed as u16)));
     }
-    // Its connection is kept for what comes next.
+    // Its connection is kept for the next request.
     metadata.request_refresh(Some("v"));
     sleep(10 * MS).await;
     assert_eq!(world.brokers_asked(), [3, 2, 2]);
@@ -133,7 +133,7 @@ async fn a_broker_that_knows_more_is_asked_first_unless_it_is_suspected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_error_is_not_delayed_and_the_second_waits() {
+async fn refresh_after_a_first_error_is_immediate_and_later_ones_back_off() {
     let world = World::new(&[1, 2], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     sleep(5_000 * MS).await;
@@ -150,7 +150,7 @@ async fn the_first_error_is_not_delayed_and_the_second_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_closed_meanwhile_costs_no_pause() {
+async fn closed_kept_connection_causes_no_backoff() {
     let world = World::new(&[1, 2], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     world.set(1, Behaviour::Dead);
@@ -162,7 +162,7 @@ async fn a_connection_that_was_closed_meanwhile_costs_no_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_topic_is_not_asked_for_for_ever() {
+async fn requests_for_an_unknown_topic_end_with_its_waiter() {
     let world = World::new(&[1], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     let error = metadata.topic("typo", Instant::now() + 2_000 * MS).await.unwrap_err();
@@ -183,7 +183,7 @@ async fn a_topic_that_is_being_created_is_found_soon() {
     assert!(began.elapsed() < 150 * MS, "{:?}", began.elapsed());
 }
 
-/// Uses what it is told to use, and counts what it is told.
+/// Reports use as configured, and counts expired topics.
 #[derive(Default)]
 struct User {
     uses: AtomicBool,
@@ -231,7 +231,7 @@ async fn an_idle_topic_expires_and_one_in_use_is_kept_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_no_known_broker_answers_the_bootstrap_servers_are_asked() {
+async fn bootstrap_servers_are_asked_when_no_known_broker_responds() {
     for (strategy, expected) in
         [(RecoveryStrategy::Rebootstrap, true), (RecoveryStrategy::None, false)]
     {
@@ -255,7 +255,7 @@ async fn when_no_known_broker_answers_the_bootstrap_servers_are_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_can_send_the_client_back_to_the_bootstrap_servers() {
+async fn rebootstrap_required_sends_the_client_to_the_bootstrap_servers() {
     let world = World::new(&[1, 2, 9], &["t", "u"]);
     *world.named.lock() = vec![1, 2];
     let metadata = known(&world, &config(&[9])).await;
@@ -271,7 +271,7 @@ async fn a_broker_can_send_the_client_back_to_the_bootstrap_servers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn brokers_that_take_connections_and_never_answer_are_given_up_in_the_end() {
+async fn bootstrap_servers_are_asked_after_the_rebootstrap_trigger() {
     let world = World::new(&[1, 2, 9], &["t"]);
     *world.named.lock() = vec![1, 2];
     let mut common = config(&[9]);
@@ -292,7 +292,7 @@ async fn brokers_that_take_connections_and_never_answer_are_given_up_in_the_end(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_writer_frees_what_a_reader_was_the_last_to_hold() {
+async fn control_task_frees_a_replaced_snapshot_after_its_last_reader() {
     let world = World::new(&[1], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     let read = metadata.snapshot();
@@ -310,7 +310,7 @@ async fn the_writer_frees_what_a_reader_was_the_last_to_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_without_a_leader_is_looked_at_until_it_has_one() {
+async fn leaderless_topic_is_refreshed_until_it_has_a_leader() {
     let world = World::new(&[1], &["t"]);
     let metadata = known(&world, &config(&[1])).await;
     world.leaderless.lock().insert("t".into());

@@ -1,4 +1,4 @@
-//! What a consumer measures of itself, always: per broker and, for what is the case now, per partition.
+//! Metrics of a consumer, always collected: per broker, and current values per partition.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,61 +19,61 @@ use crate::TopicPartition;
 pub struct ConsumerMetrics {
     /// `client.id`.
     pub client_id: String,
-    /// When it was taken.
+    /// Time of the snapshot.
     pub taken: Instant,
-    /// The time it covers: since the consumer was made, or since the earlier snapshot ([`Self::since`]).
+    /// The period covered: since the consumer was created, or since the earlier snapshot ([`Self::since`]).
     pub period: Duration,
-    /// Records given out.
+    /// Records returned.
     pub records_consumed_total: u64,
-    /// Bytes of the answers' records that were given out to their end, compressed.
+    /// Compressed bytes of partitions' records in responses that were returned completely.
     pub bytes_consumed_total: u64,
-    /// Whether certificates read before are in use because their files have changed and cannot be used
+    /// Whether previously read certificates are in use because their files have changed and cannot be used
     /// ([`crate::SecurityConfig::certificates_outdated`]).
     pub certificates_outdated: bool,
-    /// By broker id. A broker is here from its first answer on.
+    /// By broker id. A broker is present after its first response.
     pub brokers: BTreeMap<i32, FetchMetrics>,
-    /// What concerns the group; `None` without a `group.id`.
+    /// Metrics of the group; `None` without a `group.id`.
     pub group: Option<GroupMetrics>,
-    /// What is assigned, as it is now.
+    /// The assigned partitions, with current values.
     pub partitions: BTreeMap<TopicPartition, PartitionLag>,
 }
 
-/// What concerns the fetches from one broker, or from all of them ([`ConsumerMetrics::all_brokers`]).
+/// Metrics of fetches from one broker, or from all of them ([`ConsumerMetrics::all_brokers`]).
 ///
-/// With `curtail.phase.stamps=false` nothing is recorded in `fetch_latency` and `buffer_time`.
+/// With `curtail.phase.stamps=false`, `fetch_latency` and `buffer_time` stay empty.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FetchMetrics {
-    /// From a request to its answer, what the broker waits for records included. Nanoseconds, one value an answer.
+    /// From a request to its response, including the broker's wait for records. Nanoseconds, one value per response.
     pub fetch_latency: Distribution,
-    /// From an answer until a poll gave its records out, one value for each of them. In a stream
-    /// ([`crate::Consumer::stream`]) they count as given out when the first one of their part of the answer was, and are
-    /// counted with the last one. Nanoseconds.
+    /// From a response until a poll returned its records, one value per record. Nanoseconds. In a stream
+    /// ([`crate::Consumer::stream`]) all records of a partition in a response have the time of the first one, and are
+    /// counted with the last one.
     pub buffer_time: Distribution,
-    /// Bytes of an answer.
+    /// Bytes of a response.
     pub fetch_size: Distribution,
-    /// How long the broker asked not to be sent requests (KIP-219). Nanoseconds, one value for each answer that asked.
+    /// Throttle time requested by the broker (KIP-219). Nanoseconds, one value per throttled response.
     pub throttle_time: Distribution,
-    /// Fetches answered.
+    /// Responses received.
     pub fetch_total: u64,
-    /// Those of them that went beside the fetch session, because a partition of it was not to be read on.
+    /// Sessionless fetches among them, sent because a partition of the session must not be fetched.
     pub fetch_beside_session_total: u64,
-    /// Sessions that were opened, or could not be, for want of a slot.
+    /// Requests for a new session, including those refused for lack of a slot.
     pub session_open_total: u64,
 }
 
-/// A partition as it is now.
+/// Current values of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionLag {
-    /// Records left to be given out, as [`crate::Consumer::current_lag`].
+    /// Records that polls have not returned yet, as [`crate::Consumer::current_lag`].
     pub lag: Option<i64>,
-    /// Bytes fetched and not given out.
+    /// Bytes fetched and not returned yet.
     pub buffered_bytes: usize,
 }
 
 impl ConsumerMetrics {
-    /// The sums and the merged distributions of all brokers.
+    /// Returns the sums and the merged distributions of all brokers.
     #[must_use]
     pub fn all_brokers(&self) -> FetchMetrics {
         self.brokers.values().fold(FetchMetrics::default(), |mut sum, broker| {
@@ -88,8 +88,8 @@ impl ConsumerMetrics {
         })
     }
 
-    /// What happened after `earlier`, a snapshot of the same consumer: counters and distributions are those of the
-    /// time between, what is the case now stays as it is.
+    /// Returns the metrics of the time after `earlier`, a snapshot of the same consumer. Counters and distributions
+    /// cover that time; current values stay.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
@@ -113,21 +113,21 @@ impl ConsumerMetrics {
         difference
     }
 
-    /// The metrics in Prometheus' text format; see [`PrometheusText`] for those of several clients.
+    /// Returns the metrics in Prometheus' text format; see [`PrometheusText`] for several clients.
     #[must_use]
     pub fn prometheus_text(&self) -> String {
         PrometheusText::default().consumer(self).to_string()
     }
 
-    /// The largest lag of a partition whose lag is known.
+    /// Returns the largest known lag of a partition.
     #[must_use]
     pub fn records_lag_max(&self) -> Option<i64> {
         self.partitions.values().filter_map(|partition| partition.lag).max()
     }
 
-    /// Every metric under its Kafka name: `consumer-fetch-manager-metrics`, for the consumer as a whole and, with tags
-    /// `topic` and `partition`, for each partition; `consumer-coordinator-metrics` for its group; `consumer-node-metrics`,
-    /// with a tag `node-id`, for each broker.
+    /// Returns every metric under its Kafka name. `consumer-fetch-manager-metrics` covers the whole consumer and,
+    /// with tags `topic` and `partition`, each partition. `consumer-coordinator-metrics` covers its group.
+    /// `consumer-node-metrics`, with a tag `node-id`, covers each broker.
     #[must_use]
     pub fn named(&self) -> Vec<NamedMetric> {
         let client = ("client-id", self.client_id.clone());
@@ -176,7 +176,7 @@ const COORDINATOR: &str = "consumer-coordinator-metrics";
 const NODE: &str = "consumer-node-metrics";
 
 impl FetchMetrics {
-    /// The phases by name: `fetch`, what the broker waits for records included, and `buffer`. Nanoseconds.
+    /// Returns the phases by name: `fetch`, including the broker's wait for records, and `buffer`. Nanoseconds.
     #[must_use]
     pub fn phases(&self) -> [(&'static str, &Distribution); 2] {
         [("fetch", &self.fetch_latency), ("buffer", &self.buffer_time)]
@@ -187,14 +187,14 @@ impl FetchMetrics {
         group.figures("record-buffer-time", &self.buffer_time, NANOS_IN_MS);
         group.figures("fetch-size", &self.fetch_size, 1.0);
         group.figures("fetch-throttle-time", &self.throttle_time, NANOS_IN_MS);
-        // Java's name of the rate has no part in common with that of its total.
+        // Java's name for the rate does not extend the name of the total.
         group.rate("fetch", self.fetch_total);
         group.rate("fetch-beside-session", self.fetch_beside_session_total);
         group.rate("fetch-session-open", self.session_open_total);
     }
 }
 
-/// What a consumer records of itself.
+/// The recording side of a consumer's metrics.
 #[derive(Debug)]
 pub(crate) struct ConsumerStats {
     pub(crate) started: Instant,
@@ -202,7 +202,7 @@ pub(crate) struct ConsumerStats {
     pub(crate) bytes: Counter,
     /// `curtail.phase.stamps`.
     stamps: bool,
-    /// Only for finding a broker's, once for each lane.
+    /// Locked only to find a broker's entry, once per lane.
     brokers: Mutex<BTreeMap<i32, Arc<FetchStats>>>,
 }
 
@@ -217,13 +217,13 @@ impl ConsumerStats {
         }
     }
 
-    /// A broker's; the same for the same id.
+    /// Returns a broker's entry; the same one for the same id.
     pub(crate) fn broker(&self, id: i32) -> Arc<FetchStats> {
         let new = || Arc::new(FetchStats { stamps: self.stamps, ..FetchStats::default() });
         self.brokers.lock().entry(id).or_insert_with(new).clone()
     }
 
-    /// Every broker's that has answered.
+    /// Every broker that has responded.
     pub(crate) fn snapshot(&self) -> BTreeMap<i32, FetchMetrics> {
         let brokers = self.brokers.lock();
         let answered = brokers.iter().filter(|(_, stats)| stats.fetches.get() > 0);
@@ -231,7 +231,7 @@ impl ConsumerStats {
     }
 }
 
-/// What a lane records of its broker.
+/// The recording side of a lane's metrics.
 #[derive(Debug, Default)]
 pub(crate) struct FetchStats {
     stamps: bool,
@@ -245,7 +245,7 @@ pub(crate) struct FetchStats {
 }
 
 impl FetchStats {
-    /// An answer to a request sent at `sent` is here; gives when it came.
+    /// Records a response to a request sent at `sent`. Returns its arrival.
     pub(crate) fn answered(self: &Arc<Self>, sent: Instant, bytes: usize) -> Option<Arrival> {
         self.size.record(bytes as u64, 1);
         self.fetches.add(1);
@@ -257,17 +257,17 @@ impl FetchStats {
         Some(Arrival { stats: self.clone(), at: now, given_from: None, noted: 0 })
     }
 
-    /// It was one beside the session.
+    /// Records that the response was to a sessionless fetch.
     pub(crate) fn beside(&self) {
         self.beside.add(1);
     }
 
-    /// A request asked for a session.
+    /// Counts a request for a new session.
     pub(crate) fn opening(&self) {
         self.opened.add(1);
     }
 
-    /// An answer asks for a pause (KIP-219).
+    /// Records a throttle time (KIP-219).
     pub(crate) fn throttled(&self, pause: Duration) {
         self.throttle.record(nanos(pause), 1);
     }
@@ -285,24 +285,24 @@ impl FetchStats {
     }
 }
 
-/// When an answer came, for the time that its records wait.
+/// Arrival of a response, to measure how long its records wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     stats: Arc<FetchStats>,
     at: Instant,
-    /// Since when records are given out that are not noted yet, where they are given out one by one.
+    /// Time of the first record returned one by one whose wait is not recorded yet.
     given_from: Option<Instant>,
-    /// Of those given out since they were last counted, how many are noted.
+    /// Number of records whose wait is recorded, among those returned since they were last counted.
     pub(crate) noted: u64,
 }
 
 impl Arrival {
-    /// Records are given out from now on, and noted later.
+    /// Marks that records are being returned one by one; their wait is recorded later.
     pub(crate) fn begin(&mut self) {
         self.given_from.get_or_insert_with(Instant::now);
     }
 
-    /// Notes the time of those that are not noted yet of so many that were given out.
+    /// Records the wait of the returned `records` that are not recorded yet.
     pub(crate) fn gave(&mut self, records: u64) {
         let new = records.saturating_sub(self.noted);
         if new > 0 {

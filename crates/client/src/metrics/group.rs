@@ -1,4 +1,4 @@
-//! What a consumer measures of its group: commits, heartbeats, rebalances, and how long its listener takes.
+//! Metrics of a consumer's group: commits, heartbeats, rebalances, and the listener's execution times.
 
 #[cfg(test)]
 mod tests;
@@ -16,36 +16,36 @@ use super::{
     stats::{Counter, nanos},
 };
 
-/// What concerns the consumer's group; times in nanoseconds, one value for each event.
+/// Metrics of the consumer's group; times in nanoseconds, one value per event.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct GroupMetrics {
-    /// From an OffsetCommit request, connecting included, to its answer, also one that refuses.
+    /// From an OffsetCommit request, including the connection, to its response, even if that is a refusal.
     pub commit_latency: Distribution,
-    /// From a heartbeat of either protocol, connecting included, to its answer.
+    /// From a heartbeat of either protocol, including the connection, to its response.
     pub heartbeat_latency: Distribution,
-    /// From JoinGroup to its answer: how long the coordinator waited for others. Of the classic protocol.
+    /// From JoinGroup to its response: the coordinator's wait for other members. Classic protocol.
     pub join_time: Distribution,
-    /// From SyncGroup to its answer: how long the leader took to assign. Of the classic protocol.
+    /// From SyncGroup to its response: the leader's time to assign. Classic protocol.
     pub sync_time: Distribution,
-    /// From the moment at which a rebalance was known here until the application had what it is given.
+    /// From the moment when the member learned of a rebalance until the application had its new assignment.
     pub rebalance_latency: Distribution,
-    /// Rebalances that ended with the membership and not with an assignment.
+    /// Rebalances that ended the membership instead of with an assignment.
     pub failed_rebalance_total: u64,
-    /// How long the listener took over partitions that were revoked.
+    /// Execution time of the listener for revoked partitions.
     pub partition_revoked_latency: Distribution,
-    /// Over partitions that were assigned.
+    /// Execution time of the listener for assigned partitions.
     pub partition_assigned_latency: Distribution,
-    /// Over partitions that were lost.
+    /// Execution time of the listener for lost partitions.
     pub partition_lost_latency: Distribution,
-    /// Time since the last rebalance ended with an assignment; `None` before the first one.
+    /// Time since the last rebalance that ended with an assignment; `None` before the first one.
     pub since_rebalance: Option<Duration>,
     /// Time since the last heartbeat was sent; `None` before the first one.
     pub since_heartbeat: Option<Duration>,
 }
 
 impl GroupMetrics {
-    /// What happened after `earlier`.
+    /// Reduces the metrics to the time after `earlier`.
     pub(super) fn subtract(&mut self, earlier: &Self) {
         let mut earlier = earlier.clone();
         for (now, then) in self.distributions().into_iter().zip(earlier.distributions()) {
@@ -103,7 +103,7 @@ impl GroupMetrics {
     }
 }
 
-/// What a consumer records of its group.
+/// The recording side of a group's metrics.
 #[derive(Debug, Default)]
 pub(crate) struct GroupStats {
     pub(crate) commits: Histogram,
@@ -121,26 +121,26 @@ pub(crate) struct GroupStats {
 #[derive(Debug, Default)]
 struct Times {
     course: Course,
-    /// When the rebalance under way began.
+    /// Start of the rebalance in progress.
     began: Option<Instant>,
     rebalanced: Option<Instant>,
     beat: Option<Instant>,
 }
 
 impl GroupStats {
-    /// Notes a time that began at `from`.
+    /// Records the time since `from`.
     pub(crate) fn took(histogram: &Histogram, from: Instant) {
         histogram.record(nanos(from.elapsed()), 1);
     }
 
-    /// A heartbeat goes out. When that is.
+    /// Records that a heartbeat is being sent. Returns its time.
     pub(crate) fn beat(&self) -> Instant {
         let now = Instant::now();
         self.times.lock().beat = Some(now);
         now
     }
 
-    /// How far the member is. Called in the order in which that changes.
+    /// Records the member's progress. Called in the order of the changes.
     pub(crate) fn is_at(&self, course: Course, now: Instant) {
         let mut times = self.times.lock();
         let before = std::mem::replace(&mut times.course, course);

@@ -1,8 +1,8 @@
-//! A histogram that any number of tasks write without waiting for each other.
+//! A histogram that any number of tasks write concurrently without locks.
 //!
-//! Log-linear: every power of two is cut into [`STEPS`] buckets of equal width, so that a value is known to 1 part in
-//! 32 whatever its size. Two relaxed additions and one maximum a value, a fixed size, and two snapshots can be
-//! subtracted or added bucket by bucket.
+//! Log-linear: every power of two has [`STEPS`] buckets of equal width, so the relative error is at most 1/32. A
+//! record costs two relaxed additions and one maximum per value. The size is fixed, and snapshots can be added and
+//! subtracted by bucket.
 
 use std::sync::{
     OnceLock,
@@ -13,13 +13,13 @@ use std::sync::{
 mod tests;
 
 const STEP_BITS: u32 = 5;
-/// Buckets in each power of two.
+/// Buckets per power of two.
 const STEPS: u64 = 1 << STEP_BITS;
-/// Larger values count as this one: 73 minutes in nanoseconds, or 4 TiB.
+/// Larger values are clamped to this: 73 minutes in nanoseconds, or 4 TiB.
 const LARGEST: u64 = (1 << 42) - 1;
 const BUCKETS: usize = bucket(LARGEST) + 1;
 
-/// The bucket of a value.
+/// Returns the bucket of a value.
 const fn bucket(value: u64) -> usize {
     let value = if value > LARGEST { LARGEST } else { value };
     let shift = (value | (STEPS - 1)).ilog2() + 1 - STEP_BITS;
@@ -27,7 +27,7 @@ const fn bucket(value: u64) -> usize {
     ((shift as usize) << STEP_BITS) + (value >> shift) as usize
 }
 
-/// The lowest and the highest value of a bucket.
+/// Returns the lowest and the highest value of a bucket.
 const fn range(bucket: usize) -> (u64, u64) {
     if bucket < 2 * STEPS as usize {
         return (bucket as u64, bucket as u64);
@@ -37,7 +37,7 @@ const fn range(bucket: usize) -> (u64, u64) {
     (low, low + (1 << shift) - 1)
 }
 
-/// The recording side. Its buckets are made with the first value: one that is never used costs nothing.
+/// The recording side. The first value allocates the buckets, so an unused histogram costs nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     buckets: OnceLock<Box<[AtomicU64]>>,
@@ -52,13 +52,13 @@ impl Histogram {
             self.buckets.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
         buckets[bucket(value)].fetch_add(count, Relaxed);
         self.sum.fetch_add(value.min(LARGEST).wrapping_mul(count), Relaxed);
-        // Most values are no new maximum: a load is cheaper than a read-modify-write.
+        // Few values are a new maximum: a load is cheaper than a read-modify-write.
         if value > self.max.load(Relaxed) {
             self.max.fetch_max(value, Relaxed);
         }
     }
 
-    /// What has been recorded so far. Values that are recorded meanwhile may be missing.
+    /// Returns all values so far. Concurrent values may be missing.
     pub(crate) fn snapshot(&self) -> Distribution {
         let Some(buckets) = self.buckets.get() else { return Distribution::default() };
         let mut counts: Vec<u64> = buckets.iter().map(|count| count.load(Relaxed)).collect();
@@ -69,27 +69,27 @@ impl Histogram {
     }
 }
 
-/// How often which values were recorded. Times are in nanoseconds, sizes in bytes.
+/// A distribution of recorded values. Times are in nanoseconds, sizes in bytes.
 ///
-/// Quantiles are the upper edge of a bucket that is at most 1/32 wide, and so up to 3.1% too high, never too low;
-/// count, sum, mean and maximum are exact (in a difference of two snapshots the maximum is that of the
-/// later one if it falls into the period, as far as the buckets tell).
+/// A quantile is the upper edge of a bucket that is at most 1/32 wide: up to 3.1% too high, never too low. Count,
+/// sum, mean and maximum are exact. After [`Self::since`], the maximum is the later snapshot's, limited to the
+/// highest bucket of the period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// Up to the last bucket that is not empty.
+    /// Up to the last non-empty bucket.
     counts: Vec<u64>,
     sum: u64,
     max: u64,
 }
 
 impl Distribution {
-    /// Values recorded.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The mean, 0 of none.
+    /// The mean; 0 without values.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let count = self.count();
@@ -105,7 +105,7 @@ impl Distribution {
         self.sum
     }
 
-    /// The value that `quantile`, from 0 to 1, of all do not exceed; 0 of none.
+    /// The value that a fraction of `quantile`, from 0 to 1, does not exceed; 0 without values.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
         let count = self.count();
@@ -144,13 +144,13 @@ impl Distribution {
         self.quantile(0.9999)
     }
 
-    /// The largest value, 0 of none.
+    /// The largest value; 0 without values.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// What came after `earlier`, a snapshot of the same thing.
+    /// Returns the values recorded after `earlier`, a snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.counts.iter().copied().chain(std::iter::repeat(0));
@@ -163,8 +163,8 @@ impl Distribution {
         Self { counts, sum: self.sum.wrapping_sub(earlier.sum), max }
     }
 
-    /// Adds the values of another one, of another broker or another client for example: the outcome is that of one
-    /// which had recorded all of them.
+    /// Adds the values of another distribution, for example of another broker or client. The result equals one
+    /// histogram of all values.
     pub fn merge(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);

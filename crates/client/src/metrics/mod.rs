@@ -1,9 +1,9 @@
-//! What the clients measure of themselves, always: counters, and distributions of times and sizes, per broker.
+//! Metrics of the clients, always collected: counters, and distributions of times and sizes, per broker.
 //!
-//! Recording is a handful of relaxed additions a batch or request, none a record, and takes no lock. The clock is read
-//! once for each request, each answer and each poll, not for records. A snapshot
-//! ([`crate::Producer::metrics`]) is a copy; [`ProducerMetrics::since`] gives what happened between two of them.
-//! [`ProducerMetrics::named`] lists the same under Kafka's own names, [`PrometheusText`] in Prometheus' format.
+//! Recording costs a few relaxed additions per batch or request, none per record, and takes no lock. The clock is
+//! read once per request, response and poll, not per record. A snapshot ([`crate::Producer::metrics`]) is a copy;
+//! [`ProducerMetrics::since`] returns the difference of two. [`ProducerMetrics::named`] lists the metrics under
+//! Kafka's names, [`PrometheusText`] in Prometheus' format.
 
 mod consumer;
 mod group;
@@ -38,50 +38,50 @@ pub use self::{
 pub struct ProducerMetrics {
     /// `client.id`.
     pub client_id: String,
-    /// When it was taken.
+    /// Time of the snapshot.
     pub taken: Instant,
-    /// The time it covers: since the producer was made, or since the earlier snapshot ([`Self::since`]).
+    /// The period covered: since the producer was created, or since the earlier snapshot ([`Self::since`]).
     pub period: Duration,
     /// `buffer.memory`.
     pub buffer_total_bytes: usize,
-    /// Bytes of it that no batch holds.
+    /// Bytes of it that are free.
     pub buffer_available_bytes: usize,
-    /// How long sends waited for memory: one value for each that had to. Nanoseconds.
+    /// Waits of sends for memory, one value per send that had to wait. Nanoseconds.
     pub buffer_wait: Distribution,
-    /// Sends that gave up waiting for memory, or found none and did not want to wait.
+    /// Sends that timed out waiting for memory, or found none in a call that does not wait.
     pub buffer_exhausted_total: u64,
-    /// How long sends waited for a topic's metadata: one value for each that had to. Nanoseconds.
+    /// Waits of sends for a topic's metadata, one value per send that had to wait. Nanoseconds.
     pub metadata_wait: Distribution,
-    /// How long flushes took. Nanoseconds.
+    /// Durations of flushes. Nanoseconds.
     pub flush_time: Distribution,
-    /// Records that were refused or not acknowledged, in whatever broker's partition; with the sends that failed.
+    /// Records that were refused or not acknowledged, for all brokers, including failed sends.
     pub record_error_total: u64,
-    /// Bytes of batches that wait for a leader: no broker has them.
+    /// Bytes of batches without a leader: no broker has them.
     pub leaderless_bytes: usize,
-    /// Whether certificates read before are in use because their files have changed and cannot be used
+    /// Whether previously read certificates are in use because their files have changed and cannot be used
     /// ([`crate::SecurityConfig::certificates_outdated`]).
     pub certificates_outdated: bool,
-    /// By broker id. A broker is here from the first partition on that it has led.
+    /// By broker id. A broker is present once it has led a partition.
     pub brokers: BTreeMap<i32, BrokerMetrics>,
 }
 
-/// What concerns one broker, or all of them together ([`ProducerMetrics::all_brokers`]).
+/// Metrics of one broker, or of all of them together ([`ProducerMetrics::all_brokers`]).
 ///
-/// The phases of a batch ([`Self::phases`]): `queue_time` until a request with it is built, `write_time` until the socket
-/// has taken the request, `request_latency` until its answer is here; `delivery_time` is all of it, with every retry. With
-/// `curtail.phase.stamps=false` nothing is recorded in these four.
+/// The phases of a batch ([`Self::phases`]): `queue_time` until its request is built, `write_time` until the socket
+/// has accepted the request, `request_latency` until the response arrives. `delivery_time` covers all phases and
+/// every retry. With `curtail.phase.stamps=false` these four stay empty.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BrokerMetrics {
-    /// From a batch's first record to its first request. Nanoseconds, one value a batch.
+    /// From a batch's first record to its first request. Nanoseconds, one value per batch.
     pub queue_time: Distribution,
-    /// From a built request until the socket has taken all that is to be written. Nanoseconds.
+    /// From a built request until the socket has accepted all pending bytes. Nanoseconds.
     pub write_time: Distribution,
-    /// From a built request to its answer. Nanoseconds, one value a request.
+    /// From a built request to its response. Nanoseconds, one value per request.
     pub request_latency: Distribution,
-    /// From a batch's first record to its acknowledgement. Nanoseconds, one value for each record of the batch.
+    /// From a batch's first record to its acknowledgement. Nanoseconds, one value per record of the batch.
     pub delivery_time: Distribution,
-    /// How long the broker asked not to be sent requests (KIP-219). Nanoseconds, one value for each answer that asked.
+    /// Throttle time requested by the broker (KIP-219). Nanoseconds, one value per throttled response.
     pub throttle_time: Distribution,
     /// Encoded bytes of a batch, compressed.
     pub batch_size: Distribution,
@@ -91,36 +91,36 @@ pub struct BrokerMetrics {
     pub request_size: Distribution,
     /// Records acknowledged.
     pub record_send_total: u64,
-    /// Records whose batch was given back to its queue to be sent again.
+    /// Records whose batch returned to its queue to be retried.
     pub record_retry_total: u64,
-    /// Records not acknowledged for good, after a request with them.
+    /// Records that failed permanently after a request with them.
     pub record_error_total: u64,
-    /// Batches that an answer refused, for now or for good.
+    /// Batches refused in a response, temporarily or permanently.
     pub batch_refused_total: u64,
-    /// Batches too large for their topic, whose records went on in smaller ones.
+    /// Batches too large for their topic, whose records were sent in smaller ones.
     pub batch_split_total: u64,
     /// Requests built.
     pub request_total: u64,
-    /// Answers read.
+    /// Responses read.
     pub response_total: u64,
     /// Bytes of requests.
     pub outgoing_byte_total: u64,
-    /// Bytes of answers.
+    /// Bytes of responses.
     pub incoming_byte_total: u64,
-    /// Connections opened, handshake included.
+    /// Connections opened, including the handshake.
     pub connection_creation_total: u64,
     /// Connections that ended.
     pub connection_close_total: u64,
-    /// Connections open now.
+    /// Connections open at the snapshot.
     pub connection_count: u64,
-    /// Requests without an answer, now.
+    /// In-flight requests at the snapshot.
     pub requests_in_flight: usize,
-    /// Bytes of batches that wait to be sent, now.
+    /// Bytes of batches that wait to be sent, at the snapshot.
     pub queue_bytes: usize,
 }
 
 impl ProducerMetrics {
-    /// The sums and the merged distributions of all brokers.
+    /// Returns the sums and the merged distributions of all brokers.
     #[must_use]
     pub fn all_brokers(&self) -> BrokerMetrics {
         self.brokers.values().fold(BrokerMetrics::default(), |mut sum, broker| {
@@ -129,7 +129,7 @@ impl ProducerMetrics {
         })
     }
 
-    /// The metrics in Prometheus' text format; see [`PrometheusText`] for those of several clients.
+    /// Returns the metrics in Prometheus' text format; see [`PrometheusText`] for several clients.
     ///
     /// ```
     /// # fn example(producer: &curtail::Producer) -> String {
@@ -141,8 +141,8 @@ impl ProducerMetrics {
         PrometheusText::default().producer(self).to_string()
     }
 
-    /// What happened after `earlier`, a snapshot of the same producer: counters and distributions are those of the
-    /// time between, what is counted "now" stays as it is.
+    /// Returns the metrics of the time after `earlier`, a snapshot of the same producer. Counters and distributions
+    /// cover that time; current values stay.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
@@ -164,7 +164,8 @@ impl ProducerMetrics {
 }
 
 impl BrokerMetrics {
-    /// The phases by name: `queue`, `write`, `request`, and `delivery`, which is all of them. Nanoseconds.
+    /// Returns the phases by name: `queue`, `write`, `request`, and `delivery`, which covers all of them.
+    /// Nanoseconds.
     #[must_use]
     pub fn phases(&self) -> [(&'static str, &Distribution); 4] {
         [

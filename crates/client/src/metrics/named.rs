@@ -1,11 +1,11 @@
 //! The metrics under Kafka's names.
 //!
-//! Names, groups and units are those of the Java producer's sensors (`SenderMetricsRegistry`, `BufferPool`,
-//! `KafkaProducerMetrics`, `Selector`), where it has a counterpart: `producer-metrics` for the whole,
-//! `producer-node-metrics` with a tag `node-id` for each broker. Times are in milliseconds unless the name says `ns`,
-//! rates are per second over the period of the snapshot. Java's averages are over a sliding window of 30 s or more;
-//! here the period is whatever lies between two snapshots. What Java does not have follows the same pattern:
-//! `request-latency-p99`, `record-queue-time-p999`.
+//! Names, groups and units follow the Java producer's sensors where it has a counterpart (`SenderMetricsRegistry`,
+//! `BufferPool`, `KafkaProducerMetrics`, `Selector`). `producer-metrics` covers the whole producer;
+//! `producer-node-metrics`, with a tag `node-id`, covers each broker. Times are in milliseconds unless the name says
+//! `ns`. Rates are per second over the snapshot's period. Java's averages use a sliding window of at least 30 s; here
+//! the period lies between two snapshots. Metrics that Java lacks follow the same pattern: `request-latency-p99`,
+//! `record-queue-time-p999`.
 
 use super::{BrokerMetrics, Distribution, ProducerMetrics};
 
@@ -13,13 +13,13 @@ use super::{BrokerMetrics, Distribution, ProducerMetrics};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NamedMetric {
-    /// Such as `producer-metrics`, or `producer-node-metrics` for a broker.
+    /// For example `producer-metrics`, or `producer-node-metrics` for a broker.
     pub group: &'static str,
-    /// Such as `request-latency-avg`.
+    /// For example `request-latency-avg`.
     pub name: String,
     /// `client-id`, and for a broker `node-id` (`node-1`); for a partition `topic` and `partition`.
     pub tags: Vec<(&'static str, String)>,
-    /// The value; NaN never.
+    /// The value; never NaN.
     pub value: f64,
 }
 
@@ -28,7 +28,7 @@ const NODE: &str = "producer-node-metrics";
 pub(super) const NANOS_IN_MS: f64 = 1e6;
 
 impl ProducerMetrics {
-    /// Every metric under its Kafka name, for the producer as a whole and for each broker.
+    /// Returns every metric under its Kafka name, for the whole producer and for each broker.
     #[must_use]
     pub fn named(&self) -> Vec<NamedMetric> {
         let client = ("client-id", self.client_id.clone());
@@ -47,7 +47,7 @@ impl ProducerMetrics {
     }
 }
 
-/// A group that is being listed.
+/// A group under construction.
 pub(super) struct Group {
     pub(super) group: &'static str,
     pub(super) tags: Vec<(&'static str, String)>,
@@ -67,7 +67,7 @@ impl Group {
         self.put(format!("{name}-total"), total as f64);
     }
 
-    /// As [`Self::rate`], of what is too rare to be counted by the second.
+    /// As [`Self::rate`], for events too rare to be counted per second.
     pub(super) fn rate_per_hour(&mut self, name: &str, total: u64) {
         let hours = self.seconds / 3600.0;
         let rate = if hours > 0.0 { total as f64 / hours } else { 0.0 };
@@ -95,7 +95,7 @@ impl Group {
         self.figures("request-size", &broker.request_size, 1.0);
         let per_request = match broker.request_total {
             0 => 0.0,
-            // Retried records travel again.
+            // Retried records are sent again.
             requests => {
                 (broker.record_send_total + broker.record_retry_total + broker.record_error_total)
                     as f64
@@ -122,7 +122,7 @@ impl Group {
     }
 
     fn producer(&mut self, metrics: &ProducerMetrics) {
-        // With what failed before any broker had it.
+        // Includes failures before any broker had the record.
         self.rate("record-error", metrics.record_error_total);
         self.rate("buffer-exhausted", metrics.buffer_exhausted_total);
         self.put("buffer-total-bytes", metrics.buffer_total_bytes as f64);

@@ -1,8 +1,8 @@
 //! Metrics in Prometheus' text exposition format, version 0.0.4.
 //!
-//! Families begin with `curtail_producer_` and `curtail_consumer_`. Times are in seconds, as Prometheus has it. The phases
-//! are summaries: their quantiles are known to 1 part in 32 whatever their size, and `1` is the maximum. Quantiles of
-//! several clients cannot be put together; [`Distribution::merge`] can.
+//! Families begin with `curtail_producer_` and `curtail_consumer_`. Times are in seconds, Prometheus' unit. The
+//! phases are summaries: their quantiles have a relative error of at most 1/32, and `1` is the maximum. Quantiles of
+//! several clients cannot be combined; [`Distribution::merge`] can.
 
 #[cfg(test)]
 mod tests;
@@ -16,14 +16,14 @@ use super::{BrokerMetrics, ConsumerMetrics, Distribution, ProducerMetrics};
 
 const NANOS_IN_S: f64 = 1e9;
 
-/// What [`PrometheusText`] says of a distribution, beside its sum and its count.
+/// Quantiles of a distribution in [`PrometheusText`], in addition to its sum and count.
 const QUANTILES: [(&str, f64); 5] =
     [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("0.9999", 0.9999), ("1", 1.0)];
 
 /// The metrics of clients in Prometheus' text format, to be served as [`PrometheusText::CONTENT_TYPE`].
 ///
-/// Clients are told apart by their `client.id`: each needs one of its own. Snapshots are to be those since the client was
-/// made, because Prometheus takes the differences itself.
+/// The label `client_id` distinguishes clients, so each needs a unique `client.id`. Pass snapshots since the client's
+/// creation, because Prometheus computes the differences itself.
 ///
 /// ```
 /// # fn example(producer: &curtail::Producer, consumer: &curtail::Consumer) -> String {
@@ -34,7 +34,7 @@ const QUANTILES: [(&str, f64); 5] =
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PrometheusText {
-    /// By name. All samples of a family have to follow each other.
+    /// By name. The samples of a family must be adjacent.
     families: BTreeMap<&'static str, Family>,
 }
 
@@ -213,7 +213,7 @@ impl PrometheusText {
         put(self.family(kind, name, help), name, labels, value);
     }
 
-    /// Nanoseconds in seconds.
+    /// Converts nanoseconds to seconds.
     fn summary(
         &mut self,
         name: &'static str,
@@ -248,7 +248,7 @@ fn put(samples: &mut String, name: &str, labels: &Labels<'_>, value: f64) {
         }
         samples.push('"');
     }
-    // Writing to memory does not fail.
+    // A write to memory does not fail.
     let _ = writeln!(samples, "}} {value}");
 }
 

@@ -1,5 +1,5 @@
-//! The recording side of the metrics. Everything here is relaxed atomics: a snapshot may be a few events apart from
-//! itself, and no event waits for another.
+//! The recording side of the metrics, in relaxed atomics only. The values of a snapshot may be a few events apart,
+//! and no event waits for another.
 
 use std::{
     collections::BTreeMap,
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use super::{BrokerMetrics, histogram::Histogram};
 
-/// Time in nanoseconds, as histograms take it.
+/// Time in nanoseconds, for histograms.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that only grows.
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -34,7 +34,7 @@ impl Counter {
     }
 }
 
-/// What a producer records of itself.
+/// The recording side of a producer's metrics.
 #[derive(Debug)]
 pub(crate) struct ProducerStats {
     pub(crate) started: Instant,
@@ -45,7 +45,7 @@ pub(crate) struct ProducerStats {
     pub(crate) record_errors: Counter,
     /// `curtail.phase.stamps`.
     stamps: bool,
-    /// Only for finding a broker's, once for each lane.
+    /// Locked only to find a broker's entry, once per lane.
     brokers: Mutex<BTreeMap<i32, Arc<BrokerStats>>>,
 }
 
@@ -63,7 +63,7 @@ impl ProducerStats {
         }
     }
 
-    /// A broker's; the same for the same id.
+    /// Returns a broker's entry; the same one for the same id.
     pub(crate) fn broker(&self, id: i32) -> Arc<BrokerStats> {
         let new = || Arc::new(BrokerStats::new(self.stamps));
         self.brokers.lock().entry(id).or_insert_with(new).clone()
@@ -74,13 +74,13 @@ impl ProducerStats {
         self.brokers.lock().iter().map(|(id, stats)| (*id, stats.snapshot())).collect()
     }
 
-    /// Notes a wait that began at `from`.
+    /// Records a wait since `from`.
     pub(crate) fn waited(histogram: &Histogram, from: Instant) {
         histogram.record(nanos(from.elapsed()), 1);
     }
 }
 
-/// What a lane records of its broker.
+/// The recording side of a lane's metrics.
 #[derive(Debug, Default)]
 pub(crate) struct BrokerStats {
     stamps: bool,
@@ -110,89 +110,89 @@ impl BrokerStats {
         Self { stamps, ..Self::default() }
     }
 
-    /// Whether it is noted how long batches and requests take.
+    /// Whether phases are recorded.
     pub(crate) fn stamps(&self) -> bool {
         self.stamps
     }
 
-    /// Notes a phase of so many records, batches or requests.
+    /// Records a phase of `count` records, batches or requests.
     fn stamp(&self, phase: &Histogram, took: Duration, count: u64) {
         if self.stamps {
             phase.record(nanos(took), count);
         }
     }
 
-    /// A batch goes into a request for the first time.
+    /// Records that a batch enters a request for the first time.
     pub(crate) fn batch_taken(&self, queued: Duration, bytes: usize, records: u32) {
         self.stamp(&self.queue_time, queued, 1);
         self.batch_size.record(bytes as u64, 1);
         self.records_per_batch.record(u64::from(records), 1);
     }
 
-    /// A request is built.
+    /// Records a built request.
     pub(crate) fn request_built(&self, bytes: usize) {
         self.request_size.record(bytes as u64, 1);
         self.requests.add(1);
         self.bytes_out.add(bytes as u64);
     }
 
-    /// The socket has taken what there was to write.
+    /// Records that the socket has accepted all pending bytes.
     pub(crate) fn drained(&self, took: Duration) {
         self.stamp(&self.write_time, took, 1);
     }
 
-    /// An answer was read.
+    /// Records a response.
     pub(crate) fn answered(&self, latency: Duration, bytes: usize) {
         self.stamp(&self.request_latency, latency, 1);
         self.responses.add(1);
         self.bytes_in.add(bytes as u64);
     }
 
-    /// An answer asks for a pause (KIP-219).
+    /// Records a throttle time (KIP-219).
     pub(crate) fn throttled(&self, pause: Duration) {
         if !pause.is_zero() {
             self.throttle_time.record(nanos(pause), 1);
         }
     }
 
-    /// An answer refuses a batch.
+    /// Records a refused batch.
     pub(crate) fn batch_refused(&self) {
         self.batches_refused.add(1);
     }
 
-    /// A batch that was too large goes back in parts.
+    /// Records that a batch was too large and is split.
     pub(crate) fn batch_split(&self) {
         self.batches_split.add(1);
     }
 
-    /// A batch is acknowledged.
+    /// Records an acknowledged batch.
     pub(crate) fn batch_acknowledged(&self, took: Duration, records: u32) {
         self.stamp(&self.delivery_time, took, u64::from(records));
         self.records_sent.add(u64::from(records));
     }
 
-    /// A batch goes back to its queue.
+    /// Records that a batch returns to its queue.
     pub(crate) fn batch_retried(&self, records: u32) {
         self.records_retried.add(u64::from(records));
     }
 
-    /// A batch has failed for good.
+    /// Records a permanent failure of a batch.
     pub(crate) fn batch_failed(&self, records: u32) {
         self.records_failed.add(u64::from(records));
     }
 
-    /// A connection is open.
+    /// Records an opened connection.
     pub(crate) fn connected(&self) {
         self.connections_opened.add(1);
     }
 
-    /// A connection has ended.
+    /// Records a closed connection.
     pub(crate) fn disconnected(&self) {
         self.connections_closed.add(1);
     }
 
     pub(super) fn snapshot(&self) -> BrokerMetrics {
-        // Closed before opened: what opens meanwhile must not make the difference negative.
+        // Closed before opened: a connection opened in between must not make the difference negative.
         let closed = self.connections_closed.get();
         let opened = self.connections_opened.get();
         BrokerMetrics {

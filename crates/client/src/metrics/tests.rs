@@ -93,7 +93,7 @@ fn tasks_that_record_at_once_lose_nothing() {
 }
 
 #[test]
-fn without_stamps_only_times_are_missing() {
+fn without_phase_stamps_only_times_are_missing() {
     let stats = BrokerStats::new(false);
     stats.batch_taken(Duration::from_millis(3), 500, 10);
     stats.drained(Duration::from_millis(1));

@@ -1,6 +1,6 @@
-//! A value that comes once, and the tasks that wait for it.
+//! A value that is set once, and the tasks that wait for it.
 //!
-//! A waiter remembers its slot, so that polling again and leaving cost the same however many others wait.
+//! A waiter remembers its slot, so that repeated polls and leaving cost the same for any number of waiters.
 
 use std::{
     future::Future,
@@ -12,16 +12,16 @@ use curtail_proto::plant::{Plant, planted};
 
 use super::sync::{Mutex, OnceLock};
 
-/// The place of one waiter; belongs to one [`Awaited`].
+/// A waiter's place in one [`Awaited`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
 impl Slot {
-    /// Of one that does not wait.
+    /// Of a task that does not wait.
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// A value that comes once.
+/// A value that is set once.
 #[derive(Debug)]
 pub(super) struct Awaited<T: 'static> {
     value: OnceLock<T>,
@@ -96,7 +96,7 @@ impl<T: 'static> Awaited<T> {
         self.value.get()
     }
 
-    /// Sets the value and wakes who waits. The first value stays.
+    /// Sets the value and wakes all waiters. The first value stays.
     pub(super) fn set(&self, value: T) {
         if self.value.set(value).is_err() {
             return;
@@ -110,26 +110,26 @@ impl<T: 'static> Awaited<T> {
         }
     }
 
-    /// Polls for the value; until it comes, `slot` is the waiter's.
+    /// Polls for the value. Until it is set, `slot` belongs to the waiter.
     pub(super) fn poll(&self, cx: &Context<'_>, slot: &mut Slot) -> Poll<&T> {
         if let Some(value) = self.value.get() {
             *slot = Slot::NONE;
             return Poll::Ready(value);
         }
         let mut waiters = self.waiters.lock();
-        // The value is set before the waiters are taken: a waker kept while it is not set is woken.
+        // The value is set before the waiters are taken, so a waker that is kept without a value is woken.
         if let Some(value) = self.value.get() {
             *slot = Slot::NONE;
             return Poll::Ready(value);
         }
-        // Dropping a waker may drop a task, and with it another waiter: not under the lock.
+        // A dropped waker may drop a task, and with it another waiter: not under the lock.
         let replaced = waiters.keep(slot, cx.waker());
         drop(waiters);
         drop(replaced);
         Poll::Pending
     }
 
-    /// The waiter of this slot waits no longer.
+    /// Removes the waiter of this slot.
     pub(super) fn leave(&self, slot: &mut Slot) {
         if *slot == Slot::NONE || self.value.get().is_some() {
             return;
@@ -141,12 +141,12 @@ impl<T: 'static> Awaited<T> {
     /// Waits for the value.
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped wait leaves its slot.
+    /// Cancel safe: a dropped wait frees its slot.
     pub(super) fn wait(&self) -> Wait<'_, T> {
         Wait { awaited: self, slot: Slot::NONE }
     }
 
-    /// Slots in use or free.
+    /// Number of slots, in use or free.
     #[cfg(test)]
     pub(super) fn slots(&self) -> usize {
         self.waiters.lock().slots.len()

@@ -1,15 +1,15 @@
 //! Delivery deadlines: one task per producer expires records, wherever they wait.
 //!
-//! A record waits in its partition's queue, as bytes for the socket, or in flight; its lane may be connecting, muted,
-//! renewing its session, blocked, or there may be none. None of them keeps deadlines: this task looks at all of them when
-//! the oldest batch is due. A batch sent after a look expires a whole `delivery.timeout.ms` after it at the earliest, so
-//! most of the time one look per timeout is enough.
+//! A record waits in its partition's queue, as bytes for the socket, or in flight. Its lane may be connecting,
+//! throttled, renewing its session or blocked, or the record may have no lane. None of these keeps deadlines: this
+//! task looks at all records when the oldest batch is due. A batch that is sent after a look expires a whole
+//! `delivery.timeout.ms` after it at the earliest, so usually one look per timeout is enough.
 //!
 //! # Invariants
-//! - Code that puts a batch into a queue that a look may already have passed calls [`Deadlines::announce`] under the lock of
-//!   that queue: a batch that comes back, is split, moves to another partition, or was opened by a record that waited for
-//!   its topic. **Was a bug:** a split announced its deadline before it took the lock. A look between the two missed the
-//!   parts, which expired up to `delivery.timeout.ms` late.
+//! - Code that puts a batch into a queue that a look may already have passed calls [`Deadlines::announce`] under the
+//!   lock of that queue. That covers a batch that is retried, split or moved, and one opened by a record that waited
+//!   for its topic. **Was a bug:** a split announced its deadline before it took the lock. A look between the two
+//!   missed the parts, which expired up to `delivery.timeout.ms` late.
 
 use std::{
     sync::Arc,
@@ -26,26 +26,26 @@ use super::{
     shared::Shared,
 };
 
-/// Time that a look may cost per partition: with hundreds of thousands of them, looks are that far apart.
+/// Time between looks per partition: many partitions make looks rarer.
 const PAUSE_PER_PARTITION: Duration = Duration::from_micros(1);
 
-/// Partitions looked at before other tasks of the runtime get a turn.
+/// Partitions visited before other tasks of the runtime run.
 const PARTITIONS_PER_TURN: u32 = 1024;
 
-/// When the next look is due.
+/// The time of the next look.
 pub(super) struct Deadlines {
     began: StdInstant,
-    /// In nanoseconds since then.
+    /// In nanoseconds since `began`.
     schedule: Schedule,
 }
 
 impl Deadlines {
-    /// The first look is due at once.
+    /// The first look is due immediately.
     pub(super) fn new(began: Instant) -> Self {
         Self { began: began.into_std(), schedule: Schedule::new() }
     }
 
-    /// Schedules a look at this time at the latest, for a batch that is about to enter the queue of `_state`.
+    /// Schedules a look at this time at the latest, for a batch about to enter the queue of `_state`.
     pub(super) fn announce(&self, at: StdInstant, _state: &PartitionState) {
         self.no_later_than(at);
     }
@@ -79,11 +79,11 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// What a look has found.
+/// Result of a look.
 #[derive(Default)]
 struct Looked {
     partitions: u32,
-    /// When the oldest batch that is left expires.
+    /// Expiry of the oldest remaining batch.
     next: Option<StdInstant>,
 }
 
@@ -93,10 +93,10 @@ impl Looked {
     }
 }
 
-/// Fails every batch past `delivery.timeout.ms` at `now`, the beginning of the look.
+/// Fails every batch past `delivery.timeout.ms` at `now`, the start of the look.
 async fn look(shared: &Shared, now: StdInstant) -> Looked {
     let mut looked = Looked::default();
-    // Batches of a partition that is added during the look are younger, or announced.
+    // Batches of partitions added during the look are younger, or announced.
     let topics = shared.topics.load_full();
     for partition in topics.values().flat_map(|topic| &topic.partitions) {
         looked.partitions += 1;
@@ -113,7 +113,7 @@ async fn look(shared: &Shared, now: StdInstant) -> Looked {
         looked.add(partition.state.lock().queue.next_expiry(&shared.policy));
     }
     drop(topics);
-    // After the queues: a batch that was taken in the meantime is found here.
+    // After the queues: a batch that a lane has taken since is found here.
     for lane in shared.all_lanes() {
         let overdue = lane.take_overdue(shared, now);
         looked.add(overdue.next);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_batch_that_comes_back_during_a_look_is_looked_at_in_time() {
+    async fn deadline_of_a_batch_retried_during_a_look_is_kept() {
         let began = Instant::now();
         let at = |seconds| (began + Duration::from_secs(seconds)).into_std();
         let deadlines = Deadlines::new(began);

@@ -1,4 +1,4 @@
-//! What becomes of a record: one shared result per batch, one light handle per record.
+//! Outcomes of records: one shared result per batch, one small handle per record.
 
 use std::{
     future::Future,
@@ -20,16 +20,16 @@ use super::{
 };
 use crate::{BatchMetadata, Error, RecordMetadata, Result};
 
-/// When a batch passed its stations. Cheap: one clock reading for the first record, each request and each answer.
+/// Phase timestamps of a batch. They cost one clock reading for the first record, each request and each response.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Its first record was appended.
+    /// Append of the first record.
     pub created: Instant,
-    /// Its first attempt was handed to the socket.
+    /// Transfer of the first attempt to the socket.
     pub first_written: Instant,
-    /// Its last attempt was handed to the socket: the first one, unless that failed.
+    /// Transfer of the last attempt to the socket: the first one, unless that failed.
     pub written: Instant,
-    /// Its answer was read.
+    /// Read of the response.
     pub acknowledged: Instant,
 }
 
@@ -44,28 +44,28 @@ pub(super) struct Acknowledged {
     pub(super) timing: Timing,
 }
 
-/// What becomes of every record of a batch.
+/// The result of a batch, shared by its records.
 #[derive(Debug)]
 pub(super) struct BatchResult {
     topic: Arc<str>,
-    /// Where the batch is to be written; final once there is an outcome.
+    /// Target partition; final once there is an outcome.
     partition: AtomicI32,
     fate: Awaited<Fate>,
 }
 
-/// How a batch ends.
+/// The end of a batch.
 #[derive(Debug)]
 enum Fate {
     /// All its records have this outcome.
     Settled(Result<Acknowledged>),
-    /// It was too large: its records are in smaller batches now, in order.
+    /// The batch was too large: its records are in smaller batches, in order.
     Split(Box<[Part]>),
 }
 
-/// A batch with some records of one that was too large.
+/// A batch with some records of a split batch.
 #[derive(Debug)]
 struct Part {
-    /// Index of its first record in the former batch.
+    /// Index of its first record in the original batch.
     first: u32,
     result: Arc<BatchResult>,
 }
@@ -76,12 +76,12 @@ impl BatchResult {
         Arc::new(Self { topic, partition, fate: Awaited::new() })
     }
 
-    /// The partition. Relaxed is enough: whoever sees the outcome sees what was stored before it.
+    /// The partition. Relaxed is enough: a reader of the outcome sees all stores before it.
     fn partition(&self) -> i32 {
         self.partition.load(Ordering::Relaxed)
     }
 
-    /// Whether every record of it has its outcome.
+    /// Whether every record has its outcome.
     pub(super) fn is_resolved(&self) -> bool {
         match self.fate.get() {
             None => false,
@@ -90,7 +90,7 @@ impl BatchResult {
         }
     }
 
-    /// The outcome of its records, where they have one in common.
+    /// The outcome common to the records, if they have one.
     fn outcome(&self) -> Option<&Result<Acknowledged>> {
         match self.fate.get()? {
             Fate::Settled(outcome) => Some(outcome),
@@ -106,7 +106,7 @@ impl BatchResult {
         self.fate.set(Fate::Settled(outcome));
     }
 
-    /// From now on the records are in these batches, each with its number of records.
+    /// Records that the records are now in these batches, each with its number of records.
     fn became(&self, parts: impl IntoIterator<Item = (u32, Arc<Self>)>) {
         let mut first = 0;
         let parts = parts.into_iter().map(|(records, result)| {
@@ -117,7 +117,7 @@ impl BatchResult {
         self.fate.set(Fate::Split(parts.collect()));
     }
 
-    /// Waits for the outcome of every record, whatever it is.
+    /// Waits for the outcome of every record, success or failure.
     pub(super) async fn resolved(self: Arc<Self>) {
         let mut open = vec![self];
         while let Some(result) = open.pop() {
@@ -127,7 +127,7 @@ impl BatchResult {
         }
     }
 
-    /// What the outcome means for one record: the `index`th of the batch, made at `timestamp`.
+    /// Translates the outcome for one record: the `index`th of the batch, with `timestamp`.
     pub(super) fn describe(
         &self,
         outcome: &Result<Acknowledged>,
@@ -138,7 +138,7 @@ impl BatchResult {
         Ok(RecordMetadata {
             topic: self.topic.clone(),
             partition: self.partition(),
-            // A base so large that there is no offset for the record cannot be meant.
+            // A base offset so large that the record's offset overflows is not valid.
             offset: acknowledged.base_offset.and_then(|b| b.checked_add(i64::from(index))),
             timestamp: acknowledged.log_append_time.unwrap_or(timestamp),
             log_append_time: acknowledged.log_append_time,
@@ -146,7 +146,7 @@ impl BatchResult {
     }
 }
 
-/// A batch whose records are in smaller ones by now, each with its number of records.
+/// A split batch and its parts, each with its number of records.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Divided {
@@ -155,17 +155,17 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    /// Tells those who wait for the batch. Not under a lock: it wakes them.
+    /// Notifies those who wait for the batch. Not under a lock: it wakes them.
     pub(super) fn tell(self) {
         self.whole.became(self.parts);
     }
 }
 
-/// A record that waits for its topic's metadata: where it goes, or why it goes nowhere.
+/// A record that waits for its topic's metadata: its batch, or its error.
 #[derive(Debug)]
 pub(super) struct Ticket {
     topic: Arc<str>,
-    /// -1 where it is not known.
+    /// -1 if unknown.
     partition: i32,
     placed: Awaited<Result<InBatch>>,
 }
@@ -175,13 +175,13 @@ impl Ticket {
         &self.topic
     }
 
-    /// Waits until the record is in a batch, or will never be.
+    /// Waits until the record is in a batch, or has failed.
     pub(super) async fn settled(self: Arc<Self>) {
         self.placed.wait().await;
     }
 }
 
-/// The sending side of a [`Ticket`]. Dropped, it fails the waiting record: nobody waits for ever.
+/// The sending side of a [`Ticket`]. If dropped, it fails the record, so that no waiter waits indefinitely.
 #[derive(Debug)]
 pub(super) struct Placement(Arc<Ticket>);
 
@@ -194,14 +194,14 @@ impl Placement {
         &self.0
     }
 
-    /// The record is in the batch of `delivery`.
+    /// Records that the record is in the batch of `delivery`.
     pub(super) fn placed(self, delivery: &Delivery) {
         if let Place::InBatch(in_batch) = &delivery.place {
             self.0.placed.set(Ok(in_batch.clone()));
         }
     }
 
-    /// The record goes nowhere; gives the error that its sender sees.
+    /// Fails the record. Returns the error that its sender receives.
     pub(super) fn fail(self, cause: Error) -> Error {
         self.resolve_failed(cause)
     }
@@ -228,13 +228,13 @@ impl Drop for Placement {
 
 /// The sending side of a [`BatchResult`], with the memory that the batch holds.
 ///
-/// Dropped without an outcome, as the batches in flight are when the producer is closed, it resolves its waiters with
-/// [`Error::NotAcknowledged`]: nobody waits for ever.
+/// If it is dropped without an outcome, as for in-flight batches of a closed producer, it resolves the batch with
+/// [`Error::NotAcknowledged`]. So no waiter waits indefinitely.
 #[derive(Debug)]
 pub(super) struct Completion {
     result: Arc<BatchResult>,
     memory: Option<Reservation>,
-    /// Where there are interceptors.
+    /// Present if there are interceptors.
     interception: Option<Interception>,
 }
 
@@ -247,7 +247,7 @@ impl Completion {
         Self { result, memory: Some(memory), interception }
     }
 
-    /// The batch has grown and holds more.
+    /// Adds the memory of a batch that has grown.
     pub(super) fn hold(&mut self, more: Reservation) {
         match &mut self.memory {
             Some(memory) => memory.add(more),
@@ -260,14 +260,14 @@ impl Completion {
         self.memory.as_ref().map_or(0, Reservation::bytes)
     }
 
-    /// Counts the batch's memory for another broker.
+    /// Accounts the batch's memory to another broker.
     pub(super) fn charge_to(&mut self, broker: i32) {
         if let Some(memory) = &mut self.memory {
             memory.charge_to(broker);
         }
     }
 
-    /// The batch goes to another partition, whose leader is `broker`.
+    /// Moves the batch to another partition, whose leader is `broker`.
     pub(super) fn moved_to(&mut self, partition: i32, broker: i32) {
         self.result.partition.store(partition, Ordering::Relaxed);
         self.charge_to(broker);
@@ -277,15 +277,15 @@ impl Completion {
         &self.result
     }
 
-    /// A record made at `timestamp` has joined the batch; interceptors are told its outcome too.
+    /// Records that a record with `timestamp` has joined the batch, so that interceptors receive its outcome.
     pub(super) fn joined(&self, timestamp: i64) {
         if let Some(interception) = &self.interception {
             interception.joined(timestamp);
         }
     }
 
-    /// Hands the records over to smaller batches, each with its share of records and bytes: their completions, with what
-    /// the batch holds. Those who wait are yet to be told.
+    /// Splits the batch: returns one completion per share of records and bytes, with that share of the memory. The
+    /// waiters must still be notified.
     pub(super) fn divide(mut self, shares: &[Share]) -> (Vec<Self>, Divided) {
         let mut memory = self.memory.take();
         let mut interception = self.interception.take();
@@ -327,7 +327,7 @@ impl Completion {
         match self.interception.take() {
             Some(interception) => interception.tell(self.result.clone(), outcome, memory),
             None => {
-                // Whoever sees the outcome finds the memory given back.
+                // A reader of the outcome must find the memory returned.
                 drop(memory);
                 self.result.resolve(outcome);
             }
@@ -337,32 +337,31 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        // The memory goes with the outcome, where it has been told.
+        // A completion that was resolved has no memory left.
         if self.memory.is_some() && !self.result.is_resolved() {
             self.resolve_failed(Error::Closed, true);
         }
     }
 }
 
-/// The acknowledgement of one record, to be awaited or asked.
+/// The acknowledgement of one record, to be awaited or polled.
 ///
-/// Dropping it does not take the record back.
+/// Dropping it does not cancel the record.
 ///
 /// # Cancel safety
-/// Cancel safe: awaiting it again after a dropped wait is not possible by value, but `&mut delivery` can be
-/// awaited any number of times before it is ready.
+/// Cancel safe: `&mut delivery` can be awaited any number of times before it is ready. Awaiting by value consumes it.
 #[derive(Debug)]
 pub struct Delivery {
     place: Place,
-    /// Where its waker is, in the batch or the ticket of `place`.
+    /// Its waker's slot in the batch or the ticket of `place`.
     slot: Slot,
 }
 
-/// Where the record is.
+/// The record's current place.
 #[derive(Debug)]
 enum Place {
     InBatch(InBatch),
-    /// Its topic is not known yet.
+    /// Its topic is unknown so far.
     Waiting(Arc<Ticket>),
 }
 
@@ -375,7 +374,7 @@ struct InBatch {
 }
 
 impl InBatch {
-    /// The batch that the record is in now, and its index there.
+    /// Returns the record's current batch, and its index there.
     fn now(&self) -> (&Arc<BatchResult>, u32) {
         let (mut result, mut index) = (&self.result, self.index);
         while let Some(Fate::Split(parts)) = result.fate.get() {
@@ -385,7 +384,7 @@ impl InBatch {
         (result, index)
     }
 
-    /// The record in the batch that it is in now.
+    /// Returns the record's place in its current batch.
     fn followed(&self) -> Self {
         let (result, index) = self.now();
         Self { result: result.clone(), index, timestamp: self.timestamp }
@@ -393,7 +392,7 @@ impl InBatch {
 }
 
 impl Delivery {
-    /// The `index`th record of a batch, made at `timestamp`.
+    /// Creates the handle of a batch's `index`th record, with `timestamp`.
     pub(super) fn new(result: Arc<BatchResult>, index: u32, timestamp: i64) -> Self {
         Self { place: Place::InBatch(InBatch { result, index, timestamp }), slot: Slot::NONE }
     }
@@ -409,7 +408,7 @@ impl Delivery {
         }
     }
 
-    /// The outcome, if it is there.
+    /// Returns the outcome, if there is one.
     pub fn outcome(&self) -> Option<Result<RecordMetadata>> {
         if let Place::Waiting(ticket) = &self.place
             && let Some(Err(error)) = ticket.placed.get()
@@ -421,15 +420,14 @@ impl Delivery {
         Some(result.describe(result.outcome()?, index, in_batch.timestamp))
     }
 
-    /// When the record's batch passed its stations; `None` until it is acknowledged, and for a failed one.
+    /// Returns the phase timestamps of the record's batch; `None` before the acknowledgement, and for a failed batch.
     pub fn timing(&self) -> Option<Timing> {
         let outcome = self.in_batch()?.now().0.outcome()?;
         outcome.as_ref().ok().map(|acknowledged| acknowledged.timing)
     }
 
-    /// Whether both records travel in the same batch, and so share outcome and timing, unless the batch turns out to be
-    /// too large for its topic: then it is split, and asked again this tells of the parts. A record whose topic is not
-    /// known yet travels in none.
+    /// Whether both records are in the same batch, and so share outcome and timing. A batch that is too large for its
+    /// topic is split; then a later call compares the parts. A record whose topic is unknown so far is in no batch.
     pub fn shares_batch_with(&self, other: &Self) -> bool {
         match (self.in_batch(), other.in_batch()) {
             (Some(own), Some(other)) => Arc::ptr_eq(own.now().0, other.now().0),
@@ -437,7 +435,7 @@ impl Delivery {
         }
     }
 
-    /// The outcome of the whole batch that the record travels in, if it is there: the same for each of its records.
+    /// Returns the outcome of the record's whole batch, if there is one: the same for all its records.
     pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
         let result = self.in_batch()?.now().0;
         let describe = |batch: &Acknowledged| BatchMetadata {

@@ -1,11 +1,11 @@
 //! Demand for producer ids: a partition that has exhausted the epochs of the newest id needs another one.
 //!
 //! # Invariants
-//! - A report about an earlier id changes nothing, however late it comes: whether the newest is spent belongs to the newest.
+//! - A report about an earlier id changes nothing, however late it comes: `is_spent` belongs to the newest id.
 
 use super::sync::{Mutex, Notify};
 
-/// Whether another producer id than the newest is needed.
+/// Whether a new producer id is needed.
 pub(super) struct Demand {
     newest: Mutex<Newest>,
     changed: Notify,

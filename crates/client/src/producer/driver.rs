@@ -1,4 +1,4 @@
-//! The task of one lane: connects, reads answers, writes what is ready, keeps the deadlines.
+//! A lane's task: connects, reads responses, writes ready requests and keeps request deadlines.
 
 use std::{
     collections::BTreeSet,
@@ -35,17 +35,17 @@ use crate::{
     conn::{Connection, Parts, READ_HINT, connection_error, frame_error, protocol_error},
 };
 
-/// While a broker cannot be reached, the leaders of what waits for it are looked up this often.
+/// While a broker is unreachable, interval between lookups of its partitions' leaders.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(100);
 
-/// Every so many of these pauses, topics are looked up too of which nothing waits, but which have partitions that keyless
-/// records avoid: the cluster may have dropped the broker that they are avoided for.
+/// Every this many lookups, topics without waiting records are looked up too, if keyless records avoid some of their
+/// partitions. The cluster may have removed the broker for which they are avoided.
 const LOOKUPS_PER_REVIEW: u32 = 10;
 
-/// Answers handled before other tasks get a turn.
+/// Responses handled before other tasks run.
 const ANSWERS_A_TURN: usize = 32;
 
-/// Drives a lane until its producer is gone.
+/// Drives a lane until its producer is dropped.
 pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
     let mut failures = 0;
     loop {
@@ -66,8 +66,8 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 }
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
                 give_up_late(&lane, &strong, &error);
-                // A connection that has worked is replaced at once. A broker that only shakes hands is not called
-                // without a pause.
+                // A connection that has worked is replaced at once. A broker that only completes handshakes causes a
+                // backoff.
                 failures = if session.proven { 0 } else { failures + 1 };
             }
             Err(error) => {
@@ -99,8 +99,8 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
     }
 }
 
-/// Waits for `step`. If the broker is in trouble meanwhile, the leaders of what waits here are looked up again and
-/// again: they may be others by now.
+/// Waits for `step`. While the broker is unresponsive or unreachable, repeatedly looks up the leaders of its waiting
+/// partitions, which may have moved.
 async fn looking_elsewhere<S: Future>(lane: &Lane, shared: &Weak<Shared>, step: S) -> S::Output {
     let mut step = pin!(step);
     let mut lookups = 0u32;
@@ -122,7 +122,7 @@ async fn looking_elsewhere<S: Future>(lane: &Lane, shared: &Weak<Shared>, step: 
     }
 }
 
-/// Has the leaders of what waits here looked up through another broker.
+/// Looks up the leaders of the lane's waiting partitions through another broker.
 fn look_up(lane: &Lane, shared: &Shared) {
     let topics: BTreeSet<Arc<str>> =
         lane.waiting().into_iter().map(|partition| partition.topic.clone()).collect();
@@ -131,7 +131,7 @@ fn look_up(lane: &Lane, shared: &Shared) {
     }
 }
 
-/// Has the partitions looked up that keyless records avoid.
+/// Looks up topics of which keyless records avoid some partitions.
 fn look_up_avoided(lane: &Lane, shared: &Shared) {
     let topics = shared.topics.load();
     for topic in topics.values().filter(|topic| topic.routes.load().avoid_some()) {
@@ -139,7 +139,7 @@ fn look_up_avoided(lane: &Lane, shared: &Shared) {
     }
 }
 
-/// While there is no connection: fails what has waited too long, and has the leaders looked up for the rest.
+/// Without a connection: fails overdue records, and looks up the leaders of the rest.
 fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     for partition in lane.waiting() {
         shared.expire(&partition, Some(error));
@@ -148,7 +148,7 @@ fn give_up_late(lane: &Lane, shared: &Shared, error: &Error) {
     look_up_avoided(lane, shared);
 }
 
-/// Fails the records that wait for a broker which refuses this client whatever it sends.
+/// Fails the records for a broker that refuses this client whatever it sends.
 fn refuse(lane: &Lane, shared: &Shared, error: &Error) {
     for partition in lane.waiting() {
         shared.refuse(&partition, error);
@@ -168,7 +168,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
         biased;
         opened = &mut open => opened?,
         () = sleep(lane.patience()) => {
-            // Whoever places records need not wait for socket.connection.setup.timeout.ms to learn of it.
+            // Placement of records need not wait for socket.connection.setup.timeout.ms to learn of it.
             lane.health.set(Trouble::Unreachable);
             shared.notice(lane);
             open.await?
@@ -185,8 +185,8 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     Ok(Session { socket, splitter, peer, proven: false, is_stuck: false, timer, renewal })
 }
 
-/// The broker asks for a pause, which it would otherwise take itself (KIP-219). No answer makes us silent for longer
-/// than a request may take.
+/// Applies the broker's throttle time, which the broker would otherwise enforce itself (KIP-219). Limited to
+/// `request.timeout.ms`.
 fn throttle(lane: &Lane, shared: &Shared, asked: Duration) {
     lane.stats.throttled(asked);
     let now = Instant::now().into_std();
@@ -195,8 +195,8 @@ fn throttle(lane: &Lane, shared: &Shared, asked: Duration) {
     }
 }
 
-/// Whether a broker that does not answer a request shakes hands at least: if not, it hangs, and is not only busy or waiting
-/// for others.
+/// Checks whether a late broker completes a handshake. If not, it is unresponsive, and not only busy or waiting for
+/// others.
 async fn knock(lane: Arc<Lane>, shared: Weak<Shared>, limit: Duration) {
     let Some(strong) = shared.upgrade() else { return };
     let Some((host, port)) = address_of(&strong, lane.broker) else { return };
@@ -212,9 +212,9 @@ struct Session {
     socket: Arc<dyn Socket>,
     splitter: FrameSplitter,
     peer: Arc<str>,
-    /// Whether the broker has answered a request.
+    /// Whether the broker has responded to a request.
     proven: bool,
-    /// The broker only waits for another one; see [`Self::look_into`].
+    /// Whether the broker only waits for another one; see [`Self::look_into`].
     is_stuck: bool,
     timer: Pin<Box<Sleep>>,
     /// With SASL only.
@@ -222,9 +222,9 @@ struct Session {
 }
 
 impl Session {
-    /// Runs until the connection cannot be used any more; the error says why.
+    /// Runs until the connection is unusable. Returns the reason.
     fn poll(&mut self, cx: &mut Context<'_>, lane: &Arc<Lane>, shared: &Shared) -> Poll<Error> {
-        // Registered before anything is looked at: what is submitted from here on wakes this task again.
+        // Registered first: work submitted from here on wakes this task again.
         lane.register(cx.waker());
         loop {
             if let Err(error) = self.poll_answers(cx, lane, shared) {
@@ -238,7 +238,7 @@ impl Session {
                 return Poll::Ready(connection_error(&self.peer, error));
             }
             match self.poll_renewal(cx, lane) {
-                // What was held back can go.
+                // Requests held back by the renewal can be sent.
                 Poll::Ready(Ok(())) => continue,
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
                 Poll::Pending => {}
@@ -314,9 +314,9 @@ impl Session {
         }
     }
 
-    /// The broker is late. The leaders of what it has may be others by now; and if it only waits for a broker that hangs,
-    /// this connection is of no use: Kafka serves one request of a connection at a time, and what follows could be
-    /// acknowledged.
+    /// Handles a late broker. Its partitions may have new leaders, so they are looked up. If the broker only waits
+    /// for an unresponsive replica, the connection is closed. Kafka serves one request of a connection at a time, and
+    /// later requests could be acknowledged.
     fn look_into(
         &mut self,
         suspected: &Suspected,
@@ -337,8 +337,9 @@ impl Session {
         Ok(())
     }
 
-    /// Sends what waits in vain for this broker's answer to the leaders that have replaced it. When it keeps silent and nothing
-    /// is left to wait for, the connection is given up: after what it has not answered, nothing would get an answer.
+    /// Moves batches that wait for this broker's response to the leaders that have replaced it. If the broker stays
+    /// unresponsive and no other batch waits for it, closes the connection, because later requests would get no
+    /// response either.
     fn follow_leaders(&self, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
         let (moved, is_useless) = match &mut *lane.link() {
             Link::Up(up) => {
@@ -394,8 +395,8 @@ impl Session {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when a deadline has passed: with an error if it was a request's, and otherwise because a partition
-    /// is due.
+    /// Ready when a deadline has passed: with an error for a request's deadline, and otherwise because a partition is
+    /// due.
     fn poll_deadlines(
         &mut self,
         cx: &mut Context<'_>,
@@ -408,7 +409,7 @@ impl Session {
             let renewal = self.renewal.as_ref().filter(|_| !up.is_held());
             let renew_at = renewal.and_then(Renewal::at).map(Instant::into_std);
             let Some(next) = lane.next_deadline(up).into_iter().chain(renew_at).min() else {
-                // A timer set for nothing fires once; only then it has to be set again for the next request.
+                // An unneeded timer fires once. Only then must it be reset for the next request.
                 if self.timer.is_elapsed() {
                     up.armed.fired();
                 }

@@ -1,4 +1,4 @@
-//! Who the producer is to the brokers: the one place that knows its id and epoch.
+//! The producer's identity for the brokers: the only place that knows its id and epoch.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use super::{
 };
 use crate::{Error, ProducerConfig};
 
-/// The highest version of Produce in which a partition has to be added to a transaction first (KIP-890).
+/// Last version of Produce for which a partition must first be added to a transaction (KIP-890).
 const LAST_PRODUCE_OF_V1: i16 = 11;
 
 /// The producer's id and epoch.
 pub(super) enum Identity {
-    /// `enable.idempotence=false`: it has none.
+    /// `enable.idempotence=false`: no id.
     None,
-    /// Given when the producer starts. Each partition counts epochs of its own from there (decision 0004).
+    /// Requested when the producer starts. Each partition counts its own epochs from there (decision 0004).
     Idempotent(Given),
-    /// Given by the coordinator of the transactional id, with one epoch for all partitions (decision 0012).
+    /// Assigned by the coordinator of the transactional id, with one epoch for all partitions (decision 0012).
     Transactional(Arc<Control>),
 }
 
-/// Of an idempotent producer without a transactional id.
+/// Identity of an idempotent producer without a transactional id.
 pub(super) struct Given {
     newest: ArcSwapOption<ProducerIdentity>,
     demand: Demand,
@@ -56,7 +56,7 @@ impl Identity {
         }
     }
 
-    /// Whether batches carry a sequence, and who may change their epoch.
+    /// Whether batches carry sequence numbers, and how their epoch may change.
     pub(super) fn sequenced(&self) -> Sequenced {
         match self {
             Self::None => Sequenced::Not,
@@ -65,8 +65,8 @@ impl Identity {
         }
     }
 
-    /// How the next batch of the partition is numbered. In a transaction this is where a partition joins it: the
-    /// partition has something to send.
+    /// Returns the numbering of the partition's next batch. In a transaction this adds the partition, which has
+    /// records to send.
     pub(super) fn stamps(&self, partition: &Partition, state: &mut PartitionState) -> Idempotence {
         match self {
             Self::None => Idempotence::Off,
@@ -76,28 +76,28 @@ impl Identity {
         }
     }
 
-    /// Whether an id that is asked for as soon as the producer starts has not arrived.
+    /// Whether the id requested at the producer's start has not arrived.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self, Self::Idempotent(given) if given.newest.load().is_none())
     }
 
-    /// Takes an id that was asked for.
+    /// Stores a requested id.
     pub(super) fn arrived(&self, identity: ProducerIdentity) {
         if let Self::Idempotent(given) = self {
-            // First: a partition that sees the id may have exhausted it.
+            // First: a partition that sees the id may exhaust its epochs.
             given.demand.arrived(identity.id);
             given.newest.store(Some(Arc::new(identity)));
         }
     }
 
-    /// A partition has used up the epochs of an id. If that is no longer the newest, there is one already.
+    /// Records that a partition has exhausted the epochs of an id. Ignored unless it is the newest id.
     pub(super) fn is_spent(&self, id: i64) {
         if let Self::Idempotent(given) = self {
             given.demand.spent(id);
         }
     }
 
-    /// Ends when another id has to be asked for: one was given, and its epochs are used up. Cancel safe.
+    /// Resolves when a new id is needed, because a partition has exhausted the epochs of the newest. Cancel safe.
     pub(super) async fn until_another_is_needed(&self) {
         match self {
             Self::Idempotent(given) => given.demand.until_spent().await,
@@ -113,7 +113,7 @@ impl Identity {
         }
     }
 
-    /// For the head of a produce request: the transactional id, and the version where this side speaks `version`.
+    /// Returns the transactional id and version for a produce request, if this side supports `version`.
     pub(super) fn head(&self, version: i16) -> (Option<&str>, i16) {
         match self {
             Self::Transactional(control) if control.adds_partitions() => {
@@ -124,7 +124,7 @@ impl Identity {
         }
     }
 
-    /// Takes note, before anything else happens to its partition, that a batch fails.
+    /// Records that a batch fails, before any other change to its partition.
     pub(super) fn batch_fails<C>(&self, batch: &Batch<C>, cause: &Error) {
         if let Self::Transactional(control) = self {
             control.batch_fails(batch.producer(), cause);

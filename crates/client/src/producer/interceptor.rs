@@ -1,8 +1,8 @@
-//! Interceptors: the application's own code around every send and every acknowledgement (KIP-42).
+//! Interceptors: the application's code around every send and every acknowledgement (KIP-42).
 //!
-//! Acknowledgements are told on a task of their own, in the order of the outcomes, before the records' deliveries are
-//! resolved: an interceptor may call the producer, because no lock of it is held. What waits for that task keeps its
-//! part of `buffer.memory`, which bounds the queue.
+//! A separate task reports acknowledgements, in the order of the outcomes, before the records' deliveries resolve. An
+//! interceptor may call the producer, because no lock is held. Unreported outcomes keep their part of
+//! `buffer.memory`, which bounds the queue.
 
 use std::{
     borrow::Cow,
@@ -20,11 +20,11 @@ use super::{
 };
 use crate::{Error, Header, Record, RecordMetadata, Result};
 
-/// Code that sees, and may change, every record before it is sent, and sees what becomes of it.
+/// Code that sees, and may change, every record before it is sent, and receives the record's outcome.
 ///
-/// As in the Java client, interceptors are called one after the other in the order in which they were given, each
-/// with what the one before made of the record, and a panic is contained: it is logged, the record goes on as it was
-/// before that call, and the next interceptor is called. They run where the producer works, so they should be quick.
+/// As in the Java client, interceptors are called in the order in which they were added, each with the record as
+/// changed by the previous one. A panic is caught and logged; the record continues as before that call, with the next
+/// interceptor. Interceptors run on the producer's tasks, so they should be quick.
 ///
 /// ```
 /// use curtail::{Error, OutgoingRecord, ProducerConfig, ProducerInterceptor, RecordMetadata};
@@ -46,24 +46,24 @@ use crate::{Error, Header, Record, RecordMetadata, Result};
 /// let config = ProducerConfig::new("localhost:9092").interceptor(Stamp);
 /// ```
 pub trait ProducerInterceptor: Send + Sync + 'static {
-    /// A record is about to be sent: called on the task that sends, before key and value decide the partition.
+    /// Called before a record is sent, on the sending task, before key and value decide the partition.
     fn on_send(&self, record: &mut OutgoingRecord<'_>) {
         let _ = record;
     }
 
-    /// A record was acknowledged or has failed, or its send has. Called once for each record that `on_send` was
-    /// called for, unless the runtime ends before.
+    /// Called when a record was acknowledged, or it or its send has failed. Called once for each record passed to
+    /// `on_send`, unless the runtime ends first.
     fn on_acknowledgement(&self, topic: &str, outcome: Result<&RecordMetadata, &Error>) {
         let _ = (topic, outcome);
     }
 }
 
-/// A record on its way through the interceptors. What is not replaced stays borrowed.
+/// A record passing through the interceptors. Fields that are not replaced stay borrowed.
 #[derive(Clone, Debug)]
 pub struct OutgoingRecord<'a> {
     /// Topic.
     pub topic: Cow<'a, str>,
-    /// Partition, where the sender chose one.
+    /// Partition, if the sender chose one.
     pub partition: Option<i32>,
     /// Key.
     pub key: Option<Cow<'a, [u8]>>,
@@ -78,14 +78,14 @@ pub struct OutgoingRecord<'a> {
 /// A header of an [`OutgoingRecord`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingHeader<'a> {
-    /// Its name; the same name may be there more than once.
+    /// Name of the header; names may repeat.
     pub key: Cow<'a, str>,
-    /// Its value.
+    /// Value of the header.
     pub value: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> OutgoingRecord<'a> {
-    /// Adds a header behind the others.
+    /// Appends a header.
     pub fn push_header(&mut self, key: impl Into<Cow<'a, str>>, value: impl AsRef<[u8]>) {
         let value = Some(Cow::Owned(value.as_ref().to_vec()));
         self.headers.push(OutgoingHeader { key: key.into(), value });
@@ -106,7 +106,7 @@ impl<'a> OutgoingRecord<'a> {
         }
     }
 
-    /// The headers as [`Record`] borrows them.
+    /// Returns the headers as [`Record`] borrows them.
     pub(super) fn header_list(&self) -> Vec<Header<'_>> {
         self.headers
             .iter()
@@ -114,7 +114,7 @@ impl<'a> OutgoingRecord<'a> {
             .collect()
     }
 
-    /// The record to send.
+    /// Returns the record to send.
     pub(super) fn as_record<'b>(&'b self, headers: &'b [Header<'b>]) -> Record<'b> {
         Record {
             topic: &self.topic,
@@ -138,7 +138,7 @@ impl fmt::Debug for Interceptors {
 }
 
 impl Interceptors {
-    /// Adds one behind the others.
+    /// Appends an interceptor.
     pub fn push(&mut self, interceptor: impl ProducerInterceptor) {
         self.0.push(Arc::new(interceptor));
     }
@@ -149,7 +149,7 @@ impl Interceptors {
         self.0.is_empty()
     }
 
-    /// The record as the interceptors want it sent.
+    /// Returns the record after all interceptors.
     pub(super) fn on_send<'a>(&self, record: &Record<'a>) -> OutgoingRecord<'a> {
         let mut record = OutgoingRecord::of(record);
         for interceptor in &self.0 {
@@ -161,7 +161,7 @@ impl Interceptors {
         record
     }
 
-    /// Tells them what became of a record.
+    /// Passes a record's outcome to all interceptors.
     pub(super) fn on_acknowledgement(&self, topic: &str, outcome: Result<&RecordMetadata, &Error>) {
         for interceptor in &self.0 {
             contained("on_acknowledgement", || interceptor.on_acknowledgement(topic, outcome));
@@ -169,8 +169,8 @@ impl Interceptors {
     }
 }
 
-/// Calls an interceptor; says whether it returned. What it shares with others may be half changed by a panic: that is
-/// the interceptor's own business, the producer shares nothing with it.
+/// Calls an interceptor. Returns whether it returned without a panic. A panic may leave the interceptor's state
+/// inconsistent, but the producer shares no state with it.
 fn contained(what: &str, call: impl FnOnce()) -> bool {
     let returned = catch_unwind(AssertUnwindSafe(call)).is_ok();
     if !returned {
@@ -179,7 +179,7 @@ fn contained(what: &str, call: impl FnOnce()) -> bool {
     returned
 }
 
-/// What a batch needs so that interceptors hear of its records: their timestamps, and the way to the task.
+/// A batch's data for interceptors: its records' timestamps, and the channel to the task.
 #[derive(Debug)]
 pub(super) struct Interception {
     timestamps: Mutex<Vec<i64>>,
@@ -191,12 +191,12 @@ impl Interception {
         Self { timestamps: Mutex::default(), to }
     }
 
-    /// A record joins the batch.
+    /// Records that a record joins the batch.
     pub(super) fn joined(&self, timestamp: i64) {
         self.timestamps.lock().push(timestamp);
     }
 
-    /// For the first so many records of the batch, which goes on without them.
+    /// Splits off the first `records` records of the batch.
     pub(super) fn split_off(&mut self, records: u32) -> Self {
         let timestamps = self.timestamps.get_mut();
         let rest = timestamps.split_off((records as usize).min(timestamps.len()));
@@ -204,7 +204,7 @@ impl Interception {
         Self { timestamps: Mutex::new(first), to: self.to.clone() }
     }
 
-    /// Has the outcome told. If the task is gone, it is resolved without.
+    /// Sends the outcome to the task. Without the task, the outcome is resolved immediately.
     pub(super) fn tell(
         self,
         result: Arc<BatchResult>,
@@ -213,12 +213,12 @@ impl Interception {
     ) {
         let timestamps = self.timestamps.into_inner();
         let outcome = Outcome { result, outcome: Some(outcome), timestamps, _memory: memory };
-        // The outcome resolves itself when it is dropped.
+        // A dropped outcome resolves itself.
         let _ = self.to.send(outcome);
     }
 }
 
-/// A batch's outcome on its way to the interceptors.
+/// A batch's outcome in the channel to the interceptors.
 #[derive(Debug)]
 pub(super) struct Outcome {
     result: Arc<BatchResult>,
@@ -235,7 +235,7 @@ impl Drop for Outcome {
     }
 }
 
-/// Starts the task that tells outcomes; it ends when the producer and its last batch are gone.
+/// Starts the reporting task. It ends when the producer and its last batch are gone.
 pub(super) fn start(interceptors: Interceptors) -> UnboundedSender<Outcome> {
     let (to, outcomes) = unbounded_channel();
     tokio::spawn(tell_all(interceptors, outcomes));

@@ -1,7 +1,7 @@
-//! The way to one broker: the partitions that have something for it, and its connection.
+//! One broker's send lane: its connection and the partitions with batches for it.
 //!
-//! Whoever holds the link's lock may build and write a request: a caller that finds the socket idle does it itself
-//! and saves the hop to the driver's task; the driver does it after every answer, timer and wake-up.
+//! Any task that holds the link's lock may build and write a request. The caller writes to an idle socket itself,
+//! which saves a task switch. The driver writes after every response, timer and wake-up.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -36,11 +36,13 @@ use tokio::{sync::Notify, time::Instant};
 mod collect;
 #[cfg(test)]
 mod tests;
+mod tries;
 mod unsent;
 
 pub(super) use self::unsent::{Overdue, Waits};
 use self::{
-    collect::{Collected, Trial, Tries},
+    collect::{Collected, Trial},
+    tries::{Tries, Trying},
     unsent::Unsent,
 };
 use super::{
@@ -56,43 +58,43 @@ use crate::{Acks, ProducerConfig, metrics::BrokerStats};
 /// Slices for one vectored write.
 const MAX_SLICES: usize = 64;
 
-/// Ready partitions that are looked at for a complete batch.
+/// Number of ready partitions checked for a complete batch.
 const LOOK_AHEAD: usize = 8;
 
-/// The pause before the leaders are looked up again while a broker is suspected; it doubles.
+/// First pause between leader lookups while a broker is suspect; it doubles.
 const FIRST_LOOKUP_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest such pause: so much later than the cluster has elected it is noticed at worst.
+/// Longest lookup pause, and so the worst-case delay before an election is noticed.
 const LOOKUP_PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// One broker's lane.
 pub(super) struct Lane {
     pub(super) broker: i32,
-    /// Whether the broker can be expected to acknowledge; for readers without a lock.
+    /// Whether the broker can be expected to acknowledge; for lock-free readers.
     pub(super) health: Health,
-    /// What the broker has to do; for readers without a lock.
+    /// The broker's pending work; for lock-free readers.
     pub(super) load: Arc<Load>,
-    /// The broker's trouble when that was last looked at; see [`Shared::notice`].
+    /// The broker's trouble at the last check; see [`Shared::notice`].
     pub(super) seen: AtomicTrouble,
-    /// When the producer began, for times that are read without a lock.
+    /// The producer's start, the origin of times that are read without a lock.
     began: Instant,
-    /// When the lane was made, counted from then.
+    /// Creation of the lane, counted from `began`.
     opened: Duration,
     shared: Weak<Shared>,
     max_in_flight: usize,
-    /// `None` when switched off.
+    /// `None` if disabled.
     suspicion: Option<Suspicion>,
     pub(super) stats: Arc<BrokerStats>,
     turnstile: Turnstile<Arc<Partition>, Link>,
-    /// How long answers took on the connection before.
+    /// Response times of the previous connection.
     former_answer_time: Mutex<AnswerTime>,
-    /// Told when partitions have come to this broker: reason enough to dial it without delay.
+    /// Notified when partitions move to this broker, so that it is dialled without a backoff.
     expected: Notify,
-    /// Set when a batch came back from here, its partition is led elsewhere, and others of it are still in flight.
+    /// Set when a batch was refused, its partition is led elsewhere, and other batches of it are still in flight.
     train_left: AtomicBool,
 }
 
-/// The connection, as its writers see it.
+/// The connection from its writers' view.
 pub(super) enum Link {
     /// Not connected.
     Down,
@@ -105,70 +107,72 @@ pub(super) struct Up {
     socket: Arc<dyn Socket>,
     pub(super) version: i16,
     pub(super) in_flight: InFlight<Request>,
-    /// How many requests that are not full to have in flight.
+    /// Allowed number of in-flight requests that are not full.
     pub(super) pipelining: Pipelining,
-    /// How long answers take on this connection.
+    /// Response times of this connection.
     pub(super) answer_time: AnswerTime,
-    /// Bytes of requests that the socket has not taken yet, in order.
+    /// Bytes of requests that the socket has not accepted yet, in order.
     outgoing: VecDeque<Bytes>,
-    /// The newest request, while bytes of it are among `outgoing`. Another one is built only after that.
+    /// The newest request, while bytes of it are in `outgoing`. The next request is built only after that.
     unsent: Option<Unsent>,
     glue: BytesMut,
-    /// Bytes of `buffer.memory` that the requests without an answer hold.
+    /// Bytes of `buffer.memory` held by in-flight requests.
     sent_bytes: usize,
-    /// Whether nothing is sent, because the connection's SASL session is being renewed.
+    /// Whether sending is suspended while the connection's SASL session is renewed.
     is_held: bool,
-    /// Nothing is sent before this, because the broker has asked for it (KIP-219).
+    /// End of the broker's throttle time (KIP-219), before which nothing is sent.
     muted_until: Option<StdInstant>,
-    /// Set while the oldest request is unusually late.
+    /// How many new leaders a request tries.
+    trying: Trying,
+    /// Present while the oldest request is unusually late.
     late: Option<Late>,
-    /// When the driver's timer will fire; a caller that needs it earlier wakes the driver.
+    /// When the driver's timer fires. A caller with an earlier deadline wakes the driver.
     pub(super) armed: Armed,
 }
 
-/// How a suspicion goes on.
+/// Progress of a suspicion.
 #[derive(Clone, Copy, Debug)]
 struct Late {
-    /// How often the leaders were looked up because of it.
+    /// Number of leader lookups during the suspicion.
     lookups: u32,
-    /// When they are looked up again.
+    /// Time of the next lookup.
     again: StdInstant,
 }
 
-/// A suspicion that is to be looked into.
+/// A suspicion to investigate.
 pub(super) struct Suspected {
-    /// Topics of what is in flight.
+    /// Topics of the in-flight batches.
     pub(super) topics: BTreeSet<Arc<str>>,
-    /// Partitions of the request that is late.
+    /// Partitions of the late request.
     pub(super) oldest: Vec<Arc<Partition>>,
-    /// Whether it has just begun.
+    /// Whether the suspicion has just begun.
     pub(super) is_new: bool,
-    /// How long the broker may take for an answer.
+    /// Limit for the broker's response time.
     pub(super) limit: Duration,
 }
 
-/// A request on its way.
+/// An in-flight request.
 pub(super) struct Request {
     pub(super) batches: Vec<Sent>,
     pub(super) written: Instant,
     /// Requests in flight when it was written.
     pub(super) ahead: usize,
-    /// Version it was written in, and is answered in.
+    /// Version of the request and its response.
     pub(super) version: i16,
-    /// Bytes of `buffer.memory` that its batches hold.
+    /// Bytes of `buffer.memory` held by its batches.
     reserved: usize,
-    /// Keeps EndTxn waiting, if batches of a transaction expired in this request.
+    /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
 }
 
-/// A batch on its way.
+/// An in-flight batch.
 pub(super) struct Sent {
-    /// Those of the broker it is sent to.
+    /// Metrics of the receiving broker.
     pub(super) stats: Arc<BrokerStats>,
     pub(super) partition: Arc<Partition>,
     pub(super) batch: Batch<Completion>,
     pub(super) topic_id: Uuid,
-    /// Whom it was sent to.
+    /// The receiving leader.
     pub(super) leader: Leader,
 }
 
@@ -179,12 +183,12 @@ impl Sent {
     }
 }
 
-/// What a turn of [`Lane::pump`] left.
+/// Result of a turn of [`Lane::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pumped {
-    /// Nothing more can be sent now: there is nothing, or too much is in flight.
+    /// Nothing more can be sent now: no batch is ready, or too many requests are in flight.
     Done,
-    /// The socket takes no more.
+    /// The socket is full.
     Blocked,
 }
 
@@ -202,31 +206,40 @@ impl Up {
             is_held: false,
             muted_until: None,
             sent_bytes: 0,
+            trying: Trying::default(),
             late: None,
             armed: Armed::default(),
         }
     }
 
-    /// Sends nothing for the time that the broker has asked for.
+    /// Suspends sending for the broker's throttle time.
     pub(super) fn mute(&mut self, throttle: Duration, now: StdInstant) {
         if !throttle.is_zero() {
             self.muted_until = self.muted_until.max(Some(now.later(throttle)));
         }
     }
 
-    /// Sends nothing more. Whether everything that was begun is with the socket.
+    /// Suspends sending. Returns whether the socket has accepted all requests.
     pub(super) fn hold(&mut self) -> bool {
         self.is_held = true;
         self.outgoing.is_empty()
     }
 
-    /// Sends again.
+    /// Resumes sending.
     pub(super) fn release(&mut self) {
         self.is_held = false;
     }
 
     pub(super) fn is_held(&self) -> bool {
         self.is_held
+    }
+
+    /// What the next request may carry of partitions with a new leader.
+    fn tries(&mut self, shared: &Shared) -> Tries {
+        match shared.config.try_leaders_alone {
+            true => self.trying.next(self.in_flight.iter()),
+            false => Tries::Any,
+        }
     }
 
     fn is_muted(&mut self) -> bool {
@@ -242,18 +255,18 @@ impl Up {
         self.late.is_some()
     }
 
-    /// Whether no answer can bring anything any more.
+    /// Whether no response can have an effect any longer.
     pub(super) fn awaits_nothing(&self) -> bool {
         self.in_flight.iter().all(|request| request.batches.is_empty())
     }
 
-    /// Partitions that the oldest request without an answer has batches of.
+    /// Partitions of the oldest in-flight request.
     pub(super) fn oldest_partitions(&self) -> Vec<Arc<Partition>> {
         let batches = self.in_flight.oldest().into_iter().flat_map(|request| &request.batches);
         batches.map(|sent| sent.partition.clone()).collect()
     }
 
-    /// Topics of the requests without an answer.
+    /// Topics of the in-flight requests.
     pub(super) fn topics_in_flight(&self) -> BTreeSet<Arc<str>> {
         let batches = self.in_flight.iter().flat_map(|request| &request.batches);
         batches.map(|sent| sent.partition.topic.clone()).collect()
@@ -264,7 +277,7 @@ impl Up {
         earlier(self.in_flight.next_deadline(), self.unsent.as_ref().and_then(Unsent::deadline))
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as much as the socket accepts.
     fn flush(&mut self) -> io::Result<Pumped> {
         while !self.outgoing.is_empty() {
             let slices = self.outgoing.len().min(MAX_SLICES);
@@ -332,7 +345,7 @@ impl Lane {
         })
     }
 
-    /// Takes note of a partition whose place is in this lane. The caller holds no lock.
+    /// Queues a partition on this lane's ready or timed list. The caller holds no lock.
     pub(super) fn submit(self: &Arc<Self>, partition: &Arc<Partition>, readiness: Readiness) {
         match readiness {
             Readiness::At(at) if planted(Plant::DriverNotWoken) => {
@@ -362,13 +375,13 @@ impl Lane {
             return if waits { Left::Nothing } else { Left::ToDriver };
         }
         let outcome = self.pump(up, shared);
-        // The driver's timer may be set for later than what this turn has brought: an answer to wait for, or a
-        // partition that turned out to back off.
+        // The driver's timer may be set for later than this turn's deadlines: a response to wait for, or a partition
+        // that must back off.
         let is_armed = up.armed.covers(self.next_deadline(up));
         if is_armed && matches!(outcome, Ok(Pumped::Done)) { Left::Nothing } else { Left::ToDriver }
     }
 
-    /// Builds and writes requests until nothing is ready, too much is in flight, or the socket is full.
+    /// Builds and writes requests until nothing is ready, too many are in flight, or the socket is full.
     pub(super) fn pump(self: &Arc<Self>, up: &mut Up, shared: &Shared) -> io::Result<Pumped> {
         loop {
             if up.flush()? == Pumped::Blocked {
@@ -385,7 +398,7 @@ impl Lane {
                 return Ok(Pumped::Done);
             }
             let Collected { batches, trials, overdue } =
-                self.collect(shared, now.into_std(), Tries::of(shared, up));
+                self.collect(shared, now.into_std(), up.tries(shared));
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
                 self.enqueue(up, shared, batches, now);
@@ -403,11 +416,11 @@ impl Lane {
         }
     }
 
-    /// Whether what is ready does better to wait for the answer of a request in flight, which makes the driver look
-    /// again: nothing of it is complete, and the broker is busy as it is; or that answer is overdue.
+    /// Whether ready batches should wait for the response to an in-flight request, after which the driver looks
+    /// again. They wait if none is complete and the broker is busy, or if that response is overdue.
     ///
-    /// What is due moves to the ready list here as well: a due entry left among the timed ones would make the driver
-    /// look again at once, for ever.
+    /// Also moves due partitions to the ready list: a due entry in the timed list would make the driver look again at
+    /// once, indefinitely.
     fn waits_for_answer(self: &Arc<Self>, up: &Up, shared: &Shared, now: Instant) -> bool {
         let in_flight = up.in_flight.len();
         if in_flight == 0 {
@@ -428,11 +441,12 @@ impl Lane {
         !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
     }
 
-    /// Whether the broker is late: the oldest request waits for longer than answers take, or the last one came late.
+    /// Whether the broker is late: the oldest request has waited longer than usual, or the last response was late.
     ///
-    /// A broker serves one request of a connection at a time: what is sent behind this one only waits there too, and what is
-    /// kept here can still go elsewhere. After a late answer that is so until one is on time; but if more waits than a request
-    /// can carry, the broker is late because of what it is sent, and only the age of the oldest request counts.
+    /// A broker serves one request of a connection at a time. Batches sent after a late request only wait there,
+    /// while batches kept here can still move. After a late response the broker stays late until one is on time. But
+    /// if more bytes wait than a request can carry, they are the cause of the delay, and only the age of the oldest
+    /// request counts.
     fn is_late(&self, up: &Up, now: Instant, most: usize) -> bool {
         let (Some(oldest), Some(late)) = (up.in_flight.oldest(), up.answer_time.late_after())
         else {
@@ -454,8 +468,8 @@ impl Lane {
         self.stats.request_built(bytes);
     }
 
-    /// Builds a request and queues its bytes for the socket; returns their number. Its deadline counts from `built` until they
-    /// are written.
+    /// Builds a request and queues its bytes for the socket. Returns their number. The request's deadline counts from
+    /// `built` until the bytes are written.
     fn build(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, built: Instant) -> usize {
         let config = &shared.config;
         let out: Vec<OutBatch<'_>> = batches
@@ -495,7 +509,7 @@ impl Lane {
         let request = Request { batches, written: built, ahead, version, reserved, stray: None };
         trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
         if config.acks == Acks::None {
-            // Kafka sends no response: a batch counts as written once the socket has taken it.
+            // Kafka sends no response: a batch counts as written once the socket has accepted it.
             up.unsent = Some(Unsent::unanswered(request, deadline));
             up.in_flight.skip();
             return bytes;
@@ -507,22 +521,22 @@ impl Lane {
         bytes
     }
 
-    /// Shows what is on its way to those who place records.
+    /// Publishes the in-flight load for the routing of records.
     fn publish_load(&self, up: &Up) {
         let oldest = up.in_flight.oldest();
         let since = oldest.map(|request| request.written.saturating_duration_since(self.began));
         self.load.set_sent(up.sent_bytes, up.in_flight.len() >= self.max_in_flight, since);
     }
 
-    /// Time until a record added now is acknowledged. `now` counts from the producer's start.
+    /// Expected time until a record added now is acknowledged. `now` counts from the producer's start.
     pub(super) fn expected_wait(&self, now: Duration) -> Duration {
         let usual = self.health.likely();
-        // One that was given work and has never answered is not to be taken for the quickest.
+        // A broker with work that has never responded must not look like the fastest one.
         let untried = || self.load.is_busy().then(|| now.saturating_sub(self.opened));
         self.load.expected_wait(usual.or_else(untried), now)
     }
 
-    /// Requests without an answer.
+    /// Number of in-flight requests.
     pub(super) fn requests_in_flight(&self) -> usize {
         match &*self.turnstile.link() {
             Link::Up(up) => up.in_flight.len(),
@@ -540,7 +554,7 @@ impl Lane {
         matches!(&*self.turnstile.link(), Link::Up(_))
     }
 
-    /// Where a woken driver is to be found.
+    /// Stores the driver's waker.
     pub(super) fn register(&self, waker: &Waker) {
         self.turnstile.register(waker);
     }
@@ -549,11 +563,11 @@ impl Lane {
         self.turnstile.wake();
     }
 
-    /// When the driver must look at the lane again if nothing else happens.
+    /// Time at which the driver must look at the lane again without another event.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
         let answer = earlier(up.next_deadline(), self.late_at(up));
         if up.in_flight.len() >= self.max_in_flight || up.is_held || !up.outgoing.is_empty() {
-            // What becomes due has to wait for an answer, or for the socket.
+            // Due partitions must wait for a response, or for the socket.
             return answer;
         }
         let work = self.turnstile.work();
@@ -566,7 +580,7 @@ impl Lane {
         earlier(answer, due)
     }
 
-    /// Takes note of an answer: how long it took, and whether the broker is no longer late.
+    /// Records a response: its time, and whether the broker is no longer late.
     pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
         up.sent_bytes -= request.reserved;
         self.publish_load(up);
@@ -575,9 +589,10 @@ impl Lane {
         self.stats.answered(took, bytes);
         let ceiling = self.suspicion.map_or(took, |suspicion| suspicion.ceiling);
         up.answer_time.answered(took, ceiling);
+        up.trying.answered(request, took);
         self.health.set_usual(&up.answer_time);
         if up.late.take().is_some() && self.late_at(up).is_some_and(|at| at <= now.into_std()) {
-            // The next request is late as well: the suspicion lasts, and its back-off begins anew.
+            // The next request is late as well: the suspicion continues, and its backoff restarts.
             return;
         }
         if !self.health.is_fine() {
@@ -585,17 +600,17 @@ impl Lane {
         }
     }
 
-    /// How long a broker of which nothing is known may take for a first answer, such as the one to a handshake.
+    /// Limit for the first response of an untried broker, such as that to the handshake.
     pub(super) fn patience(&self) -> Duration {
         self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&AnswerTime::default()))
     }
 
-    /// How long the broker may take for an answer before it is suspected.
+    /// Limit for the broker's response time, beyond which it becomes suspect.
     pub(super) fn limit(&self, up: &Up) -> Duration {
         self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&up.answer_time))
     }
 
-    /// When the oldest request will be unusually late, or what to do about it is to be repeated.
+    /// Time at which the oldest request becomes unusually late, or at which the suspicion needs the next lookup.
     fn late_at(&self, up: &Up) -> Option<StdInstant> {
         let oldest = up.in_flight.oldest()?;
         self.suspicion?;
@@ -603,8 +618,8 @@ impl Lane {
         Some(up.late.map_or(oldest.written.into_std().later(limit), |late| late.again))
     }
 
-    /// Suspects the broker if its oldest request is unusually late, and says what is to be looked into now: at once when a
-    /// suspicion begins, with growing pauses while it lasts.
+    /// Makes the broker suspect if its oldest request is unusually late. Returns what to investigate: at the start of
+    /// a suspicion, and then with growing pauses while it lasts.
     pub(super) fn suspect_if_late(&self, up: &mut Up, now: StdInstant) -> Option<Suspected> {
         if self.late_at(up).is_none_or(|at| at > now) {
             return None;
@@ -623,7 +638,8 @@ impl Lane {
         })
     }
 
-    /// The broker does not even shake hands: it hangs. Of no effect if it has answered meanwhile. The driver has it noticed.
+    /// Marks the broker unreachable because it does not complete a handshake. Ignored if it has responded since. The
+    /// driver then reports the change.
     pub(super) fn hangs(&self) {
         if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
             self.health.set(Trouble::Unreachable);
@@ -631,8 +647,8 @@ impl Lane {
         }
     }
 
-    /// Another broker has turned out to hang. If this one is suspected, it is looked into again at once: it may only wait for
-    /// that one.
+    /// Repeats the investigation of a suspect broker at once, because another broker has turned out to be
+    /// unreachable. This one may only wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
         let Link::Up(up) = &mut *self.link() else { return };
         let Some(late) = &mut up.late else { return };
@@ -640,24 +656,24 @@ impl Lane {
         self.wake();
     }
 
-    /// Every partition in the lists, for the expiry of what they hold.
+    /// Every partition in the lists, to expire its batches.
     pub(super) fn waiting(&self) -> Vec<Arc<Partition>> {
         let work = self.turnstile.work();
         work.ready.iter().chain(work.timed.values()).cloned().collect()
     }
 
-    /// Has the driver take back what [`Self::take_moved`] gives.
+    /// Makes the driver take back the batches of [`Self::take_moved`].
     pub(super) fn let_train_leave(&self) {
         self.train_left.store(true, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Takes the batches of partitions that another broker leads by now out of the requests in flight, oldest first, if
-    /// waiting for their answers is in vain: this broker is suspected, or it has refused an earlier one. Their answers, should
-    /// they still come, count for nothing.
+    /// Takes batches whose partition has another leader out of the in-flight requests, oldest first. Applies if their
+    /// responses are useless: this broker is suspect, or it has refused an earlier batch. Responses that still arrive
+    /// are ignored.
     ///
-    /// Every batch of such a partition that is in flight is in one of these requests, so the whole train moves, and
-    /// the partition is free to send to its new leader. A batch that has no attempt left stays.
+    /// These requests hold every in-flight batch of such a partition. The whole train therefore moves, and the
+    /// partition is free to send to its new leader. A batch without attempts left stays.
     pub(super) fn take_moved(self: &Arc<Self>, up: &mut Up, retries: u32) -> Vec<Sent> {
         let is_late = up.is_late();
         if !self.train_left.swap(false, Ordering::Relaxed) && !is_late {
@@ -673,7 +689,7 @@ impl Lane {
         requests.flat_map(|request| request.batches.extract_if(.., moved_on)).collect()
     }
 
-    /// Dials now if the driver pauses before it tries again.
+    /// Ends the driver's backoff, so that it dials now.
     pub(super) fn expect_work(&self) {
         self.expected.notify_one();
     }
@@ -683,7 +699,7 @@ impl Lane {
         self.expected.notified().await;
     }
 
-    /// Gives the connection up; what was in flight comes back, oldest first.
+    /// Closes the connection. Returns the in-flight requests, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
         self.load.set_sent(0, false, None);
         match std::mem::replace(&mut *self.turnstile.link(), Link::Down) {
@@ -696,12 +712,12 @@ impl Lane {
         }
     }
 
-    /// What is known about the time of answers before the first one on a new connection.
+    /// Response times known before the first response on a new connection.
     pub(super) fn former_answer_time(&self) -> AnswerTime {
         *self.former_answer_time.lock()
     }
 
-    /// Drops everything; waiters learn that the producer is closed.
+    /// Drops everything. Waiters learn that the producer is closed.
     pub(super) fn abandon(&self) {
         drop(self.take_down());
         *self.turnstile.work() = Work::default();
@@ -716,7 +732,7 @@ fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
 }
 
 impl Work<Arc<Partition>> {
-    /// Moves what is due to the ready list. `lane` is the one these lists belong to.
+    /// Moves due partitions to the ready list. `lane` owns these lists.
     fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
         while let Some(entry) = self.timed.first_entry() {
             if entry.key().0 > now {
@@ -734,8 +750,8 @@ impl Work<Arc<Partition>> {
 }
 
 impl PartitionState {
-    /// Whether an entry in that list of `lane` still counts. An entry that the former lane left behind must not
-    /// change the place: the partition would be believed to be in a list that it is not in, and never leave.
+    /// Whether an entry in that list of `lane` still counts. A stale entry of the previous lane must not change the
+    /// place. Otherwise the partition would seem to be in a list that it is not in, and would never be sent.
     fn is_in(&self, lane: &Arc<Lane>, place: Place) -> bool {
         self.place == place && self.lane.as_ref().is_some_and(|own| Arc::ptr_eq(own, lane))
     }

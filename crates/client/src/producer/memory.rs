@@ -1,4 +1,4 @@
-//! `buffer.memory`: a budget in bytes, reserved per batch, and the buffers themselves, used again.
+//! `buffer.memory`: a budget in bytes, reserved per batch, and reuse of the buffers.
 
 use std::{
     collections::BTreeMap,
@@ -22,16 +22,16 @@ use tokio::{
 
 use crate::{Error, Result};
 
-/// Account of records whose partition has no leader or is still to be chosen.
+/// Account of records whose partition has no leader or is not chosen yet.
 pub(super) const NOWHERE: i32 = Budget::<Waiter>::NOWHERE;
 
-/// Account of records whose topic is not known yet.
+/// Account of records whose topic is unknown so far.
 pub(super) const WAITING_ROOM: i32 = Budget::<Waiter>::WAITING_ROOM;
 
-/// How one who waits is told.
+/// Notifies a waiting caller.
 type Waiter = oneshot::Sender<Reservation>;
 
-/// Bytes reserved for one batch, given back on drop.
+/// Bytes reserved for one batch, returned on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
     pool: Arc<Pool>,
@@ -44,20 +44,20 @@ impl Reservation {
         self.bytes
     }
 
-    /// Adds another one to this.
+    /// Merges another reservation into this one.
     pub(super) fn add(&mut self, mut other: Self) {
         other.charge_to(self.broker);
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// Gives a part of the bytes to a reservation of its own, at most as many as there are.
+    /// Splits off a separate reservation of `bytes`, limited to the available bytes.
     pub(super) fn split_off(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         Self { pool: self.pool.clone(), broker: self.broker, bytes }
     }
 
-    /// Counts the bytes for another broker from now on: the records go there.
+    /// Accounts the bytes to another broker, where the records now go.
     pub(super) fn charge_to(&mut self, broker: i32) {
         if self.broker == broker {
             return;
@@ -81,7 +81,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The budget and its mirrors. Its lock is the innermost: nothing else is locked while it is held.
+/// The budget and its mirrors. Innermost lock: no other lock is taken while it is held.
 #[derive(Debug)]
 struct Pool {
     books: Mutex<Books>,
@@ -90,7 +90,7 @@ struct Pool {
 #[derive(Debug)]
 struct Books {
     budget: Budget<Waiter>,
-    /// Where what a broker holds is to be read without a lock.
+    /// Each broker's reserved bytes, readable without a lock.
     loads: BTreeMap<i32, Arc<Load>>,
 }
 
@@ -103,7 +103,7 @@ impl Books {
 }
 
 impl Pool {
-    /// Changes the books, then hands out what that has set free.
+    /// Changes the books, then grants freed memory to waiting callers.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Books) -> T) -> T {
         let mut granted = Vec::new();
         let mut books = self.books.lock();
@@ -115,14 +115,14 @@ impl Pool {
         drop(books);
         for next in granted {
             let (broker, bytes) = (next.broker, next.bytes);
-            // One that no longer waits drops it, and so gives it back.
+            // A caller that no longer waits drops the reservation, which returns it.
             let _ = next.who.send(Reservation { pool: self.clone(), broker, bytes });
         }
         result
     }
 }
 
-/// A place in the queue, given up on drop: when the wait ends, for whatever reason.
+/// A place in the queue. Dropping it, however the wait ends, frees the place.
 struct Queued<'a> {
     pool: &'a Arc<Pool>,
     ticket: Ticket,
@@ -148,12 +148,12 @@ pub(super) struct Memory {
     total: usize,
     batch_size: usize,
     closed: AtomicBool,
-    /// Buffers of `batch_size` bytes, of twice as many, and so on up to `batch.max.size`.
+    /// Spare buffers of `batch_size` bytes, of twice as many, and so on up to `batch.max.size`.
     spare: Box<[Mutex<Vec<Vec<u8>>>]>,
 }
 
 impl Memory {
-    /// `percent` is what one broker may hold of what is free; see [`Budget`].
+    /// `percent` limits one broker's share of the free memory; see [`Budget`].
     pub(super) fn new(
         total: usize,
         batch_size: usize,
@@ -168,24 +168,24 @@ impl Memory {
         Self { pool, total, batch_size, closed: AtomicBool::new(false), spare }
     }
 
-    /// From now on `load` shows what the broker holds.
+    /// Mirrors the broker's reserved bytes in `load` from now on.
     pub(super) fn open(&self, broker: i32, load: Arc<Load>) {
         let mut books = self.pool.books.lock();
         books.budget.open(broker);
         books.loads.insert(broker, load);
     }
 
-    /// What a batch that begins with a record of `size` bytes reserves.
+    /// Bytes to reserve for a batch whose first record has `size` bytes.
     fn need(&self, size: usize) -> usize {
         size.max(self.batch_size).min(self.total)
     }
 
-    /// Reserves at once or not at all.
+    /// Reserves without waiting, or returns `None`.
     pub(super) fn try_reserve(&self, broker: i32, size: usize) -> Option<Reservation> {
         self.try_take(broker, self.need(size))
     }
 
-    /// Reserves so many bytes at once or not at all: for a batch that grows, for a record that waits.
+    /// Reserves `bytes` without waiting, or returns `None`: for a batch that grows, or a record that waits.
     pub(super) fn try_reserve_exactly(&self, broker: i32, bytes: usize) -> Option<Reservation> {
         self.try_take(broker, bytes)
     }
@@ -199,7 +199,7 @@ impl Memory {
         Some(Reservation { pool: self.pool.clone(), broker, bytes })
     }
 
-    /// Reserves, waiting until `deadline` for batches to be done.
+    /// Reserves memory. Waits until `deadline` for batches to finish.
     ///
     /// # Cancel safety
     /// Cancel safe; a dropped wait loses its place in the queue.
@@ -212,7 +212,7 @@ impl Memory {
     ) -> Result<Reservation> {
         let (who, granted) = oneshot::channel();
         let _queued = Queued::up(&self.pool, broker, self.need(size), who);
-        // Closing marks first and dismisses then: whoever queues up after that sees the mark.
+        // Closing sets the flag before it dismisses the waiters: a later waiter sees the flag.
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Closed);
         }
@@ -223,39 +223,39 @@ impl Memory {
         }
     }
 
-    /// Bytes not reserved.
+    /// Bytes that are not reserved.
     pub(super) fn available(&self) -> usize {
         self.pool.books.lock().budget.free()
     }
 
-    /// An empty buffer for a batch.
+    /// Returns an empty buffer for a batch.
     pub(super) fn buffer(&self) -> Vec<u8> {
         self.buffer_of(self.batch_size)
     }
 
-    /// An empty buffer for a batch of up to `size` bytes, one of the sizes that are kept.
+    /// Returns an empty buffer for a batch of up to `size` bytes, one of the reusable sizes.
     pub(super) fn buffer_of(&self, size: usize) -> Vec<u8> {
         let spare = self.spares(size).and_then(|spare| spare.lock().pop());
         spare.unwrap_or_else(|| Vec::with_capacity(size))
     }
 
-    /// Where buffers of exactly this capacity are kept.
+    /// Returns the spare buffers of exactly this capacity.
     fn spares(&self, capacity: usize) -> Option<&Mutex<Vec<Vec<u8>>>> {
         let times = capacity / self.batch_size;
         let kept = capacity.is_multiple_of(self.batch_size) && times.is_power_of_two();
         if kept { self.spare.get(times.ilog2() as usize) } else { None }
     }
 
-    /// Takes a batch's buffer back, if nobody else holds it. A socket that still writes it does, so a buffer is
-    /// never filled anew under a write (compare CVE-2026-35554).
+    /// Recovers a batch's buffer, if there is no other reference. A socket that still writes it holds a reference, so
+    /// no buffer is refilled during a write (compare CVE-2026-35554).
     pub(super) fn recycle(&self, payload: Bytes) {
         let Ok(mut unique) = payload.try_into_mut() else { return };
         unique.clear();
         self.keep(Vec::from(unique));
     }
 
-    /// Keeps a buffer that nobody uses for another batch, if it has one of the sizes that are kept. Each size keeps at
-    /// most its share of `buffer.memory`.
+    /// Keeps an unused buffer for another batch, if it has a reusable size. Each size keeps at most its share of
+    /// `buffer.memory`.
     pub(super) fn keep(&self, buffer: Vec<u8>) {
         let Some(spare) = self.spares(buffer.capacity()) else { return };
         let mut spare = spare.lock();
@@ -264,7 +264,7 @@ impl Memory {
         }
     }
 
-    /// Lets every waiter fail with [`Error::Closed`].
+    /// Makes every waiter fail with [`Error::Closed`].
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let dismissed = self.pool.books.lock().budget.dismiss();

@@ -1,12 +1,12 @@
 //! The producer: records in, acknowledgements out.
 //!
-//! The way of a record: [`Producer::send`] finds the topic and picks the partition without a lock, encodes the
-//! record into the partition's open batch under that partition's lock alone, and, when the batch may leave, hands
-//! the partition to the lane of its leader. If the lane's socket is idle, the caller writes the request itself;
-//! otherwise the lane's driver does. The driver reads the answers and resolves one shared result per batch.
+//! Path of a record: [`Producer::send`] finds the topic and picks the partition without a lock. It encodes the record
+//! into the partition's open batch under that partition's lock. A batch that may be sent goes to the lane of
+//! the partition's leader. The caller writes the request to an idle socket itself; otherwise the lane's driver writes
+//! it. The driver reads the responses and resolves one shared result per batch.
 //!
-//! Lock order, outermost first: metadata writer, lane link, lane work, partition. The append path holds one of
-//! them at a time.
+//! Lock order, outermost first: metadata writer, lane link, lane work, partition, then the innermost locks of
+//! memory, buffers and interceptors. `docs/DESIGN.md` has the whole table.
 
 mod awaited;
 #[cfg(test)]
@@ -79,8 +79,8 @@ use crate::{
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
 ///
-/// Clones share one producer; it closes, dropping what is not yet acknowledged, when the last one goes. Call
-/// [`Producer::close`] or [`Producer::flush`] first.
+/// Clones share one producer. When the last clone is dropped, the producer closes and drops unacknowledged records.
+/// Call [`Producer::close`] or [`Producer::flush`] first.
 ///
 /// ```no_run
 /// # async fn example() -> curtail::Result<()> {
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Producer {
     }
 }
 
-/// What one partition has acknowledged since the producer's start.
+/// Acknowledged records of one partition since the producer's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartitionMetrics {
@@ -113,11 +113,11 @@ pub struct PartitionMetrics {
     pub partition: i32,
     /// Records.
     pub records: u64,
-    /// Bytes of the batches, as compressed.
+    /// Bytes of the compressed batches.
     pub bytes: u64,
 }
 
-/// Stops the lanes when the last clone of the producer goes.
+/// Stops the lanes when the last clone of the producer is dropped.
 struct CloseGuard(Arc<Shared>);
 
 impl Drop for CloseGuard {
@@ -126,29 +126,28 @@ impl Drop for CloseGuard {
     }
 }
 
-/// An attempt to append that needs something first.
+/// What an append needs first.
 enum Blocked {
-    /// A new batch, and so memory for it.
+    /// Memory for a new batch.
     Memory { size: usize, broker: i32 },
     /// The topic's metadata, or the end of the records that wait for it.
     Topic,
 }
 
-/// How a record comes to its topic.
+/// Origin of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entrance {
-    /// From the application: only while the topic is open.
+    /// The application: admitted only while the topic is open.
     Application,
-    /// From those that wait for the topic to open, since this time.
+    /// The records that wait for the topic to open, since this time.
     Waiting(Instant),
 }
 
 impl Producer {
-    /// A producer in the real world. Nothing is connected before the first send, [`Producer::connect`] or
-    /// [`Producer::warm_up`].
+    /// Creates a producer. Connects to nothing before the first send, [`Producer::connect`] or [`Producer::warm_up`].
     ///
     /// # Errors
-    /// [`Error::Config`] for settings that cannot be used.
+    /// [`Error::Config`] for invalid settings.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -156,10 +155,10 @@ impl Producer {
         Self::with_env(config, &Env::real())
     }
 
-    /// A producer on a network, clock and randomness of the caller's choosing.
+    /// As [`Producer::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// [`Error::Config`] for settings that cannot be used.
+    /// [`Error::Config`] for invalid settings.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -177,8 +176,7 @@ impl Producer {
         Ok(Self { shared: shared.clone(), _guard: Arc::new(CloseGuard(shared)) })
     }
 
-    /// Connects to one of the bootstrap servers, to fail early and clearly where none can be used. Bounded by
-    /// `max.block.ms`.
+    /// Connects to a bootstrap server, to fail early and clearly if none is usable. Limited by `max.block.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -194,12 +192,12 @@ impl Producer {
         }
     }
 
-    /// Fetches the topics' metadata, waits until every partition has a leader, connects to the leaders and obtains
-    /// the producer id, so that the first record does not wait for any of it. A topic that was created in this
-    /// moment, or that the brokers create when asked for it, is waited for. Bounded by `max.block.ms`.
+    /// Prepares sends, so that the first record does not wait. Fetches the topics' metadata, waits until every
+    /// partition has a leader, connects to the leaders and obtains the producer id. Also waits for a topic that is
+    /// being created, or that the brokers create on request. Limited by `max.block.ms`.
     ///
     /// # Cancel safety
-    /// Cancel safe; what has begun goes on.
+    /// Cancel safe; requests in progress continue.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
         within(&self.shared.runtime, self.warm_up_here(topics)).await
     }
@@ -207,7 +205,7 @@ impl Producer {
     async fn warm_up_here(&self, topics: &[&str]) -> Result<()> {
         let limit = self.shared.config.max_block;
         let deadline = Instant::now().later(limit);
-        // All of them at once, so that they share requests.
+        // Requested together, so that they share requests.
         for topic in topics {
             self.shared.metadata.request_refresh(Some(topic));
         }
@@ -224,16 +222,15 @@ impl Producer {
         }
     }
 
-    /// Appends a record to its partition's batch, waiting up to `max.block.ms` for the topic's metadata and for
-    /// room in `buffer.memory`. The acknowledgement is awaited on the [`Delivery`].
+    /// Appends a record to its partition's batch. Waits up to `max.block.ms` for the topic's metadata and for space
+    /// in `buffer.memory`. The [`Delivery`] returns the acknowledgement.
     ///
-    /// Records with a key or an explicit partition keep the order in which `send` was called, within their partition. So do
-    /// others, except those of a batch that moved because its partition could not acknowledge: at its new partition it goes
-    /// before batches that were begun later, but behind those already sent.
-    ///
+    /// Records with a key or an explicit partition keep the order of the `send` calls within their partition. So do
+    /// keyless records, except in a batch that moved because its partition could not acknowledge. At its new
+    /// partition that batch precedes batches that were opened later, and follows those already sent.
     /// # Errors
-    /// Nothing was sent: the record is too large, the topic or partition does not exist, memory stayed full, or
-    /// the producer is closed.
+    /// The record is too large, the topic or partition does not exist, memory stayed full, or the producer is closed.
+    /// On any error the record was not appended.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future has not appended the record.
@@ -241,7 +238,7 @@ impl Producer {
         if self.shared.config.interceptors.is_empty() {
             return self.send_as_is(record).await;
         }
-        // Boxed, so that a send without interceptors stays as small as it is.
+        // Boxed, so that the future of a send without interceptors stays small.
         Box::pin(self.send_intercepted(record)).await
     }
 
@@ -271,16 +268,15 @@ impl Producer {
         Ok(delivery)
     }
 
-    /// Appends a record without waiting for anything.
+    /// Appends a record without waiting.
     ///
-    /// A record whose topic is not known yet is kept until the metadata has come, in order with the other records
-    /// of the topic, and fails if that takes longer than `max.block.ms`. Such records hold at most half of
-    /// `buffer.memory`. In a transaction nothing is kept: there it is [`Error::IllegalState`].
+    /// A record of an unknown topic is queued until the metadata arrives, in order with the topic's other records. It
+    /// fails after `max.block.ms`. Queued records hold at most half of `buffer.memory`. A transaction queues no
+    /// records: there the call is [`Error::IllegalState`].
     ///
     /// # Errors
-    /// As [`Producer::send`]; [`Error::BufferFull`] when `buffer.memory` has no room now. To interceptors each of
-    /// these is a send that failed. What is wrong with the topic or the partition of a record that is kept, its
-    /// [`Delivery`] tells.
+    /// As [`Producer::send`]; [`Error::BufferFull`] if `buffer.memory` has no space now. Interceptors see each of
+    /// these as a failed send. For a queued record, the [`Delivery`] reports topic and partition errors.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         let interceptors = &self.shared.config.interceptors;
         if interceptors.is_empty() {
@@ -316,11 +312,11 @@ impl Producer {
         }
     }
 
-    /// Sends everything appended so far without lingering and waits until all of it is acknowledged or failed.
-    /// Bounded by `delivery.timeout.ms`, like every record.
+    /// Sends all appended records without lingering, and waits until each is acknowledged or failed. Limited by
+    /// `delivery.timeout.ms`, like every record.
     ///
     /// # Cancel safety
-    /// Cancel safe; what has begun goes on.
+    /// Cancel safe; requests in progress continue.
     pub async fn flush(&self) -> Result<()> {
         let began = Instant::now();
         for ticket in self.shared.room.tickets() {
@@ -336,18 +332,18 @@ impl Producer {
         Ok(())
     }
 
-    /// Flushes and closes. Other clones fail with [`Error::Closed`] from here on.
+    /// Flushes and closes the producer. Other clones then fail with [`Error::Closed`].
     ///
     /// # Cancel safety
-    /// Cancel safe; dropped before it is done, the producer stays open if other clones remain.
+    /// Cancel safe: if dropped early, the producer stays open while other clones exist.
     pub async fn close(self) -> Result<()> {
         self.flush().await?;
         self.shared.stop();
         Ok(())
     }
 
-    /// What the producer has measured since it was made. The copy looks at every partition once, for the bytes that
-    /// wait there, and takes a few hundred kilobytes at most for each broker.
+    /// Returns the metrics since the producer's creation. The copy reads every partition once, for its queued bytes,
+    /// and takes up to a few hundred kilobytes per broker.
     ///
     /// ```no_run
     /// # async fn example(producer: curtail::Producer) {
@@ -368,12 +364,12 @@ impl Producer {
         self.shared.metrics()
     }
 
-    /// Bytes of `buffer.memory` not in use by batches.
+    /// Bytes of `buffer.memory` that no batch uses.
     pub fn available_memory(&self) -> usize {
         self.shared.memory.available()
     }
 
-    /// What each partition of a topic has acknowledged, by partition; empty before the first send to the topic.
+    /// Acknowledged records of a topic, by partition; empty before the first send to the topic.
     pub fn partition_metrics(&self, topic: &str) -> Vec<PartitionMetrics> {
         let topics = self.shared.topics.load();
         let partitions = topics.get(topic).map_or(&[][..], |topic| topic.current());
@@ -384,12 +380,12 @@ impl Producer {
         read.collect()
     }
 
-    /// How keyless records were routed.
+    /// Returns how keyless records were routed.
     pub fn routing_metrics(&self) -> RoutingMetrics {
         self.shared.routing.counters.read()
     }
 
-    /// Number of partitions of a topic, waiting up to `max.block.ms` for its metadata.
+    /// Returns the number of partitions of a topic. Waits up to `max.block.ms` for its metadata.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -436,13 +432,13 @@ impl Producer {
 }
 
 impl Shared {
-    /// `buffer.memory` has no room for a call that does not wait.
+    /// The error of a call that does not wait when `buffer.memory` is full.
     fn buffer_full(&self) -> Error {
         self.stats.buffer_exhausted.add(1);
         Error::BufferFull { waited: Duration::ZERO }
     }
 
-    /// The append path. With a reservation it is not blocked by memory; one that turns out unneeded is given back.
+    /// The append path. With a reservation, memory does not block it; an unused reservation is returned.
     fn append(
         &self,
         record: &Record<'_>,
@@ -494,20 +490,20 @@ impl Shared {
     }
 }
 
-/// What one attempt to append came to.
+/// Result of one attempt to append.
 enum Appended {
     Done(Delivery),
     Blocked(Blocked),
-    /// Nothing is appended: another partition would do better.
+    /// Not appended: another partition is better.
     BetterElsewhere,
 }
 
-/// Where a record is to be appended.
+/// Target of an append.
 struct Target<'a> {
     topic: &'a TopicState,
     partition: &'a Arc<Partition>,
     choice: Choice,
-    /// Whether another partition would do as well.
+    /// Whether another partition is acceptable.
     may_leave: bool,
     entrance: Entrance,
 }
@@ -523,7 +519,7 @@ impl Target<'_> {
         let partition = self.partition;
         let mut guard = partition.state.lock();
         let state = &mut *guard;
-        // Looked at under the lock: whoever marks a partition takes out what was appended before.
+        // Read under the lock: a task that marks a partition moves the records that were appended before.
         let around = self.may_leave && shared.routing.policy.around_trouble;
         if around && routing::avoids(shared, self.topic, partition, state) {
             return Appended::BetterElsewhere;
@@ -568,7 +564,7 @@ impl Target<'_> {
         drop(guard);
 
         if waits_for_leader {
-            // The metadata may lack the partition; a lagging broker may have sent it.
+            // The metadata may lack the partition: a lagging broker may have sent it.
             shared.metadata.request_refresh(Some(&partition.topic));
         }
         if let Some(lane) = handover {
@@ -583,7 +579,7 @@ impl Target<'_> {
         Appended::Done(delivery)
     }
 
-    /// Makes room for the record: in the open batch, or by opening the next one.
+    /// Makes room for the record: in the open batch, or in a new one.
     fn place<'s>(
         &self,
         shared: &Shared,
@@ -601,11 +597,11 @@ impl Target<'_> {
             let buffer = shared.memory.buffer();
             return Ok(state.queue.open(&shared.policy, data, buffer, completion, now.into_std()));
         }
-        // Room has just been made for it.
+        // The batch has just grown for it.
         state.queue.try_append(&shared.policy, data).ok_or(Appended::BetterElsewhere)
     }
 
-    /// Memory for a new batch: what the caller has waited for, or what there is.
+    /// Returns memory for a new batch: the caller's reservation, or free memory.
     fn memory_for(
         &self,
         shared: &Shared,
@@ -620,7 +616,7 @@ impl Target<'_> {
         match (shared.memory.try_reserve(broker, size), self.choice) {
             (Some(memory), _) => Ok(memory),
             (None, _) if self.may_leave => Err(Appended::BetterElsewhere),
-            // Whichever broker has room first will do.
+            // The first broker with free memory will do.
             (None, Choice::Sticky) => {
                 Err(Appended::Blocked(Blocked::Memory { size, broker: NOWHERE }))
             }
@@ -629,7 +625,7 @@ impl Target<'_> {
     }
 }
 
-/// Makes room in the open batch, if it waits anyway and there is memory for it.
+/// Makes room in the open batch, if it waits anyway and there is memory.
 fn grow(
     shared: &Shared,
     queue: &mut PartitionQueue<Completion>,

@@ -1,4 +1,4 @@
-//! A partition as the producer sees it: its queue, and where it waits.
+//! The producer's view of a partition: its queue, and its place in a lane.
 
 #[cfg(test)]
 mod tests;
@@ -9,6 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use curtail_proto::{accumulator::PartitionQueue, metadata::Leader};
@@ -23,19 +24,19 @@ use super::{
 };
 use crate::Error;
 
-/// Where a partition waits. An entry in a lane's lists counts only while the partition still has that place and
-/// that lane; an entry that has been overtaken is dropped when its turn comes.
+/// The list in which a partition waits. An entry in a lane's lists counts only while the partition still has that
+/// place and that lane. A stale entry is dropped at its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In no list: nothing to send, or waiting for an outcome, an identity or a leader.
     Idle,
-    /// In its lane's timed list, for linger or back-off.
+    /// In its lane's timed list, for linger or backoff.
     Timed,
     /// In its lane's ready list.
     Ready,
 }
 
-/// What a partition has acknowledged. Never goes back.
+/// Acknowledged records of a partition. Never decreases.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     records: AtomicU64,
@@ -43,7 +44,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds a batch. Callers take turns.
+    /// Adds a batch. Callers must serialize.
     pub(super) fn add(&self, records: u32, bytes: usize) {
         let add = |counter: &AtomicU64, more: u64| {
             counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
@@ -52,23 +53,23 @@ impl Counts {
         add(&self.bytes, bytes as u64);
     }
 
-    /// Records and bytes so far.
+    /// Returns records and bytes so far.
     pub(super) fn read(&self) -> (u64, u64) {
         (self.records.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 }
 
-/// Partitions that may keep, while they have nothing to do, what they need when they have. Those beyond rest
-/// ([`Partition::rest`]) and begin with a few allocations again. At about a kilobyte each, that is what makes a
-/// difference where there are hundreds of thousands, and costs nothing where there are hundreds.
+/// Number of partitions that may keep their working state while idle. Partitions beyond it rest ([`Partition::rest`])
+/// and allocate again when used. The state takes about a kilobyte, which matters for hundreds of thousands of
+/// partitions, but not for hundreds.
 const AWAKE: usize = 1024;
 
-/// Counts the partitions of a producer that are not at rest.
+/// Counts the producer's partitions that are not at rest.
 #[derive(Debug, Default)]
 pub(super) struct Awake(Arc<AtomicUsize>);
 
 impl Awake {
-    /// Whether partitions are to rest when they can.
+    /// Whether partitions should rest when they can.
     pub(super) fn are_many(&self) -> bool {
         self.0.load(Ordering::Relaxed) > AWAKE
     }
@@ -79,7 +80,7 @@ impl Awake {
     }
 }
 
-/// One that counts, until it is dropped.
+/// A counted partition, until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -88,38 +89,40 @@ impl Drop for Counted {
     }
 }
 
-/// One partition of one topic: 120 bytes at rest, because there are hundreds of thousands.
+/// A partition of a topic: 120 bytes at rest, because there may be hundreds of thousands.
 pub(super) struct Partition {
     pub(super) topic: Arc<str>,
     pub(super) index: i32,
-    /// What its leader has shown, for the choice of keyless records.
+    /// State of its leader, for the routing of keyless records.
     pub(super) standing: Standing,
-    /// What was acknowledged; written under the lock of the state.
+    /// Acknowledged records; written under the lock of the state.
     pub(super) counts: Counts,
     pub(super) state: Mutex<PartitionState>,
 }
 
-/// What the partition's lock guards. Nothing else is locked while it is held.
+/// The state under the partition's lock. Only the innermost locks are taken while it is held: memory, buffers, interceptors.
 pub(super) struct PartitionState {
     pub(super) queue: PartitionQueue<Completion>,
     pub(super) place: Place,
-    /// The leader, as last heard.
+    /// The last known leader.
     pub(super) leader: Leader,
     /// The lane of the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
-    /// Whether keyless records go elsewhere because of trouble that others do not have.
+    /// Whether keyless records go elsewhere because of a trouble that other partitions lack.
     pub(super) avoided: bool,
-    /// In a transactional producer: the transaction that it last was part of.
+    /// When the newest batch that was sent was begun, in milliseconds of the producer's age. The queue forgets at rest.
+    newest_sent_ms: u32,
+    /// In a transactional producer: the last transaction of the partition.
     pub(super) enlisted: Enlisted,
-    /// There whenever the queue is not at rest.
+    /// Present whenever the queue is not at rest.
     busy: Option<Box<Busy>>,
 }
 
-/// What a partition keeps from its first batch until it rests.
+/// A partition's state from its first batch until it rests.
 struct Busy {
-    /// The turn in which a batch was last taken; see [`super::shared::Shared::next_turn`].
+    /// The turn of the last taken batch; see [`super::shared::Shared::next_turn`].
     taken_in: u64,
-    /// Why the last attempt failed; `None` once a batch was written after it.
+    /// Error of the last attempt; `None` once a batch was written after it.
     last_error: Option<Error>,
     /// Results of batches that may still be open, oldest first, for flush.
     unresolved: VecDeque<Arc<BatchResult>>,
@@ -134,6 +137,7 @@ impl Partition {
             leader: Leader::NONE,
             lane,
             avoided: false,
+            newest_sent_ms: 0,
             enlisted: Enlisted::default(),
             busy: None,
         };
@@ -141,7 +145,7 @@ impl Partition {
         Arc::new(Self { topic, index, standing, counts, state: Mutex::new(state) })
     }
 
-    /// Gives back what only a partition with something to do needs, if nothing is forgotten by that.
+    /// Frees the working state of an idle partition, if that loses no information.
     pub(super) fn rest(&self) {
         let mut state = self.state.lock();
         if state.unresolved().next().is_none() && state.queue.rest() {
@@ -153,7 +157,7 @@ impl Partition {
 }
 
 impl PartitionState {
-    /// There is something to do. To be called before anything enters the queue.
+    /// Ensures the working state. Must be called before any batch enters the queue.
     pub(super) fn wake(&mut self, awake: &Awake) {
         self.busy(awake);
     }
@@ -169,7 +173,7 @@ impl PartitionState {
         })
     }
 
-    /// A result for a new batch.
+    /// Creates the result of a new batch.
     pub(super) fn new_result(&mut self, partition: &Partition, awake: &Awake) -> Arc<BatchResult> {
         let unresolved = &mut self.busy(awake).unresolved;
         while unresolved.front().is_some_and(|result| result.is_resolved()) {
@@ -178,6 +182,16 @@ impl PartitionState {
         let result = BatchResult::new(partition.topic.clone(), partition.index);
         unresolved.push_back(result.clone());
         result
+    }
+
+    /// A batch begun at this age of the producer is sent.
+    pub(super) fn sends(&mut self, begun: Duration) {
+        self.newest_sent_ms = self.newest_sent_ms.max(millis(begun));
+    }
+
+    /// Whether a batch begun later than this one, by a millisecond at least, was sent already.
+    pub(super) fn has_sent_newer(&self, begun: Duration) -> bool {
+        self.newest_sent_ms > millis(begun)
     }
 
     /// A batch was taken in this turn; see [`super::shared::Shared::next_turn`].
@@ -192,21 +206,20 @@ impl PartitionState {
         self.busy.as_ref().is_some_and(|busy| busy.taken_in == turn)
     }
 
-    /// Why the last attempt failed, unless a batch was written after it.
+    /// Error of the last attempt, unless a batch was written after it.
     pub(super) fn last_error(&self) -> Option<&Error> {
         self.busy.as_ref()?.last_error.as_ref()
     }
 
-    /// Takes note of what became of the last attempt. What is given up already makes no difference.
+    /// Records the outcome of the last attempt. Ignored for a partition at rest.
     pub(super) fn set_last_error(&mut self, error: Option<Error>) {
         if let Some(busy) = &mut self.busy {
             busy.last_error = error;
         }
     }
 
-    /// Whether there is a leader that is news to a batch sent to `former`: only then it is sent again at once. A
-    /// newer epoch is news, even of the same broker; the same epoch is not (KIP-951). Where brokers tell no epochs,
-    /// another broker is.
+    /// Whether the leader is new to a batch sent to `former`, which is then retried at once. A newer epoch is new,
+    /// even on the same broker; the same epoch is not (KIP-951). If brokers report no epochs, another broker is new.
     pub(super) fn is_led_anew_since(&self, former: Leader) -> bool {
         let known = former.epoch >= 0 && self.leader.epoch >= 0;
         let anew =
@@ -214,7 +227,7 @@ impl PartitionState {
         anew && self.lane.is_some()
     }
 
-    /// For which broker memory is reserved now.
+    /// The broker to which reserved memory is accounted now.
     pub(super) fn account(&self) -> i32 {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
@@ -224,4 +237,8 @@ impl PartitionState {
         let unresolved = self.busy.iter().flat_map(|busy| &busy.unresolved);
         unresolved.filter(|result| !result.is_resolved()).cloned()
     }
+}
+
+fn millis(age: Duration) -> u32 {
+    u32::try_from(age.as_millis()).unwrap_or(u32::MAX)
 }

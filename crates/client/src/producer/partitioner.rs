@@ -1,4 +1,4 @@
-//! Partitioners of the application's own.
+//! Custom partitioners.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,9 @@ use parking_lot::RwLock;
 use super::topic::TopicState;
 use crate::Record;
 
-/// Chooses partitions in the application's own way ([`crate::ProducerConfig::partitioner`]).
+/// A custom partitioner of the application ([`crate::ProducerConfig::partitioner`]).
 ///
-/// It is asked once for every record that names no partition itself, on the task that sends it: it must not block.
+/// Called once for every record without an explicit partition, on the sending task. It must not block.
 ///
 /// ```
 /// use curtail::{Partitioner, ProducerConfig, Record, TopicPartitions};
@@ -35,12 +35,12 @@ use crate::Record;
 /// let config = ProducerConfig::new("localhost:9092").partitioner(FirstByte);
 /// ```
 pub trait Partitioner: fmt::Debug + Send + Sync {
-    /// The record's partition: the record is written there or nowhere. `None` leaves it to the producer, which then
-    /// treats the record as one without a key. A partition that the topic does not have fails the send with
+    /// Returns the record's partition; the record is never written to another one. `None` leaves the choice to the
+    /// producer, which treats the record as keyless. An invalid partition fails the send with
     /// [`crate::Error::UnknownPartition`].
     fn partition(&self, record: &Record<'_>, partitions: &TopicPartitions<'_>) -> Option<i32>;
 
-    /// What [`crate::ProducerConfig::properties`] shows as `partitioner.class`: the type's name.
+    /// Name of the type, shown as `partitioner.class` by [`crate::ProducerConfig::properties`].
     fn class(&self) -> &'static str {
         std::any::type_name::<Self>()
     }
@@ -56,12 +56,12 @@ impl<'a> TopicPartitions<'a> {
         Self { topic }
     }
 
-    /// How many there are; they are numbered from 0.
+    /// Number of partitions; their indexes start at 0.
     pub fn count(&self) -> usize {
         self.topic.current().len()
     }
 
-    /// Whether a partition exists and has a leader. Takes that partition's lock for a moment.
+    /// Whether a partition exists and has a leader. Briefly takes that partition's lock.
     pub fn has_leader(&self, partition: i32) -> bool {
         let found = usize::try_from(partition).ok().and_then(|i| self.topic.current().get(i));
         found.is_some_and(|partition| partition.state.lock().lane.is_some())
@@ -75,20 +75,20 @@ impl fmt::Debug for TopicPartitions<'_> {
     }
 }
 
-/// One partition after the other, keys or not, as Java's class of this name
-/// (`partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner`): partitions without a leader are
-/// left out unless none has one.
+/// Uses all partitions in turn, with or without keys, like Java's class of this name
+/// (`partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner`). Skips partitions without a leader,
+/// unless none has one.
 #[derive(Debug, Default)]
 pub struct RoundRobinPartitioner {
     turns: RwLock<BTreeMap<Arc<str>, AtomicU32>>,
 }
 
-/// What `partitioner.class` may name.
+/// The accepted values of `partitioner.class`.
 pub(crate) const CLASSES: &str = "nothing, for the built-in partitioner, which replaces the DefaultPartitioner and, with \
     partitioner.ignore.keys=true, the UniformStickyPartitioner of older versions; or \
     org.apache.kafka.clients.producer.RoundRobinPartitioner; for one of your own, implement curtail::Partitioner";
 
-/// The partitioner that a class name of Java's stands for: `Some(None)` for the built-in one, `None` for an unknown name.
+/// Returns the partitioner for a Java class name: `Some(None)` for the built-in one, `None` for an unknown name.
 pub(crate) fn of_class(class: &str) -> Option<Option<Arc<dyn Partitioner>>> {
     match class {
         "" => Some(None),
@@ -98,7 +98,7 @@ pub(crate) fn of_class(class: &str) -> Option<Option<Arc<dyn Partitioner>>> {
 }
 
 impl RoundRobinPartitioner {
-    /// Java's name of it.
+    /// Java's class name.
     const CLASS: &'static str = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
 
     fn turn(&self, topic: &Arc<str>) -> u32 {

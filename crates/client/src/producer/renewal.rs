@@ -1,8 +1,8 @@
-//! Renewing a lane's SASL session in place (KIP-368), between two of its requests.
+//! Renewal of a lane's SASL session in place (KIP-368), between two requests.
 //!
-//! The broker answers in order: what was written before the renewal is answered before it, and nothing is written until it
-//! is over. That takes two or three round trips, without a connection being lost. What the application takes to give a token
-//! comes before that, and holds nothing back.
+//! The broker responds in order, so requests written before the renewal have their responses first. No request is
+//! written until it ends. It takes two or three round trips and loses no connection. The application provides its
+//! token before the renewal begins, so a slow token source delays no request.
 
 use std::{
     pin::Pin,
@@ -37,9 +37,9 @@ pub(super) struct Renewal {
 
 enum Phase {
     Rest,
-    /// The credentials are asked for.
+    /// The credentials are being fetched.
     Preparing(Pin<Box<dyn Future<Output = Result<Credentials>> + Send>>),
-    /// They are there, and the connection is to be held.
+    /// The credentials are ready; the connection must be held.
     Prepared(Credentials),
     Running {
         outcome: Pin<Box<dyn Future<Output = Result<RenewAt>> + Send>>,
@@ -57,12 +57,13 @@ impl Renewal {
         Self { session, socket, peer, limit, phase: Phase::Rest }
     }
 
-    /// When there is something to be done that nobody has begun.
+    /// Time of the next renewal, unless it has begun.
     pub(super) fn at(&self) -> Option<Instant> {
         self.session.renew_at.filter(|_| matches!(self.phase, Phase::Rest))
     }
 
-    /// Ready when it is time and the credentials are there: the connection is to be held, and [`Self::begin`] called.
+    /// Ready when a renewal is due and has its credentials. The caller must hold the connection and call
+    /// [`Self::begin`].
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if self.at().is_some_and(|at| at <= Instant::now()) {
             let authenticator = self.session.authenticator.clone();
@@ -78,7 +79,7 @@ impl Renewal {
         }
     }
 
-    /// Begins what was prepared. From here on nothing else is written to the socket.
+    /// Begins the prepared renewal. From here on no other task may write to the socket.
     pub(super) fn begin(&mut self) {
         let credentials = match std::mem::replace(&mut self.phase, Phase::Rest) {
             Phase::Prepared(credentials) => credentials,
@@ -101,15 +102,15 @@ impl Renewal {
         self.phase = Phase::Running { outcome, answers };
     }
 
-    /// Takes an answer that is no other request's.
+    /// Receives a response that belongs to no other request.
     pub(super) fn answered(&self, frame: &Bytes) {
         if let Phase::Running { answers, .. } = &self.phase {
-            // One that nobody waits for any more is of no use.
+            // A response without a receiver can be dropped.
             let _ = answers.send(frame.clone());
         }
     }
 
-    /// Ready when it is over. Pending while nothing is under way.
+    /// Ready when the renewal has ended. Pending while none is in progress.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Phase::Running { outcome, .. } = &mut self.phase else { return Poll::Pending };
         let renewed = ready!(outcome.as_mut().poll(cx));
@@ -119,7 +120,7 @@ impl Renewal {
     }
 }
 
-/// The lane's socket for writing, and what the lane has read.
+/// The lane's socket for writing, and the responses that the lane has read.
 struct SharedSocket {
     socket: Arc<dyn Socket>,
     answers: mpsc::UnboundedReceiver<Bytes>,

@@ -1,8 +1,8 @@
-//! Where keyless records go: away from partitions in trouble and from brokers that are slow.
+//! Routing of keyless records: away from unhealthy partitions and from slow brokers.
 //!
-//! A review ([`review`]) says which partitions are usable, and takes what may move out of those that no longer are. The
-//! choice among the usable ones ([`next`]) looks at each broker's load, which is read without a lock, and costs the
-//! number of brokers. Senders ask for it only when the sticky choice moves on, or when a batch would have to be opened
+//! A review ([`review`]) determines the usable partitions, and moves batches out of those that are no longer usable.
+//! The choice among the usable partitions ([`next`]) reads each broker's load without a lock, in time proportional to
+//! the number of brokers. Senders request a choice only when the sticky choice moves, or when a batch would be opened
 //! at a broker that has become slow.
 
 use std::{
@@ -34,21 +34,21 @@ use super::{
 };
 use crate::{Acks, ProducerConfig};
 
-/// Choices after which a record or a batch stays where it is: everything seems to be in trouble.
+/// Number of choices after which a record or a batch stays where it is: every partition seems unhealthy.
 pub(super) const TRIES: u32 = 3;
 
-/// How the keyless records of a producer are spread.
+/// Distribution policy for a producer's keyless records.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) rule: Rule,
     /// `curtail.route.around.trouble`.
     pub(super) around_trouble: bool,
-    /// Whether batches move. Those of a transaction do not: one on its way between two partitions would be overlooked
-    /// when the transaction is aborted.
+    /// Whether batches move. Batches of a transaction do not: an abort would overlook one that is between two
+    /// partitions.
     moves: bool,
     /// Whether a partition acknowledges only when its in-sync replicas do.
     needs_replicas: bool,
-    /// Whether partitions that have acknowledged something are preferred.
+    /// Whether partitions with an acknowledged batch are preferred.
     pub(super) prefers_proven: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
@@ -68,12 +68,12 @@ impl Routing {
 }
 
 impl Policy {
-    /// Whether a connection is given up whose broker waits for a replica that hangs, for the sake of others.
+    /// Whether a connection is closed if its broker waits for an unreachable replica and so delays other partitions.
     pub(super) fn gives_up_what_waits(&self) -> bool {
         self.around_trouble && self.needs_replicas
     }
 
-    /// Whether batches that were never sent may go to other partitions.
+    /// Whether unsent batches may move to other partitions.
     pub(super) fn moves(&self) -> bool {
         self.moves
     }
@@ -99,16 +99,16 @@ impl Policy {
     }
 }
 
-/// The usable partitions of a topic by the lane of their leader. Replaced as a whole by a review.
+/// The usable partitions of a topic, by the lane of their leader. A review replaces it as a whole.
 #[derive(Default)]
 pub(super) struct Routes {
     by_lane: Box<[Route]>,
-    /// Partitions that are left out because of trouble.
+    /// Number of partitions that are avoided because of trouble.
     avoided: usize,
 }
 
 impl Routes {
-    /// A broker's partitions, with its current trial.
+    /// Creates a broker's route, and keeps its current trial.
     fn carry_on(&self, lane: Option<Arc<Lane>>, partitions: Vec<u32>) -> Route {
         let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
         let former = self.by_lane.iter().find(|route| route.broker() == broker);
@@ -117,23 +117,23 @@ impl Routes {
         Route { lane, partitions: partitions.into(), trial, pioneer: pioneer.into() }
     }
 
-    /// Whether partitions are left out because of trouble.
+    /// Whether partitions are avoided because of trouble.
     pub(super) fn avoid_some(&self) -> bool {
         self.avoided > 0
     }
 }
 
 struct Route {
-    /// `None` where the cluster names no leader; such partitions are usable only if all are like that.
+    /// `None` for partitions without a leader, which are usable only if no partition has one.
     lane: Option<Arc<Lane>>,
-    /// Ascending.
+    /// In ascending order.
     partitions: Box<[u32]>,
     trial: Trial,
-    /// Number plus one of the partition that takes everything while none is proven; 0 for none.
+    /// Index plus one of the partition that receives all records while none is proven; 0 for none.
     pioneer: AtomicU64,
 }
 
-/// What the choices of a producer came to.
+/// Counters of a producer's choices.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     choices: AtomicU64,
@@ -142,24 +142,27 @@ pub(super) struct Counters {
     probes: AtomicU64,
     moved_batches: AtomicU64,
     moved_records: AtomicU64,
+    behind_newer: AtomicU64,
 }
 
-/// How keyless records were routed, in numbers since the producer's start.
+/// Routing of keyless records, counted since the producer's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoutingMetrics {
-    /// Times a partition was chosen for the keyless records to come.
+    /// Number of choices of a partition for later keyless records.
     pub choices: u64,
-    /// Of these, those that passed over a broker because it answers later than others.
+    /// Choices that avoided a broker because its responses are slower than others'.
     pub choices_past_slow: u64,
-    /// Of these, those that passed over a partition because it is in trouble.
+    /// Choices that avoided a partition because it cannot be expected to acknowledge.
     pub choices_past_trouble: u64,
-    /// Records that went to a slow broker to learn whether it still is.
+    /// Records sent to a slow broker to test whether it still is slow.
     pub probes: u64,
-    /// Batches never sent that moved from a partition in trouble to another one.
+    /// Unsent batches that moved from an unhealthy partition to another one.
     pub moved_batches: u64,
-    /// Records in them.
+    /// Records in these batches.
     pub moved_records: u64,
+    /// Records placed again after newer ones of their partition had been sent, so that they are written behind these.
+    pub records_behind_newer: u64,
 }
 
 impl Counters {
@@ -172,6 +175,7 @@ impl Counters {
             probes: read(&self.probes),
             moved_batches: read(&self.moved_batches),
             moved_records: read(&self.moved_records),
+            records_behind_newer: read(&self.behind_newer),
         }
     }
 }
@@ -180,7 +184,7 @@ fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
-/// Brokers at which one search for a partition has found none that will do.
+/// Brokers at which one search has found no acceptable partition.
 #[derive(Debug, Default)]
 pub(super) struct Passed(Vec<i32>);
 
@@ -190,15 +194,15 @@ impl Passed {
     }
 }
 
-/// The partition for the keyless records to come.
+/// Chooses the partition for later keyless records.
 pub(super) fn next(shared: &Shared, topic: &TopicState, probe_due: bool) -> Next {
     next_past(shared, topic, probe_due, &Passed::default())
 }
 
-/// [`next`], at none of these brokers if there are others.
+/// As [`next`], without these brokers if there are others.
 ///
-/// A broker that refuses answers at once, which makes it look quick: only whoever finds its partitions backing off knows
-/// better.
+/// A broker that refuses batches responds at once, and so looks fast. Only the backoff of its partitions shows the
+/// refusals.
 fn next_past(shared: &Shared, topic: &TopicState, probe_due: bool, passed: &Passed) -> Next {
     let routes = topic.routes.load();
     let now = shared.age(Instant::now());
@@ -243,7 +247,7 @@ impl Route {
         self.pioneer.load(Ordering::Relaxed).checked_sub(1).map(|p| p as u32)
     }
 
-    /// The `nth` partition if it is proven; otherwise one that is, or the one under trial.
+    /// Returns the `nth` partition if it is proven; otherwise a proven one, or the one under trial.
     fn pick(&self, topic: &TopicState, nth: usize, now: Duration) -> Next {
         let standing = |index: u32| topic.partitions[index as usize].standing.at(now);
         let is_open = |index: &u32| {
@@ -279,8 +283,8 @@ impl Route {
     }
 }
 
-/// Whether keyless records do better elsewhere: others are healthier, what is here came back, or its leader is yet to
-/// acknowledge something and it is not the one that finds out.
+/// Whether keyless records should go elsewhere: other partitions are healthier, a batch of this one came back, or its
+/// leader has acknowledged nothing yet and this partition is neither the pioneer nor under trial.
 pub(super) fn avoids(
     shared: &Shared,
     topic: &TopicState,
@@ -305,7 +309,8 @@ pub(super) fn avoids(
     route.pioneer() != Some(index) && route.trial.partition(now) != Some(index)
 }
 
-/// A partition is proven: what its broker's pioneer holds need not wait for that.
+/// Handles a newly proven partition: the batches of its broker's pioneer can move instead of waiting for the
+/// pioneer's leader.
 pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition) {
     let routes = topic.routes.load();
     let account = partition.state.lock().account();
@@ -319,7 +324,7 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
     }
 }
 
-/// A batch came back: another partition finds out whether the broker acknowledges anything.
+/// Handles a batch that came back: another partition now tests whether the broker acknowledges.
 pub(super) fn refused(topic: &TopicState, partition: &Partition) {
     let mine = partition.index as u64 + 1;
     for route in &topic.routes.load().by_lane {
@@ -327,8 +332,8 @@ pub(super) fn refused(topic: &TopicState, partition: &Partition) {
     }
 }
 
-/// Has the keyless records go elsewhere than to `partition` if there is a better one, and to none of the brokers that the
-/// same search has passed. Says whether they now do.
+/// Moves the choice away from `partition` if there is a better one, and avoids all brokers that this search has
+/// passed. Returns whether the choice has moved.
 pub(super) fn leave(
     shared: &Shared,
     topic: &TopicState,
@@ -341,8 +346,8 @@ pub(super) fn leave(
     topic.sticky.current() != index
 }
 
-/// Whether the leader of a partition has become so slow that a new batch of keyless records is better opened elsewhere.
-/// No batch is cut short by that.
+/// Whether the leader of a partition has become so slow that the next batch of keyless records should be opened
+/// elsewhere. Open batches are not cut short.
 pub(super) fn is_slow(
     shared: &Shared,
     topic: &TopicState,
@@ -356,11 +361,11 @@ pub(super) fn is_slow(
     state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age(now)), best))
 }
 
-/// How bad a choice a partition is, by the brokers that its acknowledgements wait for: first the worst of them, then the
-/// leader, to whom nothing can be given. The best partitions are usable.
+/// Trouble of the brokers that a partition's acknowledgements depend on: first the worst broker, then the leader,
+/// which could receive no batch. The partitions with the best outlook are usable.
 ///
-/// When one broker hangs, those that wait for it look suspect too. If both counted the same, what may move would go from
-/// the one to the other and be bound there.
+/// When one broker is unresponsive, leaders that wait for it become suspect, too. If both counted the same, batches
+/// would move from the one to the other and become bound there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Outlook {
     worst: Trouble,
@@ -372,8 +377,8 @@ impl Outlook {
     const LEADERLESS: Self = Self { worst: Trouble::Unreachable, leader: Trouble::Unreachable };
 }
 
-/// Looks anew which partitions of a topic are usable. Callers take turns; they hold no other lock than that of the
-/// lanes. What comes back is to be given to [`evacuate`].
+/// Determines the usable partitions of a topic. Callers serialize, and hold no lock except that of the lanes. The
+/// caller must pass the returned partitions to [`evacuate`].
 #[must_use]
 pub(super) fn review(
     shared: &Shared,
@@ -437,7 +442,7 @@ pub(super) fn review(
         if (state.avoided || unproven) && !state.queue.is_drained() {
             left.push(partition.clone());
         } else if was_avoided && !state.avoided {
-            // What has failed because of the trouble need not wait for the end of its back-off.
+            // Batches that failed because of the trouble need not wait for the end of their backoff.
             state.queue.leader_is_news();
             if state.place == Place::Timed {
                 resubmit(state, partition);
@@ -469,7 +474,7 @@ pub(super) fn is_stuck(
     others.any(|partition| !waits(&partition.topic, partition.index))
 }
 
-/// Moves the choice on if it is none of the usable partitions: the first one is drawn from all of them.
+/// Moves the choice if its partition is not usable, for example the first one, which is drawn from all partitions.
 fn keep_to_routes(shared: &Shared, topic: &TopicState) {
     let current = topic.sticky.current();
     let routes = topic.routes.load();
@@ -478,8 +483,8 @@ fn keep_to_routes(shared: &Shared, topic: &TopicState) {
     }
 }
 
-/// Moves what was never sent and is bound to no partition from a partition in trouble to others. The caller holds no
-/// lock but that of the lanes or of a link.
+/// Moves unsent batches that are bound to no partition away from an unhealthy partition. The caller holds no lock
+/// except that of the lanes or of a link.
 pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
     if !shared.routing.policy.moves {
         return;
@@ -495,16 +500,16 @@ pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Part
     }
 }
 
-/// Records stay where they may wait for long, after a search for a better place that began when there were `ends` of a
-/// trouble. The caller holds no lock but that of the lanes or of a link.
+/// Keeps records in a partition where they may wait for long, after a search for a better one that began at `ends`.
+/// The caller holds no lock except that of the lanes or of a link.
 pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, ends: u64) {
     if shared.routing.policy.moves && topic.kept.keep(partition.index as u32, ends) {
         reconsider(shared, topic);
     }
 }
 
-/// A trouble has ended: moves what stayed in others because there was no better place. The caller holds no lock but that
-/// of the lanes or of a link.
+/// Handles the end of a trouble: moves kept records for which there was no better place. The caller holds no lock
+/// except that of the lanes or of a link.
 pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     loop {
         let kept = topic.kept.take();
@@ -524,7 +529,7 @@ pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     }
 }
 
-/// What became of the batches that may move.
+/// Outcome for the movable batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     All,
@@ -561,7 +566,7 @@ fn place(
         }
         passed.add(state.account());
     }
-    // There is no better place, or none was found: it stays.
+    // No better place exists, or none was found: the batch stays.
     settle_in(shared, from.state.lock(), from, batch);
     Moved::NotAll
 }
@@ -573,6 +578,9 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
+    if state.has_sent_newer(shared.age(Instant::from_std(batch.created))) {
+        count(&shared.routing.counters.behind_newer, u64::from(batch.records));
+    }
     shared.keeps_deadline_of(&batch, &state);
     state.wake(&shared.awake);
     state.queue.adopt(batch);

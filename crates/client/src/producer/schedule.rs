@@ -1,14 +1,14 @@
 //! Time of the next look for overdue records, brought forward from any task.
 //!
 //! # Invariants
-//! - [`Schedule::begin`] comes before the look. A deadline announced under the lock of the place that a record enters is
-//!   kept for the next look, or the look that is running finds the record.
+//! - [`Schedule::begin`] comes before the look. A deadline that is announced under the lock of the record's queue is
+//!   either kept for the next look, or the running look finds the record.
 
 use std::future::Future;
 
 use super::sync::{AtomicU64, Notify, Ordering};
 
-/// When the next look is due, in units of the caller.
+/// The time of the next look, in the caller's units.
 pub(super) struct Schedule {
     /// [`NEVER`] during a look.
     next: AtomicU64,
@@ -30,7 +30,7 @@ impl Schedule {
         }
     }
 
-    /// A look begins: deadlines announced from now on count for the next one.
+    /// Begins a look: later deadlines count for the next look.
     pub(super) fn begin(&self) {
         self.next.store(NEVER, Ordering::Release);
     }

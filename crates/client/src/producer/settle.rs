@@ -1,4 +1,4 @@
-//! From an answer to the outcome of each batch.
+//! Settles batches: from a response to the outcome of each batch.
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Error, LeaderDiscovery, error::one_line};
 
-/// Settles every batch of a request that `broker` has answered.
+/// Settles every batch of a request to which `broker` has responded.
 pub(super) fn answered(
     shared: &Shared,
     broker: i32,
@@ -47,7 +47,7 @@ pub(super) fn answered(
     }
 }
 
-/// Settles requests whose connection to `broker` is gone: nobody knows whether they were written.
+/// Settles requests whose connection to `broker` was lost: it is unknown whether they were written.
 pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Request>, cause: &Error) {
     let mut asked: Option<Arc<str>> = None;
     for sent in requests.into_iter().flat_map(|request| request.batches) {
@@ -55,12 +55,12 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
             shared.metadata.request_refresh_avoiding(Some(&sent.partition.topic), broker);
             asked = Some(sent.partition.topic.clone());
         }
-        // For a batch that expires at this moment, what the broker said before is the better reason.
+        // For a batch that expires now, the broker's earlier error is the better reason.
         let over = is_over(shared, &sent, Instant::now());
         let said = over.then(|| sent.partition.state.lock().last_error().cloned()).flatten();
         let cause = said.unwrap_or_else(|| cause.clone());
-        // What waits for a replica would get stuck again, and keep others waiting: it is tried rarely. The pause ends
-        // when the partition no longer needs the replica.
+        // A batch that waits for a replica would get stuck again and delay others, so it is retried rarely. The
+        // backoff ends when the partition no longer needs the replica.
         let stuck = shared.is_stuck_behind_replica(broker, std::slice::from_ref(&sent.partition));
         let backoff = if stuck { shared.backoff.rare() } else { shared.backoff };
         lost_with(shared, sent, &cause, true, backoff);
@@ -71,7 +71,8 @@ fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {
     Instant::from_std(sent.batch.created).later(shared.config.delivery_timeout) <= now
 }
 
-/// Fails batches that a lane has sent and that are past `delivery.timeout.ms`. Batches of one partition fail in their order.
+/// Fails batches that a lane has sent and that are past `delivery.timeout.ms`. Batches of one partition fail in
+/// order.
 pub(super) fn overdue(shared: &Shared, overdue: Overdue) {
     let perhaps = overdue.perhaps_written.into_iter().map(|sent| (sent, true));
     let unwritten = overdue.unwritten.into_iter().map(|sent| {
@@ -85,18 +86,18 @@ pub(super) fn overdue(shared: &Shared, overdue: Overdue) {
     }
 }
 
-/// Settles batches whose partition has a new leader while the former one keeps silent: they follow it, with the
-/// numbers they have, so that the new leader can tell those that it has already.
+/// Settles batches whose partition has a new leader while the previous one is unresponsive. They move to the new
+/// leader with their sequence numbers, so that it can detect those that it already has.
 ///
-/// Without idempotence nobody can tell, and what the former leader had written is written twice. That is what any
-/// retry without an answer means there, here as in Java, only sooner than after `request.timeout.ms`.
+/// Without idempotence no broker can detect them: batches that the previous leader had written are written twice. Any
+/// retry without a response has that effect, also in Java, but here it happens before `request.timeout.ms`.
 pub(super) fn follow_leader(shared: &Shared, moved: Vec<Sent>, cause: &Error) {
     for sent in moved {
         lost(shared, sent, cause, true);
     }
 }
 
-/// Settles a request with acks=0 once the socket has taken it.
+/// Settles a request with acks=0 once the socket has accepted it.
 pub(super) fn written_without_answer(shared: &Shared, request: Request) {
     let now = Instant::now();
     for sent in request.batches {
@@ -104,7 +105,7 @@ pub(super) fn written_without_answer(shared: &Shared, request: Request) {
     }
 }
 
-/// Applies the leaders that the answer names in one step, before any batch goes back to its queue (KIP-951).
+/// Applies the leaders named in the response, in one step, before any batch returns to its queue (KIP-951).
 fn learn_leaders(shared: &Shared, broker: i32, request: &Request, answer: &ProduceResponse) {
     if shared.config.leader_discovery != LeaderDiscovery::Hint {
         return;
@@ -126,8 +127,8 @@ fn learn_leaders(shared: &Shared, broker: i32, request: &Request, answer: &Produ
     let endpoints: Vec<Node> =
         answer.node_endpoints.iter().filter_map(Node::from_endpoint).collect();
     let taken = shared.metadata.apply_hints(&hints, &endpoints);
-    // One leader that has moved is hardly ever alone, and this broker knows of the others what it knows of this one: what
-    // would be sent to where they were is bound to come back.
+    // Leaders rarely move alone, and this broker knows of the other moves, too. Batches sent to the previous leaders
+    // would be refused.
     let mut topics: Vec<Arc<str>> = taken.into_iter().map(|hint| hint.topic).collect();
     topics.dedup();
     for topic in topics {
@@ -174,7 +175,8 @@ fn settle(
         }
         Verdict::Moved => {
             let cause = broker_error(&sent, result);
-            // Who is to lead has yet to learn of it: a matter of milliseconds, and its epoch may be known here already.
+            // The elected leader has not applied its election yet; this takes milliseconds. Its epoch may already be
+            // known here.
             let unknown = may_have_been_written(result.error);
             let backoff =
                 if shared.config.try_leaders_alone || shared.config.prefer_proven_partitions {
@@ -189,10 +191,10 @@ fn settle(
                 shared.metadata.request_refresh(Some(&sent.partition.topic));
             }
             let cause = broker_error(&sent, result);
-            // After these the broker has appended, or may have.
+            // After some of these errors the broker has appended the batch, or may have.
             lost(shared, sent, &cause, may_have_been_written(result.error));
         }
-        // The retry would heal what these plants break, and no test could see them.
+        // The retry would repair what these plants break, and no test could detect them.
         Verdict::RetryInNextEpoch
             if !planted(Plant::NoGapOnExpiry) && !planted(Plant::SequenceRestarted) =>
         {
@@ -255,7 +257,7 @@ fn acknowledge(
     shared.let_rest(&partition);
 }
 
-/// The attempt failed in a way that another may not.
+/// Returns a batch to its queue after a failure that a retry may fix.
 fn lost(shared: &Shared, sent: Sent, cause: &Error, outcome_unknown: bool) {
     let backoff = if is_concurrent(cause) { shared.backoff.soon() } else { shared.backoff };
     lost_with(shared, sent, cause, outcome_unknown, backoff);
@@ -265,13 +267,13 @@ fn lost_with(shared: &Shared, sent: Sent, cause: &Error, outcome_unknown: bool, 
     comes_back(shared, sent, cause, Comeback::WithItsSequence { outcome_unknown }, backoff);
 }
 
-/// How a batch is sent again.
+/// How a batch is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comeback {
     WithItsSequence {
         outcome_unknown: bool,
     },
-    /// Its sequence is lost, and it is not written.
+    /// Its sequence number is lost, and the batch is not written.
     InNextEpoch,
 }
 
@@ -290,7 +292,7 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     stats.batch_retried(batch.records);
     let mut state = partition.state.lock();
     let leader = state.leader;
-    // A leader that is news is asked at once; the same one again only after a pause (KIP-951).
+    // A new leader is asked at once; the same leader only after a backoff (KIP-951).
     let is_new = state.is_led_anew_since(former) || planted(Plant::NoBackoff);
     let moved = shared.may_retry_at_once() && is_new;
     let not_before: Option<StdInstant> = (!moved).then(|| {
@@ -299,7 +301,7 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     });
     tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
     shared.keeps_deadline_of(&batch, &state);
-    // The leader may have changed while the batch was on its way.
+    // The leader may have changed while the batch was in flight.
     batch.completion.charge_to(state.account());
     let refused = match how {
         Comeback::WithItsSequence { outcome_unknown } => {
@@ -326,12 +328,12 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     }
 }
 
-/// Whether the transaction before is not quite finished: a matter of milliseconds.
+/// Whether the previous transaction has not quite ended; this takes milliseconds.
 fn is_concurrent(cause: &Error) -> bool {
     matches!(cause, Error::Broker { code: ErrorCode::CONCURRENT_TRANSACTIONS, .. })
 }
 
-/// The broker takes no batch as large as this one: its records go in smaller ones, in its place (KAFKA-3995).
+/// Splits a batch that is too large for the broker: smaller batches take its place (KAFKA-3995).
 fn split(shared: &Shared, sent: Sent, cause: &Error) {
     let parts = match Parts::of(&sent.batch, &shared.policy) {
         Ok(parts) => parts,

@@ -1,4 +1,4 @@
-//! What the callers and the lanes of one producer share.
+//! State shared by the callers and the lanes of one producer.
 
 use std::{
     collections::BTreeMap,
@@ -49,8 +49,7 @@ use crate::{
     metrics::ProducerStats,
 };
 
-/// Topics by name. The hasher has a fixed seed: the order of iteration must be the same in every run of a
-/// simulation.
+/// Topics by name. The hasher has a fixed seed: every run of a simulation must iterate in the same order.
 pub(super) type Topics = GenericHashMap<
     Arc<str>,
     Arc<TopicState>,
@@ -67,26 +66,26 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     pub(super) backoff: Backoff,
     pub(super) stats: ProducerStats,
-    /// Where outcomes go first if there are interceptors.
+    /// Channel to the interceptors' task, if there are interceptors.
     pub(super) outcomes: Option<UnboundedSender<interceptor::Outcome>>,
     pub(super) topics: ArcSwap<Topics>,
     pub(super) awake: Awake,
-    /// Records for topics that are not known yet.
+    /// Records for topics that are unknown so far.
     pub(super) room: WaitingRoom,
-    /// Told when a topic has opened.
+    /// Notified when a topic has opened.
     opened: Notify,
-    /// For tasks that a sender begins, who may be outside of it.
+    /// The producer's runtime, for tasks started by callers outside it.
     pub(super) runtime: Handle,
     pub(super) routing: Routing,
     pub(super) started: Instant,
-    /// Those who change `topics` and `lanes` take turns.
+    /// Serializes changes of `topics` and `lanes`.
     lanes: Mutex<Lanes>,
     pub(super) identity: Identity,
-    /// Told whenever a lane has connected or the identity has arrived.
+    /// Notified when a lane has connected or the identity has arrived.
     pub(super) progress: Notify,
-    /// When batches expire, wherever they wait.
+    /// Deadlines of batches, wherever they wait.
     pub(super) deadlines: Deadlines,
-    /// Counts the requests that any lane has begun to collect.
+    /// Number of requests that any lane has begun to collect.
     turns: AtomicU64,
     me: Weak<Shared>,
 }
@@ -96,7 +95,7 @@ const LARGEST_REQUEST: usize = i32::MAX as usize - (64 << 20);
 
 #[derive(Default)]
 struct Lanes {
-    /// Tables of topics that were replaced.
+    /// Replaced tables of topics.
     former: Retired<Topics>,
     by_broker: BTreeMap<i32, (Arc<Lane>, AbortHandle)>,
     tasks: Vec<AbortHandle>,
@@ -107,7 +106,7 @@ struct Lanes {
 enum Phase {
     #[default]
     New,
-    /// The identity is being asked for.
+    /// The identity is being requested.
     Running,
     Closed,
 }
@@ -125,6 +124,7 @@ impl Shared {
             linger: config.linger,
             compression: config.compression,
             delivery_timeout: config.delivery_timeout,
+            one_in_flight: config.max_in_flight == 1,
             began: started.into_std(),
         };
         let common = &config.common;
@@ -166,17 +166,17 @@ impl Shared {
         shared
     }
 
-    /// A number that no other turn of collecting a request has, in whatever lane.
+    /// Returns a number that identifies one turn of collecting a request, unique among all lanes.
     pub(super) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The topic, if records may enter it.
+    /// Returns the topic, if records may enter it.
     pub(super) fn open_topic(&self, name: &str) -> Option<Arc<TopicState>> {
         self.topics.load().get(name).filter(|topic| topic.door.is_open()).cloned()
     }
 
-    /// The topic, fetched if need be, once records may enter it.
+    /// Returns the topic once records may enter it. Fetches its metadata if needed.
     pub(super) async fn topic(&self, name: &str, deadline: Instant) -> Result<Arc<TopicState>> {
         loop {
             let mut opened = pin!(self.opened.notified());
@@ -199,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// Nothing waits for the topic's metadata any more: records may enter, if it has any.
+    /// Opens a topic for which no record waits any longer, if it has metadata.
     pub(super) fn open(&self, name: &str) {
         if self.metadata.snapshot().topic(name).is_some()
             && let Some(topic) = self.topics.load().get(name)
@@ -209,8 +209,8 @@ impl Shared {
         self.opened.notify_waiters();
     }
 
-    /// Makes the producer's view of a topic, or renews it, keeping every partition it has. Costs the size of the
-    /// topic. `known` counts only if the newest metadata lacks the topic.
+    /// Creates or updates the producer's view of a topic, and keeps all its partitions. Takes time proportional to
+    /// the topic's size. `known` counts only if the newest metadata lacks the topic.
     pub(super) fn adopt(&self, known: &Topic) -> Result<Arc<TopicState>> {
         let lanes = self.lanes.lock();
         // Loaded under the lock: an older snapshot cannot replace a newer one, whose changes are announced only once.
@@ -259,8 +259,8 @@ impl Shared {
         let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
         let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, draw);
         let state = Arc::new(state);
-        // Published before the partitions get their lanes, which send under the topic id of the table. The topic admits no
-        // records until they have.
+        // Published before the partitions receive their lanes, which send under the table's topic id. The topic
+        // admits no records until they have.
         let mut next = (*topics).clone();
         next.insert(topic.name.clone(), state.clone());
         drop(topics);
@@ -274,7 +274,7 @@ impl Shared {
             }));
         }
         self.review(&lanes, snapshot, &state);
-        // No record may come to wait between the look at those that do and the opening.
+        // No record may start to wait between the check for waiting records and the opening.
         self.room.while_still(&topic.name, |waited_for| {
             if !waited_for {
                 state.door.open();
@@ -285,12 +285,12 @@ impl Shared {
         Ok(state)
     }
 
-    /// Whether a leader that is news is asked at once, and not after the back-off that is under way (KIP-951).
+    /// Whether a new leader is asked at once, without waiting for the current backoff (KIP-951).
     pub(super) fn may_retry_at_once(&self) -> bool {
         self.config.leader_discovery != LeaderDiscovery::RefreshAndBackOff
     }
 
-    /// Gives every partition of the topic the lane of its leader.
+    /// Assigns every partition of the topic to its leader's lane.
     fn rehome(&self, lanes: &mut Lanes, snapshot: &Snapshot, topic: &TopicState) {
         let mut moved = false;
         let now = self.age(Instant::now());
@@ -313,7 +313,7 @@ impl Shared {
             if same {
                 if elected && state.place == Place::Timed && state.queue.has_complete(&self.policy)
                 {
-                    // It no longer backs off; its entry among the timed ones no longer counts.
+                    // The backoff has ended; the entry in the timed list no longer counts.
                     state.place = Place::Idle;
                     resubmit(state, partition);
                 }
@@ -331,7 +331,7 @@ impl Shared {
             }
             let regroups = state.queue.is_regrouping();
             let former = std::mem::replace(&mut state.lane, lane.clone());
-            // Entries in the former lane's lists no longer count.
+            // Entries in the previous lane's lists no longer count.
             state.place = Place::Idle;
             let account = state.account();
             state.queue.waiting_mut().for_each(|completion| completion.charge_to(account));
@@ -350,7 +350,7 @@ impl Shared {
             if regroups {
                 self.train_has_left(&former);
             } else if !former.health.is_fine() {
-                // What is with a silent broker follows the leader; the driver sees to it.
+                // Batches at an unresponsive broker follow the leader; the driver moves them.
                 former.wake();
             }
         }
@@ -359,15 +359,16 @@ impl Shared {
         }
     }
 
-    /// A batch of a partition came back from `former`, which no longer leads it: what was sent behind it will be refused as
-    /// well, and need not wait for that. Only the sequences of an idempotent producer make that safe (decision 0014).
+    /// Handles a batch that `former`, no longer the leader, has returned. Batches sent after it will be refused as
+    /// well, and need not wait for that. Only the sequence numbers of an idempotent producer make that safe (decision
+    /// 0014).
     fn train_has_left(&self, former: &Lane) {
         if self.config.idempotence {
             former.let_train_leave();
         }
     }
 
-    /// [`Self::train_has_left`], of the lane to this broker. The caller holds no lock.
+    /// [`Self::train_has_left`] for the lane to this broker. The caller holds no lock.
     pub(super) fn train_has_left_broker(&self, former: i32) {
         let lanes = self.lanes.lock();
         if let Some((lane, _)) = lanes.by_broker.get(&former) {
@@ -375,7 +376,7 @@ impl Shared {
         }
     }
 
-    /// Looks anew which partitions of a topic keyless records may go to.
+    /// Re-evaluates which partitions of a topic keyless records may use.
     fn review(&self, lanes: &Lanes, snapshot: &Snapshot, topic: &TopicState) {
         let trouble = |broker: i32| {
             lanes.by_broker.get(&broker).map_or(Trouble::Fine, |(lane, _)| lane.health.trouble())
@@ -386,8 +387,8 @@ impl Shared {
         routing::reconsider(self, topic);
     }
 
-    /// Routes keyless records anew if a broker has come into trouble, is out of it or in another one. Called by the lane's
-    /// own driver only: two at once could each miss what the other has seen. The caller holds no lock.
+    /// Re-routes keyless records if a broker's trouble has begun, ended or changed. Called by the lane's own driver
+    /// only: two concurrent callers could each miss the change that the other has seen. The caller holds no lock.
     pub(super) fn notice(&self, lane: &Lane) {
         let trouble = lane.health.trouble();
         if lane.seen.swap(trouble) == trouble {
@@ -408,13 +409,13 @@ impl Shared {
         }
     }
 
-    /// This producer, for tasks that do not keep it alive.
+    /// Returns a weak reference, for tasks that do not keep the producer alive.
     pub(super) fn me(&self) -> Weak<Self> {
         self.me.clone()
     }
 
-    /// Whether a request to `leader` with batches of these partitions waits for a replica that cannot be reached, while
-    /// others of its partitions do without. The caller holds no lock.
+    /// Whether a request to `leader` with batches of these partitions waits for an unreachable replica, while other
+    /// partitions of the leader do not need that replica. The caller holds no lock.
     pub(super) fn is_stuck_behind_replica(
         &self,
         leader: i32,
@@ -432,7 +433,7 @@ impl Shared {
         routing::is_stuck(self, leader, partitions, unreachable)
     }
 
-    /// A batch of a partition came back: what may move goes elsewhere.
+    /// Moves keyless records elsewhere after a batch of a partition came back.
     pub(super) fn came_back(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
             routing::refused(topic, partition);
@@ -440,14 +441,14 @@ impl Shared {
         }
     }
 
-    /// Moves what may move out of a partition whose last attempt failed.
+    /// Moves movable batches out of a partition whose last attempt failed.
     pub(super) fn evacuate(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
             routing::evacuate(self, topic, partition);
         }
     }
 
-    /// A partition takes records again that had refused some, or acknowledges for the first time under its leader.
+    /// Handles a partition that accepts records after refusals, or acknowledges for the first time under its leader.
     pub(super) fn reconsider(&self, partition: &Partition, is_first: bool) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
             if is_first && self.routing.policy.prefers_proven {
@@ -477,8 +478,8 @@ impl Shared {
         lanes.tasks.push(self.runtime.spawn(deadlines::keep(me)).abort_handle());
     }
 
-    /// Waits until there is an identity, where one is needed, every partition of the topics has a leader, and the
-    /// leaders are connected.
+    /// Waits until every partition of the topics has a leader, all leaders are connected, and there is an identity if
+    /// one is needed.
     pub(super) async fn ready_to_send(&self, names: &[&str]) {
         loop {
             let mut progress = pin!(self.progress.notified());
@@ -499,12 +500,12 @@ impl Shared {
         }
     }
 
-    /// A partition waits for another producer id than this one.
+    /// Records that a partition needs another producer id than this one.
     pub(super) fn ask_for_another_id(&self, spent: i64) {
         self.identity.is_spent(spent);
     }
 
-    /// Lets no open batch linger, and gives the results to wait for.
+    /// Seals all open batches. Returns the results to wait for.
     pub(super) fn seal_all(&self) -> Vec<Arc<BatchResult>> {
         let mut unresolved = Vec::new();
         for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
@@ -516,7 +517,7 @@ impl Shared {
         unresolved
     }
 
-    /// Stops everything. Batches without an outcome fail, because of [`Error::Closed`].
+    /// Stops all tasks. Batches without an outcome fail with [`Error::Closed`].
     pub(super) fn stop(&self) {
         let mut lanes = self.lanes.lock();
         lanes.phase = Phase::Closed;
@@ -524,7 +525,8 @@ impl Shared {
         for task in lanes.tasks.drain(..) {
             task.abort();
         }
-        // A call that has found its partition before appends to it after this: the batch fails when the last table drops.
+        // A call that already has its partition may still append to it after this. That batch fails when the last
+        // table is dropped.
         let former = std::mem::take(&mut lanes.former);
         drop(lanes);
         drop(former);
@@ -549,8 +551,8 @@ impl Shared {
         }
     }
 
-    /// Fails what has waited longer than `delivery.timeout.ms` in a partition, and has the lane look at what is left. The
-    /// caller holds no lock but that of a link.
+    /// Fails a partition's batches that are past `delivery.timeout.ms`, and makes the lane look at the rest. The
+    /// caller holds no lock except a link's.
     pub(super) fn expire(&self, partition: &Arc<Partition>, last: Option<&Error>) {
         let state = partition.state.lock();
         let last = last.or_else(|| state.last_error()).cloned();
@@ -558,21 +560,21 @@ impl Shared {
         self.let_rest(partition);
     }
 
-    /// Fails whatever of a partition is not in flight, however young.
+    /// Fails all batches of a partition that are not in flight, whatever their age.
     pub(super) fn refuse(&self, partition: &Arc<Partition>, cause: &Error) {
         let all = Instant::now().later(self.config.delivery_timeout);
         self.fail_older(partition, partition.state.lock(), all, cause);
         self.let_rest(partition);
     }
 
-    /// Fails whatever is not in flight.
+    /// Fails all batches that are not in flight.
     fn refuse_all(&self, cause: &Error) {
         for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
             self.refuse(partition, cause);
         }
     }
 
-    /// Fails what has waited for `delivery.timeout.ms` at a time.
+    /// Fails batches that are past `delivery.timeout.ms` at the time `at`.
     fn fail_older(
         &self,
         partition: &Arc<Partition>,
@@ -599,14 +601,14 @@ impl Shared {
         }
     }
 
-    /// Has a partition rest that may have nothing to do any more, where many are not at rest. The caller holds no lock.
+    /// Lets an idle partition rest, if many partitions are not at rest. The caller holds no lock.
     pub(super) fn let_rest(&self, partition: &Partition) {
         if self.awake.are_many() {
             partition.rest();
         }
     }
 
-    /// Fails everything that is not in flight, at the end of a transaction, and gives the results of what is.
+    /// At the end of a transaction, fails all batches that are not in flight. Returns the results of those in flight.
     pub(super) fn give_up(&self, cause: &Error) -> Vec<Arc<BatchResult>> {
         let mut in_flight = Vec::new();
         for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
@@ -614,7 +616,7 @@ impl Shared {
             let unsent = state.queue.give_up(&self.policy);
             drop(state);
             for batch in unsent {
-                // One that was sent before leaves a gap in its partition's sequence.
+                // A batch that was sent before leaves a gap in its partition's sequence.
                 if batch.producer().is_some() {
                     self.identity.batch_fails(&batch, cause);
                 }
@@ -630,12 +632,12 @@ impl Shared {
         in_flight
     }
 
-    /// Announces the deadline of a batch that is about to enter the queue of `state`.
+    /// Announces the deadline of a batch about to enter the queue of `state`.
     pub(super) fn keeps_deadline_of<C>(&self, batch: &Batch<C>, state: &PartitionState) {
         self.deadlines.announce(batch.created.later(self.policy.delivery_timeout), state);
     }
 
-    /// Every lane.
+    /// Returns every lane.
     pub(super) fn all_lanes(&self) -> Vec<Arc<Lane>> {
         self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect()
     }
@@ -648,7 +650,7 @@ impl Shared {
         }
     }
 
-    /// [`Self::adopt`] with metadata that no broker has sent.
+    /// [`Self::adopt`] with metadata from no broker.
     #[cfg(test)]
     pub(super) fn adopt_snapshot(
         &self,
@@ -658,7 +660,7 @@ impl Shared {
         self.adopt_from(self.lanes.lock(), snapshot, topic)
     }
 
-    /// A snapshot of what was measured, and of what is queued and in flight now.
+    /// Returns a snapshot of the metrics, and of queued and in-flight bytes.
     pub(super) fn metrics(&self) -> ProducerMetrics {
         let taken = Instant::now();
         let mut brokers = self.stats.snapshot();
@@ -694,7 +696,7 @@ impl Shared {
     }
 }
 
-/// Hands a partition that has something to send to its lane, unless it is there already.
+/// Hands a partition with records to send to its lane, unless it is in the ready list.
 pub(super) fn resubmit(mut state: MutexGuard<'_, PartitionState>, partition: &Arc<Partition>) {
     if state.place == Place::Ready || state.queue.is_drained() {
         return;
@@ -710,7 +712,7 @@ impl Listener for Shared {
         let known = self.topics.load();
         for name in topics.iter().filter(|name| known.contains_key(&**name)) {
             if let Some(topic) = snapshot.topic(name) {
-                // Closed meanwhile: there is nothing to tell.
+                // Fails only if the producer has closed, when nothing remains to update.
                 let _ = self.adopt(topic);
             }
         }
@@ -722,7 +724,7 @@ impl Listener for Shared {
         }
         let topics = self.topics.load();
         let Some(topic) = topics.get(name) else { return false };
-        // With interceptors an outcome is told only after it was settled.
+        // With interceptors, an outcome is reported only after it was settled.
         topic.partitions.iter().for_each(|partition| self.let_rest(partition));
         let unsettled =
             |partition: &Arc<Partition>| partition.state.lock().unresolved().next().is_some();
@@ -742,7 +744,7 @@ impl Listener for Shared {
         let topics = self.topics.load();
         for topic in names.iter().filter_map(|name| topics.get(name)) {
             if !topic.door.close() {
-                // Used in this moment.
+                // Used at this moment.
                 self.metadata.request_refresh(Some(&topic.name));
             }
         }
@@ -754,8 +756,8 @@ impl Listener for Shared {
     }
 }
 
-/// Asks for a producer id (KIP-98), and for another one whenever a partition has used up its epochs. Ends when the producer
-/// stops.
+/// Requests a producer id (KIP-98), and another one whenever a partition has exhausted its epochs. Ends when the
+/// producer stops.
 async fn keep_identity(shared: Arc<Shared>) {
     loop {
         obtain_identity(&shared).await;
@@ -763,7 +765,7 @@ async fn keep_identity(shared: Arc<Shared>) {
     }
 }
 
-/// Asks any broker until one gives a producer id.
+/// Asks any broker until one returns a producer id.
 async fn obtain_identity(shared: &Shared) {
     let mut failures = 0;
     loop {
@@ -819,7 +821,7 @@ async fn init_producer_id(shared: &Shared) -> Result<ProducerIdentity> {
     }
 }
 
-/// The address of a broker, from the snapshot.
+/// Returns the address of a broker, from the snapshot.
 pub(super) fn address_of(shared: &Shared, broker: i32) -> Option<(String, u16)> {
     let snapshot = shared.metadata.snapshot();
     snapshot.node(broker).map(|node| (node.host.clone(), node.port))

@@ -1,7 +1,7 @@
-//! What a partition's leader has shown so far, and which of a broker's partitions is under trial.
+//! State of partitions' leaders, and the partition of each broker that is under trial.
 //!
-//! Read without a lock by every choice of keyless records, so it may be out of date by a moment: the choice is then
-//! worse than it could be, never wrong.
+//! Every routing of a keyless record reads it without a lock, so the value may be slightly stale. A stale value makes
+//! the choice worse, never wrong.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -10,24 +10,24 @@ use std::{
 
 use curtail_proto::partitioner::Standing as Known;
 
-/// For how long a leader counts as new. Its followers take up to `replica.fetch.backoff.ms` (1,000) if they asked it too
-/// early, and `replica.fetch.wait.max.ms` (500) if they wait for what they asked before.
+/// Time for which a leader counts as new. Its followers take up to `replica.fetch.backoff.ms` (1,000) if they fetched
+/// too early. They take up to `replica.fetch.wait.max.ms` (500) if an earlier fetch still waits.
 const SETTLING: Duration = Duration::from_millis(1500);
 
-/// The longest that one partition under trial keeps others from being tried. Its record may have gone elsewhere.
+/// Longest time for which a partition under trial blocks the trial of others. Its record may have gone elsewhere.
 const TRIAL: Duration = Duration::from_millis(1000);
 
 const PROVEN: u32 = u32::MAX;
 
-/// What a partition's leader has shown. Times are counted from the producer's start.
+/// State of a partition's leader. Times count from the producer's start.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// [`PROVEN`], or the end of its first time in milliseconds.
+    /// [`PROVEN`], or the end of the settling time in milliseconds.
     settles_at: AtomicU32,
 }
 
 impl Standing {
-    /// The leader has acknowledged a batch. Whether that is news.
+    /// Records that the leader has acknowledged a batch. Returns whether this is the first.
     pub(super) fn prove(&self) -> bool {
         self.settles_at.load(Ordering::Relaxed) != PROVEN
             && self.settles_at.swap(PROVEN, Ordering::Relaxed) != PROVEN
@@ -38,7 +38,7 @@ impl Standing {
         self.settles_at.load(Ordering::Relaxed) == PROVEN
     }
 
-    /// The leader is another one since `now`, or has refused a batch.
+    /// Records that the leader has changed at `now`, or has refused a batch.
     pub(super) fn doubt(&self, now: Duration) {
         let at = u32::try_from(now.saturating_add(SETTLING).as_millis()).unwrap_or(PROVEN - 1);
         self.settles_at.store(at.min(PROVEN - 1), Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Standing {
 /// The partition of one broker that is under trial.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
-    /// Its number plus one in the high half, and the trial's begin in milliseconds in the low half; 0 for none.
+    /// Its index plus one in the high half, and the trial's start in milliseconds in the low half; 0 for none.
     word: AtomicU64,
 }
 
@@ -66,7 +66,7 @@ impl Trial {
         self.word.store(word, Ordering::Relaxed);
     }
 
-    /// The partition, for a second at most.
+    /// Returns the partition, for up to a second.
     pub(super) fn partition(&self, now: Duration) -> Option<u32> {
         let word = self.word.load(Ordering::Relaxed);
         let partition = (word >> 32).checked_sub(1)?;
@@ -74,7 +74,7 @@ impl Trial {
         (u128::from(lasts) < TRIAL.as_millis()).then_some(partition as u32)
     }
 
-    /// The same trial at a new list of the broker's partitions.
+    /// Copies the trial for a new list of the broker's partitions.
     pub(super) fn carry_on(&self) -> Self {
         Self { word: AtomicU64::new(self.word.load(Ordering::Relaxed)) }
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_ends_by_itself() {
+    fn a_trial_ends_after_its_time() {
         let trial = Trial::default();
         assert_eq!(trial.partition(NOW), None);
         trial.begin(0, NOW);

@@ -1,4 +1,4 @@
-//! A topic as the producer sees it: its partitions and the choice among them.
+//! The producer's view of a topic: its partitions and the choice among them.
 
 #[cfg(test)]
 mod tests;
@@ -21,21 +21,22 @@ use super::{
 };
 use crate::{Error, ProducerConfig, Record, Result};
 
-/// Which topic has a name, and how many partitions it has.
+/// The topic that currently has a name, and its number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
-    /// Zero where the brokers have none.
+    /// Zero if the brokers keep no ids.
     pub(super) id: Uuid,
-    /// Changes when the topic is deleted and created again.
+    /// Changes when the topic is deleted and recreated.
     pub(super) incarnation: Incarnation,
     /// Number of partitions.
     pub(super) count: usize,
 }
 
 impl Form {
-    /// The form of `topic`, where it had the form `known` before.
+    /// Returns the form of `topic`, given its previous form `known`.
     ///
-    /// The partitions of one topic id never become fewer. Without ids a smaller topic is another one of that name.
+    /// The partitions of one topic id never decrease. Without ids, a smaller topic is a different one with the same
+    /// name.
     pub(super) fn of(topic: &Topic, known: Option<Self>) -> Self {
         let (id, count) = (topic.id, topic.leaders.len());
         let Some(known) = known else { return Self { id, incarnation: Incarnation::FIRST, count } };
@@ -47,28 +48,28 @@ impl Form {
     }
 }
 
-/// One topic. Immutable but for the choice: when partitions are added or the topic is created again, a new state replaces
-/// it and shares its partitions.
+/// A topic. Immutable except for the choice: when partitions are added or the topic is recreated, a new state
+/// replaces it and shares its partitions.
 pub(super) struct TopicState {
     pub(super) name: Arc<str>,
     pub(super) form: Form,
-    /// Every partition that a topic of this name has had, for as long as the producer lives: they hold records and
+    /// Every partition that a topic of this name has had during the producer's life, because they hold records and
     /// sequence numbers. Those beyond the count have no leader.
     pub(super) partitions: Box<[Arc<Partition>]>,
     pub(super) sticky: Sticky,
     pub(super) routes: ArcSwap<Routes>,
-    /// What the best broker's records had to expect at the last choice, in nanoseconds.
+    /// Expected delay at the best broker at the last choice, in nanoseconds.
     pub(super) best_ns: AtomicU64,
     pub(super) door: Door,
     pub(super) kept: Kept,
 }
 
-/// How a record came to its partition.
+/// The origin of a record's partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The caller, the key or the application's partitioner said so: it is written there or nowhere.
+    /// The caller, the key or a custom partitioner: the record is never written elsewhere.
     Fixed,
-    /// The sticky partitioner did, and wants to know what was sent. Another partition is as good.
+    /// The sticky partitioner, which must learn what was sent. Another partition is as good.
     Sticky,
 }
 
@@ -99,12 +100,12 @@ impl TopicState {
         self.partitions.get(..self.form.count).unwrap_or(&self.partitions)
     }
 
-    /// Partitions that a previous topic of this name had.
+    /// Partitions of a previous topic with this name.
     pub(super) fn vanished(&self) -> &[Arc<Partition>] {
         self.partitions.get(self.form.count..).unwrap_or_default()
     }
 
-    /// The record's partition.
+    /// Returns the record's partition.
     pub(super) fn pick(
         &self,
         record: &Record<'_>,

@@ -1,6 +1,6 @@
 //! Trace events of the producer's requests.
 //!
-//! One event for each request, response and connection. Producer epoch and first sequence number identify a batch over all
+//! One event per request, response and connection. Producer epoch and first sequence number identify a batch over all
 //! attempts. A disabled event costs one load and a branch.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::TRACE_TARGET;
 
-/// A request was built and queued for the socket, behind `ahead` others in flight.
+/// A request was built and queued for the socket, after `ahead` other requests in flight.
 pub(super) fn sent(broker: i32, correlation_id: i32, request: &Request) {
     tracing::trace!(
         target: TRACE_TARGET,
@@ -74,8 +74,8 @@ impl fmt::Display for Batches<'_> {
     }
 }
 
-/// `topic-partition error base-offset leader leader-epoch`, separated by semicolons; the last two are -1 where the broker
-/// names no other leader.
+/// `topic-partition error base-offset leader leader-epoch`, separated by semicolons; the last two are -1 if the
+/// broker names no other leader.
 struct Results<'a>(&'a [Sent], &'a ProduceResponse);
 
 impl fmt::Display for Results<'_> {

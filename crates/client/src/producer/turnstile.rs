@@ -4,9 +4,10 @@
 //! again.
 //!
 //! # Invariants
-//! - Work enters its list before the link is tried, and the driver registers before it looks at the lists. Queued work is
-//!   therefore seen by the holder of the link, or the driver is woken.
-//! - A task that leaves work behind returns [`Left::ToDriver`], unless an event that the driver awaits makes it look again.
+//! - Work enters its list before the link is tried, and the driver registers before it looks at the lists. The holder
+//!   of the link therefore sees queued work, or the driver is woken.
+//! - A task that leaves work behind returns [`Left::ToDriver`], unless an event that the driver awaits makes it look
+//!   again.
 //! - The driver's timer never fires after the next deadline ([`Armed::covers`]), or the driver is woken.
 //!
 //! # Locks
@@ -30,12 +31,12 @@ pub(super) struct Turnstile<W, L> {
 /// Work to send now or later.
 pub(super) struct Work<W> {
     pub(super) ready: VecDeque<W>,
-    /// By due time. The number orders entries of the same time.
+    /// By due time. The number orders entries with the same time.
     pub(super) timed: BTreeMap<(Instant, u64), W>,
     entries: u64,
 }
 
-/// What a turn at the link leaves behind.
+/// The remainder after a turn at the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// Nothing, or an event that the driver awaits makes it look again.
@@ -121,8 +122,8 @@ impl Armed {
         deadline.is_none_or(|deadline| self.0.is_some_and(|armed| armed <= deadline))
     }
 
-    /// Arms the timer for `deadline`. Returns whether the driver must reset its timer. A timer that fires too early costs
-    /// less than a reset for every request.
+    /// Arms the timer for `deadline`. Returns whether the driver must reset its timer. A timer that fires too early
+    /// costs less than a reset for every request.
     pub(super) fn arm(&mut self, deadline: Instant) -> bool {
         let is_late = !self.covers(Some(deadline));
         if is_late {

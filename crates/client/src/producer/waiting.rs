@@ -1,8 +1,8 @@
-//! Records for topics whose metadata is not there yet.
+//! Records for topics whose metadata is unknown so far.
 //!
-//! [`super::Producer::try_send`] leaves a record here when its topic is not known; a task of the topic fetches the
-//! metadata and appends what waits, in order. Until the last of them is appended the topic stays closed, so that no
-//! later record of it gets ahead. Waiting records hold `buffer.memory`, at most half of it, and wait no longer than
+//! [`super::Producer::try_send`] queues a record here if its topic is unknown. A task per topic fetches the metadata
+//! and appends the queued records in order. The topic stays closed until the last of them is appended, so that no
+//! later record overtakes them. Queued records hold at most half of `buffer.memory`, and wait no longer than
 //! `max.block.ms`.
 
 use std::{
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Error, Record, Result};
 
-/// Every topic's waiting records.
+/// The waiting records of all topics.
 #[derive(Default)]
 pub(super) struct WaitingRoom {
     inner: Mutex<Inner>,
@@ -38,10 +38,12 @@ struct Inner {
 
 struct Queue {
     records: VecDeque<Waiting>,
+    /// The record taken out last. Its batch may have to wait for memory, and no queue of a partition has it until then.
+    placing: Option<Arc<Ticket>>,
     task: AbortHandle,
 }
 
-/// A record that waits.
+/// A waiting record.
 struct Waiting {
     record: Owned,
     placement: Placement,
@@ -51,7 +53,7 @@ struct Waiting {
     _memory: Reservation,
 }
 
-/// A record's bytes.
+/// An owned copy of a record.
 struct Owned {
     partition: Option<i32>,
     key: Option<Vec<u8>>,
@@ -74,14 +76,14 @@ impl Owned {
 }
 
 impl Shared {
-    /// Keeps a record until its topic's metadata has come. `None` if that is the case meanwhile.
+    /// Queues a record until its topic's metadata arrives. `None` if it has arrived in the meantime.
     pub(super) fn keep_waiting(self: &Arc<Self>, record: &Record<'_>) -> Result<Option<Delivery>> {
         let snapshot = self.metadata.snapshot();
         if let Some(known) = snapshot.topic(record.topic) {
             self.adopt(known)?;
         }
         if self.config.transactional_id.is_some() && self.open_topic(record.topic).is_none() {
-            // It would be appended later, when another transaction may be open.
+            // The record would be appended later, possibly in another transaction.
             self.metadata.request_refresh(Some(record.topic));
             return Err(Error::IllegalState(
                 "the topic's metadata is not there yet; warm the topic up, or send and wait",
@@ -124,27 +126,26 @@ impl Shared {
                 let name: Arc<str> = record.topic.into();
                 let task = self.runtime.spawn(serve(self.clone(), name.clone())).abort_handle();
                 let records = VecDeque::from([waiting]);
-                room.topics.insert(name, Queue { records, task });
+                room.topics.insert(name, Queue { records, placing: None, task });
             }
         }
         Ok(Some(delivery))
     }
 
-    /// Bytes that waiting records may hold: half of `buffer.memory`, and always so little that the batch which the
-    /// first of them opens finds room.
+    /// Limit for waiting records: half of `buffer.memory`, and little enough that the first one's batch still fits.
     fn room_limit(&self) -> usize {
         let total = self.config.buffer_memory;
         (total / 2).min(total.saturating_sub(self.config.batch_size))
     }
 
-    /// The record goes nowhere.
+    /// Fails a waiting record.
     fn turn_away(&self, placement: Placement, cause: Error) {
         let topic = placement.ticket().topic().clone();
         let error = placement.fail(cause);
         self.config.interceptors.on_acknowledgement(&topic, Err(&error));
     }
 
-    /// Fails everything that waits with [`Error::Closed`], and everything that comes later.
+    /// Fails all waiting and all later records with [`Error::Closed`].
     pub(super) fn close_room(&self) {
         let mut room = self.room.inner.lock();
         room.closed = true;
@@ -160,7 +161,7 @@ impl Shared {
 }
 
 impl WaitingRoom {
-    /// Runs `open` with whether records of the topic wait. None comes or goes meanwhile.
+    /// Runs `open` with whether records of the topic wait. That cannot change while it runs.
     pub(super) fn while_still<T>(&self, topic: &str, open: impl FnOnce(bool) -> T) -> T {
         let room = self.inner.lock();
         open(room.topics.contains_key(topic))
@@ -171,14 +172,14 @@ impl WaitingRoom {
         self.inner.lock().topics.contains_key(topic)
     }
 
-    /// Everything that waits, for flush.
+    /// Tickets of all records that are in no batch yet, for flush.
     pub(super) fn tickets(&self) -> Vec<Arc<Ticket>> {
         let room = self.inner.lock();
-        room.topics
-            .values()
-            .flat_map(|q| &q.records)
-            .map(|w| w.placement.ticket().clone())
-            .collect()
+        let of_queue = |queue: &Queue| {
+            let waiting = queue.records.iter().map(|waiting| waiting.placement.ticket().clone());
+            queue.placing.iter().cloned().chain(waiting).collect::<Vec<_>>()
+        };
+        room.topics.values().flat_map(of_queue).collect()
     }
 
     fn first_deadline(&self, topic: &str) -> Option<Instant> {
@@ -186,10 +187,14 @@ impl WaitingRoom {
         room.topics.get(topic)?.records.front().map(|waiting| waiting.deadline)
     }
 
-    /// The topic's first record; when there is none left, `open` is run before another can come.
+    /// Takes the topic's first record. If there is none, runs `open` before another can arrive.
     fn next(&self, topic: &str, open: impl FnOnce()) -> Option<Waiting> {
         let mut room = self.inner.lock();
-        let next = room.topics.get_mut(topic).and_then(|queue| queue.records.pop_front());
+        let next = room.topics.get_mut(topic).and_then(|queue| {
+            let next = queue.records.pop_front()?;
+            queue.placing = Some(next.placement.ticket().clone());
+            Some(next)
+        });
         match &next {
             Some(waiting) => room.bytes -= waiting.bytes,
             None => {
@@ -200,13 +205,13 @@ impl WaitingRoom {
         next
     }
 
-    /// Takes the records that have waited long enough: all of them when nothing is to be hoped for.
+    /// Takes the records that have failed: the overdue ones, or all after a permanent error.
     fn take_failed(&self, topic: &str) -> Vec<Waiting> {
         let now = Instant::now();
         let mut failed = Vec::new();
         let mut room = self.inner.lock();
         if let Some(queue) = room.topics.get_mut(topic) {
-            // Before the first deadline only an error that stays can have come.
+            // Before the first deadline only a permanent error can be the cause.
             let all = queue.records.front().is_some_and(|first| first.deadline > now);
             while queue.records.front().is_some_and(|first| all || first.deadline <= now) {
                 failed.extend(queue.records.pop_front());
@@ -217,7 +222,7 @@ impl WaitingRoom {
     }
 }
 
-/// Fetches the topic's metadata and appends what waits for it. Ends when nothing waits any more.
+/// Fetches the topic's metadata and appends its waiting records. Ends when none waits any longer.
 async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
     while let Some(deadline) = shared.room.first_deadline(&topic) {
         let known = shared.metadata.topic(&topic, deadline).await;
@@ -232,7 +237,7 @@ async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
     }
     while let Some(waiting) = shared.room.next(&topic, || shared.open(&topic)) {
         let Waiting { record, placement, since, deadline, _memory: memory, .. } = waiting;
-        // The batch reserves its own.
+        // The batch reserves its own memory.
         drop(memory);
         match append(&shared, &topic, &record, since, deadline).await {
             Ok(delivery) => placement.placed(&delivery),
@@ -268,5 +273,50 @@ async fn append(
             }
             Err(Blocked::Topic) => return Err(Error::Closed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::memory::Memory;
+    use super::*;
+
+    const NAME: &str = "later";
+
+    fn waiting(memory: &Memory) -> Waiting {
+        let since = Instant::now();
+        Waiting {
+            record: Owned::new(&Record::to(NAME).value("v"), 0),
+            placement: Placement::new(NAME.into(), -1),
+            since,
+            deadline: since + Duration::from_secs(1),
+            bytes: 100,
+            _memory: memory.try_reserve_exactly(WAITING_ROOM, 100).expect("there is memory"),
+        }
+    }
+
+    #[tokio::test]
+    async fn flush_waits_for_a_record_whose_batch_waits_for_memory() {
+        let memory = Memory::new(1 << 20, 1 << 10, 1 << 10, 100);
+        let room = WaitingRoom::default();
+        let records = VecDeque::from([waiting(&memory), waiting(&memory)]);
+        let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
+        let mut inner = room.inner.lock();
+        inner.bytes = 200;
+        inner.topics.insert(NAME.into(), Queue { records, placing: None, task });
+        drop(inner);
+
+        let first = room.next(NAME, || ()).expect("the first record");
+        assert_eq!(room.tickets().len(), 2, "the first record is in no batch yet");
+        first.placement.fail(Error::Closed);
+        let second = room.next(NAME, || ()).expect("the second record");
+        let tickets = room.tickets();
+        assert_eq!(tickets.len(), 1);
+        assert!(Arc::ptr_eq(&tickets[0], second.placement.ticket()));
+        second.placement.fail(Error::Closed);
+        assert!(room.next(NAME, || ()).is_none());
+        assert!(room.tickets().is_empty());
     }
 }

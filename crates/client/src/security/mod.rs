@@ -1,4 +1,4 @@
-//! How a connection is made safe: TLS over its socket, SASL over its first requests.
+//! Security of connections: TLS over the socket, SASL over the first requests.
 
 pub(crate) mod oidc;
 pub(crate) mod sasl;
@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 
 pub(crate) use tls::{secure, session_error};
 
-/// What connections share, so that it is read and worked out once.
+/// State shared by connections, so that it is read and computed once.
 #[derive(Default)]
 pub(crate) struct Cache {
     tls: Mutex<Option<tls::Loaded>>,
-    /// Why the files as they are now cannot be used, while certificates read before stay in use.
+    /// Why the current files cannot be used, while previously read certificates stay in use.
     outdated: Mutex<Option<Arc<str>>>,
-    /// What SCRAM derived last: renewals and further connections need not do it again (RFC 5802, 5.1).
+    /// SCRAM's last derived password, for renewals and further connections (RFC 5802, 5.1).
     salted: Mutex<Option<(Derivation, SaltedPassword)>>,
     oidc: Mutex<Option<oidc::Kept>>,
 }
 
 impl Cache {
-    /// Why certificates read before are still in use although their files have changed; `None` while they are not.
+    /// Why previously read certificates are still in use although their files have changed; `None` if they are not.
     pub(crate) fn outdated(&self) -> Option<Arc<str>> {
         self.outdated.lock().clone()
     }

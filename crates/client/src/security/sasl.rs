@@ -27,35 +27,35 @@ use crate::{
 const HANDSHAKE: RangeInclusive<i16> = 1..=1;
 const AUTHENTICATE: RangeInclusive<i16> = 0..=2;
 
-/// A session is renewed when this much of it is over, and a random part of the next tenth: as Java does.
+/// Part of a session after which it is renewed, plus a random part of the next tenth, as in Java.
 const RENEW_AFTER: f64 = 0.85;
 const RENEW_WITHIN: f64 = 0.1;
 
-/// No sooner than this after a login: Kafka's brokers take an earlier one for a mistake, and whoever sets sessions of a
-/// millisecond must not keep the client busy. Shorter sessions end, and the connection with them.
+/// Earliest renewal after a login. Kafka's brokers refuse an earlier one, and sessions of a millisecond must not keep
+/// the client busy. Shorter sessions end, and the connection with them.
 const RENEW_AFTER_LEAST: Duration = Duration::from_secs(1);
 
-/// What carries the requests: a connection that nobody else uses meanwhile.
+/// The connection for SASL requests, exclusive during an exchange.
 pub(crate) trait Carrier {
-    /// Writes a frame and gives the answer's, for the request of `correlation_id`.
+    /// Writes a frame and returns the response to the request with `correlation_id`.
     async fn exchange(&mut self, frame: &[u8], correlation_id: i32) -> Result<Bytes>;
 
-    /// The id for the next request's header.
+    /// Correlation id for the next request.
     fn next_correlation_id(&mut self) -> i32;
 }
 
-/// Where a connection's credentials come from.
+/// Source of a connection's credentials.
 #[derive(Debug)]
 pub(crate) enum CredentialSource {
     Fixed(Credentials),
-    /// Asked for every login.
+    /// Called for every login.
     Callback(TokenSource),
-    /// Asked beforehand.
+    /// Fetched in advance.
     Oidc(oidc::User),
 }
 
 impl CredentialSource {
-    /// What a connection to `peer` is going to log in with, as soon as it is there. `None` if the protocol has no SASL.
+    /// Prepares the credentials of a connection to `peer` before it opens. `None` if the protocol has no SASL.
     pub(crate) async fn prepare(
         env: &Env,
         common: &CommonConfig,
@@ -77,7 +77,7 @@ impl CredentialSource {
     }
 }
 
-/// All that a connection needs to authenticate, and to do so again.
+/// State for authentication and its renewal.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     security: SecurityConfig,
@@ -89,11 +89,11 @@ pub(crate) struct Authenticator {
     authenticate: i16,
 }
 
-/// When the session is to be renewed; never if the broker has set no limit.
+/// Time of the session's renewal; `None` if the broker has set no limit.
 pub(crate) type RenewAt = Option<Instant>;
 
 impl Authenticator {
-    /// For a broker that speaks `versions`.
+    /// Creates the state for a broker with these `versions`.
     pub(crate) fn new(
         security: &SecurityConfig,
         source: CredentialSource,
@@ -124,20 +124,20 @@ impl Authenticator {
         }))
     }
 
-    /// Proves who the client is. The first time, or again.
+    /// Authenticates the client, initially or again.
     pub(crate) async fn run(&self, carrier: &mut impl Carrier) -> Result<RenewAt> {
         let credentials = self.credentials().await?;
         self.run_with(carrier, &credentials).await
     }
 
-    /// As [`Self::run`], with what [`Self::credentials`] has given.
+    /// As [`Self::run`], with the result of [`Self::credentials`].
     pub(crate) async fn run_with(
         &self,
         carrier: &mut impl Carrier,
         credentials: &Credentials,
     ) -> Result<RenewAt> {
         self.choose_mechanism(carrier).await?;
-        // A number that nobody guesses, from the operating system's randomness.
+        // Unpredictable: from the operating system's randomness.
         let nonce = format!("{:032x}", rand::rng().random::<u128>());
         let begun = Exchange::begin(credentials, &nonce).map_err(|error| self.failed(error))?;
         let (mut exchange, mut message) = begun;
@@ -181,11 +181,11 @@ impl Authenticator {
         }
     }
 
-    /// What to prove it with. Waits for nobody but the application's own function.
+    /// Returns the credentials. Waits only for the application's callback.
     pub(crate) async fn credentials(&self) -> Result<Credentials> {
         let OAuthBearerToken { token, extensions } = match &self.source {
             CredentialSource::Fixed(credentials) => return Ok(credentials.clone()),
-            // What gives tokens may be out of reach for a while.
+            // The application's token source may be temporarily unreachable.
             CredentialSource::Callback(source) => source.fetch().await.map_err(|reason| {
                 let reason = format!("no OAUTHBEARER token: {}", one_line(&reason));
                 connection_error(&self.peer, reason)
@@ -229,7 +229,7 @@ impl Authenticator {
         }
     }
 
-    /// Whom the broker refuses, and where that is set.
+    /// Describes the refused identity and the setting that holds it.
     fn who(&self) -> String {
         let mechanism = self.mechanism.name();
         match &self.source {

@@ -1,4 +1,4 @@
-//! TLS of a connection: files to configurations, failures to words.
+//! TLS of a connection: builds configurations from files, and describes failures.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ use crate::{
     conn::{authentication_error, connection_error},
 };
 
-/// A configuration, and what it was made from.
+/// A configuration and its sources.
 #[derive(Clone)]
 pub(super) struct Loaded {
     settings: SslConfig,
@@ -35,22 +35,22 @@ pub(super) struct Loaded {
     built: Built,
 }
 
-/// A configuration of TLS, with the certificates in it.
+/// A TLS configuration with its certificates.
 #[derive(Clone)]
 pub(super) struct Built {
     pub(super) config: Arc<ClientConfig>,
-    /// How many certificates are trusted, and the fingerprint of the client's own.
+    /// Number of trusted certificates, and the fingerprint of the client's own.
     in_use: Arc<str>,
 }
 
-/// Whether a file is still the one that was read.
+/// Identifies a file's state, to detect changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     length: Option<u64>,
 }
 
-/// Shakes hands with the broker over `socket`.
+/// Performs the TLS handshake with the broker over `socket`.
 pub(crate) async fn secure(
     common: &CommonConfig,
     socket: Box<dyn Socket>,
@@ -72,13 +72,13 @@ pub(crate) async fn secure(
     }
 }
 
-/// What an error of a connection's socket means; `None` if it is one of the network.
+/// Translates a TLS error of a connection's socket; `None` for a network error.
 pub(crate) fn session_error(peer: &Arc<str>, ssl: &SslConfig, error: &io::Error) -> Option<Error> {
     let error = curtail_net::tls::session_error(error)?;
     Some(refused(peer, "", ssl, error))
 }
 
-/// A failed handshake may be due to certificates that could not be replaced.
+/// Adds to a handshake's failure that certificates could not be replaced, if that is so.
 fn with_outdated(problem: String, common: &CommonConfig) -> String {
     match common.security.certificates_outdated() {
         None => problem,
@@ -88,9 +88,9 @@ fn with_outdated(problem: String, common: &CommonConfig) -> String {
     }
 }
 
-/// The configuration of the files as they are now. While they cannot be used, new connections use the previous one.
+/// Returns the configuration from the current files. While they cannot be used, new connections use the previous one.
 ///
-/// As in Java's brokers: a store that cannot be read breaks no connection that works with the previous one.
+/// As in Java's brokers: an unreadable store breaks no connection that works with the previous one.
 async fn load(common: &CommonConfig) -> Result<Arc<ClientConfig>, String> {
     let security = &common.security;
     let stamps = stamps(&security.ssl);
@@ -138,7 +138,7 @@ fn stamps(ssl: &SslConfig) -> Vec<Stamp> {
     files.into_iter().flatten().map(stamp).collect()
 }
 
-/// The configuration of the settings and of the files as they are. Blocks.
+/// Builds the configuration from the settings and the current files. Blocks.
 pub(super) fn build(ssl: &SslConfig) -> Result<Built, String> {
     let versions = ssl.versions().map(|version| -> &'static SupportedProtocolVersion {
         match version {
@@ -217,7 +217,7 @@ fn about(setting: &str, path: &Path, error: &MaterialError) -> String {
     format!("{setting}={}: {error}", path.display())
 }
 
-/// The file, and what it is if nobody says so.
+/// Reads a file, and detects its type if none is configured.
 fn read(setting: &str, store: &Store, path: &Path) -> Result<(StoreType, Vec<u8>), String> {
     const JKS: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
     let location = format!("{setting}.location={}", path.display());
@@ -236,7 +236,7 @@ fn refused(peer: &Arc<str>, host: &str, ssl: &SslConfig, error: &rustls::Error) 
     authentication_error(peer, session_problem(Peer::Broker, host, ssl, error))
 }
 
-/// Who is at the other end.
+/// The remote side of a TLS connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     Broker,
@@ -251,7 +251,7 @@ impl Peer {
         }
     }
 
-    /// Whose certificates are trusted, and where that is set.
+    /// The trusted certificates' source, and its setting.
     fn trusted(self, ssl: &SslConfig) -> String {
         match (&ssl.truststore.location, &ssl.truststore_certificates, self) {
             (Some(path), _, _) => format!("ssl.truststore.location={}", path.display()),
@@ -266,7 +266,7 @@ impl Peer {
     }
 }
 
-/// What a failed handshake means, and what to do about it.
+/// Explains a failed handshake, with the remedy.
 pub(super) fn session_problem(
     peer: Peer,
     host: &str,
@@ -315,7 +315,7 @@ fn certificate_problem(who: &str, problem: &CertificateError, host: &str, trust:
 }
 
 fn wrong_host(who: &str, host: &str, names: &[String]) -> String {
-    // They come as `DnsName("host")` and `IpAddress(127.0.0.1)`.
+    // Names arrive as `DnsName("host")` and `IpAddress(127.0.0.1)`.
     let bare = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
         inner.unwrap_or(name).trim_matches('"').to_owned()
@@ -333,7 +333,7 @@ fn alert_problem(who: &str, alert: AlertDescription, ssl: &SslConfig) -> String 
         AlertDescription::CertificateRequired => {
             format!("{who} asks for a client certificate; set ssl.keystore.location")
         }
-        // What a server says that has no cipher suite in common with the client, too.
+        // A server without a common cipher suite also sends this alert.
         AlertDescription::HandshakeFailure if !ssl.cipher_suites.is_empty() => format!(
             "{who} refuses the TLS handshake; it may have none of ssl.cipher.suites, or ask for a client certificate (ssl.keystore.location)"
         ),

@@ -1,5 +1,4 @@
-//! A broker that a test scripts: it keeps a small log of its own and answers honestly, except where the script puts
-//! other bytes in the answer's place.
+//! A scripted broker. It keeps a small log and responds honestly, except where the script replaces a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -34,34 +33,34 @@ pub(crate) const TOPIC: &str = "t";
 pub(crate) const TOPIC_ID: Uuid = Uuid([7; 16]);
 pub(crate) const EPOCH: i32 = 5;
 
-/// A request that has come in.
+/// A received request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) api: ApiKey,
     pub(crate) version: i16,
     pub(crate) correlation_id: i32,
-    /// How many requests of this API came before it, over all connections.
+    /// Number of earlier requests of this API, over all connections.
     pub(crate) nth: usize,
 }
 
-/// What the script does with an answer. Frames are whole, their length first.
+/// The script's decision on a response. Frames are complete, including their length.
 pub(crate) enum Act {
     Send(Vec<u8>),
-    /// The bytes after a pause; later requests of the connection wait for them.
+    /// The bytes after a delay; later requests of the connection wait for them.
     Later(Duration, Vec<u8>),
-    /// The bytes, and then the connection is reset.
+    /// The bytes, then a reset of the connection.
     Cut(Vec<u8>),
-    /// The bytes, and then nothing is written or read on this connection.
+    /// The bytes; then the broker neither writes nor reads on this connection.
     Stall(Vec<u8>),
-    /// No response; the next request is read.
+    /// No response; the broker reads the next request.
     Swallow,
-    /// Nothing is ever said again on this connection.
+    /// No response on this connection from now on.
     Mute,
 }
 
 type Script = Box<dyn FnMut(&Call, Vec<u8>) -> Act + Send>;
 
-/// A batch that was appended.
+/// An appended batch.
 struct Written {
     epoch: i16,
     first_sequence: i32,
@@ -69,32 +68,32 @@ struct Written {
     offset: i64,
 }
 
-/// What the broker has appended and seen.
+/// The broker's log and observations.
 #[derive(Default)]
 pub(crate) struct Model {
-    /// Values by partition, in the order of the log.
+    /// Values by partition, in log order.
     pub(crate) log: BTreeMap<i32, Vec<Vec<u8>>>,
     /// Batches by producer id and partition.
     written: BTreeMap<(i64, i32), Vec<Written>>,
-    /// Id and epoch of whoever wrote each batch.
+    /// Producer id and epoch of each batch.
     pub(crate) writers: Vec<(i64, i16)>,
     calls: BTreeMap<i16, usize>,
     /// Requests that commit a transaction.
     pub(crate) commits: usize,
     pub(crate) connections: usize,
-    /// Connections, by number, on which a Produce request came.
+    /// Numbers of the connections on which a Produce request arrived.
     pub(crate) produced_on: BTreeSet<usize>,
-    /// What a client proved itself with last.
+    /// The client's last SASL message.
     pub(crate) proof: Bytes,
     pub(crate) partitions: i32,
     pub(crate) topic_id: Uuid,
-    /// Refusals of the next batches, by partition: those are not appended.
+    /// Refusals of the next batches, by partition: these batches are not appended.
     pub(crate) refusals: BTreeMap<i32, VecDeque<ErrorCode>>,
-    /// Before this nothing is appended: the script refuses.
+    /// No batch is appended before this time: the script refuses.
     closed_until: Option<Instant>,
-    /// Fetched from every partition at offset 0.
+    /// Response to a fetch at offset 0, for every partition.
     pub(crate) stored: Bytes,
-    /// Fetched at every other offset.
+    /// Response to a fetch at any other offset.
     pub(crate) stored_later: Bytes,
 }
 
@@ -105,7 +104,7 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// A broker that passes every answer through `script`.
+    /// A broker that passes every response through `script`.
     pub(crate) async fn start(
         script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,
     ) -> Arc<Self> {
@@ -121,7 +120,7 @@ impl Broker {
         broker
     }
 
-    /// A broker for a network without addresses: it serves what is given to [`Self::accept`].
+    /// A broker for a network without addresses: it serves the sockets passed to [`Self::accept`].
     pub(crate) fn without_listener(
         address: SocketAddr,
         script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,
@@ -148,7 +147,7 @@ impl Broker {
         Self::start(|_, frame| Act::Send(frame)).await
     }
 
-    /// Changes the script from the next request on.
+    /// Replaces the script for later requests.
     pub(crate) fn script(&self, script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static) {
         *self.script.lock() = Box::new(script);
     }
@@ -219,7 +218,7 @@ impl Broker {
                 let empty =
                     answer.topics.iter().flat_map(|t| &t.partitions).all(|p| p.records.is_empty());
                 if empty && request.max_wait_ms > 0 {
-                    // Held back as a broker does that has nothing to give.
+                    // Delayed, as by a broker without records.
                     let limit = Duration::from_millis(request.max_wait_ms as u64);
                     let _ = tokio::time::timeout(limit, std::future::pending::<()>()).await;
                 }
@@ -237,7 +236,7 @@ impl Broker {
                 self.model.lock().proof = request.auth_bytes;
                 authenticated(call, b"", 0)
             }
-            // The script has the answer.
+            // The script has the response.
             ApiKey::OFFSET_FOR_LEADER_EPOCH => Vec::new(),
             ApiKey::ADD_PARTITIONS_TO_TXN | ApiKey::END_TXN => {
                 crate::transactions::answer(self, call, body)
@@ -252,7 +251,7 @@ impl Broker {
         self.picture()
     }
 
-    /// The whole cluster, as Metadata describes it.
+    /// The whole cluster, in a Metadata response.
     pub(crate) fn picture(&self) -> MetadataResponse {
         let (count, topic_id) = {
             let model = self.model.lock();
@@ -325,7 +324,7 @@ impl Broker {
         FetchResponse { topics: topics.collect(), ..FetchResponse::default() }
     }
 
-    /// An environment whose network leads to this broker and nowhere else, whatever addresses it is given.
+    /// An environment whose network leads only to this broker, whatever the address.
     pub(crate) fn env(&self) -> Env {
         let net = Arc::new(OnlyTo(vec![self.address]));
         Env { net, entropy: Entropy::from_seed(1), ..Env::real() }
@@ -333,7 +332,7 @@ impl Broker {
 }
 
 impl Model {
-    /// Deletes the topic and creates it again, with empty logs.
+    /// Deletes and recreates the topic, with empty logs.
     pub(crate) fn recreate(&mut self, partitions: i32) {
         self.topic_id.0[0] += 1;
         self.partitions = partitions;
@@ -341,12 +340,13 @@ impl Model {
         self.written.clear();
     }
 
-    /// Appends nothing before `at`, for scripts that refuse what comes before.
+    /// Appends no batch before `at`, for scripts that refuse earlier ones.
     pub(crate) fn appends_only_after(&mut self, at: Instant) {
         self.closed_until = Some(at);
     }
 
-    /// Appends unless the topic, the partition or the script is against it. Before version 13 there is no id.
+    /// Appends the batch, unless the topic, the partition or the script forbids it. Versions before 13 have no topic
+    /// id.
     fn produce(
         &mut self,
         topic_id: Uuid,
@@ -365,9 +365,9 @@ impl Model {
         ProducePartitionResponse { index: partition, error, ..ProducePartitionResponse::default() }
     }
 
-    /// Appends as a broker does for an idempotent producer: a repeated batch is not written again, and a batch that leaves a
-    /// gap is refused. A new epoch begins at sequence 0 and fences earlier ones. From an unknown producer any first
-    /// sequence is taken.
+    /// Appends like a broker with an idempotent producer. A duplicate is not written again, and a batch after a gap
+    /// is refused. A new epoch begins at sequence 0 and fences earlier ones. An unknown producer may begin at any
+    /// sequence.
     fn append(&mut self, partition: i32, bytes: Bytes) -> ProducePartitionResponse {
         let batch = Batch::parse(bytes).unwrap();
         batch.verify_crc().unwrap();
@@ -414,7 +414,8 @@ impl Model {
     }
 }
 
-/// A request has nothing after its last field: brokers ignore such bytes, so only this finds them.
+/// Checks that the request has no bytes after its last field: brokers ignore such bytes, so only this check detects
+/// them.
 fn assert_exact(body: &Bytes, encode: impl FnOnce(&mut Writer)) {
     let mut w = Writer::default();
     encode(&mut w);
@@ -443,7 +444,7 @@ pub(crate) fn fetch(call: &Call, answer: &FetchResponse) -> Vec<u8> {
     frame(call, |w| answer.encode(call.version, w))
 }
 
-/// The answer in a Produce frame.
+/// The response in a Produce frame.
 pub(crate) fn produce_of(call: &Call, frame: &[u8]) -> ProduceResponse {
     let body = body_of(call, frame);
     ProduceResponse::decode(call.version, &body).unwrap()
@@ -478,7 +479,7 @@ pub(crate) fn list_offsets(call: &Call, body: Bytes, offset: impl Fn(i32) -> i64
     cold::encode_response(call.api, call.version, call.correlation_id, &answer).unwrap()
 }
 
-/// A broker's part in SASL, and how long the session lasts.
+/// A SASL response, with the session's lifetime.
 pub(crate) fn authenticated(call: &Call, words: &[u8], lifetime_ms: i64) -> Vec<u8> {
     let answer = messages::SaslAuthenticateResponse::default()
         .with_auth_bytes(Bytes::copy_from_slice(words))
@@ -518,7 +519,7 @@ pub(crate) fn api_versions(call: &Call, spoken: &[(ApiKey, i16, i16)]) -> Vec<u8
     })
 }
 
-/// One batch of the values, at an offset, as a log has it.
+/// A batch of the values at an offset, in log format.
 pub(crate) fn batch(base_offset: i64, codec: Codec, values: &[&[u8]]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Vec::new());
     for &value in values {
@@ -530,7 +531,7 @@ pub(crate) fn batch(base_offset: i64, codec: Codec, values: &[&[u8]]) -> Vec<u8>
     batch
 }
 
-/// A network with nothing in it but these addresses. Names are not looked up.
+/// A network of these addresses only, without name lookups.
 pub(crate) struct OnlyTo(pub(crate) Vec<SocketAddr>);
 
 impl Net for OnlyTo {
@@ -561,7 +562,7 @@ impl Net for OnlyTo {
     }
 }
 
-/// A network in which every name has two addresses, and the first swallows everything.
+/// A network in which every name has two addresses, and the first is unresponsive.
 pub(crate) struct BlackHoleFirst(pub(crate) SocketAddr);
 
 impl Net for BlackHoleFirst {

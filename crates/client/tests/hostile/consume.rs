@@ -1,4 +1,4 @@
-//! Brokers whose answers to Fetch and ListOffsets are wrong: what is delivered and what is told.
+//! Brokers with invalid responses to Fetch and ListOffsets: delivered records and errors.
 
 use std::pin::Pin;
 
@@ -31,7 +31,7 @@ async fn poll(consumer: &mut Consumer) -> Result<Vec<(i64, Vec<u8>)>, Error> {
     Ok(records.into_iter().map(|r| (r.offset(), r.value().unwrap_or_default().to_vec())).collect())
 }
 
-/// Nothing of a batch is delivered: the error names where it begins.
+/// Checks that no record is delivered, and that the error names the first offset of the batch.
 async fn is_corrupt(stored: Vec<u8>, reason: &str) {
     let (_broker, mut consumer) = storing(stored).await;
     for _ in 0..2 {
@@ -51,7 +51,7 @@ async fn is_corrupt(stored: Vec<u8>, reason: &str) {
 fn a_flipped_byte_is_never_delivered() {
     run(async {
         let whole = batch(0, Codec::None, &[b"first", b"second"]);
-        // The checksum and everything it covers.
+        // The checksum and all bytes that it covers.
         for at in 17..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x40;
@@ -61,22 +61,22 @@ fn a_flipped_byte_is_never_delivered() {
 }
 
 #[test]
-fn damage_in_the_second_batch_comes_after_the_first() {
+fn damage_in_the_second_batch_is_reported_after_the_first() {
     run(async {
         let mut stored = batch(0, Codec::None, &[b"first"]);
         stored.extend(batch(1, Codec::None, &[b"second"]));
         *stored.last_mut().unwrap() ^= 1;
         let (_broker, mut consumer) = storing(stored).await;
         assert_eq!(poll(&mut consumer).await.unwrap(), [(0, b"first".to_vec())]);
-        // From offset 1 on the broker has nothing whole: what was fetched ahead tells.
+        // From offset 1 on the broker has no complete batch: the prefetched bytes contain the damage.
         let error = poll(&mut consumer).await.unwrap_err();
         assert!(matches!(error, Error::Corrupt { partition: 0, offset: 1, .. }), "{error}");
     });
 }
 
-/// Who has moved on is not told of damage elsewhere.
+/// A consumer that has sought past damage receives no error for it.
 #[test]
-fn damage_that_was_jumped_over_is_not_told() {
+fn damage_before_a_seek_target_is_not_reported() {
     run(async {
         let mut stored = batch(0, Codec::None, &[b"first"]);
         stored.extend(batch(1, Codec::None, &[b"second"]));
@@ -89,9 +89,9 @@ fn damage_that_was_jumped_over_is_not_told() {
     });
 }
 
-/// A stream says so again and again, as polls do, and goes on after a seek.
+/// A stream returns the error each time, like polls, and continues after a seek.
 #[test]
-fn a_stream_stays_at_damage_until_a_seek() {
+fn stream_repeats_the_damage_until_a_seek() {
     async fn next(consumer: &mut Consumer) -> Result<i64, Error> {
         let mut stream = consumer.stream();
         let next = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx));
@@ -113,9 +113,9 @@ fn a_stream_stays_at_damage_until_a_seek() {
     });
 }
 
-/// Its length is enough to find the batch that follows.
+/// Its length is enough to find the next batch.
 #[test]
-fn a_header_that_cannot_be_read_can_be_passed() {
+fn batch_with_an_invalid_header_can_be_passed_by_a_seek() {
     run(async {
         let mut stored = with_count(-1);
         stored.extend(batch(2, Codec::None, &[b"third"]));
@@ -130,7 +130,7 @@ fn a_header_that_cannot_be_read_can_be_passed() {
     });
 }
 
-/// A batch whose header says something else of its records, with a checksum that fits.
+/// A batch whose header has another number of records, with a valid checksum.
 fn with_count(count: i32) -> Vec<u8> {
     let mut batch = batch(0, Codec::None, &[b"first", b"second"]);
     batch[AT_RECORD_COUNT..HEADER].copy_from_slice(&count.to_be_bytes());
@@ -139,7 +139,7 @@ fn with_count(count: i32) -> Vec<u8> {
 }
 
 #[test]
-fn counts_of_records_that_cannot_be() {
+fn impossible_record_counts_are_refused() {
     run(async {
         is_corrupt(with_count(-1), "record").await;
         is_corrupt(with_count(i32::MIN), "record").await;
@@ -176,7 +176,7 @@ fn a_decompression_bomb_is_not_inflated() {
             let text = error.to_string();
             assert!(text.contains("1048576"), "{error}");
             assert!(text.contains("curtail.decompressed.batch.max.bytes"), "{error}");
-            // Who wants to goes on behind it.
+            // The application may continue after it.
             broker.model.lock().stored_later = batch(1, codec, &[b"after"]).into();
             ends("poll", consumer.poll(Duration::from_secs(2))).await.unwrap_err();
             consumer.seek(&TopicPartition::new(at.0, at.1), 1).unwrap();
@@ -201,7 +201,7 @@ fn gaps_between_offsets_are_passed() {
     });
 }
 
-/// Batches that go backwards, and batches that come twice: each offset is delivered once.
+/// Batches that go backwards, and repeated batches: each offset is delivered once.
 #[test]
 fn records_below_the_position_are_left_out() {
     run(async {
@@ -218,9 +218,9 @@ fn records_below_the_position_are_left_out() {
     });
 }
 
-/// An answer with nothing but old records brings the reader no further; it asks again, but not in a storm.
+/// A response with only old records does not move the position. The consumer fetches again, but not in a storm.
 #[test]
-fn only_old_records_do_not_make_a_storm() {
+fn responses_with_only_old_records_cause_no_storm() {
     run(async {
         let broker = Broker::honest().await;
         broker.model.lock().stored_later = batch(10, Codec::None, &[b"old"]).into();
@@ -234,8 +234,8 @@ fn only_old_records_do_not_make_a_storm() {
     });
 }
 
-/// A broker cuts an answer where its limit falls. What is whole is delivered; a first batch that is not whole would
-/// never be, and this is told.
+/// A broker cuts a response at its limit. Complete batches are delivered. An incomplete first batch could never be
+/// delivered, so it is an error.
 #[test]
 fn records_cut_at_every_byte() {
     run(async {
@@ -253,7 +253,7 @@ fn records_cut_at_every_byte() {
 }
 
 #[test]
-fn offsets_at_the_end_of_numbers_are_refused() {
+fn offsets_at_the_largest_value_are_refused() {
     run(async {
         // The checksum does not cover the offset.
         let (_broker, mut consumer) = storing(batch(i64::MAX, Codec::None, &[b"last"])).await;
@@ -298,7 +298,7 @@ fn a_fetch_reset_at_every_byte_delivers_once() {
 }
 
 #[test]
-fn looked_up_offsets_of_garbage_are_no_positions() {
+fn invalid_looked_up_offsets_are_no_positions() {
     run(async {
         let broker = Broker::start(|call, frame| match call.api {
             ApiKey::LIST_OFFSETS => Act::Send(crate::broker::frame(call, |w| w.raw(&[0xff; 40]))),

@@ -1,5 +1,5 @@
-//! `delivery.timeout.ms` bounds every record, whatever the broker does; `request.timeout.ms` alone closes a connection.
-//! In virtual time.
+//! `delivery.timeout.ms` limits every record, whatever the broker does. Only `request.timeout.ms` closes a
+//! connection. In virtual time.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn values_of(broker: &Broker, partition: i32) -> Vec<String> {
     log.into_iter().map(|value| String::from_utf8(value).unwrap()).collect()
 }
 
-/// The response with an error for every partition, after which certainly nothing is written.
+/// A response with an error for every partition, after which certainly nothing is written.
 pub(crate) fn refused(call: &Call, frame: &[u8]) -> Act {
     let mut answer = produce_of(call, frame);
     for partition in answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
@@ -44,7 +44,7 @@ pub(crate) fn refused(call: &Call, frame: &[u8]) -> Act {
     Act::Send(produce(call, &answer))
 }
 
-/// Refuses Produce for 8 s after the start, before anything is appended; from then on `then` decides.
+/// Refuses Produce for 8 s after the start, before any batch is appended. After that `then` decides.
 fn refusing_at_first(
     mut then: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,
 ) -> impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static {
@@ -74,7 +74,8 @@ fn a_batch_that_expires_in_flight_leaves_its_connection_open() {
         );
         broker.model.lock().partitions = 2;
         broker.model.lock().appends_only_after(Instant::now() + Duration::from_secs(8));
-        let producer = start(config(), &env);
+        // The neighbour's request must not wait for the late one.
+        let producer = start(ProducerConfig { try_leaders_alone: false, ..config() }, &env);
         let began = Instant::now();
         let late = producer.send(record("late")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(9)).await;
@@ -162,8 +163,8 @@ fn flush_with_acks_all_ends_though_the_peer_stops_reading() {
     a_peer_that_stops_reading(Acks::All);
 }
 
-/// CVE-2026-35554: a batch expired while the socket had a part of it, its buffer was filled with other records, and those were
-/// sent under the old header.
+/// CVE-2026-35554: a batch expired after the socket had accepted part of it. Its buffer was refilled with other
+/// records, which were sent under the old header.
 #[test]
 fn the_buffer_of_a_batch_that_expires_during_a_stalled_write_is_not_reused() {
     run_virtually(async {
@@ -190,7 +191,7 @@ fn the_buffer_of_a_batch_that_expires_during_a_stalled_write_is_not_reused() {
         let expired = producer.send(record(&value)).await.unwrap();
         let error = expired.await.unwrap_err();
         assert!(is_perhaps_written(&error), "{error}");
-        // Buffers of the same size, filled while the write stalls.
+        // Buffers of the same size, filled during the stalled write.
         let others: Vec<String> = (0..4u8).map(|n| char::from(b'b' + n).to_string()).collect();
         let others: Vec<String> = others.iter().map(|letter| letter.repeat(12_000)).collect();
         let mut sent = Vec::new();
@@ -211,7 +212,7 @@ fn the_buffer_of_a_batch_that_expires_during_a_stalled_write_is_not_reused() {
     });
 }
 
-/// A request that the socket has not begun is built again without expired batches.
+/// A request is rebuilt without expired batches if the socket has accepted none of its bytes.
 #[test]
 fn a_batch_that_expires_before_the_socket_takes_a_byte_is_not_written() {
     run_virtually(async {
@@ -252,7 +253,7 @@ fn a_batch_that_expires_before_the_socket_takes_a_byte_is_not_written() {
     });
 }
 
-/// What the peer does from its `nth` Produce request on.
+/// Behaviour of the peer from its `nth` Produce request on.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     Works,
@@ -279,7 +280,7 @@ enum Peer {
         nth: usize,
     },
     GivesNoMetadata,
-    /// And stops answering then.
+    /// Then stops responding.
     GivesMetadataAfter(Duration),
     GivesNoProducerId,
     CannotBeReached(Reach),
@@ -339,7 +340,7 @@ impl Peer {
     }
 }
 
-/// A record to send: after a pause, to a partition, so large, waiting for metadata and memory or not.
+/// A record to send: delay, partition, size, and whether the send waits for metadata and memory.
 type Sending = (u64, i32, usize, bool);
 
 fn outcomes_come_in_time(peer: Peer, acks: Acks, linger: u64, sendings: Vec<Sending>) {
@@ -394,9 +395,9 @@ fn outcomes_come_in_time(peer: Peer, acks: Acks, linger: u64, sendings: Vec<Send
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Every record has its outcome at most a second after `delivery.timeout.ms`, whatever the peer does.
+    /// Every record has its outcome within a second after `delivery.timeout.ms`, whatever the peer does.
     #[test]
-    fn every_record_has_an_outcome_in_time(
+    fn every_record_has_its_outcome_in_time(
         peer in peers(),
         acks in prop::sample::select(vec![Acks::None, Acks::Leader, Acks::All]),
         linger in prop::sample::select(vec![0, 20, 1_500]),

@@ -1,4 +1,4 @@
-//! Coordinators of the consumer protocol that refuse, lack it, or answer what makes no sense.
+//! Coordinators of the consumer protocol that refuse, lack the protocol, or respond with nonsense.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -28,7 +28,7 @@ fn encode<T: Encodable + Message>(call: &Call, answer: &T) -> Vec<u8> {
     cold::encode_response(call.api, call.version, call.correlation_id, answer).unwrap()
 }
 
-/// What a coordinator says that has one member, which gets partition 0, and nothing committed.
+/// Responses of a coordinator with one member, which is assigned partition 0, and without committed offsets.
 pub(crate) fn answer(address: SocketAddr, call: &Call, body: Bytes) -> Vec<u8> {
     match call.api {
         ApiKey::FIND_COORDINATOR => {
@@ -110,7 +110,7 @@ fn member(broker: &Broker) -> Consumer {
     Consumer::with_env(config, &broker.env()).unwrap()
 }
 
-/// What the next poll says.
+/// Returns the error of the next poll.
 async fn refused(consumer: &mut Consumer) -> Error {
     let error = ends("poll", consumer.poll(CALL)).await.expect_err("a refusal");
     check_error(&error);
@@ -126,7 +126,7 @@ async fn until_assigned(consumer: &mut Consumer, index: i32) {
     ends("assignment", assigned).await;
 }
 
-/// A broker whose heartbeats are answered by `answer`, where that gives one.
+/// A broker whose heartbeats receive the response of `answer`, if that returns one.
 async fn coordinator(answer: impl Fn(&Call) -> Option<Heartbeat> + Send + 'static) -> Arc<Broker> {
     Broker::start(move |call, frame| {
         let ours = (call.api == ApiKey::CONSUMER_GROUP_HEARTBEAT).then(|| answer(call)).flatten();
@@ -136,7 +136,7 @@ async fn coordinator(answer: impl Fn(&Call) -> Option<Heartbeat> + Send + 'stati
 }
 
 #[test]
-fn brokers_without_the_protocol_say_what_to_set() {
+fn error_for_brokers_without_the_protocol_names_the_setting() {
     run(async {
         for last in [None, Some(0)] {
             let spoken = SPOKEN.iter().copied().filter_map(|(api, min, max)| match api {
@@ -192,7 +192,7 @@ fn a_missing_right_is_asked_for_with_every_poll() {
 }
 
 #[test]
-fn what_makes_no_sense_is_survived() {
+fn nonsensical_heartbeat_responses_are_survived() {
     run(async {
         let cases = [
             heartbeat(-1),
@@ -207,7 +207,7 @@ fn what_makes_no_sense_is_survived() {
         ];
         for case in cases {
             let wrong = case.clone();
-            // Once to join, or for as long as it likes.
+            // For the join only, or for as long as the broker likes.
             let broker = coordinator(move |call| (call.nth < 3).then(|| wrong.clone())).await;
             let mut consumer = member(&broker);
             consumer.subscribe(["t"]).unwrap();

@@ -1,4 +1,4 @@
-//! Answers with bytes changed, put in and left out at random: the calls end with a result or with a typed error.
+//! Responses with bytes changed, inserted and removed at random: the calls end with a result or with a typed error.
 
 use std::{sync::Arc, thread};
 
@@ -16,14 +16,14 @@ use crate::{
     *,
 };
 
-/// One change, its place a share of the answer's length.
+/// One change, at a fraction of the response's length.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Set(f64, u8),
     Flip(f64, u8),
     Insert(f64, u8),
     Remove(f64),
-    /// Four bytes, as lengths and counts have.
+    /// Four bytes, the size of lengths and counts.
     Number(f64, i32),
 }
 
@@ -40,7 +40,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     proptest::collection::vec(change, 1..6)
 }
 
-/// The frame with its body changed. The length and the correlation id stay right: the tests of frames are elsewhere.
+/// Returns the frame with a changed body. Length and correlation id stay valid: other tests cover frames.
 fn mutated(frame: &[u8], changes: &[Change]) -> Vec<u8> {
     let mut body = frame[8..].to_vec();
     for change in changes {
@@ -68,10 +68,10 @@ fn mutated(frame: &[u8], changes: &[Change]) -> Vec<u8> {
     [&((body.len() + 4) as i32).to_be_bytes(), &frame[4..8], &body].concat()
 }
 
-/// Cases that run side by side: most of the time of each is spent waiting.
+/// Number of concurrent cases, which mostly wait.
 const SIDE_BY_SIDE: usize = 4;
 
-/// The same cases in every run.
+/// Runs the same cases every time.
 fn each_case(cases: u32, case: impl AsyncFn(Vec<Change>) + Sync) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -86,7 +86,7 @@ fn each_case(cases: u32, case: impl AsyncFn(Vec<Change>) + Sync) {
                     let Some(changes) = left.lock().next() else { return };
                     run(async {
                         let shown = format!("{changes:?}");
-                        // What the test prints if a call hangs or a task panics.
+                        // Printed by the test if a call hangs or a task panics.
                         let told = Told(shown);
                         case(changes).await;
                         std::mem::forget(told);
@@ -97,7 +97,7 @@ fn each_case(cases: u32, case: impl AsyncFn(Vec<Change>) + Sync) {
     });
 }
 
-/// Names the case while a panic unwinds.
+/// Prints the case while a panic unwinds.
 struct Told(String);
 
 impl Drop for Told {
@@ -109,7 +109,7 @@ impl Drop for Told {
     }
 }
 
-/// The first two answers of an API are changed, the others are honest.
+/// Changes the first two responses of an API; the others are honest.
 async fn broker(api: ApiKey, changes: Vec<Change>) -> Arc<Broker> {
     Broker::start(move |call, frame| match call.api {
         called if called == api && call.nth < 2 => Act::Send(mutated(&frame, &changes)),
@@ -139,7 +139,7 @@ fn changed_metadata() {
 }
 
 #[test]
-fn changed_answers_to_produce() {
+fn changed_produce_responses() {
     each_case(300, async |changes| {
         let broker = broker(ApiKey::PRODUCE, changes).await;
         let mut config = producer_config(&broker.address.to_string());
@@ -153,7 +153,7 @@ fn changed_answers_to_produce() {
             }
         }
         ends("close", producer.close()).await.unwrap();
-        // Whatever it was told, nothing is in the log twice or out of order.
+        // Whatever the responses, no record is duplicated or out of order in the log.
         let log = broker.model.lock().log.get(&0).cloned().unwrap_or_default();
         let mut rest = values.iter();
         for value in log {
@@ -163,7 +163,7 @@ fn changed_answers_to_produce() {
 }
 
 #[test]
-fn changed_answers_to_fetch() {
+fn changed_fetch_responses() {
     each_case(300, async |changes| {
         let broker = broker(ApiKey::FETCH, changes).await;
         let values: [&[u8]; 3] = [b"first", b"second", b"third"];
@@ -179,7 +179,7 @@ fn changed_answers_to_fetch() {
                     for record in records {
                         assert!(record.offset() > last, "{} after {last}", record.offset());
                         last = record.offset();
-                        // The checksum covers the values; offsets are the broker's.
+                        // The checksum covers the values; offsets come from the broker.
                         assert!(values.contains(&record.value().unwrap()), "{record:?}");
                     }
                 }

@@ -1,4 +1,4 @@
-//! Peers that are no brokers, and brokers whose first words are wrong.
+//! Peers that are no brokers, and brokers with invalid first responses.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -14,14 +14,14 @@ use crate::{
     *,
 };
 
-/// What a peer does after its first words.
+/// Behaviour of a peer after its first bytes.
 #[derive(Clone, Copy)]
 enum Then {
     Close,
     Stay,
 }
 
-/// A peer that says the same to everybody.
+/// A peer that sends the same bytes on every connection.
 async fn peer(words: &'static [u8], then: Then) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,11 +43,11 @@ async fn peer(words: &'static [u8], then: Then) -> SocketAddr {
 enum Patience {
     /// After `max.block.ms`: the peer may become a broker.
     MaxBlock,
-    /// At once: the settings do not fit the peer.
+    /// Immediately: the settings do not fit the peer.
     None,
 }
 
-/// Every client fails in its time with a line that says `expected`.
+/// Checks that every client fails in time with a line that contains `expected`.
 async fn all_fail(address: &str, expected: &str, patience: Patience) {
     let told = |error: Error| {
         check_error(&error);
@@ -61,7 +61,7 @@ async fn all_fail(address: &str, expected: &str, patience: Patience) {
         Patience::MaxBlock => assert!(waited, "{:?}", begun.elapsed()),
         Patience::None => {}
     }
-    // A peer that gets the greeting right has been reached.
+    // A peer with a valid handshake counts as reached.
     if let Err(error) = ends("connect", producer.connect()).await {
         told(error);
     }
@@ -77,7 +77,7 @@ async fn all_fail(address: &str, expected: &str, patience: Patience) {
     let error = ends("position", consumer.position(&partition(0))).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     told(ends("end offsets", consumer.end_offsets(&[partition(0)])).await.unwrap_err());
-    // Whether it is an error by now or nothing yet, the poll ends.
+    // The poll ends, with an error or without records.
     let _ = ends("poll", consumer.poll(Duration::from_millis(100))).await;
     ends("close", consumer.close()).await;
 }
@@ -121,7 +121,7 @@ fn a_frame_of_two_gibibytes() {
 
 #[test]
 fn a_frame_too_large_for_a_greeting() {
-    // 1 MiB: answers may be as long, but no answer to ApiVersions is.
+    // 1 MiB: a valid size for responses, but not for those to ApiVersions.
     run(all_fail_with(&[0, 0x10, 0, 0, 0, 0, 0, 0], Then::Stay, "larger than the limit"));
 }
 
@@ -135,7 +135,7 @@ fn a_frame_too_short_for_a_correlation_id() {
     run(all_fail_with(&[0, 0, 0, 2, 0, 0], Then::Stay, "correlation id"));
 }
 
-/// A body in the place of the answer to ApiVersions.
+/// A response to ApiVersions with this body.
 async fn greeting(body: Vec<u8>, expected: &str) {
     let broker = Broker::start(move |call, _| Act::Send(frame(call, |w| w.raw(&body)))).await;
     all_fail(&broker.address.to_string(), expected, Patience::MaxBlock).await;
@@ -162,8 +162,8 @@ fn versions_of_nothing() {
     run(greeting(vec![0, 0, 1, 0, 0, 0, 0, 0], "Metadata"));
 }
 
-/// Metadata answers in place of the first one, each to a client of its own, which has to do with the honest one that
-/// follows. All share one broker.
+/// Sends each of these Metadata responses to a new client, which must recover with the honest response that follows.
+/// All clients share one broker.
 async fn survive_metadata(mut bad: impl FnMut(&Call, &[u8]) -> Vec<Act>) {
     let broker = Broker::honest().await;
     let call = Call { api: ApiKey::METADATA, version: 13, correlation_id: 1, nth: 0 };
@@ -202,7 +202,7 @@ fn renumber(frame: &mut [u8], correlation_id: i32) {
     }
 }
 
-/// A frame cut short, with the length that it then has.
+/// A frame cut to `length`, with a matching length field.
 fn shortened(frame: &[u8], length: usize) -> Vec<u8> {
     [&((length - 4) as i32).to_be_bytes(), &frame[4..length]].concat()
 }
@@ -224,7 +224,7 @@ fn metadata_shortened_at_every_byte() {
 #[test]
 fn metadata_with_hostile_counts() {
     run(survive_metadata(|_, good| {
-        // Every place, not only those of counts: none may be trusted.
+        // Every position, not only those of counts: none may be trusted.
         let huge = [0xff, 0xff, 0xff, 0xff, 0x0f];
         (8..good.len())
             .map(|at| {
@@ -233,7 +233,7 @@ fn metadata_with_hostile_counts() {
                 frame[..4].copy_from_slice(&length.to_be_bytes());
                 Act::Send(frame)
             })
-            // Answers that can be read as a cluster with other topics or leaders are another matter.
+            // Responses that decode to a cluster with other topics or leaders are excluded.
             .filter(|act| match act {
                 Act::Send(frame) => {
                     let body = frame[9..].to_vec().into();

@@ -15,7 +15,7 @@ use tokio::io::ReadBuf;
 
 use crate::broker::{Act, Broker, Call};
 
-/// Bytes that one direction of a connection holds.
+/// Capacity of one direction of a connection, in bytes.
 const ROOM: usize = 4096;
 
 /// One direction.
@@ -23,9 +23,9 @@ const ROOM: usize = 4096;
 struct Pipe {
     bytes: VecDeque<u8>,
     is_closed: bool,
-    /// The reader reads nothing.
+    /// The reader receives no bytes.
     is_shut: bool,
-    /// The writer can write nothing.
+    /// The writer can write no bytes.
     is_jammed: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -95,16 +95,16 @@ impl Socket for PipeSocket {
     }
 }
 
-/// Where the broker is.
+/// Address of the broker.
 pub(crate) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9092);
 
-/// How the network treats who connects.
+/// Behaviour of the network for new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     Open,
     Refused,
-    /// Nothing answers.
+    /// Connection attempts get no response.
     BlackHole,
 }
 
@@ -112,21 +112,21 @@ pub(crate) enum Reach {
 pub(crate) struct PipeNet {
     broker: Arc<Broker>,
     reach: Reach,
-    /// What clients write, by connection.
+    /// Bytes that clients write, by connection.
     written: Arc<Mutex<Vec<Arc<Mutex<Pipe>>>>>,
 }
 
-/// Lets bytes to the broker pass, or not.
+/// Stops or passes bytes to the broker.
 #[derive(Clone)]
 pub(crate) struct Valve(Arc<Mutex<Vec<Arc<Mutex<Pipe>>>>>);
 
 impl Valve {
-    /// Nothing more is read on connections that are open now.
+    /// Stops all reads on the connections that are open now.
     pub(crate) fn shut(&self) {
         self.0.lock().iter().for_each(|pipe| pipe.lock().is_shut = true);
     }
 
-    /// Connections that are open now take no more bytes.
+    /// Makes the connections that are open now accept no more bytes.
     pub(crate) fn jam(&self) {
         self.0.lock().iter().for_each(|pipe| pipe.lock().is_jammed = true);
     }
@@ -141,7 +141,7 @@ impl Valve {
 }
 
 impl PipeNet {
-    /// A broker, and the environment in which it can be reached.
+    /// Creates a broker, and the environment that leads to it.
     pub(crate) fn with(
         reach: Reach,
         script: impl FnMut(&Call, Vec<u8>) -> Act + Send + 'static,

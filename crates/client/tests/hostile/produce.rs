@@ -1,4 +1,4 @@
-//! Brokers whose answers to Produce are wrong, and what becomes of the records.
+//! Brokers with invalid responses to Produce, and the outcomes of the records.
 
 use curtail::{Error, ErrorCode};
 use curtail_wire::{
@@ -17,7 +17,7 @@ fn values(broker: &Broker) -> Vec<String> {
     log.into_iter().map(|value| String::from_utf8(value).unwrap()).collect()
 }
 
-/// Replaces the first answer to Produce from now on.
+/// Replaces the next response to Produce.
 fn first_answer(broker: &Broker, mut change: impl FnMut(&[u8]) -> Act + Send + 'static) {
     let first = broker.calls(ApiKey::PRODUCE);
     broker.script(move |call, frame| {
@@ -29,7 +29,7 @@ fn first_answer(broker: &Broker, mut change: impl FnMut(&[u8]) -> Act + Send + '
 }
 
 #[test]
-fn an_answer_reset_at_every_byte_writes_once() {
+fn response_reset_at_any_byte_writes_once() {
     run(async {
         let broker = Broker::honest().await;
         let producer = producer(&broker);
@@ -54,7 +54,7 @@ fn an_answer_reset_at_every_byte_writes_once() {
     });
 }
 
-/// An answer of the size that this broker gives.
+/// A response of this broker's usual size.
 fn produce_of_default() -> (crate::broker::Call, curtail_wire::produce::ProduceResponse) {
     let call = crate::broker::Call { api: ApiKey::PRODUCE, version: 13, correlation_id: 0, nth: 0 };
     let partitions = vec![ProducePartitionResponse::default()];
@@ -63,7 +63,7 @@ fn produce_of_default() -> (crate::broker::Call, curtail_wire::produce::ProduceR
 }
 
 #[test]
-fn a_shortened_answer_writes_once() {
+fn shortened_response_writes_once() {
     run(async {
         let broker = Broker::honest().await;
         let producer = producer(&broker);
@@ -85,7 +85,7 @@ fn a_shortened_answer_writes_once() {
 }
 
 #[test]
-fn an_answer_that_leaves_the_partition_out_is_asked_again() {
+fn batch_missing_in_the_response_is_retried() {
     run(async {
         let broker = Broker::honest().await;
         let producer = producer(&broker);
@@ -116,7 +116,7 @@ fn an_answer_that_leaves_the_partition_out_is_asked_again() {
 }
 
 #[test]
-fn a_broker_that_never_names_the_partition_ends_in_one_error() {
+fn batch_missing_in_every_response_fails_with_one_error() {
     run(async {
         let broker = Broker::start(|call, frame| match call.api {
             ApiKey::PRODUCE => {
@@ -138,7 +138,7 @@ fn a_broker_that_never_names_the_partition_ends_in_one_error() {
     });
 }
 
-/// A leader of a lower or the same epoch is not asked; one of a newer epoch is.
+/// A leader of a lower or the same epoch is ignored; a leader of a newer epoch is followed.
 #[test]
 fn a_stale_leader_is_not_followed() {
     run(async {
@@ -173,7 +173,7 @@ fn a_stale_leader_is_not_followed() {
     });
 }
 
-/// Metadata of an older epoch, as a broker cut off from the controller gives it, changes nothing.
+/// Metadata of an older epoch, as from a broker cut off from the controller, changes nothing.
 #[test]
 fn stale_metadata_is_not_followed() {
     run(async {
@@ -207,7 +207,7 @@ fn stale_metadata_is_not_followed() {
 }
 
 #[test]
-fn unknown_error_codes_and_words_end_in_one_line() {
+fn unknown_error_codes_and_messages_give_one_line() {
     run(async {
         for code in [-2, 9999, i16::MAX, i16::MIN] {
             let broker = Broker::start(move |call, frame| {
@@ -229,7 +229,7 @@ fn unknown_error_codes_and_words_end_in_one_line() {
     });
 }
 
-/// KIP-219: after an answer that asks for a pause nothing is sent until it is over.
+/// KIP-219: after a throttled response the producer sends nothing until the throttle time has passed.
 #[test]
 fn a_throttled_producer_pauses() {
     run(async {
@@ -245,7 +245,7 @@ fn a_throttled_producer_pauses() {
     });
 }
 
-/// Changes the first answer to Produce.
+/// Changes the first response to Produce.
 fn first_answer_of(
     broker: &Broker,
     change: impl Fn(&mut curtail_wire::produce::ProduceResponse) + Send + 'static,
@@ -261,7 +261,7 @@ fn first_answer_of(
 }
 
 #[test]
-fn an_address_that_swallows_everything_does_not_hold_the_next_one() {
+fn unresponsive_address_does_not_block_the_next_one() {
     run(async {
         let broker = Broker::honest().await;
         let net = crate::broker::BlackHoleFirst(broker.address);
@@ -276,7 +276,7 @@ fn an_address_that_swallows_everything_does_not_hold_the_next_one() {
 }
 
 #[test]
-fn offsets_at_the_end_of_numbers_do_not_overflow() {
+fn offsets_at_the_largest_value_do_not_overflow() {
     run(async {
         for (base, time) in [(i64::MAX, i64::MAX), (i64::MAX - 1, i64::MIN), (i64::MIN, -5)] {
             let broker = Broker::start(move |call, frame| {
@@ -306,11 +306,11 @@ fn offsets_at_the_end_of_numbers_do_not_overflow() {
 }
 
 #[test]
-fn answers_nobody_asked_for_cost_the_connection_and_no_record() {
+fn unsolicited_responses_close_the_connection_and_lose_no_record() {
     run(async {
         let broker = Broker::start(|call, mut frame| {
             if call.api == ApiKey::PRODUCE && call.nth % 2 == 0 {
-                // The answer, and then it again.
+                // The response, followed by a copy of it.
                 frame.extend_from_within(..);
             }
             Act::Send(frame)
@@ -325,9 +325,9 @@ fn answers_nobody_asked_for_cost_the_connection_and_no_record() {
     });
 }
 
-/// Without an identity nothing is sent; the records fail when their time is up.
+/// Without an identity no record is sent, and the records fail at their deadline.
 #[test]
-fn a_broker_that_gives_no_producer_id() {
+fn records_without_a_producer_id_fail_at_their_deadline() {
     run(async {
         for variant in 0..3 {
             let broker = Broker::start(move |call, frame| match (call.api, variant) {
@@ -389,9 +389,9 @@ fn a_batch_of_unknown_outcome_fails_when_the_producer_is_unknown() {
     });
 }
 
-/// Brokers refuse an epoch below the last one of an id: a partition that has used up all of them needs another id.
+/// Brokers refuse an epoch below the last one of an id: a partition that has exhausted them needs another id.
 #[test]
-fn after_the_last_epoch_records_go_on_under_another_producer_id() {
+fn records_continue_under_a_new_producer_id_after_the_last_epoch() {
     run(async {
         let broker = Broker::start(|call, frame| match (call.api, call.nth) {
             (ApiKey::INIT_PRODUCER_ID, 0) => Act::Send(producer_id(call, 7, i16::MAX)),
@@ -421,10 +421,10 @@ fn after_the_last_epoch_records_go_on_under_another_producer_id() {
     });
 }
 
-/// A leader that accepts connections and says nothing holds records up for `delivery.timeout.ms`, however long a
+/// A leader that accepts connections and never responds delays records up to `delivery.timeout.ms`, however long a
 /// connection may take to set up.
 #[test]
-fn a_mute_leader_holds_records_no_longer_than_their_time() {
+fn unresponsive_leader_delays_records_up_to_the_delivery_timeout() {
     run(async {
         let broker = Broker::honest().await;
         let mute = Broker::start(|_, _| Act::Mute).await;
@@ -451,9 +451,9 @@ fn a_mute_leader_holds_records_no_longer_than_their_time() {
     });
 }
 
-/// A broker that shakes hands and then hangs up is not called again and again without a pause.
+/// A broker that closes connections after the handshake causes a backoff before each reconnection.
 #[test]
-fn a_leader_that_hangs_up_is_called_at_a_measured_pace() {
+fn leader_that_closes_connections_causes_a_backoff() {
     run(async {
         let broker = Broker::start(|call, frame| match call.api {
             ApiKey::PRODUCE => Act::Cut(Vec::new()),
@@ -476,7 +476,7 @@ fn a_leader_that_hangs_up_is_called_at_a_measured_pace() {
         let config = producer_config(&broker.address.to_string());
         let producer = Producer::with_env(config, &env).unwrap();
         check_error(&deliver(&producer, "x").await.unwrap_err());
-        // 1.5 s at up to 50 ms each, half of it by chance: some 60 of them, and not thousands.
+        // 1.5 s with a backoff of up to 50 ms, half of it random: about 60 connections, not thousands.
         let connections = leader.model.lock().connections;
         assert!(connections < 200, "{connections} connections to {TOPIC}'s leader");
     });

@@ -1,4 +1,4 @@
-//! Brokers that cannot serve this client until a setting or the broker changes: calls say so, without a storm.
+//! Brokers that cannot serve this client until a setting or the broker changes: calls report it, without a storm.
 
 use std::{
     io::{self, IoSlice},
@@ -32,7 +32,7 @@ async fn without(api: ApiKey) -> Arc<Broker> {
     .await
 }
 
-/// The error of a poll, which must come again in the next one.
+/// Returns the error of a poll, which the next poll must repeat.
 async fn reported(consumer: &mut Consumer) -> Error {
     let mut last = None;
     for _ in 0..2 {
@@ -62,7 +62,7 @@ fn oversized_fetch_response_names_the_setting() {
     });
 }
 
-/// One response is usable, the next is not, and so on: each reconnection waits.
+/// Usable and unusable responses alternate: each reconnection backs off.
 #[test]
 fn alternating_oversized_responses_are_not_a_storm() {
     run(async {
@@ -87,7 +87,7 @@ fn alternating_oversized_responses_are_not_a_storm() {
 }
 
 #[test]
-fn consumer_says_which_api_the_broker_lacks() {
+fn consumer_error_names_the_api_that_the_broker_lacks() {
     run(async {
         for api in [ApiKey::FETCH, ApiKey::LIST_OFFSETS] {
             let broker = without(api).await;
@@ -121,8 +121,8 @@ fn refused_fetch_version_is_reported() {
     });
 }
 
-/// The broker reports damage in its log instead of sending records. The error names the offset, so that a seek can pass
-/// the damage.
+/// The broker reports damage in its log instead of sending records. The error names the offset, so that a seek can
+/// pass the damage.
 #[test]
 fn corrupt_message_of_a_broker_names_the_fetch_offset() {
     run(async {
@@ -163,7 +163,7 @@ fn corrupt_message_of_a_broker_names_the_fetch_offset() {
 }
 
 #[test]
-fn group_says_that_the_broker_knows_no_coordinators() {
+fn group_error_reports_a_broker_without_coordinators() {
     run(async {
         let broker = without(ApiKey::FIND_COORDINATOR).await;
         let mut config = consumer_config(&broker.address.to_string());
@@ -179,7 +179,7 @@ fn group_says_that_the_broker_knows_no_coordinators() {
 
 /// Long before `delivery.timeout.ms`.
 #[test]
-fn producer_says_which_api_the_broker_lacks() {
+fn producer_error_names_the_api_that_the_broker_lacks() {
     run(async {
         for api in [ApiKey::PRODUCE, ApiKey::INIT_PRODUCER_ID] {
             let broker = without(api).await;
@@ -197,7 +197,7 @@ fn producer_says_which_api_the_broker_lacks() {
 }
 
 #[test]
-fn admin_says_which_api_the_broker_lacks() {
+fn admin_error_names_the_api_that_the_broker_lacks() {
     run(async {
         let broker = Broker::honest().await;
         let error = ends("delete", admin(&broker).delete_topics(&["t"])).await.unwrap_err();
@@ -206,7 +206,7 @@ fn admin_says_which_api_the_broker_lacks() {
     });
 }
 
-/// A network whose first sockets take nothing more once a Fetch is written.
+/// A network whose first sockets accept no more bytes once a Fetch is written.
 struct StallsFetches {
     inner: Arc<dyn Net>,
     left: Arc<AtomicUsize>,
@@ -275,7 +275,7 @@ impl Net for StallsFetches {
     }
 }
 
-/// A peer that stops reading costs `request.timeout.ms`, from the beginning of the write.
+/// A peer that stops reading costs `request.timeout.ms`, from the start of the write.
 #[test]
 fn fetch_that_cannot_be_written_is_sent_over_another_connection() {
     run(async {

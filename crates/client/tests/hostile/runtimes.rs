@@ -1,4 +1,4 @@
-//! A caller outside of the client's runtime: on a plain thread, under another executor, on another tokio runtime.
+//! Callers outside the client's runtime: on a plain thread, under another executor, on another tokio runtime.
 
 use std::{
     future::Future,
@@ -18,7 +18,7 @@ impl Wake for Unpark {
     }
 }
 
-/// An executor that knows nothing about tokio.
+/// An executor without tokio.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
@@ -30,7 +30,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs `calls` on a thread without a runtime, with a producer whose own runtime is elsewhere.
+/// Runs `calls` on a thread without a runtime. The producer's runtime is on another thread.
 fn elsewhere(calls: impl FnOnce(&Broker, Producer) + Send) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -41,7 +41,7 @@ fn elsewhere(calls: impl FnOnce(&Broker, Producer) + Send) {
         config.batch_max_size = 1000;
         config.buffer_memory = 4000;
         let producer = Producer::with_env(config, &broker.env()).unwrap();
-        // The client has the topic's metadata; the producer has not adopted it.
+        // The client has the topic's metadata, but the producer has not adopted it yet.
         producer.warm_up(&["no-such-topic", TOPIC]).await.unwrap_err();
         (broker, producer)
     });
@@ -67,7 +67,7 @@ fn calls_that_wait(producer: Producer, wait: impl Fn(BoxFuture<'_>)) {
         producer.connect().await.unwrap();
         assert_eq!(producer.partitions_for(TOPIC).await.unwrap(), 1);
         producer.warm_up(&[TOPIC]).await.unwrap();
-        // More than `buffer.memory`: some of them wait for it.
+        // More than `buffer.memory`: some records wait for memory.
         let value = "x".repeat(900);
         let mut sent = Vec::new();
         for _ in 0..50 {
@@ -98,7 +98,7 @@ fn calls_that_wait_work_on_a_tokio_runtime_without_timers_and_sockets() {
     });
 }
 
-/// A consumer and an admin client whose runtime is elsewhere, for calls that wait.
+/// Runs calls that wait, with a consumer and an admin client whose runtime is elsewhere.
 fn reading_elsewhere(wait: impl Fn(BoxFuture<'_>) + Send) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Brokers that break SASL or TLS before anybody has proved who they are.
+//! Brokers that violate SASL or TLS before authentication.
 
 use std::{
     net::SocketAddr,
@@ -33,10 +33,10 @@ fn secured(address: SocketAddr, security: SecurityConfig, max_block: Duration) -
     let mut config = producer_config(&address.to_string());
     let common = &mut config.common;
     common.security = security;
-    // Far from what the test takes: what is dialled sooner is dialled without a pause.
+    // Much longer than the test: an earlier connection attempt has skipped the backoff.
     (common.reconnect_backoff, common.reconnect_backoff_max) = (PAUSE, PAUSE);
     (common.retry_backoff, common.retry_backoff_max) = (PAUSE, PAUSE);
-    // Only what the peer does is to end an attempt, however busy the machine.
+    // Only the peer's behaviour may end an attempt, however busy the machine.
     (common.connection_setup_timeout, common.request_timeout) = (HANGS, HANGS);
     config.max_block = max_block;
     config.delivery_timeout = HANGS;
@@ -45,7 +45,7 @@ fn secured(address: SocketAddr, security: SecurityConfig, max_block: Duration) -
 
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What sends are told. Neither they nor their failures make the client dial more often than its back-off allows.
+/// Returns the error of sends. Neither sends nor their failures may exceed the backoff's connection rate.
 async fn told(
     address: SocketAddr,
     security: SecurityConfig,
@@ -67,14 +67,15 @@ async fn told(
             send().await;
         }
     }
-    // At most one in 160 ms, twice where it takes too long, and one more each to see whether the listener speaks clear text.
+    // At most one connection in 160 ms, two if it takes too long, and one more for each to test the listener for
+    // plaintext.
     let most = 4 * (1 + begun.elapsed().as_millis() / 160);
     assert!(connections() as u128 <= most, "{} in {:?}", connections(), begun.elapsed());
     ends("close", producer.close()).await.unwrap();
     error
 }
 
-/// Sends meet a broker whose answers to an API are these.
+/// Checks sends to a broker with these responses to an API.
 async fn broken(
     api: ApiKey,
     part: &'static str,
@@ -86,11 +87,11 @@ async fn broken(
     let security = security(SecurityProtocol::SaslPlaintext, Mechanism::Plain);
     let error = told(broker.address, security, part, || broker.model.lock().connections).await;
     assert!(error.to_string().contains("broke the Kafka protocol"), "{error}");
-    // The peer may become a broker: it is not an authentication that failed.
+    // The peer may become a broker: this is no authentication failure.
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
 }
 
-/// Runs them side by side, as each of them waits.
+/// Runs the cases concurrently, because each of them waits.
 async fn side_by_side(mut all: JoinSet<()>) {
     while let Some(done) = all.join_next().await {
         done.unwrap();
@@ -109,7 +110,7 @@ fn counts_and_lengths_before_the_login() {
                 })
             }));
         }
-        // Error 0, no message, and a proof of 256 MiB of which nothing follows.
+        // Error 0, no message, and a SASL message of 256 MiB that never follows.
         all.spawn(broken(ApiKey::SASL_AUTHENTICATE, "", |call: &Call| {
             frame(call, |w| w.raw(&[0, 0, 0, 0xff, 0xff, 0xff, 0x7f]))
         }));
@@ -123,7 +124,7 @@ fn counts_and_lengths_before_the_login() {
     });
 }
 
-/// A SCRAM server's first and last words. `NONCE` stands for the client's nonce.
+/// A SCRAM server's first and last messages. `NONCE` stands for the client's nonce.
 async fn scram((first, last, part): (&'static str, &'static str, &'static str)) {
     let broker = Broker::honest().await;
     let scripted = Arc::downgrade(&broker);
@@ -150,7 +151,7 @@ fn servers_that_break_scram() {
     run(async {
         let mut all = JoinSet::new();
         for case in [
-            // CVE-2026-10143: how much work a client does was the server's to say.
+            // CVE-2026-10143: the server could choose the client's amount of work.
             ("r=NONCEx,s=AAAA,i=1000001", "", "1000001 SCRAM iterations"),
             ("r=NONCEx,s=AAAA,i=4294967296", "", "4294967296 SCRAM iterations"),
             ("r=NONCEx,s=AAAA,i=4095", "", "4095 SCRAM iterations"),
@@ -186,7 +187,7 @@ fn sessions_of_odd_lengths() {
                 assert_eq!(delivery.await.unwrap().offset, Some(n), "{lifetime}");
             }
             let connections = broker.model.lock().connections;
-            // Again at most once a second.
+            // Renewals happen at most once a second.
             let most = connections * (1 + begun.elapsed().as_secs() as usize);
             let logins = broker.calls(ApiKey::SASL_AUTHENTICATE);
             assert!(logins <= most, "{lifetime}: {logins} by {connections}");
@@ -195,7 +196,7 @@ fn sessions_of_odd_lengths() {
     });
 }
 
-/// A peer that says the same to everybody and closes, and how many have come.
+/// A peer that sends the same bytes on every connection and closes it, and the number of connections.
 async fn peer(words: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -206,7 +207,7 @@ async fn peer(words: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
             let (mut stream, _): (TcpStream, _) = listener.accept().await.unwrap();
             counted.fetch_add(1, Ordering::Relaxed);
             let _ = stream.write_all(words).await;
-            // Unread bytes would reset the connection before what was said is read.
+            // Unread bytes would reset the connection before the peer's bytes are read.
             tokio::spawn(async move {
                 let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
             });
@@ -232,7 +233,7 @@ fn peers_that_speak_something_else() {
             (SaslPlaintext, ALERT, "security.protocol=SASL_PLAINTEXT"),
             (Ssl, HTTP, "does not speak TLS"),
             (SaslSsl, HTTP, "does not speak TLS"),
-            // The length of a frame, as a broker in clear text would begin.
+            // The length of a frame, as a plaintext broker would begin.
             (Ssl, &[0, 0, 0, 9, 0, 0, 0, 0], "does not speak TLS"),
         ] {
             let (address, count) = peer(words).await;

@@ -1,4 +1,4 @@
-//! Token endpoints that do not give a token, and one that does.
+//! Token endpoints that return no token, and one that does.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Provider {
         security.protocol = SecurityProtocol::SaslPlaintext;
         assert_eq!(security.sasl.mechanism, Some(Mechanism::OAuthBearer));
         let oidc = &mut security.sasl.oidc;
-        // Only what the endpoint does is to end an attempt, however busy the machine.
+        // Only the endpoint's behaviour may end an attempt, however busy the machine.
         (oidc.connect_timeout, oidc.read_timeout) = (Some(HANGS), Some(HANGS));
         let ssl = oidc.ssl.insert(curtail::SslConfig::default());
         ssl.truststore_certificates = Some(self.authority.pem());
@@ -78,7 +78,8 @@ fn one_token_serves_all_connections() {
     });
 }
 
-/// What a send is told; and no broker is dialled, and the endpoint is not asked more often than its back-off allows.
+/// Returns the error of a send. Checks that no broker is dialled, and that the backoff limits the requests to the
+/// endpoint.
 async fn no_token(security: SecurityConfig, endpoint: &Endpoint, part: &str) -> Error {
     let broker = Broker::honest().await;
     let pause = security.sasl.oidc.retry_backoff_max;
@@ -107,7 +108,7 @@ async fn no_token(security: SecurityConfig, endpoint: &Endpoint, part: &str) -> 
 }
 
 #[test]
-fn answers_that_no_attempt_mends_end_sends_at_once() {
+fn permanent_endpoint_errors_fail_sends_at_once() {
     run(async {
         let provider = Provider::new();
         let expired = "{\"access_token\":\"e30.eyJleHAiOjE3MDAwMDAwMDB9.\"}";
@@ -139,7 +140,7 @@ fn answers_that_no_attempt_mends_end_sends_at_once() {
 }
 
 #[test]
-fn endpoints_that_do_not_answer_are_waited_for_within_bounds() {
+fn transient_endpoint_errors_are_reported_as_unreachable() {
     run(async {
         let provider = Provider::new();
         type Script = fn() -> Say;

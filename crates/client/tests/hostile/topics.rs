@@ -1,4 +1,4 @@
-//! Topics that lose partitions, or seem to: every record accepted for such a partition has an outcome.
+//! Topics that lose partitions, or seem to: every accepted record for such a partition has an outcome.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::{
     *,
 };
 
-/// A producer of a topic with two partitions that refreshes its metadata all the time.
+/// A producer for a topic with two partitions that refreshes its metadata continuously.
 async fn two_partitions(delivery_timeout: Duration) -> (std::sync::Arc<Broker>, Producer) {
     let broker = Broker::honest().await;
     broker.model.lock().partitions = 2;
@@ -34,9 +34,9 @@ async fn write(producer: &Producer, partition: i32, value: &str) {
     ends("delivery", delivery).await.unwrap();
 }
 
-/// Until the producer has seen the topic as the broker describes it now; it writes to `partition` all the time.
+/// Writes to `partition` until the producer has seen the broker's current description of the topic.
 async fn refreshed(broker: &Broker, producer: &Producer, partition: i32) {
-    // One response may be in flight, which describes the topic as it was.
+    // One response may be in flight with the previous description.
     let enough = broker.calls(ApiKey::METADATA) + 3;
     while broker.calls(ApiKey::METADATA) < enough {
         write(producer, partition, "on").await;
@@ -53,7 +53,7 @@ fn refuse(broker: &Broker, partition: i32, times: usize) {
     broker.model.lock().refusals.insert(partition, refusals);
 }
 
-/// Metadata responses leave partition 1 out, as those of a broker that lags behind the controller while the topic grows.
+/// Metadata responses omit partition 1, like those of a broker that lags behind the controller while the topic grows.
 fn hide_partition(broker: &Broker) {
     let mut stale = broker.picture();
     stale.topics[0].partitions.truncate(1);
@@ -63,7 +63,7 @@ fn hide_partition(broker: &Broker) {
     });
 }
 
-/// If it started at 0 again, the broker would take its records for repeated ones and acknowledge them.
+/// If it restarted at 0, the broker would take its records for duplicates and acknowledge them.
 #[test]
 fn a_partition_that_was_hidden_by_a_lagging_broker_keeps_its_sequence() {
     run(async {
@@ -92,10 +92,10 @@ fn a_lagging_broker_hides_no_partition() {
     });
 }
 
-/// The topic is created again with fewer partitions: a record of one that is gone waits for `delivery.timeout.ms`, as in
-/// Java, and so do `flush` and `close`.
+/// The topic is recreated with fewer partitions. A record of a missing partition waits for `delivery.timeout.ms`, as
+/// in Java, and so do `flush` and `close`.
 #[test]
-fn a_flush_waits_for_a_record_whose_partition_is_gone() {
+fn flush_waits_for_a_record_whose_partition_is_missing() {
     run(async {
         let (broker, producer) = two_partitions(Duration::from_millis(1500)).await;
         write(&producer, 0, "before").await;
@@ -120,7 +120,7 @@ fn a_flush_waits_for_a_record_whose_partition_is_gone() {
 }
 
 #[test]
-fn a_record_whose_partition_is_gone_is_written_once_the_topic_has_it_again() {
+fn record_of_a_missing_partition_is_written_once_the_topic_has_it_again() {
     run(async {
         let (broker, producer) = two_partitions(CALL).await;
         write(&producer, 0, "before").await;
@@ -136,7 +136,8 @@ fn a_record_whose_partition_is_gone_is_written_once_the_topic_has_it_again() {
     });
 }
 
-/// The brokers of the new topic do not know the producer: they would take its second batch after a refusal of the first.
+/// The brokers of the new topic do not know the producer: they would accept its second batch after a refusal of the
+/// first.
 #[test]
 fn records_for_a_recreated_topic_do_not_overtake_each_other() {
     run(async {
@@ -157,7 +158,7 @@ fn records_for_a_recreated_topic_do_not_overtake_each_other() {
     });
 }
 
-/// A forgotten topic is learnt again from a broker that lags: nothing but the waiting record asks for the rest of it.
+/// A lagging broker describes an expired topic: only the waiting record causes requests for the rest of it.
 #[test]
 fn a_record_for_a_partition_that_metadata_lacks_requests_a_refresh_until_it_is_named() {
     run_virtually(async {

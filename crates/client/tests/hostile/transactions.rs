@@ -22,7 +22,7 @@ use crate::{
     *,
 };
 
-/// Responses of a coordinator that does as asked.
+/// Responses of an obedient coordinator.
 pub(crate) fn answer(broker: &Broker, call: &Call, body: Bytes) -> Vec<u8> {
     if call.api == ApiKey::END_TXN {
         let request: messages::EndTxnRequest = cold::decode_request(call.version, body).unwrap();
@@ -80,8 +80,8 @@ fn abort_after_a_lost_response_and_refusals_ends_the_transaction_at_the_coordina
     });
 }
 
-/// Aborts a transaction whose only batch expires in flight after 10 s, with what `late` does to its last request at
-/// about 8 s. Returns when EndTxn arrived.
+/// Aborts a transaction whose only batch expires in flight after 10 s. `late` handles the response to its last
+/// request, at about 8 s. Returns the time at which EndTxn arrived.
 async fn ended_after(late: impl Fn(Vec<u8>) -> Act + Send + 'static) -> Duration {
     let began = Instant::now();
     let ended = Arc::new(Mutex::new(None));
@@ -109,7 +109,7 @@ async fn ended_after(late: impl Fn(Vec<u8>) -> Act + Send + 'static) -> Duration
     ended.lock().expect("EndTxn arrived")
 }
 
-/// The leader may append the batch after the marker of the abort, and hold the partition's last stable offset.
+/// The leader may append the batch after the marker of the abort, and block the partition's last stable offset.
 #[test]
 fn an_abort_in_version_1_waits_for_the_response_to_an_expired_batch() {
     run_virtually(async {
@@ -131,7 +131,7 @@ fn an_abort_in_version_1_waits_for_an_expired_batch_no_longer_than_the_request_t
     });
 }
 
-/// Ends a transaction whose EndTxn is answered after the call's time limit, and repeats the call after that.
+/// Ends a transaction whose EndTxn response arrives after the call's time limit, and repeats the call after that.
 async fn repeated_end(commits: bool) -> Result<(), Error> {
     let late = Duration::from_secs(3);
     let (broker, env, _) = PipeNet::with(Reach::Open, move |call, honest| match call.api {
@@ -149,7 +149,7 @@ async fn repeated_end(commits: bool) -> Result<(), Error> {
         false => transaction.abort().await,
     };
     assert!(matches!(ended, Err(Error::Timeout { .. })), "{ended:?}");
-    // The response comes while no call waits for it.
+    // The response arrives while no call waits for it.
     tokio::time::sleep(2 * late).await;
     let again = match commits {
         true => producer.commit_transaction().await,

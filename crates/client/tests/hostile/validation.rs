@@ -1,4 +1,4 @@
-//! Leaders that are asked to validate positions (KIP-320) and do not answer, or answer late.
+//! Leaders that are asked to validate positions (KIP-320) and do not respond, or respond late.
 
 use bytes::Bytes;
 use curtail::{Codec, ErrorCode, OffsetAndMetadata};
@@ -15,7 +15,7 @@ use crate::{
 
 const STORED: [&[u8]; 3] = [b"zero", b"one", b"two"];
 
-/// A broker with two partitions of three records that treats validations as `validate` does.
+/// A broker with two partitions of three records that handles validations with `validate`.
 async fn validating(
     mut validate: impl FnMut(&Call) -> Act + Send + 'static,
 ) -> std::sync::Arc<Broker> {
@@ -36,7 +36,7 @@ async fn validating(
     broker
 }
 
-/// The epoch of partition 0 ends at `end`.
+/// Epoch `epoch` of partition 0 ends at `end`.
 fn ends_at(call: &Call, epoch: i32, end: i64) -> Act {
     respond(call, EpochEndOffset::default().with_leader_epoch(epoch).with_end_offset(end))
 }
@@ -73,7 +73,7 @@ async fn next(consumer: &mut Consumer, limit: Duration) -> Vec<(i32, i64)> {
 }
 
 #[test]
-fn unanswered_validation_holds_its_partition_alone_until_a_seek() {
+fn validation_without_response_blocks_only_its_partition_until_a_seek() {
     run(async {
         let broker = validating(|_| Act::Mute).await;
         let mut consumer = both(&broker);
@@ -89,9 +89,9 @@ fn unanswered_validation_holds_its_partition_alone_until_a_seek() {
     });
 }
 
-/// Bad responses are asked for again; a good one resumes fetching.
+/// Invalid responses are retried; a valid one resumes fetching.
 #[test]
-fn validation_is_repeated_until_the_leader_answers_it() {
+fn validation_is_retried_until_a_valid_response() {
     run(async {
         let mut calls = 0;
         let broker = validating(move |call| {
@@ -125,7 +125,7 @@ fn truncated_position_moves_to_the_divergent_offset() {
     });
 }
 
-/// Such as for an epoch that no leader ever had.
+/// For example for an epoch that no leader ever had.
 #[test]
 fn validation_that_is_always_refused_is_reported() {
     run(async {

@@ -1,4 +1,4 @@
-//! The sticky choice of keyless records: a partition that is left is not chosen again by a sender that was late.
+//! The sticky choice of keyless records: a late sender does not choose a previous partition again.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn a_partition_that_is_left_while_a_record_goes_there_takes_no_more() {
 }
 
 #[test]
-fn of_two_senders_that_fill_a_batch_one_moves_the_choice_on() {
+fn one_of_two_senders_that_fill_a_batch_moves_the_choice() {
     check(|| {
         let sticky = Arc::new(Sticky::new(0, BATCH));
         let sending = sticky.clone();

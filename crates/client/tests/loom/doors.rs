@@ -1,4 +1,4 @@
-//! A topic's door and its kept partitions: records neither overtake others nor stay where they need not.
+//! A topic's door and its kept partitions: records neither overtake others nor stay without need.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -64,7 +64,7 @@ fn a_record_that_comes_to_wait_is_served_or_finds_the_door_open() {
         let door = Arc::new(Door::new());
         let room = Arc::new(Mutex::new(VecDeque::from([1])));
         let (opening, serving) = (door.clone(), room.clone());
-        // As `WaitingRoom::next`: the door opens under the lock of the room.
+        // As `WaitingRoom::next`: the door opens under the room's lock.
         let server = thread::spawn(move || {
             loop {
                 let mut room = serving.lock();
@@ -84,7 +84,7 @@ fn a_record_that_comes_to_wait_is_served_or_finds_the_door_open() {
 }
 
 #[test]
-fn records_kept_while_a_trouble_ends_are_taken_or_looked_at_again() {
+fn records_kept_while_a_trouble_ends_are_taken_or_reconsidered() {
     check(|| {
         let kept = Arc::new(Kept::new());
         let is_over = Arc::new(AtomicBool::new(false));

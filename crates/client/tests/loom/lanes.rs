@@ -23,7 +23,7 @@ struct Link {
     armed: Armed,
 }
 
-/// Sends everything that is ready.
+/// Sends all ready work.
 fn pump(lane: &Lane, link: &mut Link) {
     link.sent += take(&mut lane.work().ready).len();
 }
@@ -37,8 +37,8 @@ fn queued_work_is_sent_or_the_driver_is_woken() {
             thread::spawn(move || {
                 lane.push(work, |link| {
                     pump(&lane, link);
-                    // A second look, as for the next deadline. Loom switches threads at a lock, but not at its release:
-                    // here the other sender can find the link taken after the lists were emptied.
+                    // A second look, as for the next deadline. Loom switches threads at a lock, but not at its
+                    // release. Here the other sender can find the link taken after the lists were emptied.
                     match lane.work().timed.is_empty() {
                         true => Left::Nothing,
                         false => Left::ToDriver,
@@ -112,7 +112,7 @@ fn the_timer_fires_for_the_earliest_work_or_the_driver_is_woken() {
     });
 }
 
-/// As the driver does: a look at the lists and the timer in one turn at the link.
+/// As in the driver: a look at the lists and the timer in one turn at the link.
 fn arm(lane: &Lane) {
     let mut link = lane.link();
     let next = lane.work().timed.first_key_value().map(|((at, _), _)| *at);

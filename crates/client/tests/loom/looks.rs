@@ -1,4 +1,4 @@
-//! Looks for overdue records: each record's deadline is seen by a look in time.
+//! Looks for overdue records: a look sees each record's deadline in time.
 
 use std::{future::pending, sync::Arc};
 
@@ -38,7 +38,7 @@ fn an_earlier_deadline_ends_the_wait_for_a_later_one() {
     });
 }
 
-/// Sleeps with a clock that stands at 3.
+/// Sleeps by a clock that always shows 3.
 async fn sleep_until(at: u64) {
     if at > 3 {
         pending::<()>().await;

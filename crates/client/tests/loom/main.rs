@@ -1,8 +1,8 @@
-//! Every interleaving of the threads that share a structure without one lock, checked with loom.
+//! Interleavings of threads that share a structure without one lock, all checked with loom.
 //!
-//! The tests include the source files of the product and give them loom's types in place of `super::sync`. At most
-//! [`PREEMPTIONS`] preemptions per run keep the number of interleavings small. Loom treats `SeqCst` accesses as acquire and
-//! release, so code checked here must do with these.
+//! The tests include the product's source files and replace `super::sync` with loom's types. At most [`PREEMPTIONS`]
+//! preemptions per run limit the number of interleavings. Loom treats `SeqCst` accesses as acquire and release, so
+//! the checked code must work with these.
 
 #[path = "../../src/consumer/group/attention.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
@@ -63,7 +63,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Records that its waker was woken.
+/// Records whether its waker was woken.
 struct Flag(AtomicBool);
 
 impl Wake for Flag {

@@ -1,4 +1,4 @@
-//! Calls of a group for the application's side: a poll sees the call and what it is for, or is woken.
+//! Calls of a group for the application's side: a poll sees the call and its reason, or is woken.
 
 use std::{sync::Arc, task::Waker};
 
@@ -48,7 +48,7 @@ fn a_handover_that_needs_no_new_call_is_seen_by_the_poll_that_was_called() {
         attention.call();
         let handover = Arc::new(Mutex::new(false));
         let (calling, changing) = (attention.clone(), handover.clone());
-        // As `Driver::call_application`: a call that stands is not repeated.
+        // As `Driver::call_application`: a pending call is not repeated.
         let driver = thread::spawn(move || {
             *changing.lock() = true;
             if !calling.is_called() {

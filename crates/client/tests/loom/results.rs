@@ -1,4 +1,4 @@
-//! Outcomes of deliveries: every waiter learns of a value that is set once.
+//! Outcomes of deliveries: every waiter receives a value that is set once.
 
 use std::{sync::Arc, task::Context};
 
@@ -35,7 +35,7 @@ fn a_waiter_that_leaves_or_changes_its_waker_takes_no_wake_up_from_another() {
         let leaver = thread::spawn(move || leaving.leave(&mut slot));
         let setting = awaited.clone();
         let setter = thread::spawn(move || setting.set(()));
-        // It may get the slot that is being left.
+        // It may get the slot that is being freed.
         let (before, first) = flag();
         let mut slot = Slot::NONE;
         let mut pending = awaited.poll(&Context::from_waker(&first), &mut slot).is_pending();

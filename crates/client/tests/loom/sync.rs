@@ -1,4 +1,4 @@
-//! Loom's counterparts of what the client takes from parking_lot, tokio and the standard library.
+//! Loom's counterparts of the client's types from parking_lot, tokio and the standard library.
 
 use std::{
     future::{Future, poll_fn},
@@ -50,7 +50,7 @@ impl<T> OnceLock<T> {
     }
 }
 
-/// As tokio's, for one task that waits.
+/// As tokio's, for one waiting task.
 #[derive(Debug)]
 pub(crate) struct Notify(Mutex<Told>);
 

@@ -16,14 +16,14 @@ use curtail::{Admin, AdminConfig, Each, Error, ErrorCode, TopicPartition};
 use curtail_apache::ApacheClusterBuilder;
 use tokio::time::{sleep, timeout};
 
-/// No condition takes longer on a busy machine.
+/// Longer than any wait on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn admin(backend: &Backend) -> Admin {
     Admin::new(AdminConfig::new(backend.bootstrap())).unwrap()
 }
 
-/// The one result there is.
+/// Returns the only result.
 fn only<K: Debug, T: Debug>(each: Each<K, T>) -> Result<T, Error> {
     let [(_, result)] = <[_; 1]>::try_from(each).unwrap_or_else(|each| panic!("{each:?}"));
     result
@@ -40,7 +40,7 @@ fn at(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition::new(topic, partition)
 }
 
-/// Asks until the answer is as expected: brokers learn of changes in their own time.
+/// Repeats a call until its result is as expected: brokers learn of changes with a delay.
 async fn until<T: Debug>(mut ask: impl AsyncFnMut() -> T, expected: impl Fn(&T) -> bool) -> T {
     let asked = async {
         loop {
@@ -54,7 +54,7 @@ async fn until<T: Debug>(mut ask: impl AsyncFnMut() -> T, expected: impl Fn(&T) 
     timeout(LIMIT, asked).await.expect("the answer comes to be as expected")
 }
 
-/// What both clusters do alike; three brokers.
+/// The checks of both clusters; three brokers.
 async fn everything(backend: &Backend) {
     topics::come_and_go(backend).await;
     topics::the_cluster_is_described(backend).await;
@@ -93,7 +93,7 @@ async fn everything_apache() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_at_once() {
+async fn unreachable_cluster_is_reported_at_once() {
     let admin = Admin::new(AdminConfig::new("127.0.0.1:1")).unwrap();
     let error = admin.list_topics().await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");

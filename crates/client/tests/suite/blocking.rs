@@ -10,7 +10,7 @@ use curtail::{
 };
 use tokio::runtime::Runtime;
 
-/// A cluster of one broker, and the runtime that it lives on.
+/// A cluster of one broker, and its runtime.
 fn cluster(topic: &str, partitions: i32) -> (Runtime, Backend) {
     let runtime = Runtime::new().expect("a runtime");
     let backend = runtime.block_on(async {
@@ -22,7 +22,7 @@ fn cluster(topic: &str, partitions: i32) -> (Runtime, Backend) {
 }
 
 #[test]
-fn threads_send_and_read_without_a_runtime_of_their_own() {
+fn threads_send_and_read_without_a_runtime() {
     const RECORDS: i64 = 200;
     let (_runtime, backend) = cluster("blocking", 4);
     let producer = Producer::new(ProducerConfig::new(backend.bootstrap())).expect("usable");
@@ -68,7 +68,7 @@ fn threads_send_and_read_without_a_runtime_of_their_own() {
 }
 
 #[test]
-fn a_send_that_finds_no_memory_blocks_until_there_is_some() {
+fn send_without_memory_blocks_until_memory_is_free() {
     let (_runtime, backend) = cluster("blocking", 1);
     let config = ProducerConfig::new(backend.bootstrap()).batch_size(1000).buffer_memory(2000);
     let producer = Producer::new(config).expect("usable");
@@ -83,7 +83,7 @@ fn a_send_that_finds_no_memory_blocks_until_there_is_some() {
 }
 
 #[test]
-fn a_wait_with_a_limit_ends_and_can_be_taken_up_again() {
+fn timed_out_wait_can_be_repeated() {
     let (_runtime, backend) = cluster("blocking", 1);
     let config = ProducerConfig::new(backend.bootstrap()).linger(Duration::from_secs(20));
     let producer = Producer::new(config).expect("usable");
@@ -118,7 +118,7 @@ fn threads_share_a_transaction_and_readers_see_what_was_committed() {
             _ => transaction.commit().expect("committed"),
         }
     }
-    // Opened and left: closing aborts it.
+    // Begun and left open: closing aborts it.
     let open = producer.begin_transaction().expect("begun");
     open.try_send(Record::to("blocking").partition(0).value("open")).expect("sent");
     open.flush().expect("flushed");
@@ -149,7 +149,7 @@ fn threads_share_a_transaction_and_readers_see_what_was_committed() {
     let committed = async {
         loop {
             let seen = common::raw::committed_offsets(&backend, "readers", "blocking", 1).await;
-            // The markers that commit them follow the answer to the commit.
+            // The markers that commit them follow the response to the commit.
             if seen == Some(vec![(0, 2)]) {
                 return;
             }
@@ -177,7 +177,7 @@ fn an_async_context_is_refused_with_a_clear_error() {
         refused(producer.send(Record::to("blocking").value("x")).expect_err("refused"));
         refused(producer.flush().expect_err("refused"));
         refused(consumer.poll(Duration::ZERO).expect_err("refused"));
-        // What does not wait goes on working, and dropping a client is no blocking call.
+        // Calls that do not wait still work, and dropping a client is no blocking call.
         producer.try_send(Record::to("blocking").value("x")).expect("sent");
         drop(producer.clone());
     });

@@ -1,4 +1,4 @@
-//! What a consumer must do, on the embedded cluster and on Apache Kafka.
+//! Behaviour of a consumer, on the embedded cluster and on Apache Kafka.
 
 use std::{
     collections::BTreeMap,
@@ -14,16 +14,16 @@ use curtail::{
 };
 use futures_core::Stream;
 
-/// How long a case may wait for what must come.
+/// Longest wait of a case.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One Apache Kafka for the cases that leave it as it is; it ends with the process.
+/// One Apache Kafka for the cases that do not change it; it ends with the process.
 fn apache(test: &str) -> Option<&'static Backend> {
     static BROKER: OnceLock<Option<Backend>> = OnceLock::new();
     BROKER.get_or_init(|| Backend::apache(test, 1)).as_ref()
 }
 
-/// Runs each case on both clusters. Cases make topics of their own.
+/// Runs each case on both clusters. Each case creates its own topics.
 macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
         mod embedded {
@@ -45,19 +45,19 @@ macro_rules! on_both {
 
 on_both! {
     reads_everything_in_order,
-    goes_where_it_is_sent,
-    discards_what_was_fetched_before_a_seek,
-    paused_partitions_wait,
-    knows_offsets,
-    begins_where_the_policy_says,
-    an_offset_that_is_gone_is_reset,
-    an_offset_that_is_gone_is_reported_without_a_policy,
+    seeks_move_the_position,
+    records_fetched_before_a_seek_are_discarded,
+    paused_partitions_return_no_records,
+    offsets_are_looked_up,
+    new_assignment_begins_where_the_reset_policy_says,
+    position_outside_the_log_is_reset,
+    position_outside_the_log_is_reported_without_a_policy,
     reads_every_codec_and_all_fields,
     a_small_budget_delays_but_loses_nothing,
     a_dropped_poll_loses_nothing,
-    streams_and_batches_give_the_same_records,
-    says_what_does_not_exist,
-    hears_of_a_topic_made_later,
+    streams_and_batches_return_the_same_records,
+    missing_topics_and_partitions_are_reported,
+    topic_created_after_its_assignment_is_read,
     new_records_wake_a_waiting_poll,
 }
 
@@ -75,7 +75,7 @@ fn earliest(backend: &Backend) -> ConsumerConfig {
     config
 }
 
-/// Sends `count` records to each of `partitions` partitions, with their numbers as values and times.
+/// Sends `count` records to each of `partitions` partitions, with their numbers as values and timestamps.
 async fn produce(producer: &Producer, topic: &str, partitions: i32, count: usize) {
     let mut sent = Vec::new();
     for n in 0..count {
@@ -101,7 +101,7 @@ fn all(topic: &str, partitions: i32) -> Vec<TopicPartition> {
     (0..partitions).map(|p| TopicPartition::new(topic, p)).collect()
 }
 
-/// Polls until `count` records are here.
+/// Polls until `count` records have arrived.
 async fn read(consumer: &mut Consumer, count: usize) -> Vec<ConsumerRecord> {
     let deadline = Instant::now() + LIMIT;
     let mut records = Vec::new();
@@ -117,7 +117,7 @@ fn number(record: &ConsumerRecord) -> usize {
     std::str::from_utf8(record.value().unwrap()).unwrap().parse().unwrap()
 }
 
-/// Offsets and numbers by partition, in the order read.
+/// Offsets and numbers by partition, in reading order.
 fn numbers(records: &[ConsumerRecord]) -> BTreeMap<i32, Vec<(i64, usize)>> {
     let mut by_partition: BTreeMap<i32, Vec<(i64, usize)>> = BTreeMap::new();
     for record in records {
@@ -155,7 +155,7 @@ async fn reads_everything_in_order(backend: &Backend) {
     consumer.close().await;
 }
 
-async fn goes_where_it_is_sent(backend: &Backend) {
+async fn seeks_move_the_position(backend: &Backend) {
     let topic = "goes-where";
     filled(backend, topic, 1, 500).await;
     let at = TopicPartition::new(topic, 0);
@@ -176,7 +176,7 @@ async fn goes_where_it_is_sent(backend: &Backend) {
     assert!(consumer.seek(&at, -1).is_err());
 }
 
-async fn discards_what_was_fetched_before_a_seek(backend: &Backend) {
+async fn records_fetched_before_a_seek_are_discarded(backend: &Backend) {
     let topic = "discards";
     filled(backend, topic, 1, 1_000).await;
     let at = TopicPartition::new(topic, 0);
@@ -185,7 +185,7 @@ async fn discards_what_was_fetched_before_a_seek(backend: &Backend) {
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign([at.clone()]);
     for target in [900, 5, 5, 999, 0, 400] {
-        // The rest of what was fetched lies half read in the consumer at this point.
+        // Here the consumer holds the rest of a partly read response.
         read(&mut consumer, 1).await;
         consumer.seek(&at, target).unwrap();
         let records = read(&mut consumer, 1).await;
@@ -195,7 +195,7 @@ async fn discards_what_was_fetched_before_a_seek(backend: &Backend) {
     }
 }
 
-async fn paused_partitions_wait(backend: &Backend) {
+async fn paused_partitions_return_no_records(backend: &Backend) {
     let topic = "paused";
     filled(backend, topic, 2, 300).await;
     let both = all(topic, 2);
@@ -203,7 +203,7 @@ async fn paused_partitions_wait(backend: &Backend) {
     config.max_poll_records = 10;
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(both.clone());
-    // Whatever is being read, and whatever has been fetched, stays back.
+    // The records being read and all fetched records stay in the consumer.
     let mut before = read(&mut consumer, 1).await;
     consumer.pause([&both[0]]);
     let seen = before.iter().filter(|r| r.partition() == 1).count();
@@ -218,7 +218,7 @@ async fn paused_partitions_wait(backend: &Backend) {
     }
 }
 
-async fn knows_offsets(backend: &Backend) {
+async fn offsets_are_looked_up(backend: &Backend) {
     let topic = "knows-offsets";
     filled(backend, topic, 2, 50).await;
     let both = all(topic, 2);
@@ -236,7 +236,7 @@ async fn knows_offsets(backend: &Backend) {
     assert!(partitions.iter().all(|p| p.leader.is_some() && p.leader_epoch.is_some()));
 }
 
-async fn begins_where_the_policy_says(backend: &Backend) {
+async fn new_assignment_begins_where_the_reset_policy_says(backend: &Backend) {
     let topic = "begins";
     filled(backend, topic, 1, 5).await;
     let at = TopicPartition::new(topic, 0);
@@ -253,7 +253,7 @@ async fn begins_where_the_policy_says(backend: &Backend) {
     }
 }
 
-async fn an_offset_that_is_gone_is_reset(backend: &Backend) {
+async fn position_outside_the_log_is_reset(backend: &Backend) {
     let topic = "reset";
     filled(backend, topic, 1, 20).await;
     let at = TopicPartition::new(topic, 0);
@@ -263,7 +263,7 @@ async fn an_offset_that_is_gone_is_reset(backend: &Backend) {
     assert_eq!(numbers(&read(&mut consumer, 20).await)[&0], counted(0, 20));
 }
 
-async fn an_offset_that_is_gone_is_reported_without_a_policy(backend: &Backend) {
+async fn position_outside_the_log_is_reported_without_a_policy(backend: &Backend) {
     let topic = "reported";
     filled(backend, topic, 2, 20).await;
     let both = all(topic, 2);
@@ -361,7 +361,7 @@ async fn a_dropped_poll_loses_nothing(backend: &Backend) {
     }
 }
 
-async fn streams_and_batches_give_the_same_records(backend: &Backend) {
+async fn streams_and_batches_return_the_same_records(backend: &Backend) {
     let topic = "streams";
     filled(backend, topic, 1, 900).await;
     let at = TopicPartition::new(topic, 0);
@@ -397,7 +397,7 @@ async fn streams_and_batches_give_the_same_records(backend: &Backend) {
     assert_eq!(stream.into_inner().position(&at).await.unwrap(), 900);
 }
 
-async fn says_what_does_not_exist(backend: &Backend) {
+async fn missing_topics_and_partitions_are_reported(backend: &Backend) {
     let topic = "exists";
     filled(backend, topic, 1, 1).await;
     let mut config = earliest(backend);
@@ -429,7 +429,7 @@ async fn says_what_does_not_exist(backend: &Backend) {
     assert!(matches!(unknown, Error::UnknownPartition { partition: 1, .. }), "{unknown}");
 }
 
-async fn hears_of_a_topic_made_later(backend: &Backend) {
+async fn topic_created_after_its_assignment_is_read(backend: &Backend) {
     let topic = "later";
     let mut config = earliest(backend);
     config.allow_auto_create_topics = false;

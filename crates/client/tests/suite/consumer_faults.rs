@@ -1,4 +1,4 @@
-//! The consumer while brokers die, leaders move, topics are made anew and bytes are damaged.
+//! The consumer while brokers die, leaders move, topics are recreated and bytes are damaged.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ async fn send(producer: &Producer, topic: &str, partitions: i32, numbers: std::o
     }
 }
 
-/// Polls until each partition has given the numbers 0 to `count - 1`, in order and once each.
+/// Polls until each partition has returned the numbers 0 to `count - 1`, in order and once each.
 async fn read_exactly(consumer: &mut Consumer, partitions: i32, count: usize) {
     let mut next: BTreeMap<i32, usize> = BTreeMap::new();
     read_on(consumer, &mut next, partitions, count).await;
@@ -95,7 +95,7 @@ async fn a_killed_leader_apache() {
     a_killed_leader_interrupts_but_loses_nothing(backend).await;
 }
 
-/// The addresses of every other broker.
+/// The addresses of all other brokers.
 fn addresses_without(backend: &Backend, broker: i32) -> String {
     let Backend::Embedded(cluster) = backend else { unreachable!("only embedded brokers freeze") };
     let left_out = cluster.broker(broker).unwrap().addr().to_string();
@@ -113,8 +113,7 @@ fn patient(bootstrap: &str) -> ConsumerConfig {
     config
 }
 
-/// A frozen broker sends no error; its partitions are read from the next leader long before the request's time is
-/// up.
+/// A frozen broker sends no error. Its partitions are read from the next leader long before the request's timeout.
 #[tokio::test]
 async fn a_frozen_leader_is_suspected() {
     let topic = "frozen";
@@ -136,10 +135,10 @@ async fn a_frozen_leader_is_suspected() {
     cluster.thaw(leader);
 }
 
-/// Offsets are looked up by the consumer for itself and for the application, and by the admin client; all are asked again at
-/// the next leader long before the request's time is up.
+/// The consumer looks up offsets for itself and for the application, and so does the admin client. All lookups move
+/// to the next leader long before the request's timeout.
 #[tokio::test]
-async fn a_lookup_at_a_frozen_leader_goes_on_at_the_next_one() {
+async fn offset_lookup_at_a_frozen_leader_moves_to_the_next_one() {
     let topic = "frozen-lookup";
     let backend = Backend::embedded(3).await;
     backend.create_topic(topic, 1, 3).await;
@@ -195,9 +194,9 @@ async fn leaders_that_move_are_followed() {
     }
 }
 
-/// A partition that moves to a broker where a fetch already waits for records does not wait with it.
+/// A partition that moves to a broker with a waiting fetch is not delayed by that fetch.
 #[tokio::test]
-async fn a_waiting_fetch_does_not_hold_a_newcomer_up() {
+async fn waiting_fetch_does_not_delay_a_new_partition() {
     let topic = "newcomer";
     let backend = Backend::embedded(1).await;
     backend.create_topic(topic, 2, 1).await;
@@ -213,7 +212,7 @@ async fn a_waiting_fetch_does_not_hold_a_newcomer_up() {
     consumer.assign([both[0].clone()]);
     assert_eq!(consumer.poll(LIMIT).await.unwrap().len(), 1);
     let begun = Instant::now();
-    // From here on the broker holds a fetch back; assigning and seeking get through all the same.
+    // From here on the broker delays a fetch; assignments and seeks still take effect at once.
     consumer.assign(both.clone());
     let records = consumer.poll(LIMIT).await.unwrap();
     assert_eq!((records.len(), records[0].partition()), (1, 1));
@@ -252,7 +251,7 @@ async fn one_session_serves_until_it_is_closed() {
 }
 
 #[tokio::test]
-async fn a_topic_made_anew_is_read_from_its_beginning() {
+async fn recreated_topic_is_read_from_its_beginning() {
     let topic = "anew";
     let backend = Backend::embedded(1).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
@@ -269,26 +268,26 @@ async fn a_topic_made_anew_is_read_from_its_beginning() {
 }
 
 #[tokio::test]
-async fn damage_on_disk_is_reported_and_can_be_passed_embedded() {
+async fn damage_on_disk_is_reported_and_passed_by_a_seek_embedded() {
     let directory = tempfile::tempdir().unwrap();
     let storage = curtail_cluster::Storage::Dir(directory.path().to_owned());
     let backend = Backend::embedded_with(1, |config| config.storage = storage).await;
-    damage_on_disk_is_reported_and_can_be_passed(&backend, directory.path()).await;
+    damage_on_disk_is_reported_and_passed_by_a_seek(&backend, directory.path()).await;
 }
 
 #[tokio::test]
-async fn damage_on_disk_is_reported_and_can_be_passed_apache() {
-    let name = "damage_on_disk_is_reported_and_can_be_passed_apache";
+async fn damage_on_disk_is_reported_and_passed_by_a_seek_apache() {
+    let name = "damage_on_disk_is_reported_and_passed_by_a_seek_apache";
     let Some(backend) = Backend::apache(name, 1) else { return };
     let Backend::Apache(cluster) = &backend else { unreachable!("made above") };
-    damage_on_disk_is_reported_and_can_be_passed(&backend, cluster.data_dir(0)).await;
+    damage_on_disk_is_reported_and_passed_by_a_seek(&backend, cluster.data_dir(0)).await;
 }
 
-async fn damage_on_disk_is_reported_and_can_be_passed(backend: &Backend, data: &Path) {
+async fn damage_on_disk_is_reported_and_passed_by_a_seek(backend: &Backend, data: &Path) {
     let topic = "damaged";
     backend.create_topic(topic, 2, 1).await;
     let producer = common::producer(backend, &[("linger.ms", "0")]);
-    // One batch each. The embedded broker keeps the newest 1 MiB of a log in memory: the last two push the others out.
+    // One batch each. The embedded broker keeps the newest 1 MiB of a log in memory: the last two evict the others.
     for size in [10, 10, 700_000, 700_000] {
         let value = vec![b'x'; size];
         for partition in 0..2 {
@@ -317,7 +316,7 @@ async fn damage_on_disk_is_reported_and_can_be_passed(backend: &Backend, data: &
         let at = TopicPartition::new(topic, 0);
         assert_eq!(consumer.position(&at).await.unwrap(), 1, "the position stays");
         if reports < 3 {
-            // What comes elsewhere is read meanwhile.
+            // Other partitions are read in the meantime.
             let record = Record::to(topic).partition(1).value("meanwhile");
             producer.send(record).await.unwrap().await.unwrap();
         }
@@ -340,7 +339,7 @@ fn note(read: &mut BTreeMap<i32, Vec<i64>>, records: &curtail::Records) {
     }
 }
 
-/// Where to go on behind the damage at offset 1 of partition 0.
+/// Offset at which to continue after the damage at offset 1 of partition 0.
 fn passing(error: &Error, topic: &str) -> i64 {
     let Error::Corrupt { topic: named, partition: 0, offset: 1, next_offset: Some(next), .. } =
         error
@@ -352,7 +351,7 @@ fn passing(error: &Error, topic: &str) -> i64 {
     *next
 }
 
-/// The first segment of a partition, wherever below a directory its log is.
+/// The first segment of a partition, anywhere below a directory.
 fn segment_below(directory: &Path, partition: &str) -> Option<PathBuf> {
     for entry in std::fs::read_dir(directory).ok()?.flatten() {
         let path = entry.path();

@@ -14,7 +14,7 @@ const INT: u64 = i32::MAX as u64;
 const LONG: u64 = i64::MAX as u64;
 const TOPIC: &str = "extremes";
 
-/// How a field is assigned, past the parser of its property.
+/// Assignment to a field, which bypasses the property's parser.
 enum Field<C> {
     Time(fn(&mut C, Duration)),
     Size(fn(&mut C, usize)),
@@ -23,8 +23,8 @@ enum Field<C> {
     Part(fn(&mut C, f64)),
 }
 
-/// A setting: its property, the largest value that Kafka's type or the setting itself allows, and its field. Of times the
-/// bound is in milliseconds.
+/// A setting: its property, the largest value that Kafka's type or the setting itself allows, and its field. Bounds
+/// of durations are in milliseconds.
 type Row<C> = (&'static str, u64, Field<C>);
 
 macro_rules! common {
@@ -177,7 +177,7 @@ enum Extreme {
     Beyond,
 }
 
-/// Configurations of a setting at its extremes.
+/// Configurations with a setting at its extremes.
 fn extremes<C: Clone>(default: &C, (_, bound, field): &Row<C>) -> Vec<(Extreme, C)> {
     use Extreme::{Beyond, Bound, Small};
     let of = |values: Vec<(Extreme, C)>| values;
@@ -235,8 +235,8 @@ fn numeric(properties: Vec<(&'static str, String)>) -> Vec<&'static str> {
     properties.into_iter().filter(is_number).map(|(name, _)| name).collect()
 }
 
-/// Checks that beyond its bound a setting is refused in one line that names it, and returns the configurations that are
-/// accepted.
+/// Checks that a value beyond the bound is refused in one line that names the setting. Returns the accepted
+/// configurations.
 fn accepted<C: Clone>(
     default: &C,
     names: &[&str],
@@ -296,7 +296,7 @@ fn numbers_beyond_their_bounds_are_refused_by_name() {
 }
 
 #[test]
-fn linger_beyond_the_delivery_timeout_extends_it_as_far_as_it_goes() {
+fn linger_beyond_the_delivery_timeout_extends_it_to_its_bound() {
     let config = ProducerConfig::new("localhost:1").linger(Duration::from_millis(LONG));
     config.validate().expect("as in Java");
     assert_eq!(config.delivery_timeout, Duration::from_millis(INT));
@@ -318,12 +318,12 @@ fn run(body: impl Future<Output = ()>) {
     assert_eq!(PANICS.with(Cell::get), 0, "tasks that panicked");
 }
 
-/// What a client did within a time in which one with sound settings is done many times over.
+/// Limit for a client, many times the duration with sound settings.
 const LIMIT: Duration = Duration::from_secs(20);
-/// For settings near zero, with which nothing may succeed.
+/// For settings near zero, with which no call may succeed.
 const GLANCE: Duration = Duration::from_millis(60);
 
-/// A setting at its bound behaves as one that is very large; near zero anything may fail, but nothing panics.
+/// Checks that a setting at its bound behaves as a very large one. Near zero any call may fail, but none panics.
 async fn check<T>(
     name: &str,
     extreme: Extreme,
@@ -394,7 +394,7 @@ fn extreme_settings_of_consumers_are_harmless() {
         let producer = Producer::new(ProducerConfig::new(backend.bootstrap())).expect("usable");
         producer.send(Record::to(TOPIC).value("x")).await.expect("sent").await.expect("written");
         for (name, extreme, config) in consumers(&backend.bootstrap()) {
-            // A broker waits for these bytes for as long as fetch.max.wait.ms.
+            // A broker waits for these bytes up to fetch.max.wait.ms.
             let wait = Duration::MAX;
             let mut consumer = Consumer::new(config.clone()).expect("validated");
             consumer.assign([TopicPartition::new(TOPIC, 0)]);

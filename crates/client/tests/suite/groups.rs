@@ -1,4 +1,4 @@
-//! What the members of a consumer group must do, on the embedded cluster and on Apache Kafka.
+//! Behaviour of consumer group members, on the embedded cluster and on Apache Kafka.
 
 mod by_coordinator;
 use std::{
@@ -16,9 +16,9 @@ use curtail::{
 };
 use futures_core::Stream as _;
 
-/// How long a case may wait for what must come.
+/// Longest wait of a case.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A look at one consumer of several.
+/// A poll of one of several consumers.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A cluster, and the protocol of the groups on it.
@@ -37,10 +37,10 @@ impl std::ops::Deref for Bench<'_> {
 
 use by_coordinator::{
     a_pattern_of_the_brokers_finds_topics, a_second_static_member_is_refused,
-    what_the_coordinator_refuses_names_the_setting,
+    coordinator_refusal_names_the_setting,
 };
 
-/// What coordinators do more quickly than they are used to.
+/// Settings that make coordinators act faster than by default.
 const QUICK: [(&str, &str); 6] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.min.session.timeout.ms", "1000"),
@@ -70,7 +70,7 @@ async fn embedded(brokers: u32) -> Backend {
     .await
 }
 
-/// Runs each case on a cluster. Cases make topics and groups of their own.
+/// Runs each case on a cluster. Each case creates its own topics and groups.
 macro_rules! cases {
     (embedded as $module:ident, $protocol:ident: $($case:ident),* $(,)?) => {
         mod $module {
@@ -117,47 +117,47 @@ macro_rules! consumer_cases {
 
 consumer_cases! {
     members_share_and_hand_over,
-    a_killed_members_partitions_come_back,
-    a_static_member_comes_back_unnoticed,
+    partitions_of_a_killed_member_are_reassigned,
+    static_member_restarts_without_a_rebalance,
     cooperative_members_move_only_what_they_must,
     commits_survive_a_restart,
-    positions_are_committed_without_being_asked,
+    auto_commit_commits_positions,
     the_listener_commits_and_seeks,
-    who_does_not_poll_loses_its_partitions,
+    member_that_does_not_poll_loses_its_partitions,
     stream_that_is_kept_without_polling_loses_its_partitions,
-    who_was_given_up_cannot_commit,
+    removed_member_cannot_commit,
     a_pattern_finds_topics,
-    a_group_without_offsets_begins_where_the_policy_says,
+    group_without_offsets_begins_where_the_reset_policy_says,
     partitions_assigned_by_hand_are_committed_too,
-    new_partitions_are_shared_out,
+    new_partitions_are_assigned,
     offsets_go_with_a_transaction,
     a_pattern_of_the_brokers_finds_topics,
     a_second_static_member_is_refused,
-    what_the_coordinator_refuses_names_the_setting,
+    coordinator_refusal_names_the_setting,
 }
 
 classic_cases! {
     members_share_and_hand_over,
-    a_killed_members_partitions_come_back,
-    a_static_member_comes_back_unnoticed,
+    partitions_of_a_killed_member_are_reassigned,
+    static_member_restarts_without_a_rebalance,
     a_second_static_member_fences_the_first,
     cooperative_members_move_only_what_they_must,
     commits_survive_a_restart,
-    positions_are_committed_without_being_asked,
+    auto_commit_commits_positions,
     the_listener_commits_and_seeks,
-    who_does_not_poll_loses_its_partitions,
+    member_that_does_not_poll_loses_its_partitions,
     stream_that_is_kept_without_polling_loses_its_partitions,
-    who_was_given_up_cannot_commit,
+    removed_member_cannot_commit,
     a_pattern_finds_topics,
-    a_group_without_offsets_begins_where_the_policy_says,
+    group_without_offsets_begins_where_the_reset_policy_says,
     partitions_assigned_by_hand_are_committed_too,
-    new_partitions_are_shared_out,
+    new_partitions_are_assigned,
     offsets_go_with_a_transaction,
-    who_fits_no_other_member_waits_for_them_to_go,
+    incompatible_member_joins_once_the_others_have_left,
 }
 
-/// A group goes on when its coordinator has died or hangs: with the same generation, and with everything committed.
-async fn a_group_outlives_its_coordinator(backend: &Bench<'_>, name: &str) {
+/// A group continues when its coordinator has died or hangs, with the same generation and all committed offsets.
+async fn group_survives_the_loss_of_its_coordinator(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 3).await;
     let producer = common::producer(backend, &[("acks", "all")]);
     produce(&producer, name, 2, 0..10).await;
@@ -196,10 +196,10 @@ async fn a_group_outlives_its_coordinator(backend: &Bench<'_>, name: &str) {
     consumer.close().await;
 }
 
-/// An application that commits faster than the coordinator answers keeps its membership when the group rebalances: the
-/// rebalance does not wait for everything that is handed over meanwhile.
+/// An application that commits faster than the coordinator responds keeps its membership in a rebalance, which does
+/// not wait for later commits.
 #[tokio::test]
-async fn commits_without_end_do_not_keep_a_member_from_a_rebalance() {
+async fn continuous_commits_do_not_delay_a_rebalance() {
     const OFFSET_COMMIT: i16 = 8;
     let name = "commits_without_end";
     let backend = embedded(1).await;
@@ -216,7 +216,7 @@ async fn commits_without_end_do_not_keep_a_member_from_a_rebalance() {
     let notes = Notes::of(&mut busy);
     settle(&mut [&mut busy], &[2]).await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("made so") };
-    // Longer than heartbeat.interval.ms, and a hundred commits are handed over in the meantime.
+    // Longer than heartbeat.interval.ms; a hundred commits are queued in that time.
     cluster.delay(None, Some(OFFSET_COMMIT), Duration::from_millis(250));
     let mut other = member(bench, name, &properties);
     let mut outcomes = Vec::new();
@@ -229,7 +229,7 @@ async fn commits_without_end_do_not_keep_a_member_from_a_rebalance() {
     }
     let told = notes.take();
     assert!(!told.iter().any(|event| matches!(event, Event::Lost(_))), "{told:?}");
-    // What was handed over as the owner is committed, also where the partition has gone since.
+    // Commits queued by the owner succeed, even if the partition was revoked since.
     for outcome in outcomes {
         outcome.await.unwrap();
     }
@@ -237,7 +237,7 @@ async fn commits_without_end_do_not_keep_a_member_from_a_rebalance() {
     other.close().await;
 }
 
-/// The leader of the group's partition in Kafka's own topic.
+/// The leader of the group's partition in Kafka's internal topic.
 async fn coordinator(backend: &Backend, group: &str) -> i32 {
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
     let topic = "__consumer_offsets";
@@ -249,14 +249,14 @@ async fn coordinator(backend: &Backend, group: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn a_group_outlives_its_coordinator_embedded() {
+async fn group_survives_the_loss_of_its_coordinator_embedded() {
     let backend = &embedded(3).await;
     outlives_by_both_protocols(backend).await;
 }
 
 #[tokio::test]
-async fn a_group_outlives_its_coordinator_apache() {
-    let name = "a_group_outlives_its_coordinator_apache";
+async fn group_survives_the_loss_of_its_coordinator_apache() {
+    let name = "group_survives_the_loss_of_its_coordinator_apache";
     let at_once = ("group.initial.rebalance.delay.ms", "0");
     let backend = Backend::apache_with(name, 3, |builder| builder.property(at_once.0, at_once.1));
     let Some(backend) = &backend else { return };
@@ -267,7 +267,7 @@ async fn outlives_by_both_protocols(backend: &Backend) {
     for (protocol, name) in
         [(GroupProtocol::Classic, "outlives"), (GroupProtocol::Consumer, "outlives-by-coordinator")]
     {
-        a_group_outlives_its_coordinator(&Bench { backend, protocol }, name).await;
+        group_survives_the_loss_of_its_coordinator(&Bench { backend, protocol }, name).await;
     }
 }
 
@@ -296,7 +296,7 @@ fn at(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition::new(topic, partition)
 }
 
-/// Polls the consumers in turn until `done`, and gives what they read.
+/// Polls the consumers in turn until `done`, and returns the records read.
 async fn poll_until(
     consumers: &mut [&mut Consumer],
     mut done: impl FnMut(&[&mut Consumer], &[ConsumerRecord]) -> bool,
@@ -313,7 +313,7 @@ async fn poll_until(
     records
 }
 
-/// Polls until each consumer has so many partitions.
+/// Polls until each consumer has its number of partitions.
 async fn settle(consumers: &mut [&mut Consumer], counts: &[usize]) -> Vec<ConsumerRecord> {
     poll_until(consumers, |consumers, _| {
         consumers.iter().zip(counts).all(|(consumer, count)| consumer.assignment().len() == *count)
@@ -335,7 +335,7 @@ async fn produce(producer: &Producer, topic: &str, partitions: i32, values: std:
     }
 }
 
-/// The offsets read of each partition.
+/// The offsets read from each partition.
 fn offsets(records: &[ConsumerRecord]) -> BTreeMap<i32, Vec<i64>> {
     let mut offsets: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
     for record in records {
@@ -351,7 +351,7 @@ enum Event {
     Lost(Vec<i32>),
 }
 
-/// Notes what it is told.
+/// Records the listener's calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Event>>>);
 
@@ -366,7 +366,7 @@ impl Notes {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Without the rebalances that brought nothing.
+    /// Without rebalances that assigned no partition.
     fn take_changes(&self) -> Vec<Event> {
         let nothing = Event::Assigned(Vec::new());
         self.take().into_iter().filter(|event| *event != nothing).collect()
@@ -418,7 +418,7 @@ async fn members_share_and_hand_over(backend: &Bench<'_>, name: &str) {
         read.append(&mut more);
         two.close().await;
         settle(&mut [&mut one], &[4]).await;
-        // Positions are handed over with the partitions: nothing is read twice, and nothing is left out.
+        // Positions are handed over with the partitions: no record is read twice or skipped.
         produce(&producer, name, 4, 20..21).await;
         read.extend(poll_until(&mut [&mut one], |_, records| records.len() >= 4).await);
         for (partition, mut offsets) in offsets(&read) {
@@ -429,7 +429,7 @@ async fn members_share_and_hand_over(backend: &Bench<'_>, name: &str) {
     }
 }
 
-async fn a_killed_members_partitions_come_back(backend: &Bench<'_>, name: &str) {
+async fn partitions_of_a_killed_member_are_reassigned(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     let mut one = member(backend, name, &[]);
     let short: &[_] = match backend.protocol {
@@ -445,12 +445,12 @@ async fn a_killed_members_partitions_come_back(backend: &Bench<'_>, name: &str) 
     one.close().await;
 }
 
-async fn a_static_member_comes_back_unnoticed(backend: &Bench<'_>, name: &str) {
+async fn static_member_restarts_without_a_rebalance(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 4, 1).await;
     let [mut one, mut two] =
         ["i1", "i2"].map(|instance| member(backend, name, &[("group.instance.id", instance)]));
     settle(&mut [&mut one, &mut two], &[2, 2]).await;
-    // The leader, and the other.
+    // The leader, then the other member.
     for restarted in ["i1", "i2"] {
         let (before, notes) = (two.assignment(), Notes::of(&mut two));
         let generation = two.group_metadata().unwrap().generation_id;
@@ -521,7 +521,7 @@ async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     let committed = consumer.committed(&[at(name, 0)]).await.unwrap();
     let expected = OffsetAndMetadata { leader_epoch: Some(0), ..OffsetAndMetadata::new(4) };
     assert_eq!(committed[&at(name, 0)], Some(expected));
-    // These are not committed.
+    // These records are not committed.
     poll_until(&mut [&mut consumer], |_, records| !records.is_empty()).await;
     consumer.close().await;
 
@@ -538,7 +538,7 @@ async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     consumer.close().await;
 }
 
-async fn positions_are_committed_without_being_asked(backend: &Bench<'_>, name: &str) {
+async fn auto_commit_commits_positions(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..10).await;
     let properties = [("auto.commit.interval.ms", "50"), ("max.poll.records", "4")];
@@ -550,8 +550,8 @@ async fn positions_are_committed_without_being_asked(backend: &Bench<'_>, name: 
     };
     let read = poll_until(&mut [&mut consumer], |_, records| !records.is_empty()).await;
     assert_eq!(read.len(), 4);
-    // What was given out counts as done with when the application polls again, not before. Where it began may be committed,
-    // as in Java: if the first records took longer than an interval.
+    // Returned records count as processed at the next poll, not before. The initial position may be committed, as in
+    // Java: if the first records took longer than an interval.
     let is_beginning = |offset: Option<i64>| offset.is_none_or(|offset| offset == 0);
     let given = Instant::now();
     while given.elapsed() < Duration::from_millis(300) {
@@ -570,7 +570,7 @@ async fn positions_are_committed_without_being_asked(backend: &Bench<'_>, name: 
     watcher.close().await;
 }
 
-/// Commits one less than was given out, and begins at 5.
+/// Commits one record less than was returned, and begins at offset 5.
 struct Careful;
 
 impl RebalanceListener for Careful {
@@ -614,7 +614,7 @@ async fn the_listener_commits_and_seeks(backend: &Bench<'_>, name: &str) {
     watcher.close().await;
 }
 
-async fn who_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str) {
+async fn member_that_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     produce(&common::producer(backend, &[]), name, 2, 0..3).await;
     let mut idle = member(backend, name, &[("max.poll.interval.ms", "1500")]);
@@ -626,12 +626,12 @@ async fn who_does_not_poll_loses_its_partitions(backend: &Bench<'_>, name: &str)
     settle(&mut [&mut busy], &[2]).await;
     let mut gone: Vec<i32> = had.iter().map(|at| at.partition).collect();
     gone.sort_unstable();
-    // It hears of it when it polls, and joins again.
+    // It learns of the loss when it polls, and rejoins.
     assert_eq!((idle.assignment(), notes.take()), (had, vec![]));
     settle(&mut [&mut idle, &mut busy], &[1, 1]).await;
     let told = notes.take();
     assert_eq!(told.first(), Some(&Event::Lost(gone)), "{told:?}");
-    // A poll that waits is polling, however long it takes.
+    // A waiting poll counts as polling, however long it takes.
     let waited = Instant::now();
     while waited.elapsed() < Duration::from_millis(3000) {
         idle.poll(Duration::from_secs(3)).await.unwrap();
@@ -661,7 +661,7 @@ async fn stream_that_is_kept_without_polling_loses_its_partitions(backend: &Benc
     busy.close().await;
 }
 
-async fn who_was_given_up_cannot_commit(backend: &Bench<'_>, name: &str) {
+async fn removed_member_cannot_commit(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     produce(&common::producer(backend, &[]), name, 1, 0..3).await;
     let properties = [("max.poll.interval.ms", "1000"), ("enable.auto.commit", "false")];
@@ -691,7 +691,7 @@ async fn a_pattern_finds_topics(backend: &Bench<'_>, name: &str) {
     backend.create_topic(&topic("b"), 2, 1).await;
     settle(&mut [&mut consumer], &[3]).await;
     assert_eq!(consumer.subscription(), [topic("a"), topic("b")].into());
-    // The group has committed something by now, so Kafka's own topic is there.
+    // The group has committed by now, so Kafka's internal topic exists.
     consumer.commit_sync().await.unwrap();
     consumer.subscribe_matching(|topic| topic == "__consumer_offsets").unwrap();
     settle(&mut [&mut consumer], &[0]).await;
@@ -699,7 +699,7 @@ async fn a_pattern_finds_topics(backend: &Bench<'_>, name: &str) {
     consumer.close().await;
 }
 
-async fn a_group_without_offsets_begins_where_the_policy_says(backend: &Bench<'_>, name: &str) {
+async fn group_without_offsets_begins_where_the_reset_policy_says(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let producer = common::producer(backend, &[]);
     let old = Record::to(name).partition(0).value("old").timestamp(1_000);
@@ -755,8 +755,8 @@ async fn partitions_assigned_by_hand_are_committed_too(backend: &Bench<'_>, name
     none.close().await;
 }
 
-async fn new_partitions_are_shared_out(backend: &Bench<'_>, name: &str) {
-    // The topic comes after the members.
+async fn new_partitions_are_assigned(backend: &Bench<'_>, name: &str) {
+    // The topic is created after the members.
     let properties = [("metadata.max.age.ms", "200"), ("allow.auto.create.topics", "false")];
     let mut one = member(backend, name, &properties);
     let mut two = member(backend, name, &properties);
@@ -786,7 +786,7 @@ async fn offsets_go_with_a_transaction(backend: &Bench<'_>, name: &str) {
     let committed = consumer.committed(&[at(name, 0)]).await.unwrap();
     assert_eq!(committed[&at(name, 0)], Some(OffsetAndMetadata::new(3)));
     consumer.close().await;
-    // Whoever has left commits nothing.
+    // A member that has left cannot commit.
     let transaction = producer.begin_transaction().await.unwrap();
     let refused = transaction.send_offsets_to_transaction(offsets, &member).await.unwrap_err();
     assert!(refused.is_abortable(), "{refused}");
@@ -794,7 +794,7 @@ async fn offsets_go_with_a_transaction(backend: &Bench<'_>, name: &str) {
     producer.close().await.unwrap();
 }
 
-async fn who_fits_no_other_member_waits_for_them_to_go(backend: &Bench<'_>, name: &str) {
+async fn incompatible_member_joins_once_the_others_have_left(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let of = |strategy| [("partition.assignment.strategy", strategy)];
     let mut one = member(backend, name, &of("range"));
@@ -807,7 +807,7 @@ async fn who_fits_no_other_member_waits_for_them_to_go(backend: &Bench<'_>, name
         assert!(refused.to_string().contains("partition.assignment.strategy"), "{refused}");
     }
     one.close().await;
-    // Nobody has subscribed anew: every poll tries.
+    // The application has not subscribed again: every poll retries.
     let begun = Instant::now();
     while two.assignment().is_empty() {
         assert!(begun.elapsed() < LIMIT);

@@ -1,4 +1,4 @@
-//! Kafka's own tools and clients with the embedded cluster, and beside ours on both clusters.
+//! Kafka's own tools and clients with the embedded cluster, and together with this client on both clusters.
 
 mod consumer_protocol;
 mod groups;

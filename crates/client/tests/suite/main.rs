@@ -1,5 +1,5 @@
-//! The client against the embedded cluster and against Apache Kafka. One program: it is linked once, and a test that waits
-//! leaves the processor to another file's.
+//! Tests of the client against the embedded cluster and Apache Kafka. One program is linked once, and while a test
+//! waits, tests of other files run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What an application sees of its records beside their deliveries: interceptors and metrics.
+//! The application's views of its records other than deliveries: interceptors and metrics.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use curtail::{
 /// A topic, and the outcome of a record for it.
 type Note = (String, Result<RecordMetadata, String>);
 
-/// Notes what it is told.
+/// Records the interceptor's calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
@@ -36,7 +36,7 @@ impl Notes {
     }
 }
 
-/// Spoils the record, and then fails.
+/// Changes the record, and then panics.
 struct Panics;
 
 impl ProducerInterceptor for Panics {
@@ -51,7 +51,7 @@ impl ProducerInterceptor for Panics {
 }
 
 #[tokio::test]
-async fn interceptors_change_records_and_hear_of_each_outcome_in_order() {
+async fn interceptors_change_records_and_receive_outcomes_in_order() {
     let backend = Backend::embedded(1).await;
     backend.create_topic("intercepted", 1, 1).await;
     let notes = Notes::default();
@@ -67,7 +67,7 @@ async fn interceptors_change_records_and_hear_of_each_outcome_in_order() {
     }
     for (n, delivery) in deliveries.into_iter().enumerate() {
         assert_eq!(delivery.await.expect("written").offset, Some(n as i64));
-        // Interceptors hear of it first.
+        // Interceptors receive the outcome before the delivery.
         assert!(notes.0.lock().expect("notes").len() > n);
     }
     let told = notes.taken();
@@ -86,7 +86,7 @@ async fn interceptors_change_records_and_hear_of_each_outcome_in_order() {
 }
 
 #[tokio::test]
-async fn interceptors_hear_of_sends_that_fail_and_of_what_a_close_leaves_open() {
+async fn interceptors_receive_failed_sends_and_records_dropped_by_a_close() {
     let backend = Backend::embedded(1).await;
     backend.create_topic("intercepted", 1, 1).await;
     let notes = Notes::default();
@@ -154,7 +154,7 @@ async fn metrics_count_every_record_once_and_time_every_phase() {
 }
 
 #[tokio::test]
-async fn metrics_show_what_waits_for_a_broker_that_is_gone() {
+async fn metrics_show_bytes_queued_for_a_dead_broker() {
     let backend = Backend::embedded(1).await;
     backend.create_topic("measured", 1, 1).await;
     let producer = producer(&backend, &[("linger.ms", "0")]);
@@ -165,7 +165,7 @@ async fn metrics_show_what_waits_for_a_broker_that_is_gone() {
     let metrics = producer.metrics();
     let all = metrics.all_brokers();
     let queued = all.queue_bytes + metrics.leaderless_bytes;
-    // Either still queued, or in flight to a connection that has not broken yet.
+    // Either still queued, or in flight on a connection that has not failed yet.
     assert!(queued > 2000 || all.requests_in_flight == 1, "{all:?}");
     assert!(metrics.buffer_available_bytes < metrics.buffer_total_bytes);
     drop(producer);

@@ -1,4 +1,4 @@
-//! The producer against the embedded cluster and against Apache Kafka: the same bodies on both.
+//! The producer against the embedded cluster and Apache Kafka: the same bodies on both.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ fn on_embedded<F: Future<Output = ()>>(body: impl FnOnce(Backend) -> F, brokers:
     runtime().block_on(async { body(Backend::embedded(brokers).await).await });
 }
 
-/// Runs a body on Apache Kafka, where it is to be had.
+/// Runs a body on Apache Kafka, if available.
 fn on_apache<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Backend) -> F, brokers: usize) {
     let Some(backend) = Backend::apache(name, brokers) else { return };
     runtime().block_on(body(backend));
@@ -80,10 +80,10 @@ async fn every_field_and_codec_arrives(backend: Backend) {
     }
 }
 
-/// How many records have been sent.
+/// Number of records sent.
 type Progress = tokio::sync::watch::Receiver<u64>;
 
-/// Sends numbered records by key while brokers go and come, and checks what is in the log.
+/// Sends numbered records by key while brokers stop and restart, and checks the log.
 async fn numbered(
     backend: &Backend,
     topic: &str,
@@ -116,7 +116,7 @@ async fn numbered(
     }
     assert_eq!(found.len(), acknowledged.len());
     for (partition, n, offset) in acknowledged {
-        // A batch whose first answer was lost is known to the broker, but not always where it is.
+        // For a batch whose first response was lost, the broker knows the batch, but not always its offset.
         let is_there = match offset {
             Some(offset) => found.contains(&(partition, n, offset)),
             None => found.iter().any(|&(p, m, _)| (p, m) == (partition, n)),
@@ -152,17 +152,17 @@ async fn send_until(
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_when_leaders_are_killed_embedded() {
+fn killed_leaders_lose_and_duplicate_no_record_embedded() {
     on_embedded(|backend| async move { killed_leaders(&backend).await }, 3);
 }
 
 #[test]
-fn a_frozen_leader_is_left_as_soon_as_there_is_another_embedded() {
+fn records_follow_the_new_leader_of_a_frozen_broker_embedded() {
     on_embedded(|backend| async move { frozen_leader(&backend).await }, 3);
 }
 
-/// A leader that hangs sends no error, and `request.timeout.ms` is 30 s. What it was sent follows the new leaders long
-/// before, and is written once.
+/// An unresponsive leader sends no error, and `request.timeout.ms` is 30 s. Its batches move to the new leaders long
+/// before that, and are written once.
 async fn frozen_leader(backend: &Backend) {
     backend.create_topic("frozen", 3, 3).await;
     let begun = std::time::Instant::now();
@@ -178,11 +178,11 @@ async fn frozen_leader(backend: &Backend) {
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_when_leaders_are_killed_apache() {
+fn killed_leaders_lose_and_duplicate_no_record_apache() {
     on_apache("killed_leaders", lost_leaders, 3);
 }
 
-/// Both on one cluster, because its start takes long.
+/// Both on one cluster, because its start is slow.
 async fn lost_leaders(backend: Backend) {
     killed_leaders(&backend).await;
     frozen_leader(&backend).await;
@@ -206,7 +206,7 @@ async fn killed_leaders(backend: &Backend) {
 }
 
 #[test]
-fn nothing_is_lost_or_repeated_when_leaders_move() {
+fn moving_leaders_lose_and_duplicate_no_record() {
     on_embedded(
         |backend| async move {
             backend.create_topic("moved", 3, 3).await;
@@ -229,9 +229,9 @@ fn nothing_is_lost_or_repeated_when_leaders_move() {
     );
 }
 
-/// The broker appends and its answers come too late: every attempt but the first repeats what is there.
+/// The broker appends, but its responses are too late: every attempt but the first is a duplicate.
 #[test]
-fn attempts_that_time_out_do_not_repeat_records() {
+fn timed_out_attempts_do_not_duplicate_records() {
     on_embedded(
         |backend| async move {
             backend.create_topic("late", 1, 1).await;
@@ -275,7 +275,7 @@ fn attempts_that_time_out_do_not_repeat_records() {
 }
 
 #[test]
-fn a_full_buffer_is_back_pressure_the_caller_sees() {
+fn full_buffer_is_reported_to_the_caller() {
     on_embedded(
         |backend| async move {
             backend.create_topic("full", 1, 1).await;
@@ -313,12 +313,12 @@ fn a_full_buffer_is_back_pressure_the_caller_sees() {
 }
 
 #[test]
-fn what_cannot_be_sent_says_why() {
+fn invalid_sends_report_their_reason() {
     on_embedded(cannot_be_sent, 1);
 }
 
 #[test]
-fn what_cannot_be_sent_says_why_apache() {
+fn invalid_sends_report_their_reason_apache() {
     on_apache("cannot_be_sent", cannot_be_sent, 1);
 }
 
@@ -336,7 +336,7 @@ async fn cannot_be_sent(backend: Backend) {
         matches!(error, Error::Broker { code: ErrorCode::INVALID_TOPIC_EXCEPTION, .. }),
         "{error}"
     );
-    // Nothing of the above stands in the way of what can be sent.
+    // The failures above do not prevent valid sends.
     producer.send(Record::to("known").value("x")).await.expect("sent").await.expect("written");
     let other = producer.clone();
     producer.close().await.expect("closed");
@@ -345,12 +345,12 @@ async fn cannot_be_sent(backend: Backend) {
 }
 
 #[test]
-fn acks_0_and_1_are_what_they_say() {
+fn acks_0_has_no_offset_and_acks_1_has_one() {
     on_embedded(acks_0_and_1, 1);
 }
 
 #[test]
-fn acks_0_and_1_are_what_they_say_apache() {
+fn acks_0_has_no_offset_and_acks_1_has_one_apache() {
     on_apache("acks_0_and_1", acks_0_and_1, 1);
 }
 
@@ -366,13 +366,13 @@ async fn acks_0_and_1(backend: Backend) {
         assert_eq!(last.is_some(), has_offset, "acks={acks}");
         producer.close().await.expect("closed");
     }
-    // What acks=0 sent may still be on its way; what acks=1 sent is there.
+    // Records with acks=0 may still be in flight; those with acks=1 are in the log.
     let read = read_all(&backend, "acks", 1).await;
     assert!(read[&0].iter().filter(|record| record.value() == Some(b"1")).count() == 3);
 }
 
 #[test]
-fn nobody_listening_is_one_clear_error() {
+fn refused_connection_is_one_clear_error() {
     runtime().block_on(async {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();

@@ -1,5 +1,5 @@
-//! Keyless records stay in the producer's rack (KIP-1123), and consumers read there (KIP-392), on the embedded cluster and on Apache Kafka: three brokers,
-//! each in a rack of its own.
+//! Keyless records stay in the producer's rack (KIP-1123), and consumers read there (KIP-392). On the embedded
+//! cluster and on Apache Kafka, with three brokers in separate racks.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -46,16 +46,16 @@ async fn keyless_records_stay_in_the_rack(backend: Backend) {
     let all: BTreeSet<i32> = (0..PARTITIONS).collect();
     assert!(!near.is_empty() && near != all, "{near:?}");
 
-    // A broker that is late with an answer is left for another rack, and a busy machine makes brokers late: here they
-    // are not left.
+    // Keyless records leave a broker whose response is late for another rack, and a busy machine makes brokers late.
+    // Here they do not leave.
     let stay = ("curtail.route.around.trouble", "false");
     assert_eq!(used(&in_rack(&backend, "near", &[AWARE, stay])).await, near);
     let adaptive = [("client.rack", "near"), AWARE, ("linger.ms", "0"), stay];
     assert!(used(&producer(&backend, &adaptive)).await.is_subset(&near));
     assert_eq!(used(&in_rack(&backend, "near", &[])).await, all);
-    // Without a leader in the rack every leader will do.
+    // Without a leader in the rack, every leader is used.
     assert_eq!(used(&in_rack(&backend, "elsewhere", &[AWARE])).await, all);
-    // What is bound to a partition goes there.
+    // A record with an explicit partition goes there.
     let aware = in_rack(&backend, "near", &[AWARE]);
     let far = *all.difference(&near).next().expect("others");
     let bound = aware.send(Record::to(TOPIC).partition(far).value("bound")).await.expect("sent");
@@ -71,7 +71,7 @@ async fn keyless_records_stay_in_the_rack(backend: Backend) {
     timeout(LIMIT, everywhere).await.expect("records go to other racks");
 }
 
-/// A producer that gives each leader the same share.
+/// A producer that uses all leaders equally.
 fn in_rack(backend: &Backend, rack: &str, more: &[(&str, &str)]) -> Producer {
     let properties = [
         ("client.rack", rack),
@@ -88,7 +88,7 @@ async fn keyless(producer: &Producer) -> i32 {
     timeout(LIMIT, delivery).await.expect("an outcome").expect("written").partition
 }
 
-/// The partitions that many records without keys go to.
+/// The partitions of many keyless records.
 async fn used(producer: &Producer) -> BTreeSet<i32> {
     let mut partitions = BTreeSet::new();
     for _ in 0..200 {
@@ -132,13 +132,13 @@ async fn consumers_read_in_their_rack(backend: Backend) {
     let mut consumer = Consumer::new(config).expect("usable");
     let all: Vec<_> = (0..PARTITIONS).map(|index| TopicPartition::new(TOPIC, index)).collect();
     consumer.assign(all.iter().cloned());
-    // Every partition has a replica in the rack, and is read there once its leader has been asked.
+    // Every partition has a replica in the rack, and is read there once its leader has named it.
     let mut sent = 0;
     while consumer.read_from().values().any(|from| *from != Some(near)) {
         sent += round(&sender, &mut consumer).await;
         assert!(sent < 6_000, "{:?}", consumer.read_from());
     }
-    // What is sought is asked of the leader, and then read in the rack again.
+    // Sought offsets are looked up at the leader, and the records are read in the rack again.
     consumer.seek_to_beginning(&all).expect("assigned");
     let mut again = 0;
     while again < sent {
@@ -149,7 +149,7 @@ async fn consumers_read_in_their_rack(backend: Backend) {
     while consumer.read_from().values().any(|from| *from != Some(near)) {
         round(&sender, &mut consumer).await;
     }
-    // The rack loses its replicas: the leaders, old and new, give what they have.
+    // The rack loses its replicas: the leaders, old and new, return the records.
     backend.kill(near);
     for _ in 0..10 {
         round(&sender, &mut consumer).await;

@@ -1,5 +1,5 @@
-//! Keyless records and brokers in trouble, against the embedded cluster: one partition on each of three brokers, without
-//! replicas, so that what waits for a dead broker waits for ever.
+//! Keyless records and unavailable brokers, against the embedded cluster. Each of three brokers has one partition
+//! without replicas, so records for a dead broker wait indefinitely.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn three_brokers() -> Backend {
     backend
 }
 
-/// The broker that leads a partition.
+/// The leader of a partition.
 fn leader(backend: &Backend, partition: i32) -> i32 {
     let Backend::Embedded(cluster) = backend else { unreachable!("embedded") };
     cluster.leader(TOPIC, partition).expect("a leader").0
@@ -38,18 +38,19 @@ async fn greet(producer: &Producer, partitions: i32) {
     }
 }
 
-/// Whether a record that this broker refuses is back in its queue: a refusal is counted just before, so there is a second.
+/// Whether a record that this broker refuses is back in its queue. A refusal is counted just before that, so this
+/// waits for the second.
 fn is_refused_again(producer: &Producer, broker: i32) -> bool {
     producer.metrics().brokers.get(&broker).is_some_and(|broker| broker.record_retry_total > 1)
 }
 
-/// A delivery awaited on a task of its own, with the record's number.
+/// Awaits a delivery on a separate task, with the record's number.
 fn watch(done: &mut JoinSet<(u32, RecordMetadata)>, number: u32, delivery: Delivery) {
     done.spawn(async move { (number, acknowledged(delivery).await) });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it() {
+async fn keyless_records_avoid_a_dead_broker_and_bound_records_wait() {
     const RECORDS: u32 = 1500;
     let backend = three_brokers().await;
     let properties = [
@@ -70,9 +71,9 @@ async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it(
         let delivery = producer.send(Record::to(TOPIC).value(&value)).await.expect("there is room");
         watch(&mut free, n, delivery);
     }
-    // The broker stays down until all of them have been acknowledged, but for what may have been sent to it before
-    // its end was known, two batches of 16 records, and for the batch of the bound record. If keyless records waited
-    // for it, those would be a third.
+    // While the broker is down, most keyless records must be acknowledged. The rest are two batches of 16 records,
+    // which may have been sent before its end was known, and the batch of the bound record. If keyless records waited
+    // for the broker, they would be a third.
     for _ in 0..RECORDS - 100 {
         free.join_next().await.expect("more records").expect("acknowledged");
     }
@@ -95,10 +96,10 @@ async fn keyless_records_go_on_without_a_dead_broker_and_bound_ones_wait_for_it(
     assert_eq!(numbers, sent, "every record is there once");
 }
 
-/// With acks=all a leader waits for a replica that hangs, and serves nothing else of the connection meanwhile. The cluster
-/// keeps the replica for longer than the test takes.
+/// With acks=all a leader waits for an unresponsive replica, and serves no other request of the connection in that
+/// time. The cluster keeps the replica in sync for longer than the test takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
+async fn keyless_records_avoid_partitions_with_an_unresponsive_replica() {
     const RECORDS: u32 = 1500;
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| {
@@ -125,8 +126,9 @@ async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
         let delivery = producer.send(Record::to(TOPIC).value(&value)).await.expect("there is room");
         watch(&mut free, n, delivery);
     }
-    // A third of the partitions does not hold the broker that hangs. What was sent to the others before that was known,
-    // two requests with up to four batches of 16 records each on every connection, waits; the rest goes there.
+    // A third of the partitions have no replica on the unresponsive broker. Records sent to the others before that
+    // was known wait: two requests with up to four batches of 16 records each on every connection. The rest go to
+    // that third.
     for _ in 0..RECORDS - 400 {
         free.join_next().await.expect("more records").expect("acknowledged");
     }
@@ -151,9 +153,9 @@ async fn keyless_records_go_on_past_partitions_whose_replica_hangs() {
     );
 }
 
-/// A broker that refuses answers at once and so looks quick; its partitions wait for another attempt all the same.
+/// A broker that refuses responds at once and so looks fast, but its partitions still wait for another attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_go_past_a_broker_that_refuses() {
+async fn keyless_records_avoid_a_broker_that_refuses() {
     const RECORDS: u32 = 1000;
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
@@ -172,7 +174,8 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
         cluster.move_leader(TOPIC, partition, third).expect("moved");
     }
     cluster.settled().await;
-    // It never learns that it leads this one. The former leader has to know, or it would take the bound record.
+    // The broker never learns that it leads this partition. The previous leader must know, or it would accept the
+    // bound record.
     cluster.freeze_metadata(refuses, true);
     cluster.move_leader(TOPIC, 0, refuses).expect("moved");
     cluster.settled().await;
@@ -190,7 +193,7 @@ async fn keyless_records_go_past_a_broker_that_refuses() {
     producer.close().await.expect("closed");
 }
 
-/// Of two partitions with two replicas each on three brokers: the broker that has both, and the other one of each.
+/// For two partitions with two replicas each on three brokers: the broker that has both, and the other one of each.
 fn shared_broker_and_others(cluster: &Cluster) -> (i32, [i32; 2]) {
     let replicas = [0, 1].map(|index| cluster.isr(TOPIC, index).expect("replicas"));
     let is_shared = |id: &&i32| replicas.iter().all(|of| of.contains(id));
@@ -199,8 +202,8 @@ fn shared_broker_and_others(cluster: &Cluster) -> (i32, [i32; 2]) {
     (shared, others)
 }
 
-/// Two partitions at two brokers. Those of them that are `unaware` do not know that they lead one, and refuse what is bound
-/// to it.
+/// Two partitions on two brokers. The leaders of `unaware` partitions do not know that they lead, and refuse records
+/// for them.
 struct Two {
     backend: Backend,
     producer: Producer,
@@ -232,7 +235,7 @@ impl Two {
         cluster
     }
 
-    /// One broker has both partitions and is the former leader; each of the others has one.
+    /// One broker has both partitions and is the previous leader; each of the others has one.
     async fn move_to_brokers_of_which(&mut self, unaware: &[i32]) {
         let (former, leaders) = shared_broker_and_others(self.cluster());
         self.leaders = leaders;
@@ -276,9 +279,9 @@ impl Two {
     }
 }
 
-/// Where every broker refuses, keyless records wait at some; the first one that takes records gets all of them.
+/// While every broker refuses, keyless records wait. The first broker that accepts records receives all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them() {
+async fn keyless_records_leave_a_refusing_broker_once_another_accepts() {
     let two = Two::of_which(&[0, 1]).await;
     let keyless = two.send_keyless(100).await;
     assert!(keyless.iter().all(|delivery| delivery.outcome().is_none()), "nobody takes anything");
@@ -290,10 +293,10 @@ async fn keyless_records_leave_a_broker_that_refuses_once_another_one_takes_them
     two.recovers().await;
 }
 
-/// What was sent to a former leader behind a refused batch follows it to the next one, without the answers of the former,
-/// which has another partition to answer for first.
+/// Batches sent to the previous leader after a refused batch follow it to the next leader. They do not wait for the
+/// previous leader's responses, which must first complete another partition's request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_behind_a_refused_batch_does_not_wait_for_another_partition() {
+async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| {
         config.broker_session_timeout = patient;
@@ -301,7 +304,7 @@ async fn what_is_behind_a_refused_batch_does_not_wait_for_another_partition() {
     });
     let backend = backend.await;
     backend.create_topic(TOPIC, 2, 2).await;
-    // Each record is a batch and goes at once.
+    // Each record is a batch and is sent at once.
     let properties = [
         ("batch.size", "1"),
         ("request.timeout.ms", "100000"),
@@ -338,7 +341,7 @@ async fn what_is_behind_a_refused_batch_does_not_wait_for_another_partition() {
     assert_eq!((read[&0].len(), read[&1].len()), (3, 2), "each is there once");
 }
 
-/// A new leader whose followers do not fetch from it yet acknowledges nothing. One batch finds that out.
+/// A new leader whose followers do not fetch yet acknowledges no record. One batch detects that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_batch_of_keyless_records_tries_a_new_leader() {
     const FETCH: i16 = 1;
@@ -346,7 +349,7 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
     backend.create_topic(TOPIC, 2, 2).await;
-    // Each record is a batch, and the next one goes to another partition, however long brokers take.
+    // Each record is a batch, and the next one goes to another partition, however slow the brokers.
     let properties = [
         ("batch.size", "1"),
         ("partitioner.adaptive.partitioning.enable", "false"),
@@ -374,7 +377,7 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
     until("at most one record waits for the new leader", || waiting() <= 1).await;
 }
 
-/// One record tells whether a new leader acknowledges anything: the rest of its batch is not bound to find out.
+/// One record detects whether a new leader acknowledges: the rest of its batch need not wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_record_of_a_batch_tries_a_new_leader() {
     const FETCH: i16 = 1;
@@ -382,7 +385,7 @@ async fn one_record_of_a_batch_tries_a_new_leader() {
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
     backend.create_topic(TOPIC, 2, 2).await;
-    // Records leave when they are flushed, and stay with one partition until then, however long brokers take.
+    // Records are sent when they are flushed, and stay with one partition until then, however slow the brokers.
     let properties = [
         ("linger.ms", "80000"),
         ("delivery.timeout.ms", "120000"),
@@ -425,9 +428,9 @@ async fn one_record_of_a_batch_tries_a_new_leader() {
     flushed.abort();
 }
 
-/// They stay with a broker that hangs only while the others refuse.
+/// Keyless records stay with an unresponsive broker only while the others refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them() {
+async fn keyless_records_leave_an_unresponsive_broker_once_another_accepts() {
     const RECORDS: u32 = 100;
     const IN_FLIGHT: u32 = 5;
     let two = Two::of_which(&[1]).await;
@@ -452,7 +455,7 @@ async fn keyless_records_leave_a_broker_that_hangs_once_another_one_takes_them()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
+async fn unresponsive_broker_does_not_take_the_memory_of_the_others() {
     let backend = three_brokers().await;
     let properties = [("buffer.memory", "1048576"), ("delivery.timeout.ms", "120000")];
     let producer = producer(&backend, &properties);
@@ -481,9 +484,10 @@ async fn a_broker_that_hangs_does_not_take_the_memory_of_the_others() {
     producer.close().await.expect("closed");
 }
 
-/// Nothing waits for the broker that is gone, so nothing but the trouble itself asks whether the cluster has dropped it.
+/// No record waits for the dead broker, so only its trouble makes the producer ask whether the cluster has removed
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() {
+async fn partitions_are_used_again_once_the_cluster_has_removed_a_dead_broker() {
     let backend = Backend::embedded(3).await;
     backend.create_topic(TOPIC, 6, 3).await;
     // Each record is a batch, and the next one goes to another partition.
@@ -492,7 +496,7 @@ async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() 
     greet(&producer, 3).await;
     let dead = leader(&backend, 0);
     backend.kill(dead);
-    // The broker is known to be gone before anything is sent.
+    // The broker is known to be down before any record is sent.
     let is_gone = || producer.metrics().brokers.get(&dead).is_none_or(|b| b.connection_count == 0);
     until("the connection is closed", is_gone).await;
     let used_again = async {
@@ -505,7 +509,7 @@ async fn partitions_are_used_again_once_the_cluster_has_dropped_a_dead_broker() 
     timeout(Duration::from_secs(60), used_again).await.expect("every partition is used again");
 }
 
-/// Everything to the last partition.
+/// Uses the last partition for all records.
 #[derive(Debug)]
 struct Last;
 
@@ -517,7 +521,7 @@ impl Partitioner for Last {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partitioner_of_the_applications_own_decides() {
+async fn custom_partitioner_decides() {
     let backend = three_brokers().await;
     let config = ProducerConfig::new(backend.bootstrap()).partitioner(Last);
     let own = Producer::new(config).expect("a usable configuration");

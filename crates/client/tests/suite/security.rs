@@ -25,11 +25,11 @@ const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
 const BEARER: &str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule";
 
-/// How long the brokers take a login for. Renewed when 85 to 95 percent are over: what is left is what a busy machine may
+/// Session lifetime at the brokers. Sessions are renewed after 85 to 95 percent; the rest is what a busy machine may
 /// take.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// What the listeners and the clients have in files.
+/// Files of the listeners and the clients.
 struct Files {
     directory: tempfile::TempDir,
 }
@@ -70,7 +70,7 @@ fn start(files: &Files) -> Option<ApacheCluster> {
             "authorizer.class.name",
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         )
-        // All but dave; brokers and whoever comes in clear text or without a certificate are ANONYMOUS.
+        // All but dave; brokers and clients with plaintext or without a certificate are ANONYMOUS.
         .property("super.users", "User:ANONYMOUS;User:CN=client;User:alice;User:bob,=x;User:carol");
     for (name, protocol) in [
         ("TLS", "SSL"),
@@ -111,7 +111,7 @@ fn of_listener(
     builder.property(format!("listener.name.{listener}.{name}"), value)
 }
 
-/// Kafka alters one credential of a user in a request.
+/// A request of Kafka's may alter only one credential of a user.
 fn add_scram_user(cluster: &ApacheCluster) {
     let bootstrap = cluster.bootstrap();
     for credential in [
@@ -174,7 +174,7 @@ fn admin(bootstrap: &str, properties: &Properties) -> Admin {
     Admin::new(config).unwrap()
 }
 
-/// Every kind of connection: control, produce, fetch, admin.
+/// Uses every kind of connection: control, produce, fetch, admin.
 async fn works(bootstrap: &str, properties: &Properties, topic: &str) {
     let round = async {
         let producer = producer(bootstrap, properties);
@@ -197,7 +197,7 @@ async fn works(bootstrap: &str, properties: &Properties, topic: &str) {
     timeout(LIMIT, round).await.unwrap_or_else(|_| panic!("{topic} takes too long"));
 }
 
-/// Sends, polls and calls of the admin end at once, with an error that has `parts` and no secret.
+/// Checks that sends, polls and admin calls fail at once, with an error that has `parts` and no secret.
 async fn refused(bootstrap: &str, properties: &Properties, parts: &[&str]) {
     let check = |error: &Error| {
         let line = error.to_string();
@@ -275,7 +275,7 @@ async fn passwords(cluster: &ApacheCluster, files: &Files) {
     refused(&cluster.listener("CLEAR"), &scram, &names).await;
 }
 
-/// Without a key server Kafka takes tokens that nobody has signed.
+/// Without a key server Kafka accepts unsigned tokens.
 async fn tokens(cluster: &ApacheCluster, ca: &Path) {
     let with = |token: fn() -> String| {
         let token = move || async move { Ok(OAuthBearerToken::new(token())) };
@@ -293,7 +293,7 @@ async fn tokens(cluster: &ApacheCluster, ca: &Path) {
     assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
 }
 
-/// The flow of KIP-768, set as Java's users have it in their files.
+/// The flow of KIP-768, configured like in Java's property files.
 async fn provided_tokens(cluster: &ApacheCluster, files: &Files) {
     let authority = Authority::new("An identity provider");
     files.write("provider.pem", &authority.pem());
@@ -309,7 +309,7 @@ async fn provided_tokens(cluster: &ApacheCluster, files: &Files) {
     let handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler";
     properties.push(("sasl.login.callback.handler.class", handler.into()));
     works(&cluster.listener("SECURE"), &properties, "provided").await;
-    // One for the producer, the consumer and the admin each.
+    // One each for the producer, the consumer and the admin client.
     assert_eq!(endpoint.requests().len(), 3);
 }
 
@@ -328,7 +328,7 @@ async fn mismatches(cluster: &ApacheCluster, files: &Files) {
     refused(&plaintext, &plain("SASL_PLAINTEXT"), &no_sasl).await;
 }
 
-/// Sessions end several times while records go out and come in, and nobody notices.
+/// Sessions end several times while records are sent and received, without an effect on them.
 async fn renewal_under_load(cluster: &ApacheCluster, files: &Files) {
     let bootstrap = cluster.listener("SECURE");
     let properties =
@@ -357,7 +357,7 @@ async fn renewal_under_load(cluster: &ApacheCluster, files: &Files) {
     };
     let receiving = async {
         let mut received = 0u64;
-        // The end of the load is known only when the other side is done.
+        // The end of the load is known only when the other side has ended.
         while Instant::now() < until {
             received +=
                 consumer.poll(Duration::from_millis(200)).await.unwrap().into_iter().count() as u64;

@@ -1,4 +1,4 @@
-//! Batches that are larger than their topic takes (`max.message.bytes`) are split, on the embedded cluster and on Apache
+//! Batches larger than their topic accepts (`max.message.bytes`) are split, on the embedded cluster and on Apache
 //! Kafka.
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use curtail::{
 
 /// `max.message.bytes` of the topics.
 const LIMIT: usize = 20_000;
-/// Of the producers: three times as much.
+/// Batch size of the producers: three times the limit.
 const BATCH_SIZE: (&str, &str) = ("batch.size", "60000");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,10 +35,10 @@ async fn batches_that_are_too_large_are_split(backend: Backend) {
     in_a_transaction(&backend).await;
 }
 
-/// A record's timestamp and offset, or why it was not written.
+/// A record's timestamp and offset, or its error.
 type Note = Result<(i64, Option<i64>), String>;
 
-/// What became of each record, in the order of the telling.
+/// Outcomes of the records, in the order of the interceptor's calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
@@ -50,9 +50,9 @@ impl ProducerInterceptor for Notes {
     }
 }
 
-/// The parts of a batch are told one after the other, each record once and with what became of it.
+/// The parts of a split batch are reported one after the other, each record once with its own outcome.
 #[tokio::test]
-async fn interceptors_hear_of_each_record_of_a_batch_that_was_split() {
+async fn interceptors_receive_each_record_of_a_split_batch_once() {
     const TOO_LARGE: i64 = 30;
     let backend = Backend::embedded(1).await;
     create(&backend, "intercepted").await;
@@ -92,7 +92,7 @@ async fn create(backend: &Backend, topic: &str) {
     backend.create_topic_with(topic, 1, 1, &[("max.message.bytes", &limit)]).await;
 }
 
-/// The record's number, and bytes that no codec makes any fewer.
+/// The record's number, and bytes that no codec can compress.
 fn value(number: u32, size: usize) -> Vec<u8> {
     let mut state = u64::from(number) + 1;
     let noise = std::iter::repeat_with(|| {
@@ -102,14 +102,14 @@ fn value(number: u32, size: usize) -> Vec<u8> {
     number.to_be_bytes().into_iter().chain(noise).take(size).collect()
 }
 
-/// What is in the topic.
+/// Numbers of the topic's records.
 async fn numbers(backend: &Backend, topic: &str) -> Vec<u32> {
     let records = read_all(backend, topic, 1).await.remove(&0).unwrap_or_default();
     let number = |value: &[u8]| u32::from_be_bytes(value[..4].try_into().expect("a number"));
     records.iter().map(|record| number(record.value().expect("a value"))).collect()
 }
 
-/// All records were written, in order, in batches that the topic takes.
+/// Checks that all records were written, in order, in batches that the topic accepts.
 async fn check_written(deliveries: Vec<Delivery>) {
     for (n, mut delivery) in deliveries.into_iter().enumerate() {
         let written = (&mut delivery).await.expect("written");
@@ -160,7 +160,7 @@ async fn without_idempotence(backend: &Backend) {
 
 async fn a_record_that_is_too_large_alone_fails_alone(backend: &Backend) {
     create(backend, "alone").await;
-    // One batch of them all.
+    // One batch of all records.
     let producer = producer(backend, &[BATCH_SIZE, ("linger.ms", "60000")]);
     let mut deliveries = Vec::new();
     for number in 0..6 {

@@ -1,5 +1,5 @@
-//! Transactions under `transaction.version` 2 and 1, on the embedded cluster and on Apache Kafka: the same checks on both,
-//! three brokers each.
+//! Transactions under `transaction.version` 2 and 1, on the embedded cluster and on Apache Kafka: the same checks on
+//! both, with three brokers each.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use curtail::{
 const PARTITIONS: i32 = 3;
 /// Partitions of `__transaction_state`, on both kinds of cluster.
 const COORDINATOR_PARTITIONS: i32 = 5;
-/// Far more than any check needs; a client that hangs fails by it.
+/// Far longer than any check, so that a client that hangs fails.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn transactional(
@@ -37,13 +37,12 @@ async fn initialized(backend: &Backend, id: &str) -> TransactionalProducer {
     producer
 }
 
-/// Up to where to read.
+/// The end of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// The end of what is stable now.
+    /// The current last stable offset.
     Stable,
-    /// The end of the log: no transaction is open, and what ended is waited for. An answer to a commit or an abort
-    /// comes before the markers are written.
+    /// The end of the log, once no transaction is open. The response to a commit or an abort may precede the markers.
     Settled,
 }
 
@@ -53,7 +52,7 @@ fn reader(backend: &Backend, isolation: &str) -> Consumer {
     Consumer::new(config).unwrap()
 }
 
-/// What readers of this isolation level see, as text, partition by partition.
+/// Values visible at this isolation level, as text, partition by partition.
 async fn read(backend: &Backend, topic: &str, isolation: &str, until: Until) -> Vec<String> {
     let all: Vec<_> = (0..PARTITIONS).map(|index| TopicPartition::new(topic, index)).collect();
     let consumer =
@@ -73,7 +72,7 @@ async fn read(backend: &Backend, topic: &str, isolation: &str, until: Until) -> 
             consumer.close().await;
             return seen.into_values().flatten().collect();
         }
-        // A poll that ends without records has passed markers and aborted records.
+        // A poll without records has passed markers and aborted records.
         for record in consumer.poll(Duration::from_millis(100)).await.expect("records") {
             let value = String::from_utf8(record.value().unwrap().to_vec()).unwrap();
             seen.entry(record.partition()).or_default().push(value);
@@ -102,7 +101,7 @@ fn everywhere(name: &str, count: usize) -> Vec<(i32, String)> {
     numbered.flat_map(|value| (0..PARTITIONS).map(move |p| (p, value.clone()))).collect()
 }
 
-/// What the same values look like when they are read, partition by partition.
+/// The same values in reading order, partition by partition.
 fn as_read(names: &[&str], count: usize) -> Vec<String> {
     let one: Vec<String> =
         names.iter().flat_map(|name| (0..count).map(move |n| format!("{name}-{n}"))).collect();
@@ -111,7 +110,8 @@ fn as_read(names: &[&str], count: usize) -> Vec<String> {
 
 async fn commit_is_visible_and_abort_is_not(backend: &Backend, topic: &str) {
     let mut producer = initialized(backend, topic).await;
-    // Many transactions in a row, each right after the one before: the brokers may still be writing its markers.
+    // Many transactions in a row, each directly after the previous one, whose markers the brokers may still be
+    // writing.
     let mut names = Vec::new();
     for n in 0..6 {
         let name = format!("{}{n}", if n % 3 == 1 { "aborted" } else { "kept" });
@@ -132,7 +132,7 @@ async fn commit_is_visible_and_abort_is_not(backend: &Backend, topic: &str) {
         6 * 20 * PARTITIONS as usize
     );
 
-    // What is not committed yet is not read, nor is anything behind it.
+    // Neither uncommitted records nor records after them are read.
     let open = producer.begin_transaction().await.expect("begun");
     send(&open, topic, everywhere("open", 1)).await;
     open.flush().await.expect("written");
@@ -142,7 +142,7 @@ async fn commit_is_visible_and_abort_is_not(backend: &Backend, topic: &str) {
     let stable = read(backend, topic, "read_committed", Until::Stable).await;
     assert_eq!(stable, as_read(&names, 20));
     drop(open);
-    // The transaction that was dropped is aborted by the next one, of which nothing is sent.
+    // The next transaction aborts the dropped one; it sends no record itself.
     let empty = producer.begin_transaction().await.expect("begun");
     empty.commit().await.expect("an empty transaction");
     let mut expected = as_read(&names, 20);
@@ -157,7 +157,7 @@ async fn a_second_producer_fences_the_first(backend: &Backend, topic: &str) {
     send(&transaction, topic, everywhere("zombie", 1)).await;
     transaction.flush().await.expect("written");
 
-    // Its open transaction is aborted by the one that takes over.
+    // The producer that takes over aborts its open transaction.
     let mut successor = initialized(backend, topic).await;
     let late = transaction.send(Record::to(topic).partition(0).value("late")).await;
     let late = late.expect("not known yet").await.expect_err("fenced");
@@ -196,13 +196,13 @@ async fn offsets_are_committed_with_the_transaction(backend: &Backend, topic: &s
     transaction.abort().await.expect("aborted");
     until_offsets(backend, &group.group_id, topic, &[(0, 5), (1, 6)]).await;
 
-    // Offsets alone are a transaction too.
+    // A transaction may consist of offsets only.
     let transaction = producer.begin_transaction().await.expect("begun");
     transaction.send_offsets_to_transaction(offsets(8), &group).await.expect("added");
     transaction.commit().await.expect("committed");
     until_offsets(backend, &group.group_id, topic, &[(0, 8), (1, 9)]).await;
 
-    // A member that the group does not have may commit nothing.
+    // A member that the group does not have cannot commit.
     let stranger =
         ConsumerGroupMetadata { generation_id: 3, member_id: "stranger".into(), ..group.clone() };
     let transaction = producer.begin_transaction().await.expect("begun");
@@ -218,7 +218,7 @@ async fn offsets_are_committed_with_the_transaction(backend: &Backend, topic: &s
     until_offsets(backend, &group.group_id, topic, &[(0, 10), (1, 11)]).await;
 }
 
-/// Asks until the group's offsets are these; the markers that commit them follow the answer to the commit.
+/// Repeats until the group's offsets are these; the markers that commit them follow the response to the commit.
 async fn until_offsets(backend: &Backend, group: &str, topic: &str, expected: &[(i32, i64)]) {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -262,7 +262,7 @@ async fn a_broker_is_killed_within_a_transaction(backend: &Backend, topic: &str)
     assert!(!seen.iter().any(|value| value == "lost-0"));
 }
 
-/// The partition of `__transaction_state` that an id belongs to, as brokers compute it (Java's `String.hashCode`).
+/// The partition of `__transaction_state` for an id, as brokers compute it (Java's `String.hashCode`).
 fn coordinator_partition(transactional_id: &str, partitions: i32) -> i32 {
     let hash = transactional_id
         .encode_utf16()
@@ -291,8 +291,8 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     }
     let took = frozen.elapsed();
     backend.thaw(coordinator);
-    // The cluster gives the coordinator's partition to another broker after 3 s at most; without noticing that, the client
-    // would wait for request.timeout.ms, 30 s.
+    // The cluster moves the coordinator's partition to another broker within 3 s. A client that did not notice would
+    // wait for request.timeout.ms, 30 s.
     assert!(took < Duration::from_secs(25), "took {took:?}");
     drop(producer);
     let mut producer = initialized(backend, topic).await;
@@ -302,14 +302,14 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     assert_eq!(committed(backend, topic).await, as_read(&["kept", "next"], 5));
 }
 
-/// A record that cannot be written makes the transaction abortable, and the next one starts its sequences anew.
+/// A record that cannot be written makes the transaction abortable. The next transaction starts new sequences.
 async fn a_lost_record_ends_its_transaction_only(backend: &Backend, topic: &str) {
     let mut producer = transactional(backend, topic, &[("linger.ms", "0")]);
     producer.init_transactions().await.expect("initialized");
     let transaction = producer.begin_transaction().await.expect("begun");
     send(&transaction, topic, everywhere("first", 3)).await;
     transaction.flush().await.expect("written");
-    // Larger than the topic takes (max.message.bytes), smaller than the producer sends (max.request.size).
+    // Larger than the topic accepts (max.message.bytes), smaller than the producer's limit (max.request.size).
     let huge = vec![b'x'; 40_000];
     let record = Record::to(topic).partition(0).value(&huge);
     let error = transaction.send(record).await.expect("appended").await.expect_err("refused");
@@ -333,7 +333,7 @@ async fn within_limit<F: Future<Output = ()>>(name: &str, check: F) {
     assert!(done.is_ok(), "{name} takes more than {LIMIT:?}");
 }
 
-/// Runs checks one after the other, each on a topic of its own that also gives the transactional id.
+/// Runs checks one after the other. Each has a separate topic, whose name is also the transactional id.
 macro_rules! check {
     ($backend:expr, $version:ident: $($check:ident),* $(,)?) => {$(
         let topic = format!("v{}-{}", $version, stringify!($check));
@@ -351,7 +351,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// All of them; `version` is the cluster's transaction.version.
+/// Runs all checks; `version` is the cluster's transaction.version.
 async fn checks_of_version(version: i16, backend: &Backend) {
     check!(backend, version:
         commit_is_visible_and_abort_is_not,
@@ -394,7 +394,7 @@ async fn embedded(transaction_version: i16) -> Backend {
     .await
 }
 
-/// From here on the cluster runs transactions as it did before KIP-890.
+/// Makes the cluster run transactions as before KIP-890.
 fn lower_transaction_version(backend: &Backend) {
     let Backend::Apache(cluster) = backend else { unreachable!("made for Apache Kafka") };
     let bootstrap = cluster.bootstrap();
@@ -405,8 +405,8 @@ fn lower_transaction_version(backend: &Backend) {
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
 }
 
-/// A topic is created again with fewer partitions while a transaction has records for one that is gone: the first in
-/// flight, the second in the queue. Gives the transaction's producer, once it knows, and their deliveries.
+/// Recreates a topic with fewer partitions while a transaction has records for a missing partition: the first in
+/// flight, the second in the queue. Returns the transaction's producer, once it knows, and the deliveries.
 async fn with_records_of_a_vanished_partition(
     backend: &Backend,
     topic: &str,
@@ -417,7 +417,7 @@ async fn with_records_of_a_vanished_partition(
     let properties = [
         ("metadata.max.age.ms", "20"),
         ("linger.ms", "0"),
-        // A batch for each record.
+        // One batch per record.
         ("batch.size", "1"),
         ("request.timeout.ms", "1000"),
         ("delivery.timeout.ms", "2000"),

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const TOPIC: &str = "truncated";
 /// Records on both replicas, and where the new leader's log diverges.
 const COMMON: i64 = 10;
-/// Records the consumer reads before the election.
+/// Records that the consumer reads before the election.
 const READ: i64 = 20;
 
 fn at() -> TopicPartition {
@@ -64,7 +64,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Two replicas have [`COMMON`] records, the leader has [`READ`].
+    /// Writes [`COMMON`] records to two replicas, and [`READ`] to the leader.
     async fn set() -> Self {
         let backend = Backend::embedded(3).await;
         backend.create_topic(TOPIC, 1, 2).await;
@@ -79,7 +79,7 @@ impl Scene {
         Self { backend, leader, follower }
     }
 
-    /// The replica that lacks records is elected and gets others at the same offsets.
+    /// Elects the replica that lacks records, which then receives others at the same offsets.
     async fn elect_uncleanly(&self) {
         let Backend::Embedded(cluster) = &self.backend else { unreachable!("made above") };
         self.backend.kill(self.leader);
@@ -93,7 +93,7 @@ impl Scene {
     }
 }
 
-/// Reads and commits everything before the election.
+/// Reads and commits all records before the election.
 async fn commit_all(scene: &Scene) {
     let mut consumer = consumer(&scene.backend, OffsetReset::Earliest);
     assert_eq!(read(&mut consumer, READ).await.last().unwrap().0, READ - 1);
@@ -186,7 +186,7 @@ async fn seek_with_an_epoch_is_validated() {
     }
 }
 
-/// All ways to commit: synchronous, asynchronous, automatic, and in a transaction.
+/// All kinds of commits: synchronous, asynchronous, automatic, and in a transaction.
 #[tokio::test]
 async fn commits_carry_the_leader_epoch() {
     let backend = Backend::embedded(1).await;

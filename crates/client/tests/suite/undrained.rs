@@ -1,4 +1,4 @@
-//! One partition that is not drained leaves the others of its broker alone.
+//! A partition that is not drained does not affect the others of its broker.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep};
 const LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of a record's value.
 const VALUE: usize = 1_000;
-/// Bytes of one partition in an answer.
+/// Bytes of one partition in a response.
 const PER_ANSWER: i32 = 20_000;
-/// Bytes for all of them.
+/// Bytes of all partitions.
 const BUDGET: usize = 200_000;
 
-/// A topic of two partitions, the first with far more than the consumer may fetch ahead.
+/// A topic of two partitions, the first with far more than the consumer may prefetch.
 async fn backlog(backend: &Backend, topic: &str) -> (Producer, Consumer, [TopicPartition; 2]) {
     backend.create_topic(topic, 2, 1).await;
     let producer = common::producer(backend, &[("linger.ms", "0"), ("batch.size", "4000")]);
@@ -38,8 +38,7 @@ async fn backlog(backend: &Backend, topic: &str) -> (Producer, Consumer, [TopicP
     (producer, consumer, both)
 }
 
-/// Waits until the consumer has heard that the partition ends at `end`, which the answers to fetches say, without
-/// polling.
+/// Waits until fetch responses have reported that the partition ends at `end`, without a poll.
 async fn fetched(consumer: &Consumer, at: &TopicPartition, end: i64) {
     let deadline = Instant::now() + LIMIT;
     while consumer.high_watermark(at) != Some(end) {
@@ -53,7 +52,7 @@ fn sessions(backend: &Backend) -> SessionMetrics {
     cluster.fetch_sessions(1).unwrap()
 }
 
-/// One session, in which every partition has stayed.
+/// One session in which every partition has stayed.
 fn session_of(partitions: usize) -> SessionMetrics {
     SessionMetrics { sessions: 1, partitions, evictions: 0, forgotten: 0 }
 }
@@ -64,10 +63,11 @@ async fn send(producer: &Producer, at: &TopicPartition) {
 }
 
 #[tokio::test]
-async fn the_others_are_read_and_given_out() {
+async fn other_partitions_are_fetched_and_returned() {
     let backend = Backend::embedded(1).await;
     let (producer, mut consumer, [full, quiet]) = backlog(&backend, "undrained").await;
-    // Nothing is drained, so that the first partition takes what it may have. Before it has, one answer may bring both.
+    // The application drains no record, so the first partition takes its whole share. Before that, one response may
+    // carry both.
     let is_beside = || consumer.metrics().all_brokers().fetch_beside_session_total > 0;
     common::until("the other one is fetched beside it", is_beside).await;
     for n in 1..=20 {
@@ -79,7 +79,7 @@ async fn the_others_are_read_and_given_out() {
     assert!(metrics.partitions[&full].buffered_bytes <= BUDGET, "{metrics:?}");
     assert_eq!(metrics.partitions[&quiet].lag, Some(20));
     assert!(metrics.all_brokers().fetch_beside_session_total >= 19, "{metrics:?}");
-    // What was fetched last waits for no more than one answer's records of the other partition.
+    // The latest fetched record waits for no more than one response's records of the other partition.
     let mut given = [0_u64, 0];
     while given[1] == 0 {
         for record in consumer.poll(LIMIT).await.unwrap() {
@@ -99,7 +99,7 @@ async fn the_others_are_read_and_given_out() {
         named("fetch-latency-avg") > 0.0 && named("fetch-size-max") > f64::from(PER_ANSWER) / 2.0
     );
     assert_eq!(named("fetch-session-open-total"), 1.0);
-    // The first one goes on as it is drained.
+    // The first partition continues as it is drained.
     while consumer.position(&full).await.unwrap() < 2 * (BUDGET / VALUE) as i64 {
         consumer.poll(LIMIT).await.unwrap();
     }
@@ -107,7 +107,7 @@ async fn the_others_are_read_and_given_out() {
 }
 
 #[tokio::test]
-async fn a_paused_one_with_records_in_the_buffer_is_like_that() {
+async fn paused_partition_with_buffered_records_does_not_block_the_others() {
     let backend = Backend::embedded(1).await;
     let (producer, mut consumer, [full, quiet]) = backlog(&backend, "undrained-paused").await;
     let first = consumer.poll(LIMIT).await.unwrap();

@@ -1,4 +1,4 @@
-//! Records for topics that are not known yet, warming up, and what limits both.
+//! Records for unknown topics, warm-up, and the limits of both.
 
 use std::{
     collections::BTreeMap,
@@ -61,7 +61,7 @@ async fn order_is_kept(backend: &Backend) {
     producer.close().await.expect("closed");
 }
 
-/// A topic that was created in this moment can be warmed up, and then takes a record at once.
+/// A topic that was just created can be warmed up, and then accepts a record without a wait.
 async fn a_new_topic_is_warmed_up(backend: &Backend, brokers: i16) {
     let admin = admin(backend);
     for round in 0..5 {
@@ -96,7 +96,7 @@ fn order_and_warm_up_apache() {
 }
 
 #[test]
-fn a_topic_that_does_not_come_fails_what_waits_for_it() {
+fn records_for_a_topic_that_never_appears_fail() {
     run(async {
         let backend = Backend::embedded_with(1, |config| config.auto_create_topics = false).await;
         let producer = producer(&backend, &[("max.block.ms", "300")]);
@@ -108,7 +108,7 @@ fn a_topic_that_does_not_come_fails_what_waits_for_it() {
         };
         assert!(matches!(&*cause, Error::UnknownTopic(topic) if &**topic == "typo"), "{cause}");
         assert!(began.elapsed() >= Duration::from_millis(300));
-        // What is certain to be refused is refused without a wait.
+        // A record that is certain to be refused fails without a wait.
         let error = producer
             .try_send(Record::to("not a topic's name").value("v"))
             .expect("taken")
@@ -149,7 +149,7 @@ fn waiting_records_are_bounded_and_end_with_the_producer() {
 }
 
 #[test]
-fn a_partition_that_does_not_exist_is_told_by_the_delivery() {
+fn delivery_reports_a_missing_partition() {
     run(async {
         let backend = Backend::embedded_with(1, |config| config.auto_create_topics = false).await;
         let producer = producer(&backend, &[]);
@@ -165,7 +165,7 @@ fn a_partition_that_does_not_exist_is_told_by_the_delivery() {
 
 #[test]
 fn connect_is_bounded_by_max_block() {
-    // It listens, and nobody accepts.
+    // The port listens, but no process accepts.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     run(async move {

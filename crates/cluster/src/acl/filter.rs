@@ -1,13 +1,13 @@
-//! What DescribeAcls and DeleteAcls ask for.
+//! ACL filters of DescribeAcls and DeleteAcls.
 
 use super::{ANY, Acl, Operation, Pattern, Permission, ResourceType};
 
-/// The number for any, in every field.
+/// The code for any value, in every field.
 const ANY_CODE: i8 = 1;
-/// The number for patterns that fit a name, however they are written.
+/// The code for all ACLs that apply to a resource name, of any pattern type.
 const MATCH: i8 = 2;
 
-/// Which ACLs are meant. Absent is any.
+/// A filter for ACLs. `None` matches any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     resource_type: Option<ResourceType>,
@@ -22,12 +22,12 @@ pub(crate) struct Filter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PatternFilter {
     Any,
-    /// Patterns that name the resource of the filter's name.
+    /// ACLs that apply to the resource with the filter's name.
     Match,
     Exactly(Pattern),
 }
 
-/// A filter's fields as requests have them.
+/// A filter's fields, as in requests.
 pub(crate) struct Fields<'a> {
     pub(crate) resource_type: i8,
     pub(crate) resource_name: Option<&'a str>,
@@ -39,7 +39,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl Filter {
-    /// `None` if a number means nothing.
+    /// Returns `None` if a code is unknown.
     pub(crate) fn new(fields: &Fields<'_>) -> Option<Self> {
         fn any<T>(code: i8, of_code: fn(i8) -> Option<T>) -> Option<Option<T>> {
             if code == ANY_CODE { Some(None) } else { of_code(code).map(Some) }

@@ -1,7 +1,7 @@
-//! ACLs: who may do what with which resource, decided as Kafka's `StandardAuthorizer` does.
+//! ACLs: permissions of principals on resources, evaluated as in Kafka's `StandardAuthorizer`.
 //!
-//! What is denied is denied, whatever else allows it; what is not allowed is denied. A resource that no ACL names is open
-//! to everybody if `allow.everyone.if.no.acl.found` says so.
+//! A matching deny takes precedence over any allow, and access without a matching allow is denied.
+//! A resource without ACLs is open to all clients if `allow.everyone.if.no.acl.found` is set.
 
 mod filter;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::{
 
 /// The name of the only resource of its type.
 pub(crate) const CLUSTER: &str = "kafka-cluster";
-/// The name that stands for every resource of a type, and the host that stands for every host.
+/// The resource name that matches every resource of a type, and the host that matches every host.
 const ANY: &str = "*";
 const EVERYBODY: &str = "User:*";
 
@@ -32,12 +32,12 @@ macro_rules! codes {
         pub(crate) enum $name { $($(#[$of])* $variant,)* }
 
         impl $name {
-            /// Its number in the protocol.
+            /// Returns its code in the protocol.
             pub(crate) fn code(self) -> i8 {
                 match self { $(Self::$variant => $code,)* }
             }
 
-            /// What has this number; `None` for numbers of filters and unknown ones.
+            /// Returns the value with this code; `None` for filter codes and unknown ones.
             pub(crate) fn of_code(code: i8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
@@ -46,7 +46,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What a resource is.
+    /// The type of a resource.
     ResourceType {
         Topic = 2,
         Group = 3,
@@ -58,17 +58,17 @@ codes! {
 }
 
 codes! {
-    /// How an ACL names resources.
+    /// How an ACL's resource name is matched.
     Pattern {
-        /// One, by its whole name.
+        /// The resource with exactly this name.
         Literal = 3,
-        /// Those whose names begin so.
+        /// All resources whose names start with it.
         Prefixed = 4,
     }
 }
 
 codes! {
-    /// What can be done.
+    /// An operation on a resource.
     Operation {
         All = 2,
         Read = 3,
@@ -88,14 +88,14 @@ codes! {
 }
 
 codes! {
-    /// What an ACL says.
+    /// Whether an ACL denies or allows.
     Permission {
         Deny = 2,
         Allow = 3,
     }
 }
 
-/// One rule.
+/// One ACL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Acl {
     pub(crate) resource_type: ResourceType,
@@ -107,7 +107,7 @@ pub(crate) struct Acl {
     pub(crate) permission: Permission,
 }
 
-/// Something that not everybody may do everything with.
+/// A resource protected by ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource<'a> {
     Topic(&'a str),
@@ -130,7 +130,7 @@ impl Resource<'_> {
         }
     }
 
-    /// What somebody is told who may not.
+    /// Returns the error code for a principal without permission.
     pub(crate) fn refusal(&self) -> ErrorCode {
         match self {
             Self::Topic(_) => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
@@ -155,7 +155,7 @@ impl Acl {
             && (self.host == who.host || self.host == ANY)
     }
 
-    /// Whether the ACL speaks of the operation: who may read, for example, may also describe.
+    /// Whether the ACL covers the operation. An allow for Read, for example, also allows Describe.
     fn covers(&self, operation: Operation) -> bool {
         use Operation::{All, Alter, AlterConfigs, Delete, Describe, DescribeConfigs, Read, Write};
         let implied = self.permission == Permission::Allow
@@ -168,23 +168,23 @@ impl Acl {
     }
 }
 
-/// Who asks, as ACLs name it.
+/// The requesting client, as ACLs name it.
 struct Who<'a> {
     principal: String,
     host: &'a str,
 }
 
-/// The rules that hold, and who asks.
+/// The ACLs in force, and the requesting client.
 pub(crate) struct Access<'a> {
     pub(crate) rules: &'a OrdSet<Acl>,
     pub(crate) security: &'a Security,
     pub(crate) principal: &'a Principal,
-    /// The address of who asks.
+    /// The client's address.
     pub(crate) host: &'a str,
 }
 
 impl Access<'_> {
-    /// Whether nobody decides, or it is somebody for whom the ACLs do not count.
+    /// Whether no authorizer is set, or ACLs do not apply to the client.
     fn is_free(&self, who: &Who<'_>) -> bool {
         self.security.authorizer == Authorizer::None
             || *self.principal == Principal::Broker
@@ -195,7 +195,7 @@ impl Access<'_> {
         Who { principal: self.principal.to_string(), host: self.host }
     }
 
-    /// Whether the operation is allowed.
+    /// Returns whether the operation is allowed.
     pub(crate) fn may(&self, operation: Operation, resource: &Resource<'_>) -> bool {
         let who = self.who();
         if self.is_free(&who) {
@@ -217,7 +217,7 @@ impl Access<'_> {
         allowed || (!named && self.security.allow_everyone_if_no_acl)
     }
 
-    /// Whether there can be a resource of this type with which the operation is allowed.
+    /// Returns whether the operation is allowed on any possible resource of this type.
     pub(crate) fn may_with_any(&self, operation: Operation, of: ResourceType) -> bool {
         let who = self.who();
         if self.is_free(&who) {

@@ -49,10 +49,10 @@ impl Rules {
 }
 
 #[test]
-fn what_is_not_allowed_is_denied() {
+fn an_operation_without_an_allow_is_denied() {
     let rules = rules(&["allow User:alice * read topic t"]);
     assert!(rules.may("alice", Operation::Read, "t"));
-    // Implied by it.
+    // An allow for Read implies Describe.
     assert!(rules.may("alice", Operation::Describe, "t"));
     for (user, operation, topic) in [
         ("alice", Operation::Write, "t"),
@@ -67,7 +67,7 @@ fn what_is_not_allowed_is_denied() {
 }
 
 #[test]
-fn a_denial_counts_whatever_allows_it() {
+fn a_deny_overrides_every_allow() {
     let rules = rules(&[
         "allow User:* * all topic *",
         "deny User:alice * write topic secret..",
@@ -76,7 +76,7 @@ fn a_denial_counts_whatever_allows_it() {
     ]);
     assert!(rules.may("alice", Operation::Write, "t"));
     assert!(!rules.may("alice", Operation::Write, "secret-1"));
-    // Denials imply nothing.
+    // A deny implies no other operation.
     assert!(rules.may("alice", Operation::Describe, "secret-1"));
     assert!(rules.may("carol", Operation::Read, "t"));
     assert!(!rules.may("carol", Operation::Describe, "t"));
@@ -86,7 +86,7 @@ fn a_denial_counts_whatever_allows_it() {
 }
 
 #[test]
-fn a_resource_without_acls_is_open_only_if_it_is_said_so() {
+fn a_resource_without_acls_is_open_only_if_configured() {
     let mut rules = rules(&["allow User:alice * read topic t"]);
     assert!(!rules.may("bob", Operation::Read, "other"));
     rules.1.allow_everyone_if_no_acl = true;
@@ -99,7 +99,7 @@ fn a_resource_without_acls_is_open_only_if_it_is_said_so() {
 }
 
 #[test]
-fn some_resource_may_be_enough() {
+fn may_with_any_is_true_if_one_possible_resource_is_allowed() {
     let may = |lines: &[&str]| {
         rules(lines).access("alice", "127.0.0.1", |access| {
             access.may_with_any(Operation::Write, ResourceType::Topic)
@@ -116,7 +116,7 @@ fn some_resource_may_be_enough() {
 }
 
 #[test]
-fn filters_choose() {
+fn filters_select_the_matching_acls() {
     let all = [
         "allow User:a * read topic t",
         "deny User:b * write topic t..",

@@ -1,8 +1,9 @@
-//! One connection's way through SASL (KIP-152), and through it again (KIP-368).
+//! SASL authentication (KIP-152) and re-authentication (KIP-368) of one connection.
 //!
-//! Before it is over only ApiVersions, SaslHandshake and SaslAuthenticate are taken. A listener that limits how long an
-//! authentication holds tells the client, and closes the connection upon the first request after that time, unless the
-//! client has proved again that it is who it was.
+//! Before the authentication is complete, only ApiVersions, SaslHandshake and SaslAuthenticate are
+//! accepted. A listener may limit the lifetime of an authentication. It sends the lifetime to the
+//! client, and closes the connection at the first request after it, unless the client has
+//! re-authenticated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,75 +29,75 @@ use crate::{
     sasl::{Credentials, Exchange, Known, Refused, Step},
 };
 
-/// Who has authenticated again has to wait this long before the next time, as with Kafka.
+/// Minimum interval between two re-authentications, as in Kafka.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
-/// First version of SaslAuthenticate that tells how long an authentication holds.
+/// First version of SaslAuthenticate with the lifetime of the authentication.
 const LIFETIME: i16 = 1;
 
-/// What to do with a request.
+/// The action for a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It is for the handlers.
+    /// Pass the request to the handlers.
     Serve,
-    /// It was a step of the authentication, with this answer.
+    /// The request was a step of the authentication; send this response.
     Answer(Bytes),
-    /// The authentication has failed: answer this after the listener's delay and close.
+    /// The authentication has failed; send this response after the listener's delay and close.
     Refuse { answer: Bytes, reason: String },
-    /// Close without an answer.
+    /// Close without a response.
     Close(&'static str),
 }
 
-/// The time a request came at.
+/// The time of a request's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) instant: Instant,
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the Unix epoch.
     pub(crate) wall_ms: i64,
 }
 
-/// Where a connection's authentication stands.
+/// The authentication state of a connection.
 pub(crate) struct Authentication {
     admission: Arc<Admission>,
     state: State,
     principal: Arc<Principal>,
-    /// The authentication that holds.
+    /// The valid authentication.
     proved: Option<Proved>,
 }
 
 enum State {
-    /// Everything is served.
+    /// Complete: all requests are served.
     Over,
-    /// The client has to choose a mechanism.
+    /// The client must choose a mechanism.
     Choice,
-    /// The client has to go on with the mechanism it has chosen.
+    /// The client must continue with the chosen mechanism.
     Exchange(Mechanism, Exchange),
 }
 
 struct Proved {
     mechanism: Mechanism,
-    /// When it began, if another one came before it.
+    /// When it was completed, if it was a re-authentication.
     renewed: Option<Instant>,
     expires: Option<Instant>,
 }
 
 impl Authentication {
-    /// `principal` is who the client is without SASL.
+    /// `principal` is the client's principal without SASL.
     pub(crate) fn new(admission: Arc<Admission>, principal: Principal) -> Self {
         let state = if admission.sasl.is_some() { State::Choice } else { State::Over };
         Self { admission, state, principal: Arc::new(principal), proved: None }
     }
 
-    /// Who is on the other side, as far as it has proved it.
+    /// The client's principal, as far as it is authenticated.
     pub(crate) fn principal(&self) -> &Arc<Principal> {
         &self.principal
     }
 
-    /// Whether requests are served.
+    /// Returns whether requests are served.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// The largest frame to take next, where `limit` holds for everybody.
+    /// Returns the maximum size of the next frame; `limit` applies to all clients.
     pub(crate) fn frame_limit(&self, limit: usize) -> usize {
         match self.state {
             State::Over => limit,
@@ -104,7 +105,7 @@ impl Authentication {
         }
     }
 
-    /// Looks at a request before it is handled.
+    /// Checks a request before it is handled.
     pub(crate) fn receive(
         &mut self,
         header: &RequestHeader<'_>,
@@ -127,7 +128,7 @@ impl Authentication {
         }
     }
 
-    /// A request of somebody who is in.
+    /// Checks a request of an authenticated client.
     fn after(
         &mut self,
         sasl: &Sasl,
@@ -152,7 +153,7 @@ impl Authentication {
     }
 
     fn choose(&mut self, sasl: &Sasl, header: &RequestHeader<'_>, body: &Bytes) -> Verdict {
-        // Version 0 goes on without headers, which no client has needed since Kafka 1.0.
+        // Version 0 continues without headers, which no client has needed since Kafka 1.0.
         if header.version != 1 {
             return Verdict::Close("SaslHandshake is served in version 1 only");
         }
@@ -252,10 +253,11 @@ impl Authentication {
     }
 }
 
-/// How long an authentication holds: as long as the listener says, and what was shown is valid.
+/// Returns the lifetime of an authentication, limited by the listener and by the validity of the
+/// token.
 fn lifetime(sasl: &Sasl, expires_ms: Option<i64>, now: Now) -> Option<Duration> {
     let left = |ms: i64| u64::try_from(ms.saturating_sub(now.wall_ms)).unwrap_or(0);
-    // Longer than anybody waits, so that it can be added to the time.
+    // An upper bound, so that adding it to the time cannot overflow.
     let most = Duration::from_millis(i32::MAX as u64);
     let shown = expires_ms.map(|ms| Duration::from_millis(left(ms)).min(most));
     let listeners = Some(sasl.lifetime).filter(|lifetime| !lifetime.is_zero());

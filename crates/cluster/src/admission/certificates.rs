@@ -1,7 +1,8 @@
-//! Certificates: the brokers' own, made here or given, and the names in those of clients.
+//! Certificates: the brokers' own, created here or configured, and the names in those of clients.
 //!
-//! What is made here is made once for a data directory: an authority, whose certificate is `ca.pem` and whose key is
-//! forgotten, so that nobody can sign with it again, and the brokers' key and certificate in `broker.pem`.
+//! Certificates are created once per data directory. There is an authority, with its certificate in
+//! `ca.pem`, and the brokers' key and certificate in `broker.pem`. The authority's key is
+//! discarded, so that it can never sign again.
 
 use std::{
     fs::{self, OpenOptions},
@@ -26,20 +27,20 @@ use crate::{
     error::ClusterError,
 };
 
-/// The certificate that clients of a cluster with certificates of its own have to trust.
+/// The certificate that clients must trust, if the cluster has created its certificates.
 const CA_FILE: &str = "ca.pem";
-/// The brokers' private key and certificate, and in the first line the names in it.
+/// The brokers' private key and certificate; the first line lists the names in the certificate.
 const BROKER_FILE: &str = "broker.pem";
 
-/// What brokers prove themselves with.
+/// The brokers' TLS configuration.
 pub(super) struct Material {
     pub(super) server: Arc<ServerConfig>,
-    /// The file with the certificate to trust, if the cluster has made it.
+    /// The file with the certificate to trust, if the cluster has created it.
     pub(super) ca_file: Option<PathBuf>,
 }
 
 impl Material {
-    /// `dir` is where the cluster's own certificates are kept; without one they are nowhere but in memory.
+    /// `dir` stores the cluster's own certificates; without it they exist in memory only.
     pub(super) fn new(config: &ClusterConfig, dir: Option<&Path>) -> Result<Self, ClusterError> {
         let security = &config.security;
         let (identity, ca_file) = match &security.key_store {
@@ -99,7 +100,7 @@ fn roots(path: &Path) -> Result<RootCertStore, ClusterError> {
     Ok(roots)
 }
 
-/// The hosts that clients may dial.
+/// Returns the hosts that clients may dial.
 fn names(config: &ClusterConfig) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let listed: Vec<IpAddr> = match &config.ports {
@@ -114,7 +115,8 @@ fn names(config: &ClusterConfig) -> Vec<String> {
     names
 }
 
-/// The brokers' certificate of an earlier run, if it is for the same names, or another one.
+/// Returns the brokers' certificate of an earlier run if it has the same names; otherwise creates
+/// one.
 fn own(names: &[String], dir: Option<&Path>) -> Result<Identity, ClusterError> {
     let head = format!("# {}\n", names.join(" "));
     let failed = |reason: String| ClusterError::Certificates {
@@ -137,7 +139,7 @@ fn own(names: &[String], dir: Option<&Path>) -> Result<Identity, ClusterError> {
         .map_err(|reason| failed(reason.to_string()))
 }
 
-/// PEM texts.
+/// Created certificates and key, as PEM texts.
 struct Made {
     ca: String,
     chain: String,
@@ -163,7 +165,8 @@ fn make(names: &[String]) -> Result<Made, rcgen::Error> {
 }
 
 impl Made {
-    /// The authority's certificate comes last: without it the next run makes all of this anew.
+    /// Writes the authority's certificate last: if it is missing, the next run creates everything
+    /// again.
     fn write(&self, dir: &Path, head: &str) -> io::Result<()> {
         fs::create_dir_all(dir)?;
         let ca = dir.join(CA_FILE);
@@ -180,8 +183,8 @@ impl Made {
     }
 }
 
-/// The subject of a client's certificate in the notation of RFC 2253, the last part first, as Java names a client;
-/// `None` if it cannot be read.
+/// Returns the subject of a client's certificate in the notation of RFC 2253, last part first, as
+/// Java does; `None` if it is unreadable.
 pub(super) fn subject(certificate: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(rfc2253(certificate.subject()))

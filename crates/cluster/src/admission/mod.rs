@@ -1,8 +1,8 @@
-//! Who may come in: what the brokers' listeners ask of those who connect, and who is on the other side then.
+//! Authentication on the brokers' listeners, and the resulting principals.
 //!
-//! Clients have one listener on each broker. When that asks for TLS or SASL, or when not everybody may do everything,
-//! brokers reach each other on a second one (`inter.broker.listener.name` in Kafka): on loopback, as all of them run in
-//! one process, and with a password that this process has made up for itself.
+//! Clients have one listener on each broker. If it uses TLS or SASL, or if there is an authorizer,
+//! brokers connect to each other on a second one (`inter.broker.listener.name` in Kafka). It is on
+//! loopback, because all brokers run in one process, and has a random password of this process.
 
 mod authentication;
 mod certificates;
@@ -33,7 +33,7 @@ use crate::{
     sasl::{Credentials, Users},
 };
 
-/// Who does something.
+/// The originator of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Principal {
     /// A broker of this cluster.
@@ -43,12 +43,12 @@ pub(crate) enum Principal {
 }
 
 impl Principal {
-    /// Whoever has not said who it is.
+    /// The principal of an unauthenticated client.
     pub(crate) fn anonymous() -> Self {
         Self::User("ANONYMOUS".to_owned())
     }
 
-    /// The user's name; brokers are no users.
+    /// Returns the user's name; `None` for brokers.
     pub(crate) fn user(&self) -> Option<&str> {
         match self {
             Self::Broker => None,
@@ -60,29 +60,29 @@ impl Principal {
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Another type, so that no user's name reads like it.
+            // A separate type, so that no user name can look like a broker.
             Self::Broker => f.write_str("Broker:"),
             Self::User(name) => write!(f, "User:{name}"),
         }
     }
 }
 
-/// The name that brokers log in with on their own listener, which knows no other.
+/// The brokers' login name, the only one on their listener.
 const BROKER: &str = "broker";
 
-/// How long a client has for the TLS handshake.
+/// Timeout of the TLS handshake.
 const TLS_LIMIT: Duration = Duration::from_secs(10);
 
-/// What one listener asks for.
+/// The authentication requirements of one listener.
 pub(crate) struct Admission {
     tls: Option<Arc<ServerConfig>>,
     sasl: Option<Sasl>,
     for_whom: ForWhom,
-    /// How long a failure goes unanswered, so that passwords cannot be tried quickly.
+    /// Delay of the response to a failure, so that passwords cannot be tried quickly.
     failure_delay: Duration,
 }
 
-/// Whom a listener is for.
+/// The kind of peers a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForWhom {
     Clients,
@@ -93,7 +93,7 @@ pub(crate) enum ForWhom {
 struct Sasl {
     mechanisms: Vec<Mechanism>,
     users: Users,
-    /// How long an authentication holds; zero for ever.
+    /// Lifetime of an authentication; zero means unlimited.
     lifetime: Duration,
 }
 
@@ -108,7 +108,8 @@ impl fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Shakes hands if the listener speaks TLS: the socket to go on with, and who the client is without SASL.
+    /// Completes the TLS handshake if the listener uses TLS. Returns the resulting socket and the
+    /// client's principal without SASL.
     ///
     /// # Cancel safety
     /// Not cancel safe: a dropped future drops the connection.
@@ -144,15 +145,15 @@ impl Admission {
 #[derive(Debug)]
 pub(crate) struct Admissions {
     pub(crate) clients: Arc<Admission>,
-    /// Where brokers reach each other, unless it is where clients do.
+    /// The listener between brokers, unless they use the clients' one.
     pub(crate) brokers: Option<BrokersOnly>,
-    /// The file with the certificate that clients have to trust, if the cluster has made it.
+    /// The file with the certificate that clients must trust, if the cluster has created it.
     pub(crate) ca_file: Option<PathBuf>,
-    /// Of the users that the configuration names.
+    /// Credentials of the configured users.
     pub(crate) credentials: Credentials,
 }
 
-/// The listener for brokers.
+/// The listener between brokers.
 pub(crate) struct BrokersOnly {
     pub(crate) admission: Arc<Admission>,
     password: String,
@@ -188,17 +189,17 @@ impl BrokersOnly {
         Ok(Self { admission, password })
     }
 
-    /// What a broker says to another one with the mechanism PLAIN.
+    /// Returns a broker's message to another one with the mechanism PLAIN.
     pub(crate) fn credentials(&self) -> Vec<u8> {
         format!("\0{BROKER}\0{}", self.password).into_bytes()
     }
 }
 
 impl Admissions {
-    /// `dir` is where the cluster keeps its own certificates, if it keeps anything.
+    /// `dir` stores the cluster's own certificates; `None` if nothing is stored.
     ///
     /// # Errors
-    /// When certificates cannot be used or made.
+    /// Certificates cannot be used or created.
     pub(crate) fn new(config: &ClusterConfig, dir: Option<&Path>) -> Result<Self, ClusterError> {
         let random = |_| ClusterError::NoRandomness;
         let security = &config.security;

@@ -29,7 +29,7 @@ fn admission(lifetime: Duration) -> Arc<Admission> {
     Admissions::new(&config, None).unwrap().clients
 }
 
-/// The wall clock stands still.
+/// Returns a time whose wall clock is constant.
 fn at(instant: Instant) -> Now {
     Now { instant, wall_ms: 1_000_000 }
 }
@@ -80,7 +80,7 @@ fn enter(authentication: &mut Authentication, now: Instant) -> SaslAuthenticateR
 }
 
 #[test]
-fn nothing_is_served_before_the_authentication() {
+fn no_request_is_served_before_the_authentication() {
     let now = Instant::now();
     let mut alice = arrived(admission(Duration::ZERO));
     let metadata = MetadataRequest::default();
@@ -97,12 +97,12 @@ fn nothing_is_served_before_the_authentication() {
     assert_eq!(alice.principal().to_string(), "User:alice");
     assert_eq!(alice.frame_limit(1 << 20), 1 << 20);
     assert!(matches!(send(&mut alice, 12, &metadata, now), Verdict::Serve));
-    // Where an authentication holds for ever, there is no second one: the handlers answer this.
+    // Without a limited lifetime there is no re-authentication: the handlers respond to this.
     assert!(matches!(choose(&mut alice, "PLAIN", now), Verdict::Serve));
 }
 
 #[test]
-fn who_is_refused_is_told_why() {
+fn a_refused_authentication_reports_its_reason() {
     let now = Instant::now();
     let mut client = arrived(admission(Duration::ZERO));
     let verdict = choose(&mut client, "SCRAM-SHA-512", now);
@@ -132,7 +132,7 @@ fn who_is_refused_is_told_why() {
 }
 
 #[test]
-fn an_authentication_is_renewed_in_time_or_the_connection_ends() {
+fn a_connection_closes_unless_it_reauthenticates_in_time() {
     let lifetime = Duration::from_secs(60);
     let start = Instant::now();
     let metadata = MetadataRequest::default();
@@ -141,10 +141,10 @@ fn an_authentication_is_renewed_in_time_or_the_connection_ends() {
     let late = start + lifetime;
     assert!(matches!(send(&mut alice, 12, &metadata, start + lifetime / 2), Verdict::Serve));
     assert!(matches!(send(&mut alice, 12, &metadata, late), Verdict::Close(_)));
-    // Renewing is what may still come.
+    // Re-authentication is still possible.
     assert_eq!(enter(&mut alice, late).session_lifetime_ms, 60_000);
     assert!(matches!(send(&mut alice, 12, &metadata, late), Verdict::Serve));
-    // Within a second the handlers answer another attempt.
+    // Within a second the handlers respond to another attempt.
     assert!(matches!(choose(&mut alice, "PLAIN", late), Verdict::Serve));
     let later = late + Duration::from_secs(1);
     assert!(matches!(choose(&mut alice, "PLAIN", later), Verdict::Answer(_)));
@@ -152,7 +152,7 @@ fn an_authentication_is_renewed_in_time_or_the_connection_ends() {
 }
 
 #[test]
-fn a_renewal_keeps_the_principal_and_the_mechanism() {
+fn a_reauthentication_must_keep_the_principal_and_the_mechanism() {
     let start = Instant::now();
     let refused = |mechanism: &str, message: &'static [u8]| {
         let mut alice = arrived(admission(Duration::from_secs(60)));
@@ -175,7 +175,7 @@ fn a_renewal_keeps_the_principal_and_the_mechanism() {
 }
 
 #[test]
-fn a_token_holds_until_its_end() {
+fn a_token_authenticates_until_it_expires() {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
     let mut config = ClusterConfig::default();
     config.set("listener.security.protocol", "SASL_PLAINTEXT").unwrap();
@@ -192,7 +192,7 @@ fn a_token_holds_until_its_end() {
         send(client, 2, &request, now)
     };
     let first = |token: &str| format!("n,,\x01auth=Bearer {token}\x01\x01");
-    // The clock says 1000 s.
+    // The wall clock is at 1000 s.
     for (claims, lifetime) in [
         (r#"{"sub":"alice","exp":1030}"#, 30_000),
         (r#"{"sub":"alice","exp":1030.5,"iat":1000,"scope":["any"]}"#, 30_500),
@@ -227,7 +227,7 @@ fn a_token_holds_until_its_end() {
 }
 
 #[test]
-fn brokers_have_a_password_that_is_not_printed() {
+fn brokers_authenticate_with_a_password_that_is_not_printed() {
     let config = ClusterConfig { security: Default::default(), ..ClusterConfig::default() };
     assert!(Admissions::new(&config, None).unwrap().brokers.is_none());
     let mut config = config;
@@ -246,11 +246,11 @@ fn brokers_have_a_password_that_is_not_printed() {
         (broker.principal().to_string(), broker.principal().user()),
         ("Broker:".into(), None)
     );
-    // Whatever users are called, none reads like it.
+    // No user name can look like a broker.
     for name in ["broker", "", "Broker:"] {
         assert_ne!(Principal::User(name.into()).to_string(), broker.principal().to_string());
     }
-    // What the clients' listener takes for a broker is a user of that name.
+    // On the clients' listener the broker's name is an ordinary user name.
     let mut client = arrived(admission(Duration::ZERO));
     assert!(matches!(choose(&mut client, "PLAIN", now), Verdict::Answer(_)));
     assert!(matches!(send(&mut client, 2, &request, now), Verdict::Refuse { .. }));
@@ -259,7 +259,7 @@ fn brokers_have_a_password_that_is_not_printed() {
 fn frames() -> impl Strategy<Value = (i16, i16, Vec<u8>)> {
     let api = prop_oneof![Just(17i16), Just(18), Just(36), any::<i16>()];
     let message = prop::collection::vec(any::<u8>(), 0..100);
-    // Among others, byte sections of every claimed length.
+    // The bytes include sections with arbitrary claimed lengths.
     let section = (any::<i32>(), message.clone())
         .prop_map(|(length, bytes)| [&length.to_be_bytes()[..], &bytes].concat());
     let plain = Just([&[0, 5][..], b"PLAIN"].concat());
@@ -268,7 +268,7 @@ fn frames() -> impl Strategy<Value = (i16, i16, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn no_bytes_open_the_door_or_break_it(requests in prop::collection::vec(frames(), 1..6)) {
+    fn arbitrary_requests_neither_authenticate_nor_panic(requests in prop::collection::vec(frames(), 1..6)) {
         let mut client = arrived(admission(Duration::from_secs(1)));
         for (api, version, body) in requests {
             let mut frame = [api.to_be_bytes(), version.to_be_bytes()].concat();

@@ -1,5 +1,5 @@
-//! One connection: one request at a time is read, handled and answered, in the order they come, as Kafka does by
-//! muting a connection while a request of it is in its hands.
+//! One connection: its requests are read, handled and answered one at a time, in order. Kafka has
+//! the same effect by muting a connection while it handles a request.
 
 use std::{
     future::poll_fn,
@@ -20,10 +20,10 @@ use crate::{
     handlers::{self, Answer, Call},
 };
 
-/// Room for one read. Larger frames make their own.
+/// Bytes per read. A larger frame allocates its own buffer.
 const READ: usize = 16 * 1024;
 
-/// Serves a connection until it closes, breaks, or sends what is not a request.
+/// Serves a connection until it closes, breaks, or sends something that is not a request.
 pub(super) async fn serve(
     broker: Arc<Broker>,
     socket: Box<dyn Socket>,
@@ -100,7 +100,7 @@ async fn converse(
             Verdict::Refuse { answer, reason } => {
                 sleep(failure_delay).await;
                 out.push(answer);
-                // Whether the client hears of it or not, it is not let in.
+                // The connection is refused whether the write succeeds or not.
                 let _ = write_all(socket, &mut out).await;
                 return Err(reason);
             }
@@ -109,10 +109,10 @@ async fn converse(
     }
 }
 
-/// Handles one request and writes its answer; false when the connection is to be closed.
+/// Handles one request and writes its response. Returns false if the connection must be closed.
 ///
 /// # Errors
-/// Why it must be closed, where the client is to blame.
+/// Why the connection must be closed, if the client caused it.
 async fn answer(
     call: &Call<'_>,
     socket: &dyn Socket,
@@ -141,7 +141,7 @@ async fn answer(
     Ok(true)
 }
 
-/// Reads once into the splitter; 0 means the peer has closed.
+/// Reads once into the splitter; 0 means that the peer has closed.
 pub(crate) async fn fill(socket: &dyn Socket, frames: &mut FrameSplitter) -> io::Result<usize> {
     use tokio::io::AsyncReadExt;
     ReadHalf(socket).read_buf(frames.spare(READ)).await
@@ -159,10 +159,10 @@ impl tokio::io::AsyncRead for ReadHalf<'_> {
     }
 }
 
-/// Parts in one system call.
+/// Maximum parts per system call.
 const MAX_PARTS: usize = 64;
 
-/// Writes all parts; empties `parts`.
+/// Writes all parts and clears `parts`.
 pub(crate) async fn write_all(socket: &dyn Socket, parts: &mut Vec<Bytes>) -> io::Result<()> {
     let mut first = 0;
     while first < parts.len() {

@@ -1,12 +1,14 @@
-//! A broker's open connections: how many there are, and which are closed to bound them.
+//! A broker's open connections, and the limits that close them.
 //!
-//! A connection is pending until its client has authenticated. Pending connections have a separate deadline, and the oldest
-//! of them makes room when `max.connections` is reached: only the right credentials keep a connection open. As in Kafka, a
-//! broker's connection replaces the client connection that was used least recently, and connections that are idle for
-//! `connections.max.idle.ms` are closed.
+//! A connection is pending until its client has authenticated. Pending connections have a separate
+//! deadline, and the oldest of them makes room when `max.connections` is reached: only the right
+//! credentials keep a connection open. As in Kafka, a broker's connection replaces the least
+//! recently used client connection, and connections that are idle for `connections.max.idle.ms` are
+//! closed.
 //!
 //! # Locks
-//! `Registry::open`, innermost. Requests do not take it: they mark their connection with a relaxed store.
+//! `Registry::open`, innermost. Requests do not take it: they mark their connection with a relaxed
+//! store.
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +30,10 @@ use crate::admission::ForWhom;
 /// The mark of a connection with a request in progress, which is not idle.
 const BUSY: u64 = u64::MAX;
 
-/// How long connections may stay.
+/// Time limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For the authentication (`connection.authentication.timeout.ms`).
+    /// Until the end of the authentication (`connection.authentication.timeout.ms`).
     pub(super) authentication: Duration,
     /// Without a request (`connections.max.idle.ms`).
     pub(super) idle: Duration,
@@ -40,13 +42,13 @@ pub(super) struct Limits {
 /// The open connections of one incarnation of a broker.
 pub(super) struct Registry {
     limits: Limits,
-    /// Idle times are counted from here.
+    /// The origin of idle times.
     begun: Instant,
     open: Mutex<Open>,
 }
 
 struct Open {
-    /// Ids grow with the time of arrival.
+    /// Ids increase with the time of arrival.
     next_id: u64,
     pending: BTreeMap<u64, Entry>,
     admitted: BTreeMap<u64, Entry>,
@@ -68,7 +70,7 @@ impl Entry {
     }
 }
 
-/// A connection's place among the open ones, which it leaves when it is dropped.
+/// A connection's entry among the open ones, removed when the ticket is dropped.
 pub(super) struct Ticket {
     id: u64,
     used: Arc<AtomicU64>,
@@ -86,7 +88,7 @@ impl Registry {
         Arc::new(Self { limits, begun: now, open: Mutex::new(open) })
     }
 
-    /// Admits a connection, if need be in the place of another one; `None` if there is no room.
+    /// Admits a connection, replacing another one if necessary; `None` if there is no room.
     pub(super) fn enter(
         self: &Arc<Self>,
         for_whom: ForWhom,
@@ -109,13 +111,14 @@ impl Registry {
     pub(super) fn attach(&self, id: u64, task: AbortHandle) {
         let mut open = self.open.lock();
         let Open { pending, admitted, .. } = &mut *open;
-        // A connection that has already ended is gone.
+        // The connection may have ended already.
         if let Some(entry) = pending.get_mut(&id).or_else(|| admitted.get_mut(&id)) {
             entry.task = Some(task);
         }
     }
 
-    /// Closes connections whose deadline has passed. Returns how many did not authenticate in time, and the next deadline.
+    /// Closes connections whose deadline has passed. Returns how many did not authenticate in time,
+    /// and the next deadline.
     pub(super) fn expire(&self, now: Instant) -> (usize, Instant) {
         let mut open = self.open.lock();
         let mut late = 0;
@@ -158,7 +161,7 @@ impl Registry {
 }
 
 impl Open {
-    /// Takes out the connection that a new one replaces.
+    /// Removes and returns the connection that a new one replaces.
     fn make_room(&mut self, for_whom: ForWhom) -> Option<Entry> {
         let may_go =
             |entry: &Entry| for_whom == ForWhom::Brokers || entry.for_whom == ForWhom::Clients;

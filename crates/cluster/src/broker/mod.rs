@@ -1,4 +1,4 @@
-//! One incarnation of a broker: what its tasks share, and how the metadata changes it.
+//! One incarnation of a broker: the state shared by its tasks, and how the metadata changes it.
 
 mod connection;
 mod connections;
@@ -44,7 +44,7 @@ use crate::{
     transaction::Transactions,
 };
 
-/// What the tasks of one incarnation share.
+/// State shared by the tasks of one incarnation.
 pub(crate) struct Broker {
     pub(crate) id: i32,
     pub(crate) epoch: i64,
@@ -62,19 +62,19 @@ pub(crate) struct Broker {
     pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,
     pub(crate) disk: Arc<dyn Disk>,
-    /// Tasks may outlive the cluster that a caller has dropped.
+    /// Tasks may outlive a cluster that its user has dropped.
     _hold: Arc<Hold>,
     dir: PathBuf,
-    /// What it was started with, and what was changed since.
+    /// The settings it was started with, and later overrides.
     settings: ArcSwap<BrokerSettings>,
-    /// The broker's own, possibly old, copy of the metadata: the only one its answers come from.
+    /// The broker's copy of the metadata, possibly outdated. All responses come from it.
     image: ArcSwap<Image>,
     partitions: RwLock<BTreeMap<PartitionKey, Arc<Partition>>>,
-    /// Takes work to where the incarnation's tasks run.
+    /// Sends work to the incarnation's task set.
     spawner: mpsc::UnboundedSender<Work>,
 }
 
-/// Work that a broker does beside its requests.
+/// Work of a broker in addition to its requests.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Broker {
@@ -83,12 +83,12 @@ impl Broker {
         self.image.load()
     }
 
-    /// The settings that can be changed while the broker runs, as they are now; the others as well.
+    /// The current settings, including changes made while the broker runs.
     pub(crate) fn settings(&self) -> arc_swap::Guard<Arc<BrokerSettings>> {
         self.settings.load()
     }
 
-    /// The replica here of a partition.
+    /// Returns the local replica of a partition.
     pub(crate) fn partition(&self, key: PartitionKey) -> Option<Arc<Partition>> {
         self.partitions.read().get(&key).cloned()
     }
@@ -102,13 +102,14 @@ impl Broker {
         self.partitions.read().values().cloned().collect()
     }
 
-    /// Has a task of this incarnation do something: it stops with the broker's gate and ends with the incarnation.
+    /// Runs work in a task of this incarnation. It stops with the broker's gate and ends with the
+    /// incarnation.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        // After the incarnation's end nothing is done any more.
+        // After the incarnation's end the work is dropped.
         let _ = self.spawner.send(Box::pin(work));
     }
 
-    /// Where a leader named in an answer listens (KIP-951).
+    /// Returns the address of a leader named in a response (KIP-951).
     pub(crate) fn endpoint(&self, id: i32) -> Option<NodeEndpoint> {
         self.image.load().live_broker(id).map(|b| NodeEndpoint {
             node_id: b.id,
@@ -118,7 +119,7 @@ impl Broker {
         })
     }
 
-    /// Makes a version of the metadata the broker's own and changes its replicas accordingly.
+    /// Replaces the broker's metadata with a new version and changes its replicas accordingly.
     pub(crate) fn apply(self: &Arc<Self>, image: &Arc<Image>) {
         let before = self.image.load_full();
         if image.version <= before.version && before.version != 0 {
@@ -136,7 +137,7 @@ impl Broker {
         }
         let changed = changed_topics(&before, image);
         let (mut roles, mut left) = (Vec::new(), Vec::new());
-        // Replicas take up their roles before clients are sent to them.
+        // Replicas assume their roles before clients are directed to them.
         for (old, topic) in &changed {
             if old.as_ref().is_some_and(|old| old.config != topic.config) {
                 self.configure_replicas(topic);
@@ -155,7 +156,7 @@ impl Broker {
                 }
                 let key = PartitionKey { topic: topic.id, index };
                 if let Some(replica) = self.partition(key) {
-                    // Who waits here is told where it goes on.
+                    // Waiting requests receive the new leader.
                     replica.apply(partition, now);
                     left.push((Arc::clone(&topic.name), key));
                 }
@@ -165,13 +166,13 @@ impl Broker {
         self.fetchers.apply(self.id, image, roles);
         self.groups.apply(self, image);
         self.transactions.apply(self, image);
-        // Only now is nobody sent here any more.
+        // From now on no client is directed to these replicas.
         for (name, key) in left {
             self.delete_replica(&name, key, Gone::Elsewhere);
         }
     }
 
-    /// Has the replicas here take on a topic's changed settings.
+    /// Applies a topic's changed settings to its local replicas.
     fn configure_replicas(&self, topic: &TopicImage) {
         let settings = self.settings();
         let min_isr = topic.config.min_insync_replicas(&settings.config);
@@ -209,13 +210,15 @@ impl Broker {
         let failed = |source| LogError::Io { path: dir.clone(), source };
         let disk = self.disk.as_ref();
         let of = if disk.exists(&dir) { log::read_partition_metadata(disk, &dir)? } else { None };
-        // A directory of an older topic of this name was left behind while the broker was down.
+        // The directory belongs to a deleted topic of the same name, left while the broker was
+        // down.
         if of.is_some_and(|of| of != topic.id) {
             remove_log(disk, &dir).map_err(failed)?;
         }
         if of != Some(topic.id) {
             disk.create_dir_all(&dir).map_err(failed)?;
-            // Durable before the first record: without it nothing says whose records they are.
+            // Durable before the first record: without it the records cannot be attributed to a
+            // topic.
             log::write_partition_metadata(disk, &dir, topic.id)?;
             disk.sync_dir(&self.dir).map_err(failed)?;
         }
@@ -243,7 +246,7 @@ impl Broker {
         }
     }
 
-    /// Ends the replica here of a partition, if there is one, and deletes its log.
+    /// Ends the local replica of a partition, if there is one, and deletes its log.
     fn delete_replica(&self, topic: &str, key: PartitionKey, why: Gone) {
         let Some(partition) = self.partitions.write().remove(&key) else { return };
         partition.delete(why);
@@ -257,9 +260,9 @@ impl Broker {
         }
     }
 
-    /// Deletes the logs of partitions that went elsewhere while this broker was down.
+    /// Deletes the logs of partitions that moved to other brokers while this one was down.
     fn delete_strays(&self, image: &Image) {
-        // What cannot be listed has no logs.
+        // A directory that cannot be listed has no logs.
         for dir in self.disk.list(&self.dir).unwrap_or_default() {
             let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if name.ends_with(DELETED) {
@@ -277,7 +280,7 @@ impl Broker {
         }
     }
 
-    /// Writes what must survive an orderly stop.
+    /// Writes everything that a clean shutdown preserves.
     pub(crate) fn close(&self) {
         for partition in self.partitions() {
             if let Err(error) = partition.close() {
@@ -287,10 +290,11 @@ impl Broker {
     }
 }
 
-/// The end of a name under which a log is removed. No partition's directory ends so.
+/// The suffix of a log that is being removed. No partition's directory has it.
 const DELETED: &str = ".deleted";
 
-/// Removes a log in one step that a crash cannot halve: a half of it would pass for the log of a later topic of its name.
+/// Removes a log atomically with respect to crashes: a partial log would be mistaken for that of a
+/// later topic of its name.
 fn remove_log(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     if name.to_string_lossy().ends_with(DELETED) {
@@ -307,7 +311,8 @@ fn remove_log(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 
 type Changed = (Option<Arc<TopicImage>>, Arc<TopicImage>);
 
-/// Topics that are new or not as before. Costs the size of the difference where versions share structure.
+/// Returns the topics that are new or changed. The cost depends on the difference, because versions
+/// share structure.
 fn changed_topics(before: &Image, after: &Image) -> Vec<Changed> {
     use imbl::ordmap::DiffItem;
     before
@@ -316,7 +321,7 @@ fn changed_topics(before: &Image, after: &Image) -> Vec<Changed> {
         .filter_map(|item| match item {
             DiffItem::Add(_, new) => Some((None, Arc::clone(new))),
             DiffItem::Update { old: (_, old), new: (_, new) } => {
-                // A topic created anew under the same name has nothing in common with the old one.
+                // A topic that was deleted and recreated shares nothing with the old one.
                 let old = (old.id == new.id).then(|| Arc::clone(old));
                 Some((old, Arc::clone(new)))
             }
@@ -325,7 +330,7 @@ fn changed_topics(before: &Image, after: &Image) -> Vec<Changed> {
         .collect()
 }
 
-/// The directory of a broker under the cluster's.
+/// Returns the directory of a broker under the cluster's.
 pub(crate) fn broker_dir(root: &Path, id: i32) -> PathBuf {
     root.join(format!("broker-{id}"))
 }

@@ -1,5 +1,5 @@
-//! Requests to other brokers, over connections of their own: one request at a time on each, so that none waits behind
-//! another.
+//! Requests to other brokers, over separate connections. A connection has one request at a time, so
+//! that no request waits for another.
 
 use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
 
@@ -20,14 +20,14 @@ use tokio::time::timeout;
 use super::{Broker, fill, write_all};
 use crate::config::Mechanism;
 
-/// How long a broker may take to connect and answer (`request.timeout.ms` among brokers).
+/// Timeout for connecting and the response (`request.timeout.ms` between brokers).
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Idle connections kept to each broker.
+/// Maximum idle connections per broker.
 const IDLE: usize = 4;
 
 struct Link {
     connection: Connection,
-    /// Incarnation of the broker it leads to.
+    /// Incarnation of the connected broker.
     incarnation: i64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub(crate) correlation_id: i32,
 }
 
-/// Connects to another broker, and says who is asking where brokers have to.
+/// Connects to another broker, and authenticates if brokers must.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -67,7 +67,7 @@ pub(crate) async fn connect(broker: &Broker, addr: SocketAddr) -> io::Result<Con
 pub(crate) struct Peers(Mutex<BTreeMap<i32, Vec<Link>>>);
 
 impl Peers {
-    /// Sends a request to the broker `to` and waits for the answer. An idle connection that turns out to be dead is
+    /// Sends a request to the broker `to` and waits for the response. A dead idle connection is
     /// replaced, so a request may arrive twice.
     ///
     /// # Cancel safety
@@ -91,7 +91,8 @@ impl Peers {
         };
         let idle = self.take(to, incarnation);
         if let Some(mut link) = idle
-            // A broker that does not answer will not do so on another connection.
+            // An unresponsive broker would not respond on another connection either, so a timeout
+            // is final.
             && let Ok(response) = timeout(TIMEOUT, link.connection.call(version, request)).await?
         {
             self.put(to, link);

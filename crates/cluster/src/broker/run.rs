@@ -1,4 +1,4 @@
-//! The life of one incarnation: it owns every task, so dropping its future ends them all.
+//! The lifetime of one incarnation: it owns every task, so dropping its future ends them all.
 
 use std::{collections::VecDeque, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ use crate::{
     storage::Hold,
 };
 
-/// How a broker is doing.
+/// The state of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Not running.
@@ -46,31 +46,32 @@ pub(crate) enum Phase {
     Up,
 }
 
-/// What outlives a broker's incarnations.
+/// State that outlives a broker's incarnations.
 pub(crate) struct Slot {
     pub(crate) id: i32,
     pub(crate) env: Env,
     pub(crate) disk: Arc<dyn Disk>,
-    /// The cluster's hold on its directory.
+    /// The cluster's lock on its directory.
     pub(crate) hold: Arc<Hold>,
     pub(crate) dir: PathBuf,
-    /// Where to listen and what to tell others; the port is filled in by the first incarnation.
+    /// The listening address and the advertised one; the first incarnation sets the port.
     pub(crate) bind: Mutex<SocketAddr>,
     pub(crate) advertised: Mutex<SocketAddr>,
     pub(crate) admissions: Arc<Admissions>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) delays: Arc<Delays>,
     pub(crate) phase: watch::Sender<Phase>,
-    /// Version of the metadata the broker has.
+    /// Version of the broker's metadata.
     pub(crate) applied: watch::Sender<u64>,
-    /// Tasks of the running incarnation hold the sender; the receiver ends when the last of them is gone.
+    /// Every task of the running incarnation holds the sender; the receiver ends with the last
+    /// task.
     pub(crate) alive: Mutex<Option<mpsc::Receiver<std::convert::Infallible>>>,
     /// The running incarnation.
     pub(crate) current: Mutex<Option<std::sync::Weak<Broker>>>,
 }
 
 impl Slot {
-    /// Tells clients the port that was listened on, unless they are told another one.
+    /// Advertises the listening port, unless another one is configured.
     fn advertise(&self, port: u16) {
         let mut advertised = self.advertised.lock();
         if advertised.port() == 0 {
@@ -79,7 +80,7 @@ impl Slot {
     }
 }
 
-/// Sets the phase back when the incarnation ends, however it does.
+/// Resets the phase when the incarnation ends, in whatever way.
 struct UpWhile<'a>(&'a Slot);
 
 impl Drop for UpWhile<'_> {
@@ -98,7 +99,7 @@ pub(crate) async fn run(
     let (alive, gone) = mpsc::channel(1);
     *slot.alive.lock() = Some(gone);
     let gate = Arc::clone(&slot.gate);
-    // The incarnation before may have ended frozen.
+    // The previous incarnation may have ended while frozen.
     gate.open();
     let inner = {
         let alive = alive.clone();
@@ -106,7 +107,7 @@ pub(crate) async fn run(
             let _up = UpWhile(&slot);
             let listeners = listen(&slot).await?;
             let inner = listeners.inner_addr(&slot)?;
-            // As in Kafka, a broker that starts waits for a controller to register with.
+            // As in Kafka, a starting broker waits for a controller to register with.
             controller.up().await;
             let life = Life::begin(&slot, inner, config, controller, observers, alive)?;
             life.serve(&slot, &listeners).await
@@ -115,10 +116,10 @@ pub(crate) async fn run(
     gate.guard(&alive, inner).await
 }
 
-/// Where connections come in, and what is asked of them.
+/// The listeners and their authentication.
 struct Listeners {
     clients: Entrance,
-    /// For other brokers, unless they come where clients do.
+    /// For other brokers, unless they use the clients' listener.
     brokers: Option<Entrance>,
 }
 
@@ -128,14 +129,14 @@ struct Entrance {
 }
 
 impl Listeners {
-    /// Where other brokers reach this one.
+    /// Returns the address of this broker for other brokers.
     fn inner_addr(&self, slot: &Slot) -> Result<SocketAddr, ClusterError> {
         let Some(brokers) = &self.brokers else { return Ok(*slot.advertised.lock()) };
         let failed = |source| ClusterError::Listen { addr: BrokersOnly::BIND, source };
         brokers.listener.local_addr().map_err(failed)
     }
 
-    /// The next connection, and what is asked of it.
+    /// Returns the next connection and its authentication.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -151,7 +152,7 @@ impl Listeners {
     }
 }
 
-/// A connection and where it comes from.
+/// A connection and the peer's address.
 type Connected = (Box<dyn Socket>, SocketAddr);
 
 async fn listen(slot: &Slot) -> Result<Listeners, ClusterError> {
@@ -186,25 +187,25 @@ struct Life {
     gate: Arc<Gate>,
     alive: Alive,
     mailbox: Arc<Mailbox>,
-    /// Metadata under way, with the time at which it arrives.
+    /// Metadata in flight, with its time of arrival.
     under_way: VecDeque<(Instant, Arc<Image>)>,
     frozen: bool,
-    /// What [`Broker::spawn`] was given. It is taken at once, so it stays short.
+    /// Work from [`Broker::spawn`]. It is received immediately, so the queue stays short.
     work: mpsc::UnboundedReceiver<super::Work>,
     tasks: JoinSet<()>,
     connections: Arc<Registry>,
-    /// When to look for connections whose time is over.
+    /// When the next connections expire.
     next_expiry: Instant,
     failure: Arc<Failure>,
 }
 
-/// How long no connection is accepted after one could not be for want of descriptors.
+/// Backoff after accepting a connection failed because no file descriptor was available.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest delay of metadata. A longer one cannot be added to the time.
+/// Maximum delay of metadata. A longer one would overflow the clock.
 const MOST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// More versions than this are not kept apart while they are under way.
+/// Maximum versions in flight. Beyond it a new version replaces the previous one.
 const MAX_UNDER_WAY: usize = 1024;
 
 impl Life {
@@ -259,7 +260,7 @@ impl Life {
             spawner,
             config,
         });
-        // Whatever was under way to the incarnation before is in the image this one starts from.
+        // The starting image already contains everything sent to the previous incarnation.
         mailbox.take();
         broker.apply(&image);
         *slot.current.lock() = Some(Arc::downgrade(&broker));
@@ -287,7 +288,7 @@ impl Life {
         })
     }
 
-    /// Accepts connections, takes metadata, sends heartbeats and checks the in-sync replicas.
+    /// Accepts connections, applies metadata, sends heartbeats and checks the in-sync replicas.
     async fn serve(mut self, slot: &Slot, listeners: &Listeners) -> Result<(), ClusterError> {
         let config = Arc::clone(&self.broker.config);
         let isr_interval = config.replica_lag_time_max / 2;
@@ -365,8 +366,8 @@ impl Life {
         }
     }
 
-    /// Ends the broker as Kafka ends one whose only log directory has failed. What it leads moves at once, if the
-    /// controller can be reached.
+    /// Ends the broker, as Kafka does if its only log directory has failed. Its leaderships move at
+    /// once if the controller is reachable.
     fn disk_failed(&self, slot: &Slot, source: io::Error) -> ClusterError {
         tracing::error!(broker = slot.id, error = %source, "the disk failed; the broker ends");
         if !self.mailbox.is_held() {
@@ -381,7 +382,7 @@ impl Life {
         }
     }
 
-    /// Takes what the controller has sent and applies what has arrived.
+    /// Receives metadata from the controller and applies the versions that have arrived.
     fn take_metadata(&mut self) {
         let now = Instant::now();
         let delivery = self.mailbox.take();
@@ -396,7 +397,7 @@ impl Life {
         if self.frozen {
             return;
         }
-        // Only the newest of several matters.
+        // Of several versions only the newest is applied.
         let mut newest = None;
         while let Some((due, _)) = self.under_way.front()
             && *due <= now
@@ -445,7 +446,7 @@ impl Life {
     }
 }
 
-/// Whether accepting may go well the next time.
+/// Returns whether accepting may succeed later.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Kafka's property names: parsing, ranges, and the nearest name for one that does not exist.
+//! Kafka's property names: parsing, ranges, and the nearest name for an unknown one.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -20,17 +20,17 @@ pub enum ConfigError {
         /// The known name nearest to it.
         nearest: Option<&'static str>,
     },
-    /// The value is not one the setting takes.
+    /// The value is invalid for the setting.
     #[error("{name}={value:?}: expected {expected}")]
     Value {
         /// The setting.
         name: &'static str,
         /// The value given.
         value: String,
-        /// What it takes.
+        /// The expected values.
         expected: &'static str,
     },
-    /// Two settings do not go together.
+    /// Two settings contradict each other.
     #[error("{0}")]
     Contradiction(String),
 }
@@ -49,7 +49,7 @@ impl fmt::Display for Hint<'_> {
 type Setter = fn(&mut ClusterConfig, &str) -> Option<()>;
 type Getter = fn(&ClusterConfig) -> String;
 
-/// One property: its name, what it takes, how it is set and read.
+/// One property: its name, its expected values, its setter and getter.
 struct Property {
     name: &'static str,
     expected: &'static str,
@@ -73,13 +73,13 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// One rack for each broker; an empty text is no list at all.
+/// One rack per broker; an empty text is an empty list.
 fn racks(text: &str) -> Vec<String> {
     let racks = text.split(',').map(|rack| rack.trim().to_owned());
     if text.trim().is_empty() { Vec::new() } else { racks.collect() }
 }
 
-/// Kafka's own selectors, by the names of their classes.
+/// Kafka's own selectors, by class name.
 fn selector(text: &str) -> Option<ReplicaSelector> {
     match text.trim() {
         "" | "org.apache.kafka.common.replica.LeaderSelector" => Some(ReplicaSelector::Leader),
@@ -571,12 +571,12 @@ static PROPERTIES: &[Property] = &[
     ),
 ];
 
-/// The only one that is never shown.
+/// The only property that is never shown.
 const KEY_PASSWORD: &str = "ssl.key.password";
 
 const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
-/// Things by their names, at least one and each once.
+/// Parses a list of names: at least one, without duplicates.
 fn each_once<T: PartialEq>(text: &str, by_name: fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let mut found = Vec::new();
     for name in text.split(',') {
@@ -589,7 +589,7 @@ fn each_once<T: PartialEq>(text: &str, by_name: fn(&str) -> Option<T>) -> Option
     Some(found)
 }
 
-/// An empty text is no path.
+/// An empty text means no path.
 fn path(text: &str) -> Option<Option<PathBuf>> {
     let text = text.trim();
     Some((!text.is_empty()).then(|| text.into()))
@@ -599,7 +599,7 @@ fn show_path(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or_else(String::new, |path| path.display().to_string())
 }
 
-/// Names may have commas in them, so semicolons separate them.
+/// Principals are separated by semicolons, because a name may contain commas.
 fn principals(text: &str) -> Option<Vec<String>> {
     let names = text.split(';').map(str::trim).filter(|name| !name.is_empty());
     let user = |name: &str| name.strip_prefix("User:").is_some_and(|name| !name.is_empty());
@@ -638,8 +638,8 @@ impl ClusterConfig {
         })
     }
 
-    /// Checks that no time is beyond the range of its property, also one that was assigned to a field: deadlines far ahead
-    /// overflow the clock.
+    /// Checks that every duration is within its property's range, including those assigned to a
+    /// field. Deadlines too far ahead overflow the clock.
     pub(super) fn validate_times(&self) -> Result<(), ConfigError> {
         for property in PROPERTIES.iter().filter(|p| p.name.ends_with(".ms")) {
             let value = (property.get)(self);
@@ -652,18 +652,18 @@ impl ClusterConfig {
         Ok(())
     }
 
-    /// Whether a property's value is not for showing.
+    /// Returns whether a property's value must not be shown.
     pub(crate) fn is_sensitive(name: &str) -> bool {
         name == KEY_PASSWORD
     }
 
-    /// Every property and its value, by name; `[hidden]` stands for a password.
+    /// Returns every property and its value, by name; `[hidden]` replaces a password.
     pub fn properties(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         PROPERTIES.iter().map(|p| (p.name, (p.get)(self)))
     }
 }
 
-/// The name with the smallest edit distance, if a slip of the keyboard could explain it.
+/// Returns the name with the smallest edit distance, if a typing error could explain it.
 pub(crate) fn nearest(
     name: &str,
     known: impl Iterator<Item = &'static str>,

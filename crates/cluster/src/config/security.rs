@@ -1,4 +1,4 @@
-//! Who may connect, how, and what they may do.
+//! Settings of authentication and authorization.
 
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -7,15 +7,15 @@ pub use curtail_wire::{Mechanism, SecurityProtocol};
 use super::ConfigError;
 pub use crate::sasl::User;
 
-/// A password that is not printed.
+/// A password whose `Debug` output is hidden.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// What stands for any password where values are shown, as with Kafka.
+    /// The replacement for a shown password, as in Kafka.
     pub(crate) const HIDDEN: &str = "[hidden]";
 
-    /// Keeps a password.
+    /// Wraps a password.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -32,15 +32,15 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Whether clients have to show a certificate (`ssl.client.auth`).
+/// Whether clients need a certificate (`ssl.client.auth`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// None is asked for.
+    /// Requests no certificate.
     #[default]
     None,
-    /// One is asked for, and checked if it comes.
+    /// Requests a certificate, and verifies it if the client sends one.
     Requested,
-    /// Without one nobody comes in.
+    /// Refuses clients without a certificate.
     Required,
 }
 
@@ -58,52 +58,56 @@ impl ClientAuth {
     }
 }
 
-/// Who decides what a client may do (`authorizer.class.name`).
+/// The authorizer of clients' operations (`authorizer.class.name`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authorizer {
-    /// Nobody: every client may do everything.
+    /// No authorizer: every client may do everything.
     #[default]
     None,
     /// ACLs, as Kafka's `StandardAuthorizer`.
     Standard,
 }
 
-/// Settings of the brokers' listeners, and of who may do what.
+/// Settings of the brokers' listeners and of authorization.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Security {
-    /// `listener.security.protocol`: what clients speak.
+    /// `listener.security.protocol`: the protocol of clients' connections.
     pub protocol: SecurityProtocol,
-    /// Who may authenticate with SASL.
+    /// The users that may authenticate with SASL.
     pub users: Vec<User>,
-    /// `sasl.enabled.mechanisms`: what SASL offers. Kafka's default is GSSAPI, which is not there; here it is
-    /// all that ask for a password.
+    /// `sasl.enabled.mechanisms`: the SASL mechanisms offered. Kafka's default is GSSAPI, which is
+    /// unsupported; the default here is all mechanisms with a password.
     pub mechanisms: Vec<Mechanism>,
-    /// `connections.max.reauth.ms`: how long an authentication with SASL holds; zero for as long as the connection
-    /// (KIP-368).
+    /// `connections.max.reauth.ms`: how long a SASL authentication is valid; zero means the
+    /// connection's lifetime (KIP-368).
     pub max_reauth: Duration,
-    /// `connection.authentication.timeout.ms`: how long a client has from the connection to the end of its authentication,
-    /// the TLS handshake included. Curtail's own; Kafka closes such a connection after `connections.max.idle.ms`.
+    /// `connection.authentication.timeout.ms`: time from the connection to the end of the client's
+    /// authentication, including the TLS handshake. Specific to Curtail; Kafka closes such a
+    /// connection after `connections.max.idle.ms`.
     pub authentication_timeout: Duration,
-    /// `sasl.oauthbearer.allow.unsecured.tokens`: whether OAUTHBEARER, whose tokens are unsigned, is offered beyond loopback.
-    /// Curtail's own.
+    /// `sasl.oauthbearer.allow.unsecured.tokens`: whether OAUTHBEARER, whose tokens are unsigned,
+    /// is offered beyond loopback. Specific to Curtail.
     pub allow_unsecured_tokens: bool,
-    /// `connection.failed.authentication.delay.ms`: how long a failed authentication goes unanswered.
+    /// `connection.failed.authentication.delay.ms`: delay of the response to a failed
+    /// authentication.
     pub failed_authentication_delay: Duration,
-    /// `ssl.keystore.location`: a PEM file with the brokers' private key and certificates; without it the cluster makes
-    /// its own.
+    /// `ssl.keystore.location`: a PEM file with the brokers' private key and certificates. Without
+    /// it the cluster creates them.
     pub key_store: Option<PathBuf>,
-    /// `ssl.key.password`: opens the private key in it, if that is encrypted (PKCS#8 with PBES2).
+    /// `ssl.key.password`: decrypts the private key, if that is encrypted (PKCS#8 with PBES2).
     pub key_password: Option<Password>,
-    /// `ssl.truststore.location`: a PEM file with the certificates of those who sign the clients'.
+    /// `ssl.truststore.location`: a PEM file with the certificate authorities of client
+    /// certificates.
     pub trust_store: Option<PathBuf>,
     /// `ssl.client.auth`.
     pub client_auth: ClientAuth,
     /// `authorizer.class.name`.
     pub authorizer: Authorizer,
-    /// `super.users`: who may do everything, such as `User:admin`; separated by semicolons as a property.
+    /// `super.users`: principals that may do everything, such as `User:admin`. The property
+    /// separates them by semicolons.
     pub super_users: Vec<String>,
-    /// `allow.everyone.if.no.acl.found`: whether what no ACL names is open to everybody.
+    /// `allow.everyone.if.no.acl.found`: whether a resource without ACLs is open to all clients.
     pub allow_everyone_if_no_acl: bool,
 }
 
@@ -129,12 +133,13 @@ impl Default for Security {
 }
 
 impl Security {
-    /// Whether brokers need a listener of their own: clients' listeners do not know them.
+    /// Whether brokers need a separate listener, because the clients' listeners cannot authenticate
+    /// them.
     pub(crate) fn separates_brokers(&self) -> bool {
         self.protocol != SecurityProtocol::Plaintext || self.authorizer != Authorizer::None
     }
 
-    /// Refuses to let anyone who can reach the listener in under any name.
+    /// Refuses a listener beyond loopback on which clients could claim any name.
     pub(super) fn validate_reach(
         &self,
         beyond_loopback: Option<IpAddr>,

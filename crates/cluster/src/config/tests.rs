@@ -93,7 +93,7 @@ fn times_beyond_their_range_are_refused_by_name() {
 }
 
 #[test]
-fn contradictions_are_found() {
+fn contradicting_settings_are_refused() {
     let ok = ClusterConfig::default();
     ok.validate().unwrap();
     let refused = |change: fn(&mut ClusterConfig)| {

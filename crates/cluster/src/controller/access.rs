@@ -1,4 +1,4 @@
-//! ACLs, quotas and users of SCRAM as the controller keeps them.
+//! ACLs, quotas and SCRAM credentials in the controller.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl State {
-    /// Adds rules; those that are there already change nothing.
+    /// Adds ACLs; existing ones change nothing.
     pub(super) fn create_acls(&mut self, acls: Vec<Acl>) {
         for acl in acls {
             if self.image.acls.insert(acl.clone()).is_none() {
@@ -21,7 +21,7 @@ impl State {
         }
     }
 
-    /// Takes rules away and returns them.
+    /// Removes ACLs and returns them.
     pub(super) fn delete_acls(&mut self, filter: &Filter) -> Vec<Acl> {
         let gone: Vec<Acl> =
             self.image.acls.iter().filter(|acl| filter.fits(acl)).cloned().collect();
@@ -32,7 +32,7 @@ impl State {
         gone
     }
 
-    /// Sets a limit or takes it away.
+    /// Sets or removes a limit.
     pub(super) fn alter_quota(&mut self, entity: &Entity, limit: Limit, value: Option<f64>) {
         let mut limits = self.image.quotas.get(entity).cloned().unwrap_or_default();
         let before = match value {
@@ -50,7 +50,7 @@ impl State {
         self.changed(Change::Quota { entity: entity.clone(), limit, value });
     }
 
-    /// Sets what is kept of a user's password for a mechanism, or takes it away.
+    /// Sets or removes a user's credential for a mechanism.
     pub(super) fn set_credential(
         &mut self,
         user: String,
@@ -65,7 +65,7 @@ impl State {
         self.changed(Change::Credential { user, mechanism, credential });
     }
 
-    /// Takes a credential away that must be there.
+    /// Removes a credential, which must exist.
     pub(super) fn delete_credential(
         &mut self,
         user: String,
@@ -80,8 +80,9 @@ impl State {
         Ok(())
     }
 
-    /// Credentials that this run begins with, in the place of what an earlier one left of the same users. They are not
-    /// remembered: who is not named any more at the next start is not let in any more.
+    /// Sets the credentials that this run is configured with. They replace an earlier run's
+    /// credentials of the same users. They are not journaled: a user removed from the configuration
+    /// cannot authenticate after the next start.
     pub(super) fn configure_credentials(&mut self, credentials: &Credentials) {
         for (of, credential) in credentials {
             self.image.credentials.insert(of.clone(), Arc::clone(credential));
@@ -89,7 +90,7 @@ impl State {
         self.image.version += 1;
     }
 
-    /// As the changes that would rebuild it.
+    /// Returns the changes that rebuild the ACLs, quotas and credentials.
     pub(super) fn access_snapshot(&self) -> Vec<Change> {
         let acls = self.image.acls.iter().cloned().map(Change::Acl);
         let quotas = self.image.quotas.iter().flat_map(|(entity, limits)| {

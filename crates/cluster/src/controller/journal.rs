@@ -26,7 +26,8 @@ const FILE: &str = "cluster-metadata.jsonl";
 /// One change of the metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
-    /// The first line: the cluster's identity and its number of brokers (unknown for files of earlier versions).
+    /// The first line: the cluster's id and its number of brokers (unknown in files of earlier
+    /// versions).
     Cluster {
         id: String,
         brokers: Option<u32>,
@@ -37,32 +38,32 @@ pub(super) enum Change {
         partition: PartitionImage,
     },
     DeleteTopic(Uuid),
-    /// Ids below `end` may have been handed out.
+    /// Ids below `end` may have been assigned.
     ProducerIds {
         end: i64,
     },
     Acl(Acl),
     DeleteAcl(Acl),
-    /// A limit's value, or none if it is gone.
+    /// A limit's value; `None` if it was removed.
     Quota {
         entity: Entity,
         limit: Limit,
         value: Option<f64>,
     },
-    /// What is kept of a user's password, or none if it is gone.
+    /// A user's credential; `None` if it was removed.
     Credential {
         user: String,
         mechanism: Hash,
         credential: Option<Arc<Credential>>,
     },
-    /// All that is given to a broker or a group.
+    /// All overrides of a broker or a group.
     Settings {
         whose: Whose,
         given: Given,
     },
     /// A registration, for a controller that restarts while its brokers run.
     Broker(BrokerImage),
-    /// The version of the metadata that the changes before it make.
+    /// The version of the metadata after the preceding changes.
     Version(u64),
 }
 
@@ -235,20 +236,20 @@ impl Change {
 ///
 /// # Invariants
 /// - [`Journal::append`] returns `Ok` only once the changes survive a crash of the machine.
-/// - After a failed sync the file's content is unknown: a later sync may succeed without the lost pages. The next append
-///   therefore replaces the whole file.
+/// - After a failed sync the file's content is unknown: a later sync may succeed without the lost
+///   pages. The next append therefore replaces the whole file.
 pub(super) struct Journal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// `None` after a failed sync.
     file: Option<Box<dyn DiskFile>>,
-    /// Whether appends are synced; only a plant says no.
+    /// Whether appends are synced; only a planted bug disables it.
     pub(super) syncs: bool,
 }
 
 /// Encodes changes as one line: a CRC-32C of the JSON in hexadecimal, a space, and the JSON.
 ///
-/// Changes that are appended together share a line, so that a torn append damages the last line only.
+/// Changes of one append share a line, so that a torn append damages only the last line.
 fn encode(changes: &[Change], out: &mut Vec<u8>) -> io::Result<()> {
     let lines: Vec<Line> = changes.iter().map(Change::to_line).collect();
     let json = serde_json::to_vec(&lines)?;
@@ -286,13 +287,13 @@ pub(super) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Change>> {
     }
     let bytes = disk.read_all(&path)?;
     let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
-    // Empty unless the last line has no end.
+    // Empty unless the last line lacks its newline.
     let unfinished = lines.pop().is_some_and(|rest| !rest.is_empty());
     let mut changes = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         match decode(line) {
             Some(decoded) => changes.extend(decoded),
-            // The first line came with the file, in one step.
+            // The first line was written with the file in one step, so it cannot be torn.
             None if index > 0 && index + 1 == lines.len() && !unfinished => {
                 tracing::warn!(file = %path.display(), "torn last line of the cluster metadata dropped");
             }
@@ -316,10 +317,10 @@ fn damaged(path: &Path, line: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// Refuses a directory with logs and without metadata, whose brokers would delete the logs.
+/// Refuses a directory with logs but without metadata, because its brokers would delete the logs.
 ///
 /// # Errors
-/// `InvalidData` if there is a partition's directory.
+/// `InvalidData` if a partition's directory exists.
 pub(super) fn refuse_orphans(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let brokers = match disk.list(dir) {
         Ok(entries) => entries.into_iter().filter(|path| is_numbered(path, "broker")),
@@ -327,7 +328,7 @@ pub(super) fn refuse_orphans(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     for broker in brokers {
-        // A broker that is no directory has no logs; starting it reports that.
+        // A broker path that is no directory has no logs. The broker's start reports it.
         let logs = disk.list(&broker).unwrap_or_default();
         if let Some(log) = logs.iter().find(|path| is_numbered(path, "")) {
             let log = log.strip_prefix(dir).unwrap_or(log).display();
@@ -341,7 +342,7 @@ pub(super) fn refuse_orphans(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a path ends in a name, a hyphen and a number. An empty `name` stands for any.
+/// Returns whether a path ends in a name, a hyphen and a number. An empty `name` matches any name.
 fn is_numbered(path: &Path, name: &str) -> bool {
     let last = path.file_name().and_then(|last| last.to_str()).unwrap_or_default();
     last.rsplit_once('-').is_some_and(|(before, number)| {
@@ -350,7 +351,7 @@ fn is_numbered(path: &Path, name: &str) -> bool {
 }
 
 impl Journal {
-    /// Replaces the file in `dir` by `snapshot` and appends from there.
+    /// Replaces the file in `dir` with `snapshot` and appends to it.
     pub(super) fn create(disk: Arc<dyn Disk>, dir: &Path, snapshot: &[Change]) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
         let mut journal = Self { disk, dir: dir.to_owned(), file: None, syncs: true };
@@ -369,10 +370,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes changes durable. `snapshot` returns the whole state with them, in case the file must be replaced.
+    /// Makes changes durable. `snapshot` returns the whole state including them, in case the file
+    /// must be replaced.
     ///
     /// # Errors
-    /// When the disk fails. The changes may be in the file or not; the next append decides.
+    /// The disk failed. The file may contain the changes or not; the next append decides.
     pub(super) fn append(
         &mut self,
         changes: &[Change],
@@ -383,7 +385,8 @@ impl Journal {
         encode(changes, &mut line)?;
         let before = file.len();
         if let Err(error) = file.append(&line) {
-            // Earlier lines are intact, and a full disk may have no room for another copy of them.
+            // Earlier lines are intact, and a full disk may have no space for a second copy of
+            // them.
             let restored = file.truncate(before).and_then(|()| file.sync());
             self.file = restored.is_ok().then_some(file);
             return Err(error);
@@ -391,7 +394,7 @@ impl Journal {
         if self.syncs
             && let Err(error) = file.sync()
         {
-            // Best effort: a refused change should not come back with a restart.
+            // Best effort: a refused change should not reappear after a restart.
             drop(file.truncate(before).and_then(|()| file.sync()));
             return Err(error);
         }

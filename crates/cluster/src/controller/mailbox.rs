@@ -1,4 +1,4 @@
-//! The way of metadata from the controller to one broker.
+//! Delivery of metadata from the controller to one broker.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 use crate::image::Image;
 
-/// More versions than this are not kept apart: the newest takes the place of the one before it.
+/// Maximum queued versions. When the queue is full, a new version replaces the previous one.
 const CAPACITY: usize = 1024;
 
-/// Metadata under way to a broker. It outlives the broker's incarnations.
+/// Metadata in flight to a broker. It outlives the broker's incarnations.
 pub(crate) struct Mailbox {
     inner: Mutex<Inner>,
     changed: Notify,
@@ -29,13 +29,13 @@ impl Inner {
     }
 }
 
-/// What a broker does next with its metadata.
+/// Metadata for a broker to apply.
 pub(crate) struct Delivery {
-    /// Versions that have come since the last look, oldest first.
+    /// Versions that arrived since the last call, oldest first.
     pub(crate) arrived: Vec<Arc<Image>>,
-    /// How long each is under way.
+    /// Propagation delay of each version.
     pub(crate) delay: Duration,
-    /// Nothing may be applied for now.
+    /// Whether the broker must not apply anything for now.
     pub(crate) frozen: bool,
 }
 
@@ -55,7 +55,7 @@ impl Mailbox {
         self.changed.notify_one();
     }
 
-    /// Sets how long later versions are under way.
+    /// Sets the propagation delay of later versions.
     pub(crate) fn set_delay(&self, delay: Duration) {
         self.inner.lock().delay = delay;
         self.changed.notify_one();
@@ -77,7 +77,7 @@ impl Mailbox {
         self.inner.lock().cut_off
     }
 
-    /// Whether nothing may be applied for now.
+    /// Returns whether the broker must not apply anything for now.
     pub(crate) fn is_held(&self) -> bool {
         self.inner.lock().is_held()
     }
@@ -91,7 +91,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits for something to look at. One waiter at a time.
+    /// Waits for a change. One waiter at a time.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -1,8 +1,8 @@
-//! The controller: one in-process object that owns the cluster's metadata.
+//! The controller: an in-process object that owns the cluster's metadata.
 //!
-//! Brokers call it directly and it never calls them: what it decides lies in each broker's [`Mailbox`] until the
-//! broker takes it, after a delay that can be set. Its lock is held for the length of one decision and taken
-//! last, after any lock of a broker.
+//! Brokers call the controller, and it never calls them. Its decisions stay in each broker's
+//! [`Mailbox`] until the broker takes them, after a configurable delay. Its lock is held for one
+//! decision only, and is taken last, after any lock of a broker.
 
 mod access;
 mod journal;
@@ -49,22 +49,22 @@ use crate::{
 use journal::{Change, Journal};
 use state::State;
 
-/// The controller's broker id towards clients: the first broker, as in a combined deployment.
+/// The controller's broker id for clients: the first broker, as in a combined deployment.
 pub(crate) const CONTROLLER_ID: i32 = 1;
 
-/// The controller of a cluster. [`Controller::run`] must be running for sessions to time out.
+/// The controller of a cluster. Sessions time out only while [`Controller::run`] runs.
 pub struct Controller {
     config: Arc<ClusterConfig>,
     entropy: Entropy,
     inner: Mutex<Inner>,
     mailboxes: BTreeMap<i32, Arc<Mailbox>>,
-    /// Brokers heard of since the timer last looked.
+    /// Brokers with a heartbeat since the timer last checked.
     heard: Mutex<BTreeSet<i32>>,
     wake: Notify,
-    /// Wakes waiters in the order in which they began to wait, as `came_up` does. A watch channel wakes them in a random one,
-    /// and simulated runs of one seed would differ.
+    /// Wakes waiters in the order in which they began to wait, as `came_up` does. A watch channel wakes them in a random
+    /// order, so simulated runs of one seed would differ.
     changed: Notify,
-    /// Where the journal is; `None` for metadata in memory only.
+    /// The journal's location; `None` for metadata in memory only.
     home: Option<(Arc<dyn Disk>, PathBuf)>,
     came_up: Notify,
 }
@@ -75,9 +75,9 @@ struct Inner {
     published: u64,
     /// Whether the controller has crashed and not restarted.
     down: bool,
-    /// Counts restarts: each gives every live broker a whole session time.
+    /// Number of restarts. After each, every live broker gets a full session timeout.
     restarts: u64,
-    /// Credentials that the run began with; the journal does not have them.
+    /// Credentials that the run was configured with; the journal does not contain them.
     configured: Credentials,
 }
 
@@ -87,23 +87,23 @@ impl std::fmt::Debug for Controller {
     }
 }
 
-/// A random id that is none of Kafka's reserved ones.
+/// Returns a random id that is not reserved in Kafka.
 pub(crate) fn random_id(entropy: &Entropy) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&entropy.next_u64().to_be_bytes());
     bytes[8..].copy_from_slice(&entropy.next_u64().to_be_bytes());
-    // Version 4, variant 1: never one of Kafka's reserved ids, which are zero but for the last byte.
+    // Version 4, variant 1. Kafka's reserved ids are zero except for the last byte.
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     Uuid(bytes)
 }
 
 impl Controller {
-    /// A controller that keeps its metadata on a disk, or in memory only.
+    /// Creates a controller that stores its metadata on a disk, or in memory only.
     ///
     /// # Errors
-    /// When the metadata of an earlier run is damaged, missing although there are logs, or for another number of brokers, or
-    /// the disk fails.
+    /// The disk fails, or the metadata of an earlier run is damaged, belongs to another number of
+    /// brokers, or is missing although logs exist.
     pub(crate) fn new(
         config: &Arc<ClusterConfig>,
         entropy: Entropy,
@@ -161,7 +161,7 @@ impl Controller {
     /// Fences brokers whose session times out; runs until it is dropped.
     ///
     /// # Cancel safety
-    /// Cancel safe. Run again, it gives every live broker a whole session time from then on.
+    /// Cancel safe. A new run gives every live broker a full session timeout.
     pub async fn run(&self) {
         let timeout = self.config.broker_session_timeout;
         let mut deadlines: BTreeMap<i32, Instant> = BTreeMap::new();
@@ -176,7 +176,7 @@ impl Controller {
             for id in std::mem::take(&mut *self.heard.lock()) {
                 deadlines.insert(id, now + timeout);
             }
-            // A refused change is tried again once the sessions have timed out once more.
+            // A refused change is retried after the sessions have timed out again.
             let _ = self.change(|state| {
                 // The lock may have been held by a change whose sync took long.
                 let now = Instant::now();
@@ -218,15 +218,16 @@ impl Controller {
     /// Decides under the lock, journals the changes, then publishes them.
     ///
     /// # Errors
-    /// `KAFKA_STORAGE_ERROR` if the changes could not be made durable; the state is then as it was before.
-    /// `REQUEST_TIMED_OUT` while the controller is down, as brokers answer that cannot reach a controller.
+    /// `KAFKA_STORAGE_ERROR` if the changes could not be made durable; the state is unchanged.
+    /// `REQUEST_TIMED_OUT` while the controller is down, as from brokers that cannot reach a
+    /// controller.
     fn change<T>(&self, decide: impl FnOnce(&mut State) -> T) -> Result<T, Refusal> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         if inner.down {
             return Err((ErrorCode::REQUEST_TIMED_OUT, "The controller is not available".into()));
         }
-        // Cheap: the image shares its structure with the copy.
+        // Cheap: the clone shares the image's structure.
         let before = inner.journal.is_some().then(|| inner.state.clone());
         let result = decide(&mut inner.state);
         let mut changes = inner.state.take_changes();
@@ -246,14 +247,14 @@ impl Controller {
         Ok(result)
     }
 
-    /// Sends the brokers a version that they do not have.
+    /// Sends a new version to the brokers.
     fn publish(&self, inner: &mut Inner) {
         if inner.state.image.version == inner.published {
             return;
         }
         inner.published = inner.state.image.version;
         let image = Arc::new(inner.state.image.clone());
-        // Under the lock, so that every mailbox sees the versions in order.
+        // Holding the lock keeps the versions in order in every mailbox.
         for mailbox in self.mailboxes.values() {
             mailbox.put(&image);
         }
@@ -268,12 +269,13 @@ impl Controller {
         self.mailboxes.get(&id).is_some_and(|mailbox| mailbox.is_cut_off())
     }
 
-    /// The metadata as the controller has it.
+    /// Returns the controller's metadata.
     pub(crate) fn image(&self) -> Image {
         self.inner.lock().state.image.clone()
     }
 
-    /// The leader of a partition and its epoch, asked for by the broker `id`; `None` if it cannot ask.
+    /// Returns the leader of a partition and its epoch to the broker `id`; `None` if the broker
+    /// cannot reach the controller.
     pub(crate) fn leader_of(&self, id: i32, key: PartitionKey) -> Option<(i32, i32)> {
         if self.is_cut_off(id) {
             return None;
@@ -287,7 +289,7 @@ impl Controller {
         Some((partition.leader, partition.leader_epoch))
     }
 
-    /// Unclean elections of a partition, as far as this process has seen them.
+    /// Returns the number of unclean elections of a partition since this process started.
     pub(crate) fn unclean_elections(&self, topic: &str, index: i32) -> u64 {
         let state = &self.inner.lock().state;
         let key = state.image.topic(topic).map(|topic| PartitionKey { topic: topic.id, index });
@@ -299,8 +301,8 @@ impl Controller {
         self.changed.notified()
     }
 
-    /// Registers an incarnation of a broker: its epoch, and the metadata to start from. The mailbox then
-    /// holds only what comes later.
+    /// Registers an incarnation of a broker. Returns its epoch and the metadata to start from; the
+    /// mailbox then contains only later versions.
     pub(crate) fn register(
         &self,
         id: i32,
@@ -312,7 +314,7 @@ impl Controller {
         })
     }
 
-    /// A broker's sign of life; false when the controller does not take this incarnation for the current one.
+    /// Handles a broker's heartbeat. Returns false if this incarnation is not the current one.
     pub(crate) fn heartbeat(&self, id: i32, epoch: i64) -> bool {
         if self.is_cut_off(id) || self.change(|state| state.heartbeat(id, epoch)) != Ok(true) {
             return false;
@@ -322,9 +324,10 @@ impl Controller {
         true
     }
 
-    /// Moves everything away from a broker that is about to stop.
+    /// Moves leaderships away from a broker that is about to stop.
     pub(crate) fn controlled_shutdown(&self, id: i32) {
-        // The broker stops in any case. What it leads moves once its session has timed out.
+        // The broker stops in any case. If this fails, its leaderships move after its session
+        // timeout.
         let _ = self.change(|state| state.leave(id));
     }
 
@@ -347,7 +350,8 @@ impl Controller {
         self.change(|state| state.create_topic(spec, id, &self.config))?
     }
 
-    /// What [`Controller::create_topic`] would do: partitions and replication factor.
+    /// Validates [`Controller::create_topic`] and returns the number of partitions and the
+    /// replication factor.
     pub(crate) fn check_topic(&self, spec: &TopicSpec) -> Result<(i32, i16), Refusal> {
         let inner = self.inner.lock();
         let (_, placed) = inner.state.check_topic(spec, &self.config)?;
@@ -358,7 +362,7 @@ impl Controller {
         self.change(|state| state.create_partitions(more, &self.config))?
     }
 
-    /// Whether [`Controller::create_partitions`] would do it.
+    /// Validates [`Controller::create_partitions`].
     pub(crate) fn check_partitions(&self, more: &MorePartitions) -> Result<(), Refusal> {
         self.inner.lock().state.check_partitions(more, &self.config).map(drop)
     }
@@ -367,7 +371,7 @@ impl Controller {
         self.change(|state| state.alter_config(topic, edits))?
     }
 
-    /// Whether [`Controller::alter_config`] would do it.
+    /// Validates [`Controller::alter_config`].
     pub(crate) fn check_config(&self, topic: &str, edits: &ConfigEdits) -> Result<(), Refusal> {
         self.inner.lock().state.check_config(topic, edits).map(drop)
     }
@@ -377,7 +381,7 @@ impl Controller {
         self.change(|state| state.alter_settings(whose, edits, &self.config))?
     }
 
-    /// Whether [`Controller::alter_settings`] would do it.
+    /// Validates [`Controller::alter_settings`].
     pub(crate) fn check_settings(&self, whose: &Whose, edits: &ConfigEdits) -> Result<(), Refusal> {
         self.inner.lock().state.check_settings(whose, edits, &self.config).map(drop)
     }
@@ -395,17 +399,17 @@ impl Controller {
         self.change(|state| state.elect_leader(topic, index, election))?
     }
 
-    /// Begins, changes or takes back the reassignment of a partition.
+    /// Starts, changes or cancels the reassignment of a partition.
     pub(crate) fn reassign(&self, topic: &str, index: i32, to: &Move) -> Result<(), Refusal> {
         self.change(|state| state.reassign(topic, index, to))?
     }
 
-    /// The reassignments under way, of these partitions or all.
+    /// Returns the reassignments in progress, of these partitions or of all.
     pub(crate) fn reassignments(&self, of: Option<&[(String, Vec<i32>)]>) -> Vec<Moving> {
         self.inner.lock().state.reassignments(of)
     }
 
-    /// Deletes a topic; false when there is none of this id.
+    /// Deletes a topic. Returns false if no topic has this id.
     pub(crate) fn delete_topic(&self, id: Uuid) -> Result<bool, Refusal> {
         self.change(|state| state.remove_topic(id))
     }
@@ -414,12 +418,12 @@ impl Controller {
         self.change(|state| state.create_acls(acls))
     }
 
-    /// Takes rules away and returns them.
+    /// Removes ACLs and returns them.
     pub(crate) fn delete_acls(&self, filter: &Filter) -> Result<Vec<Acl>, Refusal> {
         self.change(|state| state.delete_acls(filter))
     }
 
-    /// Sets limits, or takes those without a value away.
+    /// Sets limits, or removes those without a value.
     pub(crate) fn alter_quotas(
         &self,
         entity: &Entity,
@@ -432,14 +436,14 @@ impl Controller {
         })
     }
 
-    /// Credentials that this run begins with; brokers must not have registered yet.
+    /// Sets the credentials that this run is configured with. No broker may have registered yet.
     pub(crate) fn configure_credentials(&self, credentials: &Credentials) {
         // They are not journaled, so this cannot fail.
         let _ = self.change(|state| state.configure_credentials(credentials));
         self.inner.lock().configured = credentials.clone();
     }
 
-    /// Sets what is kept of a user's password for a mechanism.
+    /// Sets a user's credential for a mechanism.
     pub(crate) fn set_credential(
         &self,
         user: String,
@@ -453,10 +457,10 @@ impl Controller {
         self.change(|state| state.delete_credential(user, mechanism))?
     }
 
-    /// A producer id that was never given to another producer.
+    /// Returns a producer id that was never assigned before.
     ///
     /// # Errors
-    /// `COORDINATOR_LOAD_IN_PROGRESS`, as in Kafka while there is no block of ids: producers try again.
+    /// `COORDINATOR_LOAD_IN_PROGRESS`, as in Kafka without a block of ids; producers retry.
     pub(crate) fn next_producer_id(&self) -> Result<i64, ErrorCode> {
         self.change(State::next_producer_id).map_err(|_| ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)
     }

@@ -1,16 +1,16 @@
-//! Names of topics and the brokers their replicas go to.
+//! Validation of topic names and placement of replicas.
 
 use curtail_wire::ErrorCode;
 
 use super::state::Refusal;
 use crate::{config::ClusterConfig, image::Image};
 
-/// The longest name of a topic, as Kafka has it.
+/// The maximum length of a topic name, as in Kafka.
 const MAX_NAME: usize = 249;
-/// The most partitions one topic can be created with.
+/// The maximum number of partitions in a topic's creation.
 const MAX_PARTITIONS: i32 = 100_000;
 
-/// A topic to be.
+/// A topic to create.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopicSpec {
     pub(crate) name: String,
@@ -18,12 +18,12 @@ pub(crate) struct TopicSpec {
     pub(crate) partitions: i32,
     /// -1 for the cluster's default.
     pub(crate) replication_factor: i16,
-    /// Replicas of each partition; empty to have them placed.
+    /// Replicas of each partition; empty for automatic placement.
     pub(crate) assignment: Vec<(i32, Vec<i32>)>,
     pub(crate) configs: Vec<(String, String)>,
 }
 
-/// Whether a name is one Kafka allows.
+/// Returns whether Kafka allows a name.
 pub(crate) fn valid_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !name.is_empty()
@@ -33,7 +33,7 @@ pub(crate) fn valid_name(name: &str) -> bool {
         && name.chars().all(allowed)
 }
 
-/// Checks a new topic's name against the rules and the topics there are.
+/// Checks a new topic's name against Kafka's rules and the existing topics.
 pub(super) fn check_name(name: &str, image: &Image) -> Result<(), Refusal> {
     if !valid_name(name) {
         let reason = format!(
@@ -45,7 +45,7 @@ pub(super) fn check_name(name: &str, image: &Image) -> Result<(), Refusal> {
     if image.topic(name).is_some() {
         return Err((ErrorCode::TOPIC_ALREADY_EXISTS, format!("Topic '{name}' already exists.")));
     }
-    // Metric names turn periods into underscores, so Kafka refuses names that differ only there.
+    // Metric names replace periods with underscores, so Kafka refuses names that differ only there.
     let plain = name.replace('.', "_");
     let collides = |other: &&std::sync::Arc<str>| {
         other.len() == name.len() && other.replace('.', "_") == plain
@@ -62,8 +62,9 @@ pub(super) fn check_name(name: &str, image: &Image) -> Result<(), Refusal> {
     }
 }
 
-/// The replicas of every partition. Leaders go round the live brokers from `start`, followers come next in
-/// the circle, one place further apart with every full turn, so that a dead broker's load spreads.
+/// Places the replicas of every partition. Leaders rotate over the live brokers from `start`.
+/// Followers are the next brokers in the circle, shifted by one with every full rotation, so that a
+/// dead broker's load is distributed.
 pub(super) fn place(
     spec: &TopicSpec,
     config: &ClusterConfig,

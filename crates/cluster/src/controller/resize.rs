@@ -1,4 +1,4 @@
-//! Another number of brokers than an earlier run had.
+//! Changing the number of brokers between runs.
 
 use std::{io, path::Path};
 
@@ -11,7 +11,8 @@ use crate::{
     disk::RealDisk,
 };
 
-/// The number of brokers a directory was made with; `None` if no cluster was, or its metadata cannot be read.
+/// Returns the number of brokers of a directory's cluster; `None` if there was none or its metadata
+/// is unreadable.
 pub fn brokers_of(dir: &Path) -> Option<u32> {
     let changes = journal::read(&RealDisk::new(), dir).ok()?;
     let recorded = changes.iter().find_map(|change| match change {
@@ -21,15 +22,16 @@ pub fn brokers_of(dir: &Path) -> Option<u32> {
     recorded.or_else(|| Some(highest(&State::replayed("", changes))).filter(|brokers| *brokers > 0))
 }
 
-/// The highest broker with a replica.
+/// Returns the highest id of a broker with a replica.
 fn highest(state: &State) -> u32 {
     state.known_brokers().last().and_then(|id| u32::try_from(*id).ok()).unwrap_or(0)
 }
 
-/// Refuses another number of brokers than `before` unless the configuration allows it and no record becomes unavailable.
+/// Refuses a number of brokers other than `before`, unless the configuration allows it and no
+/// record becomes unavailable.
 ///
 /// # Errors
-/// `InvalidData` with the settings that would be right.
+/// `InvalidData` with the correct settings.
 pub(super) fn check(state: &State, before: Option<u32>, config: &ClusterConfig) -> io::Result<()> {
     let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     let now = config.brokers;
@@ -53,7 +55,7 @@ pub(super) fn check(state: &State, before: Option<u32>, config: &ClusterConfig) 
     }
 }
 
-/// The first partition whose in-sync replicas are all on brokers above `now`.
+/// Returns the first partition whose in-sync replicas are all on brokers above `now`.
 fn left_behind(state: &State, now: u32) -> Option<(String, i32)> {
     let stays = |id: &i32| u32::try_from(*id).is_ok_and(|id| id <= now);
     state.image.topics.values().find_map(|topic| {

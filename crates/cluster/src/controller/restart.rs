@@ -1,4 +1,4 @@
-//! A controller that crashes and restarts from its journal while the brokers run on.
+//! A controller that crashes and restarts from its journal while the brokers keep running.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     disk::Disk,
 };
 
-/// Begins the journal of a controller with this state; none for metadata in memory only.
+/// Creates the journal of a controller with this state; `None` for metadata in memory only.
 pub(super) fn journal(
     home: Option<&(Arc<dyn Disk>, PathBuf)>,
     state: &State,
@@ -25,20 +25,22 @@ pub(super) fn journal(
 }
 
 impl Controller {
-    /// Ends the controller as a crash does: it answers nothing until [`Controller::restart`]. Brokers go on with the
-    /// metadata that they have.
+    /// Crashes the controller: it sends no responses until [`Controller::restart`]. Brokers
+    /// continue with their current metadata.
     pub(crate) fn crash(&self) {
         let mut inner = self.inner.lock();
         inner.down = true;
         inner.journal = None;
     }
 
-    /// Starts a crashed controller from its journal. Without one it continues with what it had in memory.
+    /// Restarts a crashed controller from its journal. Without a journal it continues with its
+    /// state in memory.
     ///
-    /// As after a failover in Kafka, leader epochs stay, and every live broker gets a whole session time.
+    /// As after a failover in Kafka, leader epochs stay, and every live broker gets a full session
+    /// timeout.
     ///
     /// # Errors
-    /// When the journal cannot be read or replaced; the controller stays down.
+    /// The journal cannot be read or replaced; the controller stays down.
     pub(crate) fn restart(&self) -> io::Result<()> {
         let mut inner = self.inner.lock();
         if !inner.down {
@@ -86,7 +88,7 @@ impl Controller {
         }
     }
 
-    /// Everything that is durable, as text, to compare it before a crash and after the restart.
+    /// Returns all durable state as text, for comparing it before a crash and after the restart.
     pub(crate) fn text(&self) -> String {
         self.inner.lock().state.text()
     }

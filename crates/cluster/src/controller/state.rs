@@ -26,10 +26,10 @@ use crate::{
     topic_config::TopicConfig,
 };
 
-/// Producer ids handed out per block; a block is journaled before its first id is used.
+/// Producer ids per block; a block is journaled before its first id is used.
 const PRODUCER_ID_BLOCK: i64 = 1000;
 
-/// Where a broker is reached.
+/// The addresses of a broker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     /// By clients.
@@ -38,10 +38,10 @@ pub(crate) struct Addresses {
     pub(crate) inner: SocketAddr,
 }
 
-/// A refusal: the code to answer and the reason.
+/// A refusal: the error code for the response and the reason.
 pub(crate) type Refusal = (ErrorCode, String);
 
-/// A leader's wish to change its in-sync replicas.
+/// A leader's request to change its in-sync replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct AlterPartition {
     pub(crate) broker: i32,
@@ -49,26 +49,26 @@ pub(crate) struct AlterPartition {
     pub(crate) key: PartitionKey,
     pub(crate) leader_epoch: i32,
     pub(crate) partition_epoch: i32,
-    /// Ids and, where the leader knows them, epochs of the incarnations it means.
+    /// Ids and, if the leader knows them, epochs of the incarnations.
     pub(crate) isr: Vec<(i32, Option<i64>)>,
 }
 
-/// All the controller knows.
+/// The controller's state.
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) image: Image,
-    /// Brokers an earlier run knew and this one has not heard of yet: they keep what they lead until they
-    /// register or their session times out.
+    /// Brokers known from an earlier run without a heartbeat in this one. They keep their
+    /// leaderships until they register or their session times out.
     expected: BTreeSet<i32>,
-    /// Brokers that asked to go: a late heartbeat must not bring them back.
+    /// Brokers in controlled shutdown: a late heartbeat must not unfence them.
     leaving: BTreeSet<i32>,
     next_producer_id: i64,
     producer_ids_end: i64,
     next_placement: usize,
     changes: Vec<Change>,
-    /// Unclean elections of each partition, as far as this process has seen them.
+    /// Unclean elections of each partition since this process started.
     pub(super) unclean: BTreeMap<PartitionKey, u64>,
-    /// Whether any topic may elect uncleanly: a plant.
+    /// Whether any topic may elect uncleanly: a planted bug.
     pub(super) elects_uncleanly: bool,
 }
 
@@ -96,19 +96,21 @@ impl State {
         state
     }
 
-    /// Continues after a crash of the controller alone. Registrations of the running brokers hold. Brokers that the
-    /// journal does not know to be registered keep what they lead until they register or their session times out.
+    /// Continues after a crash of the controller alone. Registrations of running brokers stay
+    /// valid. Brokers whose registration is not in the journal keep their leaderships until they
+    /// register or their session times out.
     pub(super) fn restarted(mut self, brokers: &[i32]) -> Self {
         let leads = |id| !self.partition_keys(|partition| partition.leader == id).is_empty();
         let unknown = |id: &i32| !self.image.brokers.contains_key(id) && leads(*id);
         self.expected = brokers.iter().copied().filter(unknown).collect();
-        // Brokers take newer versions only, and topics may have been created in any version up to here.
+        // Brokers accept only newer versions, and topics may have been created in any version up to
+        // this one.
         self.image.version += 1;
         self.image.topics_created = self.image.version;
         self
     }
 
-    /// Everything that a change has made durable, to compare two states.
+    /// Returns all durable state as text, for comparing two states.
     pub(super) fn text(&self) -> String {
         let image = &self.image;
         let brokers: Vec<_> = image.brokers.values().collect();
@@ -118,10 +120,11 @@ impl State {
         )
     }
 
-    /// Continues an earlier run with these brokers. Leader epochs advance, so that requests of the earlier run are fenced.
+    /// Continues an earlier run with these brokers. Leader epochs advance, so that requests from
+    /// the earlier run are fenced.
     pub(super) fn resume(mut self, brokers: &[i32]) -> Self {
         self.expected = brokers.iter().copied().collect();
-        // The processes that had registered are gone.
+        // The previously registered processes have ended.
         self.image.brokers = Arc::default();
         let keys = self.partition_keys(|_| true);
         for key in keys {
@@ -135,7 +138,7 @@ impl State {
         self
     }
 
-    /// The brokers that have a replica.
+    /// Returns the brokers with a replica.
     pub(super) fn known_brokers(&self) -> BTreeSet<i32> {
         let partitions = self.image.topics.values().flat_map(|t| t.partitions.iter());
         partitions.flat_map(|p| p.replicas.iter().copied()).collect()
@@ -168,7 +171,7 @@ impl State {
         self.changes.clear();
     }
 
-    /// Everything, as the changes that would rebuild it.
+    /// Returns the changes that rebuild the whole state.
     pub(super) fn snapshot(&self, brokers: u32) -> Vec<Change> {
         let id = self.image.cluster_id.to_string();
         let mut changes = vec![
@@ -183,17 +186,17 @@ impl State {
         changes
     }
 
-    /// What has changed since the last call.
+    /// Returns the changes since the last call.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Goes back to ids that may have been used: a plant.
+    /// Reassigns ids that may have been used: a planted bug.
     pub(super) fn reuse_producer_ids(&mut self) {
         self.next_producer_id = 0.max(self.producer_ids_end - PRODUCER_ID_BLOCK);
     }
 
-    /// Notes a change of something that has no version of its own.
+    /// Records a change of something without a separate version.
     pub(super) fn changed(&mut self, change: Change) {
         self.image.version += 1;
         self.changes.push(change);
@@ -203,7 +206,7 @@ impl State {
         self.expected.contains(&id) || self.image.live_broker(id).is_some()
     }
 
-    /// Whether the broker has a session that can time out.
+    /// Returns whether the broker has a session that can time out.
     pub(super) fn has_session(&self, id: i32) -> bool {
         self.live(id)
     }
@@ -214,9 +217,9 @@ impl State {
         Arc::make_mut(&mut self.image.brokers).insert(broker.id, broker);
     }
 
-    /// Takes up a broker. It stays fenced until its first heartbeat, except where an earlier run's leadership
-    /// waits for it. A second incarnation ends the first at once: its unsynced data may be lost, so it
-    /// leaves the in-sync replicas (KIP-903).
+    /// Registers a broker. It stays fenced until its first heartbeat, unless an earlier run's
+    /// leaderships wait for it. A second incarnation immediately fences the first. It leaves the
+    /// in-sync replicas, because its unsynced data may be lost (KIP-903).
     pub(super) fn register(&mut self, id: i32, addresses: Addresses) -> i64 {
         let expected = self.expected.contains(&id);
         if !expected {
@@ -230,7 +233,7 @@ impl State {
         epoch
     }
 
-    /// Takes note of a broker's heartbeat; false when the incarnation is not the registered one.
+    /// Handles a broker's heartbeat. Returns false if the incarnation is not the registered one.
     pub(super) fn heartbeat(&mut self, id: i32, epoch: i64) -> bool {
         let Some(broker) = self.image.brokers.get(&id) else { return false };
         if broker.epoch != epoch || self.leaving.contains(&id) {
@@ -249,7 +252,7 @@ impl State {
         true
     }
 
-    /// Ends a broker's session: it leads nothing and is in sync with nothing any more.
+    /// Ends a broker's session: it loses its leaderships and leaves the in-sync replicas.
     pub(super) fn fence(&mut self, id: i32) {
         if !self.live(id) {
             return;
@@ -262,7 +265,7 @@ impl State {
         self.fence_partitions(id);
     }
 
-    /// As [`State::fence`], and heartbeats do not bring this incarnation back.
+    /// Like [`State::fence`], but heartbeats cannot unfence this incarnation.
     pub(super) fn leave(&mut self, id: i32) {
         self.leaving.insert(id);
         self.fence(id);
@@ -270,7 +273,7 @@ impl State {
 
     fn fence_partitions(&mut self, id: i32) {
         for key in self.partition_keys(|p| p.leader == id || p.isr.contains(&id)) {
-            // The last in-sync replica stays one: it alone has everything that was committed.
+            // The last in-sync replica stays in the ISR: only it has all committed records.
             self.change_partition(key, |p| {
                 if p.isr.len() > 1 {
                     p.isr = p.isr.iter().copied().filter(|replica| *replica != id).collect();
@@ -292,8 +295,9 @@ impl State {
         keys
     }
 
-    /// Gives a partition whose leader is gone to the first live in-sync replica in the preferred order. Without one, to the
-    /// first live replica if `unclean.leader.election.enable` allows it.
+    /// Elects the first live in-sync replica, in order of preference, for a partition whose leader
+    /// is gone. If there is none and `unclean.leader.election.enable` allows it, elects the first
+    /// live replica.
     fn elect(&mut self, key: PartitionKey) {
         let Some(partition) = self.partition(key) else { return };
         if partition.leader != NO_LEADER
@@ -314,8 +318,8 @@ impl State {
         self.elects_uncleanly || topic.is_some_and(|topic| topic.config.elects_uncleanly())
     }
 
-    /// Makes a replica the leader. After an unclean election it is the only in-sync replica: the others truncate their logs
-    /// to its log.
+    /// Makes a replica the leader. After an unclean election it is the only in-sync replica: the
+    /// others truncate their logs to its log.
     fn appoint(&mut self, key: PartitionKey, leader: i32) {
         let in_sync = self.partition(key).is_some_and(|p| p.isr.contains(&leader));
         if leader != NO_LEADER && !in_sync {
@@ -338,7 +342,7 @@ impl State {
         self.image.topic_by_id(&key.topic)?.partitions.get(usize::try_from(key.index).ok()?)
     }
 
-    /// Changes one partition, and ends its reassignment if nothing is left to be done.
+    /// Changes one partition, and ends its reassignment if that is complete.
     fn change_partition(&mut self, key: PartitionKey, change: impl FnOnce(&mut PartitionImage)) {
         let Some(before) = self.partition(key) else { return };
         let mut after = before.clone();
@@ -348,8 +352,7 @@ impl State {
         self.put_partition(key, after);
     }
 
-    /// Puts a partition in the place of what it was and, if that makes a difference, advances its epoch and the image's
-    /// version.
+    /// Replaces a partition. If it differs, its epoch and the image's version advance.
     fn put_partition(&mut self, key: PartitionKey, mut after: PartitionImage) {
         let Some(before) = self.partition(key) else { return };
         if after == *before {
@@ -365,7 +368,7 @@ impl State {
         }
     }
 
-    /// Applies a leader's change of its in-sync replicas; the partition as it is then.
+    /// Applies a leader's change of its in-sync replicas and returns the resulting partition.
     pub(super) fn alter_partition(
         &mut self,
         alter: &AlterPartition,
@@ -421,7 +424,7 @@ impl State {
         Ok(())
     }
 
-    /// Checks a topic to be and places its replicas, without creating it.
+    /// Validates a new topic and places its replicas, without creating it.
     pub(super) fn check_topic(
         &self,
         spec: &TopicSpec,
@@ -467,7 +470,7 @@ impl State {
         self.image.topics.insert(Arc::clone(&topic.name), Arc::clone(topic));
     }
 
-    /// Deletes a topic; false when there is none of this id.
+    /// Deletes a topic. Returns false if no topic has this id.
     pub(super) fn remove_topic(&mut self, id: Uuid) -> bool {
         let Some(name) = self.image.names.remove(&id) else { return false };
         self.image.topics.remove(&name);
@@ -477,7 +480,7 @@ impl State {
         true
     }
 
-    /// A producer id nobody has had.
+    /// Returns a producer id that was never assigned before.
     pub(super) fn next_producer_id(&mut self) -> i64 {
         if self.next_producer_id == self.producer_ids_end {
             self.producer_ids_end += PRODUCER_ID_BLOCK;

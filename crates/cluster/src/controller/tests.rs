@@ -32,7 +32,7 @@ fn addresses() -> Addresses {
     Addresses { advertised: addr, inner: addr }
 }
 
-/// The state of a later run with these brokers.
+/// Returns the state of a later run with these brokers.
 fn loaded(changes: Vec<Change>, brokers: &[i32]) -> State {
     State::replayed("cluster", changes).resume(brokers)
 }
@@ -43,7 +43,8 @@ fn register(state: &mut State, id: i32) -> i64 {
     epoch
 }
 
-/// Three live brokers and a topic with three partitions on all of them; the brokers' epochs.
+/// Returns a state with three live brokers and a topic with three partitions on all of them, and
+/// the brokers' epochs.
 fn three() -> (State, Vec<i64>) {
     let mut state = State::new("cluster");
     let epochs = (1..=3).map(|id| register(&mut state, id)).collect();
@@ -78,14 +79,14 @@ fn a_fenced_leader_is_replaced_by_the_next_in_sync_replica() {
     assert_eq!(after.leader, before.replicas[1]);
     assert_eq!(after.leader_epoch, before.leader_epoch + 1);
     assert!(!after.isr.contains(&2));
-    // Where it only followed, the leader's epoch stays.
+    // The leader epoch stays in partitions that it only followed.
     let other = led_by(&state, 1)[0];
     assert_eq!(partition(&state, other).leader_epoch, 0);
     assert!(!partition(&state, other).isr.contains(&2));
 }
 
 #[test]
-fn the_last_in_sync_replica_stays_one_and_leads_again() {
+fn the_last_in_sync_replica_stays_in_the_isr_and_leads_again() {
     let (mut state, _) = three();
     (1..=3).for_each(|id| state.fence(id));
     let p = partition(&state, 0);
@@ -108,7 +109,7 @@ fn a_second_incarnation_fences_the_first() {
 }
 
 #[test]
-fn who_left_does_not_come_back_by_a_late_heartbeat() {
+fn a_late_heartbeat_does_not_unfence_a_broker_that_left() {
     let (mut state, epochs) = three();
     state.leave(2);
     assert!(!state.heartbeat(2, epochs[1]));
@@ -143,7 +144,7 @@ fn only_the_current_leader_changes_the_in_sync_replicas() {
     assert_eq!(&after.isr[..], [1, 3]);
     assert_eq!(after.leader_epoch, p.leader_epoch);
 
-    // An earlier incarnation of 2 had caught up, the present one has not.
+    // An earlier incarnation of broker 2 had caught up; the current one has not.
     let grow = |epoch| AlterPartition {
         partition_epoch: after.partition_epoch,
         isr: vec![(1, None), (3, None), (2, Some(epoch))],
@@ -168,7 +169,7 @@ fn leaders_move_to_in_sync_replicas_only() {
 }
 
 #[test]
-fn assignments_are_checked() {
+fn an_invalid_replica_assignment_is_refused() {
     let (state, _) = three();
     let config = ClusterConfig::default();
     let refusal = |assignment: Vec<(i32, Vec<i32>)>| {
@@ -231,7 +232,7 @@ fn the_journal_rebuilds_the_state() {
 }
 
 #[test]
-fn leaders_of_an_earlier_run_wait_for_their_brokers() {
+fn leaderships_of_an_earlier_run_stay_for_a_session_timeout() {
     let (mut state, _) = three();
     let changes = state.take_changes();
     let mut loaded = loaded(changes, &[1, 2, 3]);
@@ -245,7 +246,7 @@ fn leaders_of_an_earlier_run_wait_for_their_brokers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_broker_is_fenced_after_its_session_time() {
+async fn a_broker_without_heartbeats_is_fenced_after_its_session_timeout() {
     let config = Arc::new(ClusterConfig { brokers: 2, ..ClusterConfig::default() });
     let controller = Arc::new(Controller::new(&config, Entropy::from_seed(1), None).unwrap());
     let run = tokio::spawn({
@@ -258,7 +259,7 @@ async fn a_silent_broker_is_fenced_after_its_session_time() {
     for (id, epoch) in (1..=2).zip(&epochs) {
         assert!(controller.heartbeat(id, *epoch));
     }
-    // Broker 2 goes on, broker 1 does not.
+    // Broker 2 sends heartbeats, broker 1 does not.
     loop {
         let changed = controller.changed();
         if controller.image().live_broker(1).is_none() {

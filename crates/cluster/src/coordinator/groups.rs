@@ -1,7 +1,9 @@
-//! The groups of one partition of `__consumer_offsets`: their machines, their offsets, and the requests that wait.
+//! The groups of one partition of `__consumer_offsets`: their state machines, their offsets, and
+//! the waiting requests.
 //!
-//! A group is of one protocol at a time. One without members becomes one of the other protocol when a member of that
-//! one joins: its records are deleted in the batch that has the first ones of the new kind, and its offsets stay.
+//! A group uses one protocol at a time. A group without members changes its protocol when a member
+//! of the other protocol joins: one batch deletes its records and adds the first ones of the new
+//! kind. Its offsets stay.
 
 mod consumer;
 
@@ -36,24 +38,24 @@ use crate::{
     settings::of_group,
 };
 
-/// How often expired offsets are looked for (`offsets.retention.check.interval.ms`).
+/// Interval between searches for expired offsets (`offsets.retention.check.interval.ms`).
 const RETENTION_CHECK: Duration = Duration::from_secs(600);
-/// Records in one batch of deletions.
+/// Maximum records per batch of deletions.
 const DELETIONS: usize = 1000;
 
-/// Who commits offsets, as the request says.
+/// The committer of offsets, from the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committer<'a> {
     pub(crate) member_id: &'a str,
     pub(crate) instance_id: Option<&'a str>,
-    /// -1 outside of a generation.
+    /// -1 outside a generation.
     pub(crate) generation: i32,
 }
 
-/// How a committer came here.
+/// The request of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitBy {
-    /// OffsetCommit of this version.
+    /// OffsetCommit with this version.
     Request(i16),
     /// TxnOffsetCommit.
     Transaction,
@@ -66,7 +68,7 @@ pub(crate) enum AnyGroup {
 }
 
 impl AnyGroup {
-    /// What ListGroups calls the protocol.
+    /// Returns the protocol's name in ListGroups.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Classic(_) => "classic",
@@ -88,7 +90,7 @@ impl AnyGroup {
         }
     }
 
-    /// Nobody is in it, and nobody is about to be.
+    /// Whether the group has no members and no assigned member ids.
     fn is_unused(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_unused(),
@@ -96,7 +98,8 @@ impl AnyGroup {
         }
     }
 
-    /// Since when it has been unused, in ms since the Unix epoch; groups of the consumer protocol do not say.
+    /// When the group became unused, in ms since the Unix epoch; unknown for groups of the consumer
+    /// protocol.
     fn unused_since(&self) -> i64 {
         match self {
             Self::Classic(group) => group.state_timestamp(),
@@ -111,7 +114,7 @@ impl AnyGroup {
         }
     }
 
-    /// What deletes it from the log.
+    /// Returns the records that delete the group from the log.
     fn tombstones(&self, id: &str) -> Vec<StateRecord> {
         match self {
             Self::Classic(_) => vec![group_tombstone(id)],
@@ -122,14 +125,14 @@ impl AnyGroup {
     }
 }
 
-/// A group and what it has committed.
+/// A group and its offsets.
 struct Kept {
     group: AnyGroup,
     offsets: Offsets,
     due: Option<Instant>,
 }
 
-/// What became of each member that was to leave, and what is to be waited for.
+/// The result for each leaving member, and the append to wait for.
 type Left = (Vec<Result<(), ErrorCode>>, Option<Taken>);
 
 enum Reply {
@@ -137,7 +140,7 @@ enum Reply {
     Sync(oneshot::Sender<SyncAnswer>),
 }
 
-/// See the head of this module.
+/// The state of one partition; see the module documentation.
 pub(crate) struct Groups {
     config: GroupConfig,
     settings: Arc<Settings>,
@@ -146,9 +149,9 @@ pub(crate) struct Groups {
     groups: BTreeMap<String, Kept>,
     /// Deadlines of the groups, as in [`Kept::due`].
     due: BTreeSet<(Instant, String)>,
-    /// In which groups a producer's open transaction is about to commit offsets.
+    /// Groups with pending offsets of a producer's open transaction, by producer id.
     transactions: BTreeMap<i64, BTreeSet<String>>,
-    /// Dropping them tells their requests that the coordinator has moved.
+    /// Waiting requests. Dropping one signals that the coordinator has moved.
     waiting: BTreeMap<Waiter, Reply>,
     next_waiter: Waiter,
     next_retention_check: Option<Instant>,
@@ -212,7 +215,7 @@ impl State for Groups {
     }
 
     fn expire(&mut self, cx: &mut Cx<'_, Self>) {
-        // Each turn moves a group's deadline into the future or drops it.
+        // Each iteration advances a group's deadline or removes it.
         while let Some((due, id)) = self.due.first().cloned()
             && due <= cx.now
         {
@@ -249,7 +252,7 @@ impl Groups {
         match (records::decode_key(key)?, value) {
             (None, _) => {}
             (Some(Key::Group(id)), None) => {
-                // Its offsets have tombstones of their own.
+                // A group's offsets have separate tombstones.
                 if let Some(Kept { group: AnyGroup::Classic(group), .. }) = self.groups.get_mut(&id)
                 {
                     *group = Group::new(self.config, -1);
@@ -283,7 +286,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Forgets a group of which the log says nothing any more.
+    /// Removes a group without any record in the log.
     fn drop_if_unused(&mut self, id: &str) {
         let unused = |kept: &Kept| {
             kept.group.is_unused()
@@ -301,7 +304,7 @@ impl Groups {
         }
     }
 
-    /// An offset that is in the log, within a producer's transaction or not.
+    /// Applies an offset from the log, inside or outside a producer's transaction.
     fn take_on(&mut self, producer: Option<i64>, group: &str, at: TopicPartition, commit: Commit) {
         let timestamp = commit.value.commit_timestamp;
         let offsets = &mut self.kept(group, timestamp).offsets;
@@ -314,12 +317,12 @@ impl Groups {
         }
     }
 
-    /// The group, if there is one.
+    /// Returns the group, if it exists.
     pub(crate) fn group(&self, id: &str) -> Option<&AnyGroup> {
         self.groups.get(id).map(|kept| &kept.group)
     }
 
-    /// The group, if there is one of the classic protocol.
+    /// Returns the group, if it exists and uses the classic protocol.
     pub(crate) fn classic(&self, id: &str) -> Option<&Group> {
         match self.group(id)? {
             AnyGroup::Classic(group) => Some(group),
@@ -327,7 +330,7 @@ impl Groups {
         }
     }
 
-    /// The group, if there is one of the consumer protocol.
+    /// Returns the group, if it exists and uses the consumer protocol.
     pub(crate) fn consumers(&self, id: &str) -> Option<&ConsumerGroup> {
         match self.group(id)? {
             AnyGroup::Classic(_) => None,
@@ -335,17 +338,18 @@ impl Groups {
         }
     }
 
-    /// The offsets of a group, if there is one.
+    /// Returns a group's offsets, if the group exists.
     pub(crate) fn offsets(&self, id: &str) -> Option<&Offsets> {
         self.groups.get(id).map(|kept| &kept.offsets)
     }
 
-    /// Every group here.
+    /// Returns all groups of this partition.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &AnyGroup)> {
         self.groups.iter().map(|(id, kept)| (id.as_str(), &kept.group))
     }
 
-    /// Changes a group of the classic protocol and does what comes of it; `None` when it is not one.
+    /// Changes a group of the classic protocol and carries out the outputs; `None` if there is no
+    /// such group.
     fn change<R>(
         &mut self,
         id: &str,
@@ -375,7 +379,7 @@ impl Groups {
         let mut outputs = VecDeque::from(outputs);
         while let Some(output) = outputs.pop_front() {
             match output {
-                // Whoever waited may be gone with its connection.
+                // The waiting request may have ended with its connection.
                 Output::Joined { waiter, answer } => {
                     if let Some(Reply::Join(reply)) = self.waiting.remove(&waiter) {
                         let _ = reply.send(answer);
@@ -399,13 +403,13 @@ impl Groups {
         }
     }
 
-    /// Tells the machine once its group is stored.
+    /// Notifies the state machine once its group is stored.
     fn when_committed(&self, id: &str, taken: Taken, then: Stored, cx: &Cx<'_, Self>) {
         let (broker, shard) = (cx.broker.clone(), cx.shard.clone());
         let (id, timeout) = (id.to_owned(), self.commit_timeout);
         cx.broker.spawn(async move {
             let result = shard.committed(&broker, &taken, timeout).await;
-            // Where the shard is gone, so are those who wait.
+            // If the shard has ended, so have the waiting requests.
             let _ = shard.run(&broker, |groups, cx| {
                 let now_ms = cx.now_ms();
                 groups.change(&id, cx, |group, now| ((), group.stored(now, now_ms, then, result)));
@@ -419,7 +423,8 @@ impl Groups {
         self.next_waiter
     }
 
-    /// JoinGroup: the answer comes through the channel, which closes if the coordinator moves.
+    /// Handles JoinGroup. The response is sent through the channel, which closes if the coordinator
+    /// moves.
     pub(crate) fn join(
         &mut self,
         group: &str,
@@ -441,7 +446,7 @@ impl Groups {
         answer
     }
 
-    /// SyncGroup: as [`Groups::join`].
+    /// Handles SyncGroup, like [`Groups::join`].
     pub(crate) fn sync(
         &mut self,
         group: &str,
@@ -458,7 +463,7 @@ impl Groups {
         answer
     }
 
-    /// Heartbeat.
+    /// Handles Heartbeat.
     pub(crate) fn heartbeat(
         &mut self,
         group: &str,
@@ -472,7 +477,7 @@ impl Groups {
         self.change(group, cx, heartbeat).unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
     }
 
-    /// LeaveGroup.
+    /// Handles LeaveGroup.
     pub(crate) fn leave(
         &mut self,
         group: &str,
@@ -488,7 +493,8 @@ impl Groups {
         Ok((left.unwrap_or_else(unknown), None))
     }
 
-    /// OffsetCommit: the offsets are in the log once this returns, and to be answered once they are committed there.
+    /// Handles OffsetCommit. The offsets are appended when this returns; respond once the append is
+    /// committed.
     pub(crate) fn commit(
         &mut self,
         group: &str,
@@ -522,8 +528,9 @@ impl Groups {
         Ok(Some(taken))
     }
 
-    /// TxnOffsetCommit: as [`Groups::commit`], but the offsets hold once the producer's transaction is committed
-    /// ([`Groups::end_transaction`]). `guard` proves that its coordinator knows that the group takes part.
+    /// Handles TxnOffsetCommit like [`Groups::commit`], except that the offsets take effect when
+    /// the producer's transaction is committed ([`Groups::end_transaction`]). `guard` proves that
+    /// the transaction coordinator knows this partition as part of the transaction.
     pub(crate) fn prepare(
         &mut self,
         group: &str,
@@ -546,7 +553,8 @@ impl Groups {
         Ok(Some(taken))
     }
 
-    /// Appends the marker that ends a producer's transaction to this partition, and ends it for the offsets.
+    /// Appends the marker that ends a producer's transaction in this partition, and applies it to
+    /// the offsets.
     pub(crate) fn write_marker(
         &mut self,
         marker: &TxnMarker,
@@ -569,7 +577,8 @@ impl Groups {
         }
     }
 
-    /// A marker of the producer is in this partition's log: the offsets it has prepared hold now, or never will.
+    /// Commits or discards a producer's pending offsets, after its marker has been appended to this
+    /// partition's log.
     pub(crate) fn end_transaction(&mut self, producer_id: i64, marker: EndTxnMarker) {
         for group in self.transactions.remove(&producer_id).unwrap_or_default() {
             if let Some(kept) = self.groups.get_mut(&group) {
@@ -579,7 +588,8 @@ impl Groups {
         }
     }
 
-    /// OffsetDelete, of the partitions that may be: whether there was a group, and what is to be waited for.
+    /// Handles OffsetDelete for partitions whose offsets may be deleted. Returns the append to wait
+    /// for, if any.
     pub(crate) fn delete_offsets(
         &mut self,
         group: &str,
@@ -597,7 +607,7 @@ impl Groups {
         Ok(taken)
     }
 
-    /// DeleteGroups, of one.
+    /// Handles DeleteGroups for one group.
     pub(crate) fn delete(
         &mut self,
         group: &str,
@@ -614,8 +624,8 @@ impl Groups {
         Ok(taken)
     }
 
-    /// Drops offsets that groups without members have not touched for `offsets.retention.minutes`, and such groups
-    /// once they have none left.
+    /// Deletes offsets that groups without members have not committed for
+    /// `offsets.retention.minutes`. Deletes such groups once they have no offsets.
     fn drop_expired(&mut self, cx: &mut Cx<'_, Self>) {
         let until = cx.now_ms().saturating_sub(self.retention_ms);
         let old = |kept: &Kept| kept.offsets.is_empty() || kept.group.unused_since() <= until;
@@ -659,7 +669,7 @@ fn tombstones<'a>(
     offsets.map(|(topic, partition)| offset_tombstone(group, topic, *partition)).collect()
 }
 
-/// Appends in batches of a modest size; the last one is what to wait for.
+/// Appends in batches of limited size. Returns the last append, the one to wait for.
 fn append_all(
     records: &[StateRecord],
     cx: &mut Cx<'_, Groups>,

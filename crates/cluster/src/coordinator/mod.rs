@@ -1,13 +1,14 @@
-//! Coordinators: groups and transactions, whose state lives in the log of an internal topic.
+//! Coordinators: groups and transactions, whose state is stored in the log of an internal topic.
 //!
-//! A key (a group's id, a transactional id) belongs to one partition of the topic, and the leader of that partition is
-//! the key's coordinator. [`runtime`] is what both have in common: it loads a partition's state when this broker
-//! becomes the leader, drops it when it no longer is, and appends changes in the leader's epoch only. A broker has one
-//! [`runtime::Coordinator`] for each kind: `Broker::apply` tells it of new metadata after the replicas have taken up
-//! their roles, and a task of the incarnation runs its timers.
+//! A key (a group id or a transactional id) belongs to one partition of the topic, and that
+//! partition's leader is the key's coordinator. [`runtime`] implements the common part. It loads a
+//! partition's state when this broker becomes the leader, drops it when the leadership ends, and
+//! appends changes in the leader's epoch only. A broker has one [`runtime::Coordinator`] of each
+//! kind. `Broker::apply` passes it new metadata after the replicas have assumed their roles, and a
+//! task of the incarnation runs its timers.
 //!
-//! The topics are marked `cleanup.policy=compact`: retention deletes nothing from them. There is no cleaner yet, so old
-//! values stay in the log and a load reads them.
+//! The topics have `cleanup.policy=compact`, so retention deletes nothing from them. There is no
+//! log cleaner yet: old values stay in the log, and loading reads them.
 
 pub(crate) mod consumer;
 pub(crate) mod group;
@@ -27,7 +28,7 @@ use crate::{
     image::{BrokerImage, Image},
 };
 
-/// What is coordinated.
+/// The kind of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Group,
@@ -37,7 +38,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 2] = [Self::Group, Self::Transaction];
 
-    /// The topic whose log holds the state.
+    /// Returns the topic whose log stores the state.
     pub(crate) fn topic(self) -> &'static str {
         match self {
             Self::Group => "__consumer_offsets",
@@ -45,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The kind a key type of FindCoordinator stands for.
+    /// Returns the kind for a key type of FindCoordinator.
     pub(crate) fn of_key_type(key_type: i8) -> Option<Self> {
         match key_type {
             0 => Some(Self::Group),
@@ -54,13 +55,14 @@ impl Kind {
         }
     }
 
-    /// The kind whose state a topic holds.
+    /// Returns the kind whose state a topic stores.
     pub(crate) fn of_topic(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.topic() == name)
     }
 
-    /// The topic as it is created. Embedded clusters may have fewer brokers than Kafka's defaults ask replicas of, so
-    /// both the factor and `min.insync.replicas` give way to the number of brokers.
+    /// Returns the specification for creating the topic. Replication factor and
+    /// `min.insync.replicas` are limited to the number of brokers, because embedded clusters may
+    /// have fewer than Kafka's defaults require.
     pub(crate) fn topic_spec(self, config: &ClusterConfig) -> TopicSpec {
         let (partitions, factor, min_isr) = match self {
             Self::Group => {
@@ -88,7 +90,8 @@ impl Kind {
     }
 }
 
-/// The partition a key belongs to: Java's `String.hashCode` of it, made positive, modulo the partitions.
+/// Returns the partition of a key: Java's `String.hashCode` made positive, modulo the number of
+/// partitions.
 pub(crate) fn partition_for(key: &str, partitions: usize) -> i32 {
     let hash = key
         .encode_utf16()
@@ -97,12 +100,12 @@ pub(crate) fn partition_for(key: &str, partitions: usize) -> i32 {
     i32::try_from(positive % partitions.max(1)).unwrap_or(0)
 }
 
-/// The partition of a key's state, once the topic exists.
+/// Returns the partition of a key's state; `None` before the topic exists.
 pub(crate) fn partition_of(image: &Image, kind: Kind, key: &str) -> Option<i32> {
     Some(partition_for(key, image.topic(kind.topic())?.partitions.len()))
 }
 
-/// The broker that coordinates a key. Creates the topic when there is none yet.
+/// Returns the coordinator of a key. Creates the topic if it does not exist.
 ///
 /// # Errors
 /// COORDINATOR_NOT_AVAILABLE while the topic or its partition's leader is missing.

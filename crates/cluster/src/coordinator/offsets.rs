@@ -1,14 +1,14 @@
-//! The offsets a group has committed, and those that open transactions are about to commit. Pure.
+//! The committed offsets of a group, and the pending offsets of open transactions. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::records::OffsetValue;
 
-/// A topic's name and a partition of it.
+/// A topic's name and a partition index.
 pub(crate) type TopicPartition = (String, i32);
 
-/// A committed offset and where in the log it was committed. Of two commits the one further along holds, also when the
-/// earlier one takes effect later because it is part of a transaction.
+/// A committed offset and the log position of its commit. Of two commits the one later in the log
+/// wins, even if the earlier one takes effect later as part of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
     pub(crate) value: OffsetValue,
@@ -19,17 +19,17 @@ pub(crate) struct Commit {
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     committed: BTreeMap<TopicPartition, Commit>,
-    /// By the producer id of the transaction.
+    /// Pending offsets by the producer id of the transaction.
     pending: BTreeMap<i64, BTreeMap<TopicPartition, Commit>>,
 }
 
 impl Offsets {
-    /// Nothing is committed, and no transaction is about to commit something.
+    /// Returns whether there are neither committed nor pending offsets.
     pub(crate) fn is_empty(&self) -> bool {
         self.committed.is_empty() && self.pending.is_empty()
     }
 
-    /// Whether nothing is left without these committed ones.
+    /// Returns whether these committed offsets are all there is.
     pub(crate) fn are_all(&self, committed: &[TopicPartition]) -> bool {
         self.pending.is_empty() && self.committed.len() == committed.len()
     }
@@ -53,23 +53,23 @@ impl Offsets {
         self.committed.get(at).map(|commit| &commit.value)
     }
 
-    /// In the order of topics and partitions.
+    /// Returns the committed offsets, ordered by topic and partition.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&TopicPartition, &OffsetValue)> {
         self.committed.iter().map(|(at, commit)| (at, &commit.value))
     }
 
-    /// Whether an open transaction is about to commit an offset here.
+    /// Returns whether an open transaction has a pending offset for this partition.
     pub(crate) fn is_pending(&self, at: &TopicPartition) -> bool {
         self.pending.values().any(|offsets| offsets.contains_key(at))
     }
 
-    /// Where only open transactions have committed so far.
+    /// Returns the partitions whose only offsets are pending.
     pub(crate) fn only_pending(&self) -> BTreeSet<&TopicPartition> {
         let pending = self.pending.values().flat_map(BTreeMap::keys);
         pending.filter(|at| !self.committed.contains_key(*at)).collect()
     }
 
-    /// Takes note of an offset that holds once the producer's transaction is committed.
+    /// Records an offset that takes effect when the producer's transaction is committed.
     pub(crate) fn prepare(&mut self, producer_id: i64, at: TopicPartition, commit: Commit) {
         self.pending.entry(producer_id).or_default().insert(at, commit);
     }
@@ -84,7 +84,8 @@ impl Offsets {
         }
     }
 
-    /// Those committed at or before this time, in ms since the Unix epoch, that no transaction is about to replace.
+    /// Returns offsets committed at or before this time, in ms since the Unix epoch, without a
+    /// pending replacement.
     pub(crate) fn committed_until(&self, time_ms: i64) -> Vec<TopicPartition> {
         let old = self.committed.iter().filter(|(at, commit)| {
             commit.value.commit_timestamp <= time_ms && !self.is_pending(at)

@@ -1,6 +1,6 @@
-//! Records of `__consumer_offsets`, in the versions of Kafka's OffsetCommitKey and OffsetCommitValue,
-//! GroupMetadataKey and GroupMetadataValue that its tools and older brokers read; those of the consumer protocol are in
-//! [`consumer`].
+//! Records of `__consumer_offsets`, in the versions that Kafka's tools and older brokers read:
+//! OffsetCommitKey and OffsetCommitValue, GroupMetadataKey and GroupMetadataValue. Records of the
+//! consumer protocol are in [`consumer`].
 
 mod consumer;
 
@@ -15,12 +15,12 @@ pub(crate) use consumer::{Part, consumer_record, decode_change};
 const OFFSET_KEY: i16 = 1;
 /// GroupMetadataKey.
 const GROUP_KEY: i16 = 2;
-/// OffsetCommitValue with the leader epoch (KIP-320) and without an expiry of its own.
+/// OffsetCommitValue with the leader epoch (KIP-320) and without an expiry timestamp.
 const OFFSET_VALUE: i16 = 3;
 /// GroupMetadataValue with static members (KIP-345).
 const GROUP_VALUE: i16 = 3;
 
-/// What a key names.
+/// A decoded key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Offset {
@@ -29,7 +29,7 @@ pub(crate) enum Key {
         partition: i32,
     },
     Group(String),
-    /// Something of a group of the consumer protocol.
+    /// A part of a group of the consumer protocol.
     Consumer(String, Part),
 }
 
@@ -37,21 +37,21 @@ pub(crate) enum Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OffsetValue {
     pub(crate) offset: i64,
-    /// -1 when the consumer did not say.
+    /// -1 if the consumer did not send it.
     pub(crate) leader_epoch: i32,
     pub(crate) metadata: String,
-    /// When it was committed, in ms since the Unix epoch.
+    /// Commit time in ms since the Unix epoch.
     pub(crate) commit_timestamp: i64,
 }
 
-/// A group as it outlives its coordinator.
+/// A stored group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupValue {
     pub(crate) protocol_type: String,
     pub(crate) generation: i32,
     pub(crate) protocol: Option<String>,
     pub(crate) leader: Option<String>,
-    /// When the group took on its state, in ms since the Unix epoch; -1 when not known.
+    /// When the group entered its state, in ms since the Unix epoch; -1 if unknown.
     pub(crate) state_timestamp: i64,
     pub(crate) members: Vec<MemberValue>,
 }
@@ -89,7 +89,7 @@ fn offset_key(group: &str, topic: &str, partition: i32) -> Bytes {
     })
 }
 
-/// Sets a group.
+/// Returns a record that stores a group.
 pub(crate) fn group_record(group: &str, value: &GroupValue) -> StateRecord {
     let value = encoded(GROUP_VALUE, |w| {
         w.string(&value.protocol_type);
@@ -112,12 +112,12 @@ pub(crate) fn group_record(group: &str, value: &GroupValue) -> StateRecord {
     StateRecord { key: group_key(group), value: Some(value) }
 }
 
-/// Deletes a group.
+/// Returns a record that deletes a group.
 pub(crate) fn group_tombstone(group: &str) -> StateRecord {
     StateRecord { key: group_key(group), value: None }
 }
 
-/// Sets an offset.
+/// Returns a record that stores an offset.
 pub(crate) fn offset_record(
     group: &str,
     topic: &str,
@@ -133,12 +133,12 @@ pub(crate) fn offset_record(
     StateRecord { key: offset_key(group, topic, partition), value: Some(encoded) }
 }
 
-/// Deletes an offset.
+/// Returns a record that deletes an offset.
 pub(crate) fn offset_tombstone(group: &str, topic: &str, partition: i32) -> StateRecord {
     StateRecord { key: offset_key(group, topic, partition), value: None }
 }
 
-/// Reads a key; `None` for a kind that is not known, such as those of share groups.
+/// Decodes a key; `None` for an unknown kind, such as those of share groups.
 ///
 /// # Errors
 /// The bytes are not a key.
@@ -159,7 +159,7 @@ pub(crate) fn decode_key(key: &[u8]) -> Result<Option<Key>, DecodeError> {
     })
 }
 
-/// Reads an offset's value; `None` for a version that is not known.
+/// Decodes an offset's value; `None` for an unknown version.
 ///
 /// # Errors
 /// The bytes are not a value.
@@ -178,7 +178,7 @@ pub(crate) fn decode_offset(value: &[u8]) -> Result<Option<OffsetValue>, DecodeE
     }))
 }
 
-/// Reads a group's value; `None` for a version that is not known.
+/// Decodes a group's value; `None` for an unknown version.
 ///
 /// # Errors
 /// The bytes are not a value.
@@ -210,7 +210,7 @@ fn decode_member(version: i16, r: &mut Reader<'_>) -> Result<MemberValue, Decode
     let client_id = r.string("client id")?.to_owned();
     let client_host = r.string("client host")?.to_owned();
     let first_timeout = r.i32("timeout")?;
-    // Before version 1 there was one timeout for both.
+    // Before version 1 one field held both timeouts.
     let session_timeout_ms = if version >= 1 { r.i32("session timeout")? } else { first_timeout };
     Ok(MemberValue {
         id,

@@ -1,11 +1,14 @@
-//! One coordinator on one broker: a [`Shard`] of state for every partition of the topic that this broker leads.
+//! One coordinator on one broker: a [`Shard`] of state for each partition of the topic that this
+//! broker leads.
 //!
-//! Invariants:
-//! - A shard belongs to one leader epoch. Another epoch has another shard, loaded anew from the log.
-//! - What a shard appends goes through the partition's own check of that epoch, so a broker that has lost the
-//!   partition changes nothing any more, whatever its shard still believes.
-//! - State changes only after its record was appended, under the shard's lock, so the log's order is the state's.
-//! - The lock is never held across an await; it comes before a partition's.
+//! # Invariants
+//! - A shard belongs to one leader epoch. Another epoch has another shard, loaded from the log
+//!   again.
+//! - A shard's appends pass the partition's check of that epoch. A broker that has lost the
+//!   partition therefore cannot append, even if its shard has not noticed yet.
+//! - State changes only after its record was appended, under the shard's lock. The log's order is
+//!   therefore the state's order.
+//! - The lock is never held across an await; it is taken before a partition's lock.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,25 +37,25 @@ use crate::{
     },
 };
 
-/// Bytes of the log that are replayed before other tasks get their turn.
+/// Bytes of the log replayed before other tasks may run.
 const LOAD_BYTES: usize = 1 << 20;
 
-/// What a partition of the topic says, in the order of its log.
+/// An entry of the topic's log, in log order.
 pub(crate) enum Entry<'a> {
-    /// A record. One of a transaction holds only once a marker commits it.
+    /// A record. Within a transaction it takes effect only when a marker commits it.
     Record { batch: &'a BatchHeader, offset: i64, key: &'a [u8], value: Option<&'a [u8]> },
     /// The end of a producer's transaction in this partition.
     Marker { producer_id: i64, marker: EndTxnMarker },
 }
 
-/// A record to append; without a value it deletes its key.
+/// A record to append; one without a value deletes its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateRecord {
     pub(crate) key: Bytes,
     pub(crate) value: Option<Bytes>,
 }
 
-/// Whose transaction it is.
+/// The producer of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Producer {
     pub(crate) id: i64,
@@ -61,23 +64,23 @@ pub(crate) struct Producer {
 
 /// The state of one partition's keys.
 pub(crate) trait State: Sized + Send + 'static {
-    /// Whose state it is.
+    /// The kind of the state.
     const KIND: Kind;
 
-    /// The state of an empty log.
+    /// Returns the state of an empty log.
     fn empty(broker: &Broker, partition: i32) -> Self;
 
-    /// Takes on one entry of the log while it is loaded. Entries it cannot read are skipped, as a later version may
-    /// have written them.
+    /// Applies one entry of the log during loading. Unreadable entries are skipped, because a later
+    /// version may have written them.
     fn replay(&mut self, entry: &Entry<'_>);
 
-    /// The whole log has been replayed; requests come from now on.
+    /// Called after the whole log has been replayed; requests follow.
     fn loaded(&mut self, cx: &mut Cx<'_, Self>);
 
-    /// When [`State::expire`] is due next.
+    /// Returns when [`State::expire`] is due next.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Does what is due at `cx.now`.
+    /// Handles everything due at `cx.now`.
     fn expire(&mut self, cx: &mut Cx<'_, Self>);
 }
 
@@ -92,20 +95,20 @@ pub(crate) struct Shard<S> {
 
 struct Inner<S> {
     phase: Phase<S>,
-    /// Everything before this offset is in the state.
+    /// The offset after the last entry applied to the state.
     end: i64,
-    /// The deadline the timer knows of.
+    /// The deadline known to the timer.
     armed: Option<Instant>,
 }
 
 enum Phase<S> {
     Loading,
     Active(S),
-    /// The broker leads the partition in this epoch no more, or could not read its log.
+    /// The broker no longer leads the partition in this epoch, or could not read its log.
     Gone,
 }
 
-/// What an operation on a shard has at hand, under the shard's lock.
+/// The context of an operation on a shard, under the shard's lock.
 pub(crate) struct Cx<'a, S> {
     pub(crate) broker: &'a Arc<Broker>,
     pub(crate) shard: &'a Arc<Shard<S>>,
@@ -119,19 +122,19 @@ impl<S: State> Cx<'_, S> {
         self.broker.env.wall.now_ms()
     }
 
-    /// Appends records as one batch. The caller changes its state once this has returned, and answers once
-    /// [`Shard::committed`] has.
+    /// Appends records as one batch. The caller changes its state after this returns, and responds
+    /// after [`Shard::committed`] returns.
     ///
     /// # Errors
-    /// Nothing was appended; what to answer, as Kafka's coordinators translate it.
+    /// Nothing was appended. The code is for the response, translated as in Kafka's coordinators.
     pub(crate) fn append(&mut self, records: &[StateRecord]) -> Result<Taken, ErrorCode> {
         let mut batch = self.batch(records)?;
         stamp(&mut batch, ProducerStamp::NONE);
         self.append_batch(batch.into(), None)
     }
 
-    /// As [`Cx::append`], as part of a producer's transaction: `guard` is needed for the first batch of one
-    /// ([`Shard::begin_verification`]).
+    /// Like [`Cx::append`], as part of a producer's transaction. The first batch of a transaction
+    /// needs a `guard` ([`Cx::begin_verification`]).
     pub(crate) fn append_in_transaction(
         &mut self,
         records: &[StateRecord],
@@ -142,7 +145,8 @@ impl<S: State> Cx<'_, S> {
         self.append_batch(batch, guard)
     }
 
-    /// Begins the verification of a producer's transaction in this partition; `None` when it is known here already.
+    /// Begins the verification of a producer's transaction in this partition; `None` if the
+    /// transaction is already known here.
     pub(crate) fn begin_verification(
         &mut self,
         producer: Producer,
@@ -153,12 +157,12 @@ impl<S: State> Cx<'_, S> {
         guard.map_err(|refused| append_error(&refused))
     }
 
-    /// Whether a guard of [`Cx::begin_verification`] still holds.
+    /// Returns whether a guard of [`Cx::begin_verification`] is still valid.
     pub(crate) fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
         self.shard.partition.is_verifying(producer_id, guard)
     }
 
-    /// Appends the end of a producer's transaction.
+    /// Appends the marker that ends a producer's transaction.
     pub(crate) fn append_marker(&mut self, marker: &TxnMarker) -> Result<Taken, NotServed> {
         let epoch = Some(self.shard.leader_epoch);
         let taken = self.shard.partition.append_marker(marker, epoch, self.now_ms())?;
@@ -189,7 +193,7 @@ impl<S: State> Cx<'_, S> {
         batch.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)
     }
 
-    /// As [`Cx::append`], with a batch that is complete but for its offset and leader epoch.
+    /// Like [`Cx::append`], with a batch that lacks only its offset and leader epoch.
     pub(crate) fn append_batch(
         &mut self,
         batch: Bytes,
@@ -203,7 +207,7 @@ impl<S: State> Cx<'_, S> {
     }
 }
 
-/// What a coordinator answers when its log did not take a record.
+/// Translates a refused append into the coordinator's response code.
 fn append_error(refused: &NotServed) -> ErrorCode {
     match refused.code {
         ErrorCode::NOT_LEADER_OR_FOLLOWER
@@ -216,7 +220,7 @@ fn append_error(refused: &NotServed) -> ErrorCode {
         ErrorCode::MESSAGE_TOO_LARGE
         | ErrorCode::RECORD_LIST_TOO_LARGE
         | ErrorCode::INVALID_FETCH_SIZE => ErrorCode::UNKNOWN_SERVER_ERROR,
-        // What is wrong with the producer or its transaction is for the client to know.
+        // Errors about the producer or its transaction go to the client unchanged.
         code => code,
     }
 }
@@ -225,7 +229,8 @@ impl<S: State> Shard<S> {
     /// Runs an operation on the state.
     ///
     /// # Errors
-    /// COORDINATOR_LOAD_IN_PROGRESS before the log has been read, NOT_COORDINATOR after the partition has moved.
+    /// COORDINATOR_LOAD_IN_PROGRESS before the log has been read, NOT_COORDINATOR after the
+    /// partition has moved.
     pub(crate) fn run<R>(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
@@ -248,10 +253,10 @@ impl<S: State> Shard<S> {
         Ok(result)
     }
 
-    /// Waits until all in-sync replicas have what was appended, at most for `timeout`.
+    /// Waits up to `timeout` until all in-sync replicas have the appended records.
     ///
     /// # Errors
-    /// What to answer; the record may become committed later nevertheless.
+    /// The code for the response. The record may still become committed later.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -268,8 +273,9 @@ impl<S: State> Shard<S> {
         }
     }
 
-    /// Waits until everything the state says is committed, so that what is answered from it cannot be lost with this
-    /// broker, at most for `timeout`; and makes sure that nobody else has gone on from it.
+    /// Waits up to `timeout` until the whole state is committed, so that a response derived from it
+    /// cannot be lost with this broker. Also checks that no other broker has become the
+    /// coordinator.
     ///
     /// # Errors
     /// As [`Shard::committed`].
@@ -286,7 +292,7 @@ impl<S: State> Shard<S> {
         let taken = Taken::up_to(end, self.leader_epoch);
         match self.wait(broker, &taken, timeout).await {
             Ack::Done => Ok(()),
-            // It is on every replica that was in sync, which is all a reader needs.
+            // Every replica that was in sync has it, which is enough for a reader.
             Ack::Failed(NotServed {
                 code: ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND, ..
             }) => Ok(()),
@@ -295,12 +301,12 @@ impl<S: State> Shard<S> {
         }
     }
 
-    /// Asks the controller whether this broker leads the partition in this epoch. What changes the state need not ask:
-    /// the other replicas do not take it from a leader of the past. What is only read would be answered all the same.
+    /// Asks the controller whether this broker leads the partition in this epoch. Only reads need
+    /// this check: the other replicas reject appends from a previous leader.
     ///
     /// # Errors
-    /// NOT_COORDINATOR if another broker leads it, which the metadata here does not say yet; COORDINATOR_NOT_AVAILABLE if
-    /// the controller cannot be asked.
+    /// NOT_COORDINATOR if another broker leads the partition and the metadata here is outdated;
+    /// COORDINATOR_NOT_AVAILABLE if the controller is unreachable.
     pub(crate) fn is_current(&self, broker: &Broker) -> Result<(), ErrorCode> {
         let key = self.partition.key;
         match broker.controller.leader_of(broker.id, key) {
@@ -316,12 +322,12 @@ impl<S: State> Shard<S> {
         if ack != Ack::Open {
             return ack;
         }
-        // Whether it timed out is told from the partition.
+        // The partition, not this result, shows whether the wait timed out.
         let _ = timeout_at(Instant::now() + timeout, wait.done()).await;
         self.partition.ack(taken, id)
     }
 
-    /// Drops the state; whoever waits in it is told by that.
+    /// Drops the state, which notifies the requests waiting in it.
     fn end(&self) {
         self.inner.lock().phase = Phase::Gone;
     }
@@ -340,27 +346,27 @@ impl<S> Default for Coordinator<S> {
 }
 
 impl<S: State> Coordinator<S> {
-    /// The shard that holds a key's state.
+    /// Returns the shard with a key's state.
     ///
     /// # Errors
-    /// NOT_COORDINATOR when another broker has it.
+    /// NOT_COORDINATOR if another broker has it.
     pub(crate) fn shard(&self, broker: &Broker, key: &str) -> Result<Arc<Shard<S>>, ErrorCode> {
         let index = partition_of(&broker.image(), S::KIND, key);
         index.and_then(|index| self.shard_at(index)).ok_or(ErrorCode::NOT_COORDINATOR)
     }
 
-    /// The shard of a partition, if this broker leads it.
+    /// Returns the shard of a partition, if this broker leads it.
     pub(crate) fn shard_at(&self, index: i32) -> Option<Arc<Shard<S>>> {
         self.shards.lock().get(&index).cloned()
     }
 
-    /// Every shard here.
+    /// Returns all shards of this broker.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard<S>>> {
         self.shards.lock().values().cloned().collect()
     }
 
-    /// Takes up the partitions that the metadata gives this broker, and drops the others. The replicas must have taken
-    /// on their roles already.
+    /// Creates shards for the partitions that this broker now leads, and drops the others. The
+    /// replicas must already have assumed their roles.
     pub(crate) fn apply(&self, broker: &Arc<Broker>, image: &Image) {
         let mut shards = self.shards.lock();
         let topic = image.topic(S::KIND.topic());
@@ -383,7 +389,7 @@ impl<S: State> Coordinator<S> {
                 continue;
             }
             let key = PartitionKey { topic: topic.id, index };
-            // Without it the log is offline, which has been reported.
+            // A missing partition means an offline log, which has been reported.
             let Some(partition) = broker.partition(key) else { continue };
             let inner = Inner { phase: Phase::Loading, end: 0, armed: None };
             let timer = Arc::clone(&self.timer);
@@ -394,7 +400,7 @@ impl<S: State> Coordinator<S> {
         }
     }
 
-    /// Does what becomes due, for as long as the broker lives.
+    /// Runs the timers of all shards for the broker's lifetime.
     pub(crate) async fn run_timers(&self, broker: &Arc<Broker>) {
         loop {
             let mut next: Option<Instant> = None;
@@ -415,7 +421,7 @@ impl<S: State> Coordinator<S> {
     }
 }
 
-/// Does what is due in a shard; returns when the next is.
+/// Handles everything due in a shard and returns the next deadline.
 fn expire<S: State>(shard: &Arc<Shard<S>>, broker: &Arc<Broker>) -> Option<Instant> {
     let mut inner = shard.inner.lock();
     let Inner { phase, end, armed } = &mut *inner;
@@ -428,7 +434,7 @@ fn expire<S: State>(shard: &Arc<Shard<S>>, broker: &Arc<Broker>) -> Option<Insta
     *armed
 }
 
-/// Replays a partition's log and opens its shard.
+/// Replays a partition's log and activates its shard.
 async fn load<S: State>(broker: Arc<Broker>, shard: Arc<Shard<S>>) {
     let mut state = S::empty(&broker, shard.index);
     let topic = S::KIND.topic();
@@ -466,14 +472,15 @@ async fn load<S: State>(broker: Arc<Broker>, shard: Arc<Shard<S>>) {
     }
 }
 
-/// Replays the whole log, also what is not committed yet: the new leader's followers will take it on.
+/// Replays the whole log, including uncommitted records, which the new leader's followers will
+/// replicate.
 async fn replay<S: State>(shard: &Shard<S>, state: &mut S) -> Result<i64, String> {
     let mut offset = None;
     loop {
         let read = shard.partition.read_in_epoch(shard.leader_epoch, offset, LOAD_BYTES);
         let (at, records) = match read {
             Ok(read) => read,
-            // The partition has moved on; its next leader loads it.
+            // The partition has moved; its next leader loads it.
             Err(NotServed {
                 code:
                     ErrorCode::NOT_LEADER_OR_FOLLOWER

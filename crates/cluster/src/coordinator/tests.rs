@@ -2,9 +2,9 @@ use super::{Kind, partition_for};
 use crate::config::ClusterConfig;
 
 #[test]
-fn keys_belong_where_javas_hash_puts_them() {
-    // What Java's String.hashCode gives: 99162322, Integer.MIN_VALUE, 0, 228, 1772899 (a surrogate pair) and
-    // -1906497762.
+fn keys_map_to_partitions_by_javas_hash() {
+    // Results of Java's String.hashCode: 99162322, Integer.MIN_VALUE, 0, 228, 1772899 (a surrogate
+    // pair) and -1906497762.
     let cases = [
         ("hello", 22),
         ("polygenelubricants", 0),
@@ -20,7 +20,7 @@ fn keys_belong_where_javas_hash_puts_them() {
 }
 
 #[test]
-fn internal_topics_fit_the_cluster() {
+fn internal_topics_need_no_more_replicas_than_brokers() {
     let spec = |kind: Kind, brokers| {
         let spec = kind.topic_spec(&ClusterConfig { brokers, ..ClusterConfig::default() });
         (spec.partitions, spec.replication_factor, spec.configs)
@@ -49,7 +49,7 @@ mod values {
     }
 
     #[test]
-    fn records_read_back_and_are_kafkas() {
+    fn records_round_trip_in_kafkas_format() {
         let record = offset_record("g", "t", 5, &offset(9));
         assert_eq!(record.key.as_ref(), b"\0\x01\0\x01g\0\x01t\0\0\0\x05");
         let value = b"\0\x03\0\0\0\0\0\0\0\x09\0\0\0\x03\0\x03why\0\0\0\0\0\0\0\x4d";
@@ -89,7 +89,7 @@ mod values {
     }
 
     #[test]
-    fn offsets_of_a_transaction_hold_when_it_is_committed() {
+    fn offsets_of_a_transaction_take_effect_when_it_is_committed() {
         let at = |partition| ("t".to_owned(), partition);
         let commit = |value, log_offset| Commit { value: offset(value), log_offset };
         let mut offsets = Offsets::default();
@@ -100,7 +100,7 @@ mod values {
         assert_eq!(offsets.get(&at(0)).map(|v| v.offset), Some(1));
         assert!(offsets.is_pending(&at(0)) && offsets.is_pending(&at(1)));
         assert_eq!(offsets.only_pending().len(), 2);
-        // Committed outside, later in the log: it holds.
+        // Committed outside a transaction and later in the log, so this offset wins.
         offsets.commit(at(1), commit(8, 14));
         offsets.complete(7, true);
         offsets.complete(8, false);
@@ -131,12 +131,12 @@ mod transactions {
     use crate::{Cluster, ClusterConfig, broker::Broker, log::TxnMarker};
 
     const GROUP: &str = "hello";
-    /// Its partition, of four.
+    /// The group's partition, of four.
     const PARTITION: i32 = 2;
     const PRODUCER: Producer = Producer { id: 7, epoch: 0 };
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// The group's coordinator once it has loaded.
+    /// Waits for the group's coordinator to load and returns it.
     async fn coordinator(cluster: &Cluster) -> (Arc<Broker>, Arc<Shard<Groups>>) {
         let loaded = async {
             loop {
@@ -172,7 +172,7 @@ mod transactions {
         shard.committed(broker, &taken, TIMEOUT).await
     }
 
-    /// Committed offsets by partition, and the partitions that a transaction is about to change.
+    /// Returns committed offsets by partition, and the partitions with pending offsets.
     fn state((broker, shard): &(Arc<Broker>, Arc<Shard<Groups>>)) -> (Vec<(i32, i64)>, Vec<i32>) {
         let state = shard.run(broker, |groups, _| {
             let Some(offsets) = groups.offsets(GROUP) else { return Default::default() };
@@ -208,7 +208,7 @@ mod transactions {
     }
 
     #[tokio::test]
-    async fn prepared_offsets_hold_with_the_marker_wherever_the_coordinator_is() {
+    async fn prepared_offsets_take_effect_with_the_marker_on_any_coordinator() {
         let config = ClusterConfig { brokers: 2, ..ClusterConfig::default() };
         let cluster = Cluster::start(config.clone(), Env::real()).await.expect("it starts");
         let spec = Kind::Group.topic_spec(&config);
@@ -219,7 +219,8 @@ mod transactions {
         prepare(&first, 1, 6).await.expect("prepared");
         assert_eq!(state(&first), (vec![], vec![0, 1]));
 
-        // The transaction is open when the coordinator moves, and is committed there.
+        // The coordinator moves while the transaction is open, and the transaction is committed
+        // there.
         let second = move_on(&cluster).await;
         assert_eq!(prepare(&first, 2, 9).await, Err(ErrorCode::NOT_COORDINATOR));
         assert_eq!(state(&second), (vec![], vec![0, 1]));
@@ -228,7 +229,7 @@ mod transactions {
         prepare(&second, 0, 50).await.expect("prepared");
         end(&second, EndTxnMarker::Abort).await;
 
-        // Whoever loads the log finds the same.
+        // A later coordinator loads the same state from the log.
         let third = move_on(&cluster).await;
         assert_eq!(state(&third), (vec![(0, 5), (1, 6)], vec![]));
         cluster.shutdown().await;

@@ -6,12 +6,13 @@ use std::{
     path::Path,
 };
 
-/// The lock file's name, which is Kafka's.
+/// The lock file's name, as in Kafka.
 const FILE: &str = ".lock";
 
-/// A lock on a directory, released when it is dropped or when the process ends in whatever way.
+/// A lock on a directory, released when it is dropped or when the process ends, however it ends.
 ///
-/// The lock is advisory and belongs to the open file, so a second one in the same process is refused, too.
+/// The lock is advisory and belongs to the open file, so a second one in the same process is
+/// refused as well.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     _file: File,
@@ -20,14 +21,14 @@ pub(crate) struct DirLock {
 /// Why a directory could not be locked.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// Another cluster uses it: the id of its process, if that could be read.
+    /// Another cluster uses the directory; the id of its process, if readable.
     Held(Option<u32>),
     /// The file could not be opened, locked or written.
     Io(io::Error),
 }
 
 impl DirLock {
-    /// Locks a directory, which exists.
+    /// Locks an existing directory.
     pub(crate) fn acquire(dir: &Path) -> Result<Self, LockError> {
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();

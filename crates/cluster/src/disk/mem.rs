@@ -1,4 +1,4 @@
-//! [`Disk`] in memory, with crashes and a limit of space.
+//! [`Disk`] in memory, with crashes and limited space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,9 +13,10 @@ use super::{Disk, DiskFile, sparse::Sparse};
 
 /// A disk in memory. Clones are handles to the same disk.
 ///
-/// Appended bytes are durable after [`DiskFile::sync`] only: a crash may drop or tear them. For
-/// [`MemDisk::crash_torn`], files that were created, renamed, removed or replaced are durable after
-/// [`Disk::sync_dir`] only, too; the milder crashes keep these changes. Directories and truncation are durable at once.
+/// Appended bytes are durable only after [`DiskFile::sync`]: a crash may drop or tear them. For
+/// [`MemDisk::crash_torn`], created, renamed, removed and replaced files are also durable only
+/// after [`Disk::sync_dir`]; the milder crashes keep these changes. Directories and truncation are
+/// durable immediately.
 #[derive(Debug, Clone, Default)]
 pub struct MemDisk {
     shared: Arc<Mutex<Shared>>,
@@ -25,11 +26,12 @@ pub struct MemDisk {
 struct Shared {
     files: BTreeMap<PathBuf, Arc<Mutex<Content>>>,
     dirs: BTreeSet<PathBuf>,
-    /// Paths changed since their directory was last synced, with the file each had before.
+    /// Paths changed since their directory was last synced, with their previous file.
     unsynced: BTreeMap<PathBuf, Option<Arc<Mutex<Content>>>>,
     capacity: Option<u64>,
     used: u64,
-    /// Counts crashes: a handle opened before the last one belongs to a dead process and must not write.
+    /// Number of crashes. A handle opened before the last crash belongs to a dead process and must
+    /// not write.
     generation: u64,
 }
 
@@ -38,15 +40,16 @@ struct Content {
     bytes: Sparse,
     synced: usize,
     removed: bool,
-    /// Whether [`Disk::write_atomic`] wrote it: a torn crash may leave the new name with a part of the bytes.
+    /// Whether [`Disk::write_atomic`] wrote it. A torn crash may leave the new name with a part of
+    /// the bytes.
     replaced: bool,
 }
 
-/// Unit in which a torn crash loses unsynced bytes.
+/// Unit in which a torn crash loses unsynced bytes, in bytes.
 const PAGE: usize = 512;
 
 impl Content {
-    /// Bytes that a torn crash may lose.
+    /// Returns the start of the bytes that a torn crash may lose.
     fn volatile_from(&self) -> usize {
         if self.replaced { 0 } else { self.synced }
     }
@@ -72,7 +75,7 @@ impl Content {
     }
 }
 
-/// Sets about half of the pages after `from` to zero, as writes that a device reordered.
+/// Sets about half of the pages after `from` to zero, as if a device had reordered the writes.
 fn lose_pages(bytes: &mut [u8], from: usize, below: &mut impl FnMut(u64) -> u64) {
     let mut at = from;
     while at < bytes.len() {
@@ -86,26 +89,26 @@ fn lose_pages(bytes: &mut [u8], from: usize, below: &mut impl FnMut(u64) -> u64)
 }
 
 impl MemDisk {
-    /// An empty disk without a limit of space.
+    /// Creates an empty disk with unlimited space.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Crashes the machine: unsynced bytes are all kept or all lost, and handles opened before fail from now
-    /// on.
+    /// Crashes the machine: unsynced bytes are either all kept or all lost. Handles opened before
+    /// the crash fail.
     pub fn crash(&self, keep_unsynced: bool) {
         self.crash_with(|_, unsynced| if keep_unsynced { unsynced } else { 0 });
     }
 
-    /// Crashes the machine, asking for every file, in the order of their paths, how many of its unsynced
-    /// bytes survive (a torn write keeps a part).
+    /// Crashes the machine. `kept` returns for every file, in the order of paths, how many of its
+    /// unsynced bytes survive (a torn write keeps a part).
     pub fn crash_with(&self, mut kept: impl FnMut(&Path, u64) -> u64) {
         self.crash_under(Path::new(""), &mut kept);
         self.shared.lock().generation += 1;
     }
 
-    /// As [`MemDisk::crash_with`], only for files under `dir`: one broker of several on the same disk. Older
-    /// handles stay valid, so the caller must have dropped those under `dir`.
+    /// Like [`MemDisk::crash_with`], but only for files under `dir`, as for one of several brokers
+    /// on a disk. Older handles stay valid, so the caller must have dropped those under `dir`.
     pub fn crash_under(&self, dir: &Path, mut kept: impl FnMut(&Path, u64) -> u64) {
         let mut shared = self.shared.lock();
         let mut lost = 0;
@@ -124,9 +127,9 @@ impl MemDisk {
         shared.used -= lost;
     }
 
-    /// Crashes the machine at the worst moment. Of every file, any part of the unsynced bytes is lost; every change of a
-    /// directory since its last [`Disk::sync_dir`] is kept or undone by itself. Handles opened before fail from now on.
-    /// `below(n)` returns a random number below `n`.
+    /// Crashes the machine at the worst moment. Any part of a file's unsynced bytes may be lost.
+    /// Each change of a directory since its last [`Disk::sync_dir`] is independently kept or
+    /// undone. Handles opened before the crash fail. `below(n)` returns a random number below `n`.
     pub fn crash_torn(&self, mut below: impl FnMut(u64) -> u64) {
         let mut shared = self.shared.lock();
         shared.generation += 1;
@@ -150,19 +153,19 @@ impl MemDisk {
         shared.used = shared.files.values().map(|file| file.lock().bytes.len() as u64).sum();
     }
 
-    /// Limits the disk to `bytes` in total (`None`: no limit). A write beyond it writes the part that fits and
-    /// fails with [`io::ErrorKind::StorageFull`].
+    /// Limits the disk to `bytes` in total (`None`: no limit). A write beyond the limit writes the
+    /// part that fits and fails with [`io::ErrorKind::StorageFull`].
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.lock().capacity = bytes;
     }
 
-    /// The bytes in all files.
+    /// Returns the bytes in all files.
     pub fn used(&self) -> u64 {
         self.shared.lock().used
     }
 
-    /// Changes the content of a file behind the back of its handles, as a decaying medium does; the result
-    /// counts as synced.
+    /// Changes the content of a file without its handles, as decaying media do. The result counts
+    /// as synced.
     pub fn alter(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut shared = self.shared.lock();
         let content = shared.file(path)?;
@@ -191,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// How many of `wanted` further bytes fit.
+    /// Returns how many of `wanted` further bytes fit.
     fn room_for(&self, wanted: usize) -> usize {
         let Some(capacity) = self.capacity else { return wanted };
         usize::try_from(capacity.saturating_sub(self.used)).unwrap_or(usize::MAX).min(wanted)
@@ -213,7 +216,7 @@ impl Shared {
         }
     }
 
-    /// Makes what happens under a directory durable.
+    /// Makes all changes under a directory durable.
     fn settle_under(&mut self, dir: &Path) {
         self.unsynced.retain(|path, _| !path.starts_with(dir));
     }
@@ -252,8 +255,9 @@ impl Disk for MemDisk {
         if !shared.dirs.contains(dir) {
             return Err(not_found(dir));
         }
-        // Paths are ordered by component, so that those under a directory follow it without a gap. A broker lists one
-        // directory for each partition, and a scan of all files would make that quadratic.
+        // Paths are ordered by component, so the entries under a directory follow it without a gap.
+        // A broker lists one directory per partition, and scanning all files would make that
+        // quadratic.
         let after = (Bound::Excluded(dir), Bound::Unbounded);
         let files = shared.files.range::<Path, _>(after).map(|(path, _)| path);
         let files = files.take_while(|path| path.starts_with(dir));
@@ -364,7 +368,7 @@ impl DiskFile for MemFile {
         let mut shared = self.shared.lock();
         self.check_alive(&shared)?;
         let mut content = self.content.lock();
-        // A removed file keeps working for those who hold it open, as on Unix, but its space is not counted.
+        // As on Unix, a removed file works for its open handles, but its space is not counted.
         let fits = if content.removed { bytes.len() } else { shared.room_for(bytes.len()) };
         content.bytes.append(&bytes[..fits]);
         if !content.removed {

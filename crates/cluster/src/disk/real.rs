@@ -16,24 +16,25 @@ pub struct RealDisk {
     keeps: Keeps,
 }
 
-/// What a crash of the machine may take.
+/// The losses to expect from a crash of the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Keeps {
-    /// Nothing that was made durable.
+    /// Durable content must survive.
     #[default]
     Durable,
-    /// Everything: no later process reads the files.
+    /// Everything may be lost, because no later process reads the files.
     Nothing,
 }
 
 impl RealDisk {
-    /// The real file system.
+    /// Uses the real file system.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The real file system, for files that are deleted with the process that wrote them: [`Disk::write_durable`] and
-    /// [`Disk::sync_dir`] do not wait for the device. [`DiskFile::sync`] does.
+    /// Uses the real file system for files that are deleted with the process that wrote them.
+    /// [`Disk::write_durable`] and [`Disk::sync_dir`] do not wait for the device;
+    /// [`DiskFile::sync`] does.
     pub fn temporary() -> Self {
         Self { keeps: Keeps::Nothing }
     }
@@ -41,7 +42,8 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        // Not O_APPEND: pwrite must go to the length this handle keeps, also after a failed write left more.
+        // Not O_APPEND: pwrite must use this handle's length, even if a failed write has made the
+        // file longer.
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let len = file.metadata()?.len();
@@ -80,11 +82,11 @@ impl Disk for RealDisk {
     }
 
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        // No fsync: rename alone is atomic for a killed process, and a sync here would sit in the path of a
-        // leader change. What is written this way can be rebuilt from the segments after a power loss.
+        // No fsync: rename alone is atomic for a killed process, and a sync would delay a leader
+        // change. After a power loss, files written this way can be rebuilt from the segments.
         let temporary = temporary(path);
         fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-            // Of no use to anybody; the error that matters is the first one.
+            // The caller needs the first error.
             drop(fs::remove_file(&temporary));
         })
     }
@@ -109,7 +111,7 @@ impl Disk for RealDisk {
             file.sync_all()?;
             fs::rename(&temporary, path)
         };
-        // The first error is the one that matters.
+        // The caller needs the first error.
         write().inspect_err(|_| drop(fs::remove_file(&temporary)))?;
         path.parent().map_or(Ok(()), |dir| self.sync_dir(dir))
     }
@@ -122,7 +124,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    /// Asks the system for the true length after a failed write.
+    /// Reads the true length from the system after a failed write.
     fn resync_len(&mut self) {
         if let Ok(metadata) = self.file.metadata() {
             self.len = metadata.len();
@@ -171,7 +173,7 @@ impl DiskFile for RealFile {
         let wanted = len.min(available);
         let mut bytes = Vec::with_capacity(wanted);
         while bytes.len() < wanted {
-            // The spare capacity may exceed what is wanted; the excess is cut below.
+            // The spare capacity may exceed `len`; the excess is cut below.
             let position = offset + bytes.len() as u64;
             match pread(&self.file, spare_capacity(&mut bytes), position) {
                 Ok(0) => break,

@@ -1,24 +1,25 @@
-//! The content of a file in memory, in which long runs of zeros take no room, as in the holes of a sparse file.
+//! The content of a file in memory. Long runs of zeros take no space, like the holes of a sparse
+//! file.
 
-/// Zeros are looked for in blocks of so many bytes.
+/// Size of the blocks that are checked for zeros, in bytes.
 const BLOCK: usize = 64;
 
 /// Bytes that can be appended, read and cut.
 #[derive(Debug, Default)]
 pub(super) struct Sparse {
     len: usize,
-    /// The runs' bytes, one run behind the other.
+    /// The bytes of all runs, concatenated.
     stored: Vec<u8>,
-    /// What is not a hole, in order.
+    /// The parts that are not holes, in order.
     runs: Vec<Run>,
 }
 
-/// Bytes that are stored; they end where the next run's begin.
+/// A run of stored bytes; it ends where the next run starts.
 #[derive(Debug)]
 struct Run {
-    /// Where in the file.
+    /// Position in the file.
     at: usize,
-    /// Where in `stored`.
+    /// Position in `stored`.
     from: usize,
 }
 
@@ -39,7 +40,7 @@ impl Sparse {
     /// Adds bytes at the end.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         for block in bytes.chunks(BLOCK) {
-            // All of them are looked at: without an early end the loop is a few instructions.
+            // Checks every byte: without an early exit the loop is a few instructions.
             let is_hole = block.len() == BLOCK && block.iter().fold(0, |all, byte| all | byte) == 0;
             if !is_hole {
                 if self.end_of_runs() != Some(self.len) {
@@ -51,12 +52,12 @@ impl Sparse {
         }
     }
 
-    /// Where in the file the last run ends.
+    /// Returns the end of the last run in the file.
     fn end_of_runs(&self) -> Option<usize> {
         self.runs.last().map(|run| run.at + self.stored.len() - run.from)
     }
 
-    /// Up to `len` bytes from `offset`; fewer only where the file ends.
+    /// Returns up to `len` bytes from `offset`; fewer only at the end of the file.
     pub(super) fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let start = offset.min(self.len);
         let end = start.saturating_add(len).min(self.len);
@@ -79,7 +80,7 @@ impl Sparse {
         bytes
     }
 
-    /// Cuts the file; does nothing when it is not longer than that.
+    /// Cuts the file; does nothing if it is not longer.
     pub(super) fn truncate(&mut self, len: usize) {
         if len >= self.len {
             return;

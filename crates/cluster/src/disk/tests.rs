@@ -1,11 +1,11 @@
-//! Both disks behave alike, and the one in memory crashes and runs full as it is told.
+//! Common behaviour of both disks, and crashes and exhaustion of the one in memory.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use super::*;
 
-/// Runs a check on both disks, in a directory of its own.
+/// Runs a check on both disks, each in a separate directory.
 fn on_both(check: fn(&dyn Disk, &Path)) {
     let temporary = tempfile::tempdir().unwrap();
     check(&RealDisk::new(), &temporary.path().join("a/b"));
@@ -13,7 +13,7 @@ fn on_both(check: fn(&dyn Disk, &Path)) {
 }
 
 #[test]
-fn appended_bytes_can_be_read_at_any_place() {
+fn appended_bytes_can_be_read_at_any_offset() {
     on_both(|disk, dir| {
         disk.create_dir_all(dir).unwrap();
         disk.create_dir_all(dir).unwrap();
@@ -46,7 +46,7 @@ fn appended_bytes_can_be_read_at_any_place() {
 }
 
 #[test]
-fn holes_are_read_as_zeros_and_cut_as_anything_else() {
+fn holes_read_as_zeros_and_can_be_cut() {
     on_both(|disk, dir| {
         disk.create_dir_all(dir).unwrap();
         let mut all = Vec::new();
@@ -75,7 +75,7 @@ fn holes_are_read_as_zeros_and_cut_as_anything_else() {
 }
 
 #[test]
-fn files_and_directories_come_and_go() {
+fn files_and_directories_are_created_renamed_and_removed() {
     on_both(|disk, dir| {
         let file = dir.join("x");
         assert_eq!(disk.list(dir).unwrap_err().kind(), ErrorKind::NotFound);
@@ -104,9 +104,9 @@ fn files_and_directories_come_and_go() {
     });
 }
 
-/// `a-b` and `a.c` sort next to `a`, whose files come between them in the order of bytes.
+/// `a-b` and `a.c` sort next to `a`: in byte order the files of `a` are between them.
 #[test]
-fn a_listing_leaves_out_directories_with_a_similar_name() {
+fn a_listing_excludes_directories_with_a_similar_name() {
     on_both(|disk, dir| {
         let names = ["a", "a-b", "a.c", "b"].map(|name| dir.join(name));
         for name in &names {
@@ -122,7 +122,7 @@ fn a_listing_leaves_out_directories_with_a_similar_name() {
 }
 
 #[test]
-fn a_crash_keeps_what_was_synced_and_what_it_is_told_to() {
+fn a_crash_keeps_synced_bytes_and_the_chosen_part_of_the_others() {
     for kept in 0..=4 {
         let disk = MemDisk::new();
         let mut file = disk.open_append(Path::new("f")).unwrap();
@@ -136,7 +136,7 @@ fn a_crash_keeps_what_was_synced_and_what_it_is_told_to() {
         let left = disk.read_all(Path::new("f")).unwrap();
         assert_eq!(left, b"abcdefg"[..3 + kept as usize]);
         assert_eq!(disk.used(), 3 + kept);
-        // The handle belongs to a process that is dead; one opened since does not.
+        // The handle belongs to a dead process; a newly opened one does not.
         assert!(file.append(b"x").is_err() && file.truncate(0).is_err() && file.sync().is_err());
         disk.open_append(Path::new("f")).unwrap().append(b"y").unwrap();
         disk.crash(false);
@@ -145,7 +145,7 @@ fn a_crash_keeps_what_was_synced_and_what_it_is_told_to() {
 }
 
 #[test]
-fn a_crash_can_be_kept_to_one_directory() {
+fn a_crash_can_be_limited_to_one_directory() {
     let disk = MemDisk::new();
     disk.create_dir_all(Path::new("one")).unwrap();
     disk.create_dir_all(Path::new("two")).unwrap();
@@ -161,7 +161,7 @@ fn a_crash_can_be_kept_to_one_directory() {
 }
 
 #[test]
-fn a_full_disk_writes_what_fits() {
+fn a_full_disk_writes_the_part_that_fits() {
     let disk = MemDisk::new();
     let path = Path::new("f");
     let mut file = disk.open_append(path).unwrap();
@@ -182,7 +182,7 @@ fn a_full_disk_writes_what_fits() {
     disk.write_atomic(Path::new("g"), &[0; 100]).unwrap();
 }
 
-/// A number below `n` that depends on how often it was asked for.
+/// Returns numbers below `n` that depend on the number of calls.
 fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
     let entropy = curtail_net::Entropy::from_seed(seed);
     move |n| entropy.below(n)
@@ -217,7 +217,7 @@ fn a_torn_crash_keeps_synced_bytes_under_synced_names() {
 }
 
 #[test]
-fn a_torn_crash_may_undo_what_happened_to_a_directory_since_it_was_synced() {
+fn a_torn_crash_may_undo_unsynced_changes_of_a_directory() {
     let dir = Path::new("d");
     let path = |name: &str| dir.join(name);
     let mut seen = std::collections::BTreeSet::new();
@@ -234,7 +234,7 @@ fn a_torn_crash_may_undo_what_happened_to_a_directory_since_it_was_synced() {
         disk.remove_file(&path("removed")).unwrap();
         disk.open_append(&path("created")).unwrap();
         disk.write_durable(&path("durable"), b"kept").unwrap();
-        // Made durable with the directory of the file above.
+        // The sync of the directory above also made this durable.
         disk.write_atomic(&path("late"), b"new").unwrap();
         disk.crash_torn(dice(seed));
         assert_eq!(disk.read_all(&path("durable")).unwrap(), "kept");

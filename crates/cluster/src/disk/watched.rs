@@ -1,4 +1,4 @@
-//! A disk that reports its first failure, as Kafka's LogDirFailureChannel does for a log directory.
+//! A disk that reports its first failure, like Kafka's LogDirFailureChannel for a log directory.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Returns the first failure once there is one.
+    /// Waits for the first failure and returns it.
     ///
     /// # Cancel safety
     /// Cancel safe before it is ready. One caller at a time.
@@ -47,10 +47,10 @@ impl Failure {
     }
 }
 
-/// Whether an error means that the disk cannot be relied on.
+/// Returns whether an error means that the disk is unreliable.
 ///
-/// A missing file is an answer. A full disk refuses appends and keeps what it has: unlike Kafka, which halts, the broker
-/// serves reads and takes records again once there is room.
+/// A missing file is a normal result. A full disk refuses appends and keeps its content: unlike
+/// Kafka, which halts, the broker still serves reads and accepts records again once there is space.
 fn is_fatal(error: &io::Error) -> bool {
     !matches!(
         error.kind(),
@@ -63,7 +63,7 @@ fn is_fatal(error: &io::Error) -> bool {
     )
 }
 
-/// A disk whose errors are reported. Calls that succeed cost one more indirect call.
+/// A disk whose errors are reported. A successful call costs one additional indirect call.
 pub(crate) struct Watched {
     disk: Arc<dyn Disk>,
     failure: Arc<Failure>,

@@ -1,7 +1,7 @@
 //! DescribeAcls, key 29, CreateAcls, key 30, and DeleteAcls, key 31, each versions 1 to 3.
 //!
-//! Any broker serves them. The answer comes when the controller has decided; brokers learn of the rules after their
-//! metadata's delay. Without an authorizer they are answered with SECURITY_DISABLED.
+//! Any broker serves them. The response follows the controller's decision; brokers learn the ACLs
+//! after their metadata's delay. Without an authorizer the response is SECURITY_DISABLED.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::{
 
 type Refusal = (ErrorCode, &'static str);
 
-/// Whether there are rules at all, and who asks may do this to them.
+/// Checks that there is an authorizer, and that the client may perform this operation on ACLs.
 fn open(call: &Call<'_>, operation: Operation) -> Result<(), Refusal> {
     call.require(operation, Resource::Cluster).map_err(|code| (code, code.message()))?;
     if call.broker.config.security.authorizer == Authorizer::None {

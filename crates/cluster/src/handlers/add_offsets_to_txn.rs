@@ -1,5 +1,5 @@
-//! AddOffsetsToTxn, key 25, versions 0 to 4: adds the partition with a group's offsets to a transaction. PRODUCER_FENCED
-//! is INVALID_PRODUCER_EPOCH before version 2.
+//! AddOffsetsToTxn, key 25, versions 0 to 4: adds the partition of a group's offsets to a
+//! transaction. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -33,7 +33,7 @@ pub(super) async fn handle(
 async fn add(call: &Call<'_>, request: &AddOffsetsToTxnRequest) -> Result<(), ErrorCode> {
     call.require(Operation::Write, Resource::TransactionalId(&request.transactional_id.0))?;
     call.require(Operation::Read, Resource::Group(&request.group_id.0))?;
-    // Creates the topic with the offsets if there is none.
+    // Creates the offsets topic if it does not exist.
     coordinator::find(call.broker, Kind::Group, &request.group_id.0)?;
     let index = coordinator::partition_of(&call.broker.image(), Kind::Group, &request.group_id.0);
     let index = index.ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE)?;

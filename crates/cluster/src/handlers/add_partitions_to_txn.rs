@@ -1,6 +1,8 @@
-//! AddPartitionsToTxn, key 24, versions 0 to 5; one transaction from clients up to version 3, many from brokers from
-//! version 4 on, who add partitions on behalf of a producer or only ask whether a producer has added them (KIP-890).
-//! All partitions are added or none. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+//! AddPartitionsToTxn, key 24, versions 0 to 5.
+//!
+//! Up to version 3 clients send one transaction. From version 4 on brokers send many: they add
+//! partitions on behalf of a producer, or verify that the producer has added them (KIP-890). All
+//! partitions are added or none. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +76,7 @@ fn partitions(topics: &[AddPartitionsToTxnTopic]) -> BTreeSet<TopicPartition> {
     each.collect()
 }
 
-/// As [`add`], if the client may write to the transaction and to all of the topics.
+/// Like [`add`], if the client may write to the transaction and to all of the topics.
 async fn add_for_client(call: &Call<'_>, id: &str, added: Added) -> Codes {
     if let Err(code) = call.require(Operation::Write, Resource::TransactionalId(id)) {
         return added.partitions.into_iter().map(|partition| (partition, code)).collect();

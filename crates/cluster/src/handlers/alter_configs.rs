@@ -1,7 +1,9 @@
-//! AlterConfigs, key 33, versions 0 to 2: replaces all overrides of a resource. Admin clients older than KIP-339 use it, and
-//! so do librdkafka's `AlterConfigs` and aiokafka. IncrementalAlterConfigs shares everything but the edits.
+//! AlterConfigs, key 33, versions 0 to 2: replaces all overrides of a resource. Admin clients older
+//! than KIP-339 use it, and so do librdkafka's `AlterConfigs` and aiokafka. IncrementalAlterConfigs
+//! differs only in its edits.
 //!
-//! Settings that a running broker cannot apply are refused with INVALID_REQUEST, as Apache Kafka refuses read-only ones.
+//! Settings that a running broker cannot apply are refused with INVALID_REQUEST, as Apache Kafka
+//! refuses read-only ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +48,9 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 
 /// A resource in a request that alters settings.
 pub(super) trait Altered {
-    /// Its type and name.
+    /// Returns its type and name.
     fn resource(&self) -> (i8, &str);
-    /// The settings that the request names.
+    /// Returns the settings named in the request.
     fn names(&self) -> impl Iterator<Item = &str>;
     fn edits(&self) -> Result<ConfigEdits, Refusal>;
 }
@@ -71,7 +73,7 @@ impl Altered for AlterConfigsResource {
     }
 }
 
-/// Alters each resource, or validates it; the outcomes in the order of the request.
+/// Alters each resource, or validates it. Returns the results in the order of the request.
 pub(super) fn alter_all<R: Altered>(
     call: &Call<'_>,
     resources: &[R],

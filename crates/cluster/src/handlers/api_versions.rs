@@ -1,7 +1,7 @@
 //! ApiVersions, key 18, versions 0 to 4.
 //!
-//! A version that is not known is answered in version 0 with UNSUPPORTED_VERSION and the versions of this API
-//! (KIP-511), so that the client can ask again.
+//! The response to an unknown version is UNSUPPORTED_VERSION in version 0, with the versions of
+//! this API (KIP-511), so that the client can retry.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -41,10 +41,11 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&response, out)
 }
 
-/// What clients choose by: with `transaction.version` 2 they leave it to brokers to add partitions to transactions, and
-/// take a new epoch with every EndTxn (KIP-890); `group.version` 1 stands for the consumer protocol (KIP-848).
+/// Adds the features by which clients choose their protocols. With `transaction.version` 2 they let
+/// brokers add partitions to transactions, and take a new epoch with every EndTxn (KIP-890).
+/// `group.version` 1 means the consumer protocol (KIP-848).
 fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
-    // Zero versions were not told before version 4 (KAFKA-17011).
+    // Before version 4, version ranges starting at 0 were omitted (KAFKA-17011).
     let lowest = if call.version() >= 4 { 0 } else { 1 };
     let supported = |name, newest| {
         SupportedFeatureKey::default()
@@ -54,7 +55,7 @@ fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
     };
     response.supported_features =
         vec![supported(GROUP_VERSION, 1), supported(TRANSACTION_VERSION, 2)];
-    // Features do not change while the cluster lives.
+    // Features do not change during the cluster's lifetime.
     response.finalized_features_epoch = 0;
     let levels =
         [(GROUP_VERSION, 1), (TRANSACTION_VERSION, call.broker.config.transaction_version)];
@@ -67,7 +68,8 @@ fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
     response.finalized_features = finalized.collect();
 }
 
-/// Names of clients are letters, digits, dots and hyphens, and begin and end with a letter or digit (KIP-511).
+/// Returns whether a client name has only letters, digits, dots and hyphens, and begins and ends
+/// with a letter or digit (KIP-511).
 fn well_formed(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let outer = |c: char| c.is_ascii_alphanumeric();
@@ -81,7 +83,7 @@ fn api_version(served: &Served) -> ApiVersion {
         .with_max_version(*served.versions.end())
 }
 
-/// Answers a request in a version that is not known.
+/// Responds to a request with an unknown version.
 pub(super) fn unsupported(
     header: &RequestHeader<'_>,
     out: &mut Vec<Bytes>,

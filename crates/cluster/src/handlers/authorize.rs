@@ -1,5 +1,5 @@
-//! Whether who asks may have what it asks for. Without an authorizer everybody may have what the API is for
-//! ([`super::served`]).
+//! Authorization of requests. Without an authorizer every client has the permissions that the API
+//! can ask for ([`super::served`]).
 
 #[cfg(test)]
 mod tests;
@@ -12,19 +12,20 @@ use super::Call;
 use crate::acl::{Access, Operation, Resource, ResourceType};
 
 impl Call<'_> {
-    /// Whether who asks may do this.
+    /// Returns whether the client may do this.
     pub(super) fn may(&self, operation: Operation, resource: Resource<'_>) -> bool {
         self.is_to_be_asked(operation, resource.resource_type())
             && self.with_access(|access| access.may(operation, &resource))
     }
 
-    /// As [`Call::may`], for some resource of a type.
+    /// Like [`Call::may`], for any resource of a type.
     pub(super) fn may_with_any(&self, operation: Operation, of: ResourceType) -> bool {
         self.is_to_be_asked(operation, of)
             && self.with_access(|access| access.may_with_any(operation, of))
     }
 
-    /// Takes note that the authorizer is asked; false if the API is not known to need this right.
+    /// Records that the authorizer is asked. Returns false if the permission is not declared for
+    /// the API.
     fn is_to_be_asked(&self, operation: Operation, of: ResourceType) -> bool {
         self.asked.store(true, Ordering::Relaxed);
         let known = self.served.is_some_and(|served| served.rights.has(operation, of));
@@ -34,7 +35,7 @@ impl Call<'_> {
         known
     }
 
-    /// The refusal that belongs to the resource, unless who asks may do this.
+    /// Returns the resource's error code, unless the client may do this.
     pub(super) fn require(
         &self,
         operation: Operation,
@@ -43,8 +44,8 @@ impl Call<'_> {
         if self.may(operation, resource) { Ok(()) } else { Err(resource.refusal()) }
     }
 
-    /// What of these operations who asks may do, as bits by their numbers. It is for the answer, and stands for no
-    /// question whether there may be one.
+    /// Returns which of these operations the client may perform, as bits by their codes. This is
+    /// content of the response and does not count as authorization.
     pub(super) fn operations(&self, all: i32, resource: Resource<'_>) -> i32 {
         let bits = (0..31).filter(|bit| all & (1 << bit) != 0);
         let allowed = bits.filter(|bit| {

@@ -1,8 +1,9 @@
 //! DescribeClientQuotas, key 48, and AlterClientQuotas, key 49, each versions 0 and 1.
 //!
-//! Entities are users, client ids, and both together; limits are `producer_byte_rate` and `consumer_byte_rate`. Others
-//! are refused with INVALID_REQUEST instead of being kept without effect. The answer comes when the controller has
-//! decided; brokers learn of the limits after their metadata's delay.
+//! Entities are users, client ids, and both together; limits are `producer_byte_rate` and
+//! `consumer_byte_rate`. Others are refused with INVALID_REQUEST instead of being stored without
+//! effect. The response follows the controller's decision; brokers learn the limits after their
+//! metadata's delay.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -67,9 +68,9 @@ pub(super) fn describe(
     call.answer(&response, out)
 }
 
-/// What DescribeClientQuotas asks for of one part of an entity.
+/// A filter of DescribeClientQuotas for one part of an entity.
 enum Match {
-    /// The part is there.
+    /// The part exists.
     Specified,
     Exactly(Name),
 }
@@ -95,7 +96,7 @@ impl Match {
 struct Wanted {
     user: Option<Match>,
     client_id: Option<Match>,
-    /// Entities with other parts are not meant.
+    /// Whether entities with other parts are excluded.
     strict: bool,
 }
 
@@ -194,7 +195,7 @@ fn entity(parts: &[alter_client_quotas_request::EntityData]) -> Result<Entity, R
     Ok(entity)
 }
 
-/// The new values, or none for limits that are taken away.
+/// Returns the new values; `None` for removed limits.
 fn changes(
     ops: &[alter_client_quotas_request::OpData],
 ) -> Result<Vec<(Limit, Option<f64>)>, Refusal> {
@@ -207,7 +208,7 @@ fn changes(
         if op.remove {
             return Ok((limit, None));
         }
-        // Kafka keeps bytes per second as whole numbers.
+        // Kafka stores bytes per second as whole numbers.
         let value = Some(op.value).filter(|value| *value >= 1.0 && value.fract() == 0.0);
         let value = value.filter(|value| *value <= i64::MAX as f64);
         let value = value.ok_or_else(|| invalid("A byte rate is a whole number, at least 1."))?;

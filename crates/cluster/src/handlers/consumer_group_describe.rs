@@ -1,7 +1,7 @@
-//! ConsumerGroupDescribe, key 69, versions 0 and 1: groups of the consumer protocol (KIP-848). Others are answered
-//! with GROUP_ID_NOT_FOUND.
+//! ConsumerGroupDescribe, key 69, versions 0 and 1: groups of the consumer protocol (KIP-848). For
+//! other groups the response is GROUP_ID_NOT_FOUND.
 //!
-//! What is answered is on all in-sync replicas.
+//! All described state is on all in-sync replicas.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::{
     image::Image,
 };
 
-/// First version that says of which protocol a member is.
+/// First version with the protocols of members.
 const MEMBER_TYPES: i16 = 1;
 /// A member of the consumer protocol.
 const CONSUMER: i8 = 1;
@@ -93,7 +93,7 @@ fn described_member(
     target: &Partitions,
 ) -> Member {
     let profile = &member.profile;
-    // It is responsible for what it has to let go of as long as it has it.
+    // A member is responsible for revoked partitions as long as it holds them.
     let mut held = partitions(&member.current.assigned);
     for (topic, partitions) in partitions(&member.current.revoking) {
         held.entry(topic).or_default().extend(partitions);
@@ -112,7 +112,7 @@ fn described_member(
         .with_target_assignment(assignment(image, target))
 }
 
-/// Those of topics that exist.
+/// Returns the partitions of topics that exist.
 fn assignment(image: &Image, partitions: &Partitions) -> Assignment {
     let topic = |(id, partitions): (&Uuid, &BTreeSet<i32>)| {
         let topic = image.topic_by_id(id)?;

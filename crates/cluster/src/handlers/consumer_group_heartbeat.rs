@@ -1,7 +1,8 @@
-//! ConsumerGroupHeartbeat, key 68, versions 0 and 1 (KIP-848). From version 1 on a member brings its own id, and may
-//! subscribe to a regular expression.
+//! ConsumerGroupHeartbeat, key 68, versions 0 and 1 (KIP-848). From version 1 on a member chooses
+//! its id, and may subscribe to a regular expression.
 //!
-//! Answered when what it changes, or was changed before it, is on all in-sync replicas.
+//! The response follows once the resulting change, or all earlier ones, are on all in-sync
+//! replicas.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -23,9 +24,9 @@ use crate::{
     coordinator::consumer::{Beat, Heartbeat, LEFT, LEFT_FOR_NOW, Refused},
 };
 
-/// First version whose members bring their ids.
+/// First version whose members choose their ids.
 const OWN_ID: i16 = 1;
-/// "Not told".
+/// An unspecified value.
 const NOT_TOLD: i32 = -1;
 
 pub(super) async fn handle(
@@ -62,7 +63,7 @@ async fn beat(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Resul
     Ok(beat)
 }
 
-/// What is wrong with a request whatever the group is like.
+/// Checks the request independently of the group.
 fn check(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refused> {
     let invalid = |reason: &str| Err(Refused::new(ErrorCode::INVALID_REQUEST, reason));
     let empty = |value: &str| value.trim().is_empty();
@@ -104,7 +105,7 @@ fn check(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<(),
     }
 }
 
-/// A member that joins has nothing, and says everything.
+/// Checks a join: the member has no partitions and sends all its properties.
 fn check_join(request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refused> {
     let invalid = |reason| Err(Refused::new(ErrorCode::INVALID_REQUEST, reason));
     if request.rebalance_timeout_ms == NOT_TOLD {

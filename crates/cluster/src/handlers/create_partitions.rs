@@ -1,5 +1,5 @@
-//! CreatePartitions, key 37, versions 0 to 3: more partitions for topics. Any broker serves it; a topic named twice in
-//! one request is refused with INVALID_REQUEST.
+//! CreatePartitions, key 37, versions 0 to 3: adds partitions to topics. Any broker serves it. A
+//! topic named twice in one request is refused with INVALID_REQUEST.
 
 use std::collections::BTreeMap;
 

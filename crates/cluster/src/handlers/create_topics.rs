@@ -1,8 +1,8 @@
 //! CreateTopics, key 19, versions 2 to 7.
 //!
-//! Any broker serves it. The answer comes when the controller has decided; brokers learn of the topic after their
-//! metadata's delay. `validate_only` checks and creates nothing. A topic named twice in one request is refused
-//! with INVALID_REQUEST.
+//! Any broker serves it. The response follows the controller's decision; brokers learn the topic
+//! after their metadata's delay. `validate_only` checks and creates nothing. A topic named twice in
+//! one request is refused with INVALID_REQUEST.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&CreateTopicsResponse::default().with_topics(topics), out)
 }
 
-/// Who may create in the cluster may create every topic.
+/// Checks the permission to create a topic. Permission to create in the cluster covers every topic.
 fn may_create(call: &Call<'_>, topic: &str) -> Result<(), Refusal> {
     if call.may(Operation::Create, Resource::Cluster) {
         return Ok(());

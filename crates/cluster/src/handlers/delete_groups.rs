@@ -1,4 +1,4 @@
-//! DeleteGroups, key 42, versions 0 to 2: groups without members, with all their offsets.
+//! DeleteGroups, key 42, versions 0 to 2: deletes groups without members, with all their offsets.
 
 use std::collections::BTreeSet;
 

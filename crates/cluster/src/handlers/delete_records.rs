@@ -1,5 +1,6 @@
-//! DeleteRecords, key 21, versions 0 to 2 (KIP-107): moves the start of partitions' logs. Answered when all in-sync
-//! replicas have done so; REQUEST_TIMED_OUT says that some have not, though they will.
+//! DeleteRecords, key 21, versions 0 to 2 (KIP-107): moves the log starts of partitions. The
+//! response follows once all in-sync replicas have done so. REQUEST_TIMED_OUT means that some have
+//! not, though they will.
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,10 +70,11 @@ fn begin(call: &Call<'_>, topic: &str, index: i32, offset: i64) -> Begun {
     Ok((partition, deletion))
 }
 
-/// Waits for the followers, at most for the request's timeout.
+/// Waits for the followers, up to the request's timeout.
 async fn finish(call: &Call<'_>, timeout_ms: i32, begun: &[Begun]) -> Vec<Result<i64, ErrorCode>> {
     let id = call.broker.wait_ids.next();
-    // One condition more than there are deletions, so that none completes the wait while it is being set up.
+    // One condition more than there are deletions, so that none completes the wait during its
+    // setup.
     let wait = Wait::for_all(begun.iter().flatten().count() + 1);
     for (partition, deletion) in begun.iter().flatten() {
         if partition.wait_for_deletion(*deletion, id, &wait).is_some() {
@@ -81,7 +83,7 @@ async fn finish(call: &Call<'_>, timeout_ms: i32, begun: &[Begun]) -> Vec<Result
     }
     wait.one_came_true();
     let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
-    // Whether it timed out is told from each partition: some may have made it.
+    // The partitions, not this result, show the outcome: some may have completed in time.
     let _ = timeout_at(Instant::now() + timeout, wait.done()).await;
     let result = |begun: &Begun| match begun {
         Err(refused) => Err(refused.code),

@@ -1,4 +1,4 @@
-//! DeleteTopics, key 20, versions 1 to 6; from version 6 by name or by id.
+//! DeleteTopics, key 20, versions 1 to 6: deletes topics, from version 6 on by name or by id.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     image::TopicImage,
 };
 
-/// First version that names topics by id.
+/// First version with topic ids.
 const TOPIC_IDS: i16 = 6;
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -31,7 +31,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     for topic in &asked {
         *times.entry(topic).or_default() += 1;
     }
-    // A topic's first entry removes its count, so that a repeated topic is answered once.
+    // A topic's first entry removes its count, so that a repeated topic gets one result.
     let results = asked.iter().filter_map(|topic| match times.remove(topic)? {
         1 => Some(delete(call, topic.0.clone(), topic.1)),
         _ => Some(twice(call, topic.0.clone(), topic.1)),
@@ -79,7 +79,7 @@ fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicR
         },
         Err(code) => code,
     };
-    // Who may not describe a topic is told neither its name nor its id.
+    // A client that may not describe the topic receives neither its name nor its id.
     let shown =
         |topic: &&Arc<TopicImage>| call.may(Operation::Describe, Resource::Topic(&topic.name));
     let known = topic.ok().filter(shown);

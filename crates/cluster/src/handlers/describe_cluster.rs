@@ -1,6 +1,6 @@
-//! DescribeCluster, key 60, versions 0 to 2, from the broker's own copy of the metadata. Only the brokers' endpoints
-//! are served; asking for controllers is answered with MISMATCHED_ENDPOINT_TYPE. Fenced brokers are listed from
-//! version 2, when asked for.
+//! DescribeCluster, key 60, versions 0 to 2, from the broker's own copy of the metadata. Only the
+//! brokers' endpoints are served: the response to a request for controllers is
+//! MISMATCHED_ENDPOINT_TYPE. From version 2 on fenced brokers are listed on request.
 
 use bytes::Bytes;
 use curtail_wire::{

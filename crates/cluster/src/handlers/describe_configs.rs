@@ -1,5 +1,6 @@
-//! DescribeConfigs, key 32, versions 1 to 4: topics (2), brokers (4) and groups (32). Other resources are refused with
-//! INVALID_REQUEST. A broker without a name stands for what was changed for all brokers.
+//! DescribeConfigs, key 32, versions 1 to 4: topics (2), brokers (4) and groups (32). Other
+//! resources are refused with INVALID_REQUEST. A broker without a name means the overrides of all
+//! brokers.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -22,10 +23,10 @@ const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const GROUP: i8 = 32;
 
-/// Nobody's id.
+/// An id that no broker has.
 const NO_BROKER: i32 = -1;
 
-/// A setting: its name, value, source and whether it cannot be changed.
+/// A setting: its name, value, source and whether it is read-only.
 type Setting = (&'static str, String, i8, bool);
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -120,7 +121,7 @@ fn describe(call: &Call<'_>, setting: Setting) -> DescribeConfigsResourceResult 
     if call.version() >= 3 { result.with_config_type(config_type) } else { result }
 }
 
-/// The number DescribeConfigs has for the type of a value.
+/// Returns DescribeConfigs' code for the type of a value.
 fn config_type(value: &str) -> i8 {
     const BOOLEAN: i8 = 1;
     const STRING: i8 = 2;

@@ -1,5 +1,6 @@
-//! DescribeGroups, key 15, versions 0 to 6. What members read and do is told of stable groups only. A group that does
-//! not exist, or is of the consumer protocol, is Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
+//! DescribeGroups, key 15, versions 0 to 6. Members' subscriptions and assignments are included for
+//! stable groups only. A group that does not exist, or uses the consumer protocol, is Dead, from
+//! version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -17,13 +18,13 @@ use crate::coordinator::{
     records::MemberValue,
 };
 
-/// What everybody may do to a group: read, delete, describe.
+/// All operations on a group: read, delete, describe.
 pub(super) const ALL_GROUP_OPERATIONS: i32 = 0b1_0100_1000;
-/// "Not asked for".
+/// The value if operations were not requested.
 pub(super) const NOT_ASKED: i32 = i32::MIN;
 /// First version with static members.
 const STATIC_MEMBERS: i16 = 4;
-/// First version that tells that there is no such group.
+/// First version that reports unknown groups.
 const NOT_FOUND: i16 = 6;
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {

@@ -1,5 +1,5 @@
-//! DescribeLogDirs, key 35, versions 1 to 4: the broker's one directory and what its replicas take there. How much room
-//! the disk has is not told (-1).
+//! DescribeLogDirs, key 35, versions 1 to 4: the broker's one directory and the space its replicas
+//! use there. The disk's capacity is not reported (-1).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::acl::{Operation, Resource};
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: DescribeLogDirsRequest = call.decode(body)?;
     if let Err(refused) = call.require(Operation::Describe, Resource::Cluster) {
-        // Versions before 3 have only an empty list to say it with.
+        // Versions before 3 can report a refusal only as an empty list.
         let code = if call.version() >= 3 { refused.0 } else { 0 };
         return call.answer(&DescribeLogDirsResponse::default().with_error_code(code), out);
     }

@@ -1,4 +1,4 @@
-//! DescribeProducers, key 61, version 0: the producers that a partition's leader knows (KIP-664).
+//! DescribeProducers, key 61, version 0: the producers known to a partition's leader (KIP-664).
 
 use bytes::Bytes;
 use curtail_wire::cold::messages::{

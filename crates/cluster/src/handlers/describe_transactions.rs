@@ -1,4 +1,5 @@
-//! DescribeTransactions, key 65, version 0: transactional ids as their coordinator has them (KIP-664).
+//! DescribeTransactions, key 65, version 0: the state of transactional ids at their coordinator
+//! (KIP-664).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! ElectLeaders, key 43, versions 0 to 2 (KIP-460): preferred and unclean elections. Any broker serves it. Of all
-//! partitions only those are told of that needed an election.
+//! ElectLeaders, key 43, versions 0 to 2 (KIP-460): preferred and unclean elections. Any broker
+//! serves it. A request for all partitions returns only those that needed an election.
 
 use bytes::Bytes;
 use curtail_wire::{

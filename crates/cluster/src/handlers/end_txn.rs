@@ -1,8 +1,9 @@
 //! EndTxn, key 26, versions 0 to 5.
 //!
-//! Answered when the end is decided and cannot be lost; the partitions learn of it afterwards, and the next transaction
-//! waits for that with CONCURRENT_TRANSACTIONS. From version 5 on every transaction gives its producer another epoch,
-//! which the answer has (KIP-890). PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+//! The response follows once the end is decided and cannot be lost. The markers are written
+//! afterwards; until then the next transaction gets CONCURRENT_TRANSACTIONS. From version 5 on
+//! every transaction bumps its producer's epoch, and the response contains the new one (KIP-890).
+//! Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 
 use bytes::Bytes;
 use curtail_wire::{

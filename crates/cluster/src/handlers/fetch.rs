@@ -1,18 +1,21 @@
 //! Fetch, key 1, versions 4 to 17.
 //!
-//! - Long poll: an answer waits for `min_bytes` or `max_wait_ms`, woken by appends (followers) or by the high
-//!   watermark (consumers); an error, a diverging epoch or a session without a place for waiting answers at once.
-//! - Sessions (KIP-227) from version 7: an incremental answer has only partitions with news.
-//! - Leader epochs are checked from version 9, the epoch of the reader's last record from 12 (KIP-595).
-//! - From version 13 topics go by id; from 16 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader and its
-//!   address (KIP-951). The field is there from version 12, but Kafka leaves it empty before 16.
-//! - With READ_COMMITTED nothing at or behind the last stable offset, and with the records the transactions among
-//!   them that were aborted (KIP-98).
-//! - From version 11 a follower serves consumers, too, and a leader may send those that say their rack to a nearer
-//!   replica instead of answering with records (KIP-392).
-//! - A follower's fetch says what it has and moves the high watermark.
-//! - What is beyond a consumer's quota is not sent: the answer is empty and says how long the client is not read from
-//!   (KIP-219). The session stays as it was.
+//! - Long poll: a response waits for `min_bytes` or `max_wait_ms`. Appends wake followers, and the
+//!   high watermark wakes consumers. An error, a diverging epoch or a redirection to a
+//!   nearer replica ends the wait immediately.
+//! - Sessions (KIP-227) from version 7: an incremental response contains only changed partitions.
+//! - Leader epochs are checked from version 9, the epoch of the reader's last record from 12
+//!   (KIP-595).
+//! - From version 13 topics are identified by id. From 16 NOT_LEADER_OR_FOLLOWER and
+//!   FENCED_LEADER_EPOCH name the leader and its address (KIP-951). The field exists from version
+//!   12, but Kafka leaves it empty before 16.
+//! - READ_COMMITTED returns nothing at or after the last stable offset. The records come with the
+//!   aborted transactions among them (KIP-98).
+//! - From version 11 a follower serves consumers, too. A leader may redirect consumers with a rack
+//!   to a nearer replica instead of returning records (KIP-392).
+//! - A follower's fetch reports its progress and advances the high watermark.
+//! - Records beyond a consumer's quota are not sent: the response is empty and contains the
+//!   throttle time (KIP-219). The session stays unchanged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,11 +42,11 @@ use crate::{
 
 /// First version with sessions.
 const SESSIONS: i16 = 7;
-/// First version in which consumers say their rack.
+/// First version with the consumer's rack.
 const RACKS: i16 = 11;
-/// First version that names topics by id.
+/// First version with topic ids.
 const TOPIC_IDS: i16 = 13;
-/// First version whose errors name the leader.
+/// First version with leaders in errors.
 const LEADER_HINTS: i16 = 16;
 
 pub(super) async fn handle(
@@ -69,7 +72,7 @@ pub(super) async fn handle(
     Ok(muted(Answer::Written, silence))
 }
 
-/// What to answer, and how long nothing is read from the client then.
+/// Returns the response and the following throttle time.
 async fn serve(
     call: &Call<'_>,
     request: &FetchRequest,
@@ -136,21 +139,21 @@ struct Poll<'a> {
     min_bytes: usize,
     max_bytes: usize,
     isolation: IsolationLevel,
-    /// Rack of a consumer that is to be sent to a replica there.
+    /// Rack of a consumer that may be redirected to a replica there.
     rack: Option<String>,
     deadline: Option<Instant>,
     items: Vec<(Item, Result<Arc<Partition>, NotServed>)>,
 }
 
-/// What a pass over the partitions found.
+/// The result of one pass over the partitions.
 struct Pass {
     answers: Vec<FetchPartitionResponse>,
     bytes: usize,
-    /// There is something that must not wait.
+    /// Whether the response must not wait.
     urgent: bool,
 }
 
-/// Takes registrations back when a poll ends, also when it is dropped.
+/// Removes registrations when a poll ends or is dropped.
 struct Registered<'a, 'b> {
     poll: &'a Poll<'b>,
     id: u64,
@@ -181,7 +184,7 @@ impl<'a> Poll<'a> {
         };
         let max_bytes = usize::try_from(most).unwrap_or(0);
         let wait = u64::try_from(request.max_wait_ms).unwrap_or(0);
-        // Brokers alone are followers.
+        // Only brokers may be followers.
         let follows = match by {
             ReadBy::Follower { .. } => call.may(Operation::ClusterAction, Resource::Cluster),
             ReadBy::Consumer { .. } => true,
@@ -231,7 +234,7 @@ impl<'a> Poll<'a> {
             for partition in self.partitions() {
                 partition.wait_for_news(reader, id, &wait);
             }
-            // Something may have come between the first look and the registration.
+            // Records may have arrived between the first pass and the registration.
             pass = self.pass();
             while !self.enough(&pass) && timeout_at(deadline, wait.done()).await.is_ok() {
                 pass = self.pass();
@@ -241,7 +244,7 @@ impl<'a> Poll<'a> {
         self.items.into_iter().map(|(item, _)| item).zip(pass.answers).collect()
     }
 
-    /// The replica that the consumer is to be sent to, if there is one nearer to it than this one.
+    /// Returns a replica nearer to the consumer than this one, if any.
     fn nearer_replica(
         &self,
         item: &Item,
@@ -258,7 +261,7 @@ impl<'a> Poll<'a> {
         pass.urgent || pass.bytes >= self.min_bytes || self.items.is_empty()
     }
 
-    /// Reads every partition in order until the answer is full.
+    /// Reads every partition in order until the response is full.
     fn pass(&self) -> Pass {
         let now = Instant::now();
         let mut pass =
@@ -271,7 +274,7 @@ impl<'a> Poll<'a> {
                 last_fetched_epoch: item.fetch.last_fetched_epoch,
                 log_start: item.fetch.log_start_offset,
                 max_bytes: left.min(usize::try_from(item.fetch.max_bytes).unwrap_or(0)),
-                // A first batch that is too large goes out anyway, or its reader would never get past it.
+                // An oversized first batch is sent anyway, or its reader could never get past it.
                 at_least_one: pass.bytes == 0,
                 isolation: self.isolation,
             };
@@ -316,7 +319,7 @@ impl<'a> Poll<'a> {
     }
 }
 
-/// The replica here of what is asked for, if who asks may read it.
+/// Returns the local replica of a requested partition, if the client may read it.
 fn replica(call: &Call<'_>, item: &Item) -> Result<Arc<Partition>, NotServed> {
     let may_read = |topic: &str| call.require(Operation::Read, Resource::Topic(topic));
     match &item.topic {
@@ -332,13 +335,13 @@ fn replica(call: &Call<'_>, item: &Item) -> Result<Arc<Partition>, NotServed> {
     }
 }
 
-/// The most bytes that the quota of who asks ever lets through at once.
+/// Returns the maximum bytes that the client's quota allows in one response.
 fn quota(call: &Call<'_>) -> i32 {
     let image = call.broker.image();
     let client = call.limited().filter(|_| !image.quotas.is_empty());
     let most =
         client.and_then(|client| Meters::most(&image.quotas, Limit::ConsumerByteRate, client));
-    // A float too large for it becomes the largest number.
+    // The cast saturates if the float is too large.
     most.map_or(i32::MAX, |most| most as i32)
 }
 

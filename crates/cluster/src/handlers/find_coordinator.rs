@@ -1,7 +1,7 @@
 //! FindCoordinator, key 10, versions 0 to 6; one key up to version 3, many from version 4 on.
 //!
-//! Any broker serves it. The first request creates the internal topic and is told to come again. Groups and
-//! transactions have coordinators; share groups (key type 2) have none here.
+//! Any broker serves it. The first request creates the internal topic and receives a retriable
+//! error. Groups and transactions have coordinators; share groups (key type 2) have none here.
 
 use bytes::Bytes;
 use curtail_wire::{

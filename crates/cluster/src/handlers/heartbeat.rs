@@ -1,6 +1,6 @@
 //! Heartbeat, key 12, versions 0 to 4.
 //!
-//! REBALANCE_IN_PROGRESS asks the member to join again.
+//! REBALANCE_IN_PROGRESS tells the member to rejoin.
 
 use bytes::Bytes;
 use curtail_wire::{

@@ -1,10 +1,11 @@
 //! InitProducerId, key 22, versions 0 to 5.
 //!
-//! - Without a transactional id: ids that are unique in the cluster, at epoch 0. A producer that asks to go on with an
-//!   id gets a new one, which is always right for idempotence.
-//! - With one: only its coordinator answers, with a new epoch that fences the producer before. From version 3 on a
-//!   producer says what it has, to recover from an error (KIP-360). PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before
-//!   version 4.
+//! - Without a transactional id: returns an id that is unique in the cluster, at epoch 0. A
+//!   producer that asks to continue with an id gets a new one, which is always correct for
+//!   idempotence.
+//! - With a transactional id: only its coordinator serves the request, and returns a new epoch that
+//!   fences the previous producer. From version 3 on a producer sends its id and epoch to recover
+//!   from an error (KIP-360). Before version 4 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -43,7 +44,7 @@ pub(super) async fn handle(
     call.answer(&response, out)
 }
 
-/// Who may write to some topic may do so idempotently (KIP-679).
+/// Returns an id for an idempotent producer. Permission to write to any topic suffices (KIP-679).
 fn idempotent(call: &Call<'_>) -> Result<ProducerEpoch, ErrorCode> {
     if !call.may_with_any(Operation::Write, ResourceType::Topic) {
         call.require(Operation::IdempotentWrite, Resource::Cluster)?;

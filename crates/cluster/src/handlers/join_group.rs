@@ -1,8 +1,8 @@
 //! JoinGroup, key 11, versions 0 to 9.
 //!
-//! Answered when the rebalance it takes part in is over. From version 4 a dynamic member without an id is given one and
-//! has to come again (KIP-394); from version 5 members may be static (KIP-345); from version 9 a static leader that
-//! came back is told to skip the assignment (KIP-814).
+//! The response follows at the end of the rebalance. From version 4 a dynamic member without an id
+//! receives one and must rejoin with it (KIP-394). From version 5 members may be static (KIP-345).
+//! From version 9 a static leader that rejoined is told to skip the assignment (KIP-814).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// First version whose dynamic members must know their id.
 const KNOWN_ID: i16 = 4;
-/// First version in which an answer without a protocol says so.
+/// First version whose errors have a null protocol instead of an empty one.
 const NO_PROTOCOL: i16 = 7;
 /// First version that can skip the assignment.
 const SKIPS_ASSIGNMENT: i16 = 9;
@@ -72,7 +72,7 @@ fn check(call: &Call<'_>, request: &JoinGroupRequest) -> Result<Join, ErrorCode>
         client_id: client_id.to_owned(),
         client_host: format!("/{}", call.peer),
         session_timeout,
-        // Version 0 has none and decodes as -1.
+        // Version 0 lacks this field, which decodes as -1.
         rebalance_timeout: millis(request.rebalance_timeout_ms).unwrap_or(session_timeout),
         protocol_type: request.protocol_type.to_string(),
         protocols: protocols.map(|p| (p.name.to_string(), p.metadata.clone())).collect(),

@@ -1,4 +1,5 @@
-//! LeaveGroup, key 13, versions 0 to 5; from version 3 on many members at once, static ones by their instance id.
+//! LeaveGroup, key 13, versions 0 to 5; from version 3 on for many members, static ones by their
+//! instance id.
 
 use bytes::Bytes;
 use curtail_wire::{

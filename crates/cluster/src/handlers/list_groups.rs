@@ -1,5 +1,5 @@
-//! ListGroups, key 16, versions 0 to 5: the groups this broker coordinates, from version 4 on in some states only
-//! (KIP-518), from version 5 on of some types only (KIP-848).
+//! ListGroups, key 16, versions 0 to 5: the groups this broker coordinates, from version 4 on
+//! filtered by state (KIP-518), from version 5 on by type (KIP-848).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -58,7 +58,7 @@ fn list(call: &Call<'_>, request: &ListGroupsRequest) -> Result<Vec<ListedGroup>
         });
         match groups {
             Ok(groups) => listed.extend(groups),
-            // It has just moved to another broker, which lists it.
+            // The partition has just moved to another broker, which lists its groups.
             Err(ErrorCode::NOT_COORDINATOR) => {}
             Err(code) => return Err(code),
         }

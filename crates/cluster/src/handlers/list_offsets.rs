@@ -1,9 +1,13 @@
 //! ListOffsets, key 2, versions 1 to 10.
 //!
-//! Earliest (-2), latest (-1: the high watermark, or the last stable offset for readers of committed records), the record with the largest timestamp (-3), and the first
-//! record at or after a timestamp. The start of the local log (-4) is the start of the log, as nothing is tiered, and
-//! the end of what is tiered (-5) does not exist. A new leader answers OFFSET_NOT_AVAILABLE until its high watermark
-//! has passed the start of its epoch (KIP-207), LEADER_NOT_AVAILABLE before version 5.
+//! - Earliest (-2) and the start of the local log (-4): the log start offset, as nothing is tiered.
+//! - Latest (-1): the high watermark, or the last stable offset for READ_COMMITTED.
+//! - Largest timestamp (-3): the record with it.
+//! - A timestamp: the first record at or after it.
+//! - The end of the tiered log (-5) does not exist.
+//!
+//! The response of a newly elected leader is OFFSET_NOT_AVAILABLE until its high watermark has
+//! passed the start of its epoch (KIP-207); before version 5 it is LEADER_NOT_AVAILABLE.
 
 use bytes::Bytes;
 use curtail_wire::{

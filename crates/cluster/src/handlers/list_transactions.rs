@@ -1,5 +1,6 @@
-//! ListTransactions, key 66, versions 0 and 1: the transactional ids that this broker coordinates, by state, producer id
-//! and from version 1 on by how long their transaction has been open (KIP-664, KIP-994).
+//! ListTransactions, key 66, versions 0 and 1: the transactional ids that this broker coordinates,
+//! filtered by state, producer id and, from version 1 on, by the duration of their transaction
+//! (KIP-664, KIP-994).
 
 use bytes::Bytes;
 use curtail_wire::{

@@ -1,8 +1,9 @@
 //! Metadata, key 3, versions 0 to 13.
 //!
-//! Answered from the broker's own copy, which may be old. Topics that are missing are created if both the request
-//! and `auto.create.topics.enable` say so; this answer still calls them unknown, as Kafka's does, and a later one
-//! has them. Topics can be asked for by id from version 12.
+//! The response comes from the broker's own copy, which may be outdated. Missing topics are created
+//! if both the request and `auto.create.topics.enable` allow it. As in Kafka, the response to that
+//! request still reports them as unknown; a later one contains them. From version 12 topics can be
+//! requested by id.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +26,12 @@ use crate::{
     image::{Image, NO_LEADER, PartitionImage, TopicImage},
 };
 
-/// "Not asked for" in the bit fields of operations.
+/// The bit field of operations if they were not requested.
 const NOT_ASKED: i32 = i32::MIN;
-/// What everybody may do to a topic: read, write, create, delete, alter, describe and their configs.
+/// All operations on a topic: read, write, create, delete, alter, describe and their configs.
 const ALL_TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
-/// What everybody may do to the cluster: create, alter, describe, act as a broker, configs, idempotent writes.
+/// All operations on the cluster: create, alter, describe, act as a broker, configs, idempotent
+/// writes.
 const ALL_CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 /// First version in which the request can forbid creation.
 const FORBIDS_CREATION: i16 = 4;
@@ -60,7 +62,7 @@ pub(super) fn handle(
         }
         Some(asked) => {
             call.concerns(asked.len());
-            // A topic that is asked for twice is described once.
+            // A topic that is requested twice is described once.
             let mut seen = BTreeSet::new();
             let once = asked.iter().filter(|topic| seen.insert((&topic.name, topic.topic_id)));
             let answers = once.map(|topic| {
@@ -86,12 +88,12 @@ pub(super) fn handle(
     Ok(call.answer_with(out, |w| response.encode(call.version(), w)))
 }
 
-/// The bit field of what may be done to the cluster.
+/// Returns the bit field of allowed operations on the cluster.
 pub(super) fn cluster_operations(call: &Call<'_>, asked: bool) -> i32 {
     if asked { call.operations(ALL_CLUSTER_OPERATIONS, Resource::Cluster) } else { NOT_ASKED }
 }
 
-/// The broker that clients shall take for the controller: any live one can serve them.
+/// Returns the broker that clients should use as the controller: any live one can serve them.
 pub(super) fn controller_id(image: &Image) -> i32 {
     let live = |id: &i32| image.live_broker(*id).is_some();
     Some(CONTROLLER_ID)
@@ -118,7 +120,7 @@ fn one(
     may_create: bool,
 ) -> MetadataTopic {
     let by_id = !asked.topic_id.is_zero();
-    // Java's clients ask by id with an empty name.
+    // Java's clients request topic ids with an empty name.
     let name = asked.name.as_ref().filter(|_| !by_id);
     let failed = |error| MetadataTopic {
         error,
@@ -128,7 +130,7 @@ fn one(
     };
     let allowed = |operation, name: &str| call.require(operation, Resource::Topic(name));
     let Some(name) = name else {
-        // Whether there is such a topic is not for everybody to know.
+        // A client without permission must not learn whether the topic exists.
         let known = call.topic_by_id(asked.topic_id).ok();
         return match known.filter(|topic| allowed(Operation::Describe, &topic.name).is_ok()) {
             Some(topic) => describe(image, &topic, NOT_ASKED),

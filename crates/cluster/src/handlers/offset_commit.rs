@@ -1,8 +1,9 @@
 //! OffsetCommit, key 8, versions 2 to 9.
 //!
-//! Answered when all in-sync replicas have the offsets. Partitions that do not exist and metadata that is too long are
-//! refused one by one, the group's refusal holds for the rest. The retention time of versions 2 to 4 is not kept
-//! (KIP-211): `offsets.retention.minutes` is.
+//! The response follows once all in-sync replicas have the offsets. Partitions that do not exist
+//! and metadata that is too long are refused individually; a refusal of the group applies to the
+//! rest. The retention time of versions 2 to 4 is ignored in favour of `offsets.retention.minutes`
+//! (KIP-211).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -27,7 +28,7 @@ pub(super) async fn handle(
     let request: OffsetCommitRequest = call.decode(body)?;
     let group = call.require(Operation::Read, Resource::Group(&request.group_id.0));
     let mut offsets = Vec::new();
-    // What is wrong with each partition, in the order of the request.
+    // The error of each partition, in the order of the request.
     let mut refused = Vec::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
@@ -63,7 +64,7 @@ pub(super) async fn handle(
     call.answer(&OffsetCommitResponse::default().with_topics(topics), out)
 }
 
-/// An offset to commit, as the request has it.
+/// An offset to commit, from the request.
 pub(super) struct Asked<'a> {
     pub(super) topic: &'a str,
     pub(super) index: i32,
@@ -72,7 +73,7 @@ pub(super) struct Asked<'a> {
     pub(super) metadata: Option<&'a str>,
 }
 
-/// The offset to keep, unless its partition does not exist or its metadata is too long.
+/// Returns the offset to store, unless its partition does not exist or its metadata is too long.
 pub(super) fn check(
     call: &Call<'_>,
     asked: &Asked<'_>,

@@ -1,4 +1,4 @@
-//! OffsetDelete, key 47, version 0. Offsets of topics that the group is subscribed to stay.
+//! OffsetDelete, key 47, version 0. Offsets of topics to which the group subscribes stay.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn allowed(call: &Call<'_>, topic: &str) -> Result<(), ErrorCode> {
     call.require(Operation::Read, Resource::Topic(topic))
 }
 
-/// Deletes what may be deleted; the topics that are subscribed to.
+/// Deletes the offsets that may be deleted. Returns the subscribed topics.
 async fn delete(
     call: &Call<'_>,
     request: &OffsetDeleteRequest,
@@ -90,7 +90,7 @@ async fn delete(
     Ok(subscribed)
 }
 
-/// The topics that the members of a group of consumers read.
+/// Returns the subscribed topics of a group of consumers.
 fn subscriptions(group: &Group) -> BTreeSet<String> {
     let topics = group.subscriptions().filter_map(|mut metadata| {
         let version = metadata.try_get_i16().ok()?;

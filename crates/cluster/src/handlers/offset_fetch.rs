@@ -1,9 +1,9 @@
-//! OffsetFetch, key 9, versions 1 to 9; from version 8 on for many groups at once.
+//! OffsetFetch, key 9, versions 1 to 9; from version 8 on for many groups.
 //!
-//! What is answered is on all in-sync replicas. From version 7 on a consumer may ask for offsets that no open
-//! transaction is about to replace; the others are answered with UNSTABLE_OFFSET_COMMIT (KIP-447). From
-//! version 9 on a member of the consumer protocol says in which epoch it asks (KIP-848). A group or partition without
-//! an offset has -1.
+//! All returned offsets are on all in-sync replicas. From version 7 on a consumer may require
+//! stable offsets: those with a pending replacement in an open transaction return
+//! UNSTABLE_OFFSET_COMMIT (KIP-447). From version 9 on a member of the consumer protocol sends its
+//! epoch (KIP-848). Groups and partitions without an offset return -1.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -24,7 +24,7 @@ use crate::{
     coordinator::offsets::{Offsets, TopicPartition},
 };
 
-/// Who asks: a member's id and epoch, or none and -1.
+/// The requesting member's id and epoch, or none and -1.
 type Member = (Option<String>, i32);
 
 /// First version for many groups.
@@ -58,7 +58,7 @@ pub(super) async fn handle(
     call.answer(&single(call.version(), &group), out)
 }
 
-/// The answer in the form before version 8.
+/// Returns the response in the format before version 8.
 fn single(version: i16, group: &OffsetFetchResponseGroup) -> OffsetFetchResponse {
     let partition = |p: &OffsetFetchResponsePartitions| {
         OffsetFetchResponsePartition::default()
@@ -74,7 +74,7 @@ fn single(version: i16, group: &OffsetFetchResponseGroup) -> OffsetFetchResponse
             .with_partitions(topic.partitions.iter().map(partition).collect())
     });
     let response = OffsetFetchResponse::default().with_topics(topics.collect());
-    // Version 1 says it in every partition only.
+    // Version 1 has errors of partitions only.
     if version >= 2 { response.with_error_code(group.error_code) } else { response }
 }
 
@@ -135,7 +135,7 @@ async fn found(
             topic.partitions = asked.map(|index| nothing(index, code)).collect();
         }
     }
-    // Read first: what is read must survive this broker.
+    // After the read: the offsets read must survive this broker.
     groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
     Ok(found)
 }

@@ -1,6 +1,7 @@
 //! OffsetsForLeaderEpoch, key 23, versions 2 to 4.
 //!
-//! The largest epoch not above the one asked for and its end offset, -1 and -1 when there is none (KIP-320).
+//! Returns the largest epoch up to the requested one and its end offset, or -1 and -1 if there is
+//! none (KIP-320).
 
 use bytes::Bytes;
 use curtail_wire::cold::messages::{

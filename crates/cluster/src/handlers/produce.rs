@@ -1,14 +1,15 @@
 //! Produce, key 0, versions 3 to 13 (0 to 2 are advertised and refused).
 //!
-//! - acks 0: no answer; an error closes the connection, which is all a client can notice.
-//! - acks 1: answered after the leader's append.
-//! - acks -1: refused below `min.insync.replicas`, else answered when the high watermark has passed the batch, or
-//!   with REQUEST_TIMED_OUT after the request's own timeout.
-//! - From version 10 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader (KIP-951), from 13 topics go
-//!   by id.
-//! - Internal topics are for their coordinators to write.
-//! - A transactional batch begins a transaction in its partition only with the coordinator's word ([`super::verify`]).
-//!   Batches of a transaction need the transactional id, and are refused as unauthorized without.
+//! - acks 0: no response. An error closes the connection, which is all a client can notice.
+//! - acks 1: the response follows the leader's append.
+//! - acks -1: refused below `min.insync.replicas`. Otherwise the response follows once the high
+//!   watermark has passed the batch, or is REQUEST_TIMED_OUT after the request's timeout.
+//! - From version 10 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader (KIP-951); from
+//!   13 topics are identified by id.
+//! - Only coordinators write to internal topics.
+//! - A transactional batch begins a transaction in its partition only after verification with the
+//!   coordinator ([`super::verify`]). Batches of a transaction need the transactional id, and are
+//!   refused as unauthorized without it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -42,7 +43,7 @@ use crate::{
 
 /// First version whose batches may be compressed with zstd (KIP-110).
 const ZSTD: i16 = 7;
-/// First version that names topics by id.
+/// First version with topic ids.
 const TOPIC_IDS: i16 = 13;
 
 pub(super) async fn handle(
@@ -73,7 +74,7 @@ pub(super) async fn handle(
     Ok(muted(call.answer_with(out, |w| response.encode(call.version(), w)), silence))
 }
 
-/// Waits for the disk, where it is one that plays its time.
+/// Waits before the append, on a disk that simulates its time.
 async fn take_turn(call: &Call<'_>, request: &ProduceRequest) {
     let records = request.topics.iter().flat_map(|topic| &topic.partitions);
     let (batches, bytes) = records
@@ -84,13 +85,14 @@ async fn take_turn(call: &Call<'_>, request: &ProduceRequest) {
     }
 }
 
-/// What became of an append to one partition.
+/// The result of an append to one partition.
 pub(super) enum Outcome {
     Refused(NotServed),
     Taken { taken: Taken, partition: Arc<Partition> },
 }
 
-/// The batches that begin a transaction in their partition, by topic and index: the guard, or the refusal.
+/// Results for batches that begin a transaction in their partition, by topic and index: the guard,
+/// or the refusal.
 type Verified = BTreeMap<TopicPartition, Result<VerificationGuard, ErrorCode>>;
 
 async fn verify_all(call: &Call<'_>, request: &ProduceRequest) -> Verified {
@@ -133,7 +135,8 @@ async fn verify_once(call: &Call<'_>, request: &ProduceRequest) -> Verified {
         verified.insert(partition, Err(code));
     }
     for (partition, guard) in guards {
-        // The coordinator's word is worth nothing if a marker has come meanwhile: the transaction before has just ended.
+        // A marker that arrived during the verification invalidates it: the previous transaction
+        // has just ended.
         if !partition.is_verifying(producer.id, guard) {
             let at = (partition.topic.to_string(), partition.key.index);
             verified.insert(at, Err(tell(ErrorCode::CONCURRENT_TRANSACTIONS, client)));
@@ -161,13 +164,13 @@ fn codec(records: &Bytes) -> Option<Codec> {
     BatchHeader::parse(records).ok()?.compression().ok()
 }
 
-/// Whether a batch belongs to a transaction.
+/// Returns whether a batch belongs to a transaction.
 fn is_transactional(asked: &ProducePartition) -> bool {
     let header = asked.records.as_ref().and_then(|records| BatchHeader::parse(records).ok());
     header.is_some_and(|header| header.is_transactional())
 }
 
-/// What is wrong with the whole request.
+/// Returns the error that refuses the whole request.
 fn refused(call: &Call<'_>, request: &ProduceRequest) -> Option<ErrorCode> {
     let mut batches = request.topics.iter().flat_map(|topic| &topic.partitions);
     let of_nobody = || {
@@ -188,7 +191,7 @@ fn refused(call: &Call<'_>, request: &ProduceRequest) -> Option<ErrorCode> {
     })
 }
 
-/// One list of outcomes per topic, in the order of the request.
+/// Returns one list of outcomes per topic, in the order of the request.
 fn append_all(
     call: &Call<'_>,
     request: &ProduceRequest,
@@ -236,11 +239,11 @@ fn append(
     Ok(Outcome::Taken { taken, partition })
 }
 
-/// Waits until every batch taken is acknowledged or cannot be any more, at most for the request's timeout.
+/// Waits until every appended batch is acknowledged or has failed, up to the request's timeout.
 pub(super) async fn wait_for_acks(call: &Call<'_>, timeout_ms: i32, outcomes: &mut [Vec<Outcome>]) {
     let id = call.broker.wait_ids.next();
     let taken = || outcomes.iter().flatten().filter(|o| matches!(o, Outcome::Taken { .. }));
-    // One condition more than there are batches, so that none completes the wait while it is being set up.
+    // One condition more than there are batches, so that none completes the wait during its setup.
     let wait = Wait::for_all(taken().count() + 1);
     for outcome in taken() {
         if let Outcome::Taken { taken, partition } = outcome
@@ -251,7 +254,7 @@ pub(super) async fn wait_for_acks(call: &Call<'_>, timeout_ms: i32, outcomes: &m
     }
     wait.one_came_true();
     let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
-    // Whether it timed out is told from each partition: some may have made it.
+    // The partitions, not this result, show the outcome: some may have been acknowledged in time.
     let _ = timeout_at(Instant::now() + timeout, wait.done()).await;
     for outcome in outcomes.iter_mut().flatten() {
         let Outcome::Taken { taken, partition } = outcome else { continue };

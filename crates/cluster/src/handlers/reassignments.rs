@@ -1,7 +1,9 @@
-//! AlterPartitionReassignments, key 45, versions 0 and 1, and ListPartitionReassignments, key 46, version 0 (KIP-455).
+//! AlterPartitionReassignments, key 45, versions 0 and 1, and ListPartitionReassignments, key 46,
+//! version 0 (KIP-455).
 //!
-//! Any broker serves them. A reassignment has begun when the controller has decided so, and ends when the replicas to
-//! come are in sync. Without `allow_replication_factor_change` (version 1) their number stays (KIP-860).
+//! Any broker serves them. A reassignment begins with the controller's decision, and ends when the
+//! added replicas are in sync. Without `allow_replication_factor_change` (version 1) the number of
+//! replicas stays (KIP-860).
 
 use bytes::Bytes;
 use curtail_wire::cold::messages::{
@@ -50,7 +52,7 @@ pub(super) fn alter(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resul
             .with_partitions(partitions.collect())
     });
     let response = response.with_responses(topics.collect());
-    // Older versions have no room for it.
+    // Version 0 lacks this field.
     let response = match call.version() {
         0 => response,
         _ => response.with_allow_replication_factor_change(another_number),

@@ -1,6 +1,7 @@
 //! SaslAuthenticate, key 36, versions 0 to 2.
 //!
-//! What comes here comes where nobody authenticates, or from somebody who has: the listener takes the others.
+//! This handler serves clients on listeners without authentication, and authenticated clients. The
+//! listener handles all others.
 
 use bytes::Bytes;
 use curtail_wire::{

@@ -1,6 +1,7 @@
 //! SaslHandshake, key 17, version 1 (0 is advertised and refused).
 //!
-//! What comes here comes where nobody authenticates, or from somebody who has: the listener takes the others.
+//! This handler serves clients on listeners without authentication, and authenticated clients. The
+//! listener handles all others.
 
 use bytes::Bytes;
 use curtail_wire::{

@@ -1,7 +1,8 @@
-//! What is served: the versions of each API, and what who asks has to have the right to.
+//! The served APIs: their versions and the permissions that they need.
 //!
-//! No API is served without a line here. A handler can ask the authorizer for what its line says and for nothing else, and
-//! what it answers goes out only once it has asked (`Call::may_answer`): what is forgotten is refused, not open.
+//! Every served API has an entry in the table. A handler can ask the authorizer only for the
+//! permissions in its entry, and its response is sent only if it has asked (`Call::may_answer`). A
+//! forgotten check therefore refuses the request.
 
 use std::ops::RangeInclusive;
 
@@ -18,19 +19,19 @@ pub(super) struct Served {
     pub(super) rights: Rights,
 }
 
-/// An operation on resources of a type.
+/// A permission: an operation on resources of a type.
 type Right = (Operation, ResourceType);
 
-/// What an API needs.
+/// The permissions an API needs.
 pub(super) enum Rights {
-    /// The handler asks for these: for what the request names, or for what the answer shows.
+    /// The handler asks for these, for resources that the request names or the response shows.
     Asked(&'static [Right]),
-    /// Everybody may, for the reason given in the table.
+    /// No permission is needed, for the reason given in the table.
     Everybody,
 }
 
 impl Rights {
-    /// Whether a handler may ask for this.
+    /// Returns whether a handler may ask for this permission.
     pub(super) fn has(&self, operation: Operation, of: ResourceType) -> bool {
         match self {
             Self::Asked(rights) => rights.contains(&(operation, of)),
@@ -68,7 +69,7 @@ const fn served(api: ApiKey, versions: RangeInclusive<i16>, lowest: i16, rights:
 }
 
 pub(super) static SERVED: &[Served] = &[
-    // librdkafka takes a broker without Produce 0 for one that it cannot compress for (KAFKA-18659).
+    // librdkafka assumes that it cannot compress for a broker without Produce 0 (KAFKA-18659).
     served(ApiKey::PRODUCE, 3..=13, 0, Rights::Asked(&[WRITE_TOPIC, WRITE_TXN])),
     served(ApiKey::FETCH, 4..=17, 4, Rights::Asked(&[READ_TOPIC, CLUSTER_ACTION])),
     served(ApiKey::LIST_OFFSETS, 1..=10, 1, Rights::Asked(&[DESCRIBE_TOPIC])),
@@ -82,10 +83,10 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::SYNC_GROUP, 0..=5, 0, Rights::Asked(&[READ_GROUP])),
     served(ApiKey::DESCRIBE_GROUPS, 0..=6, 0, Rights::Asked(&[DESCRIBE_GROUP])),
     served(ApiKey::LIST_GROUPS, 0..=5, 0, Rights::Asked(&[DESCRIBE_CLUSTER, DESCRIBE_GROUP])),
-    // librdkafka takes a broker without SaslHandshake 0 for one that has no handshake at all.
-    // Who comes in has to say who it is.
+    // librdkafka assumes that a broker without SaslHandshake 0 supports no handshake at all. No
+    // permission: clients use it before they are authenticated.
     served(ApiKey::SASL_HANDSHAKE, 1..=1, 0, Rights::Everybody),
-    // What brokers speak is told before anybody has said who it is.
+    // No permission: clients request versions before they are authenticated.
     served(ApiKey::API_VERSIONS, 0..=4, 0, Rights::Everybody),
     served(ApiKey::CREATE_TOPICS, 2..=7, 2, Rights::Asked(&[CREATE_ANY, CREATE_TOPIC])),
     served(ApiKey::DELETE_TOPICS, 1..=6, 1, Rights::Asked(&[DELETE_TOPIC, DESCRIBE_TOPIC])),
@@ -124,7 +125,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::ALTER_CONFIGS, 0..=2, 0, Rights::Asked(ALTER_CONFIGS)),
     served(ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::CREATE_PARTITIONS, 0..=3, 0, Rights::Asked(&[ALTER_TOPIC])),
-    // Who comes in has to say who it is.
+    // No permission: clients use it before they are authenticated.
     served(ApiKey::SASL_AUTHENTICATE, 0..=2, 0, Rights::Everybody),
     served(ApiKey::DELETE_GROUPS, 0..=2, 0, Rights::Asked(&[DELETE_GROUP])),
     served(ApiKey::ELECT_LEADERS, 0..=2, 0, Rights::Asked(&[ALTER_CLUSTER])),
@@ -136,7 +137,8 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::ALTER_CLIENT_QUOTAS, 0..=1, 0, Rights::Asked(&[ALTER_CLUSTER_CONFIGS])),
     served(ApiKey::DESCRIBE_USER_SCRAM_CREDENTIALS, 0..=0, 0, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::ALTER_USER_SCRAM_CREDENTIALS, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
-    // Whoever is let in may know the brokers; what it may do to them is in the answer.
+    // No permission: every admitted client may know the brokers. The response contains its allowed
+    // operations.
     served(ApiKey::DESCRIBE_CLUSTER, 0..=2, 0, Rights::Everybody),
     served(ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0, Rights::Asked(&[READ_TOPIC])),
     served(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TXN])),
@@ -150,7 +152,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, 0, Rights::Asked(&[DESCRIBE_GROUP])),
 ];
 
-/// What is served of an API.
+/// Returns the entry of an API.
 pub(super) fn of(api: ApiKey) -> Option<&'static Served> {
     SERVED.iter().find(|served| served.api == api)
 }

@@ -1,6 +1,7 @@
 //! SyncGroup, key 14, versions 0 to 5.
 //!
-//! The leader brings everybody's assignment. All members are answered once it is stored.
+//! The leader sends all members' assignments. All members receive their responses once these are
+//! stored.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -39,7 +40,7 @@ async fn sync(call: &Call<'_>, request: &SyncGroupRequest) -> SyncAnswer {
     call.require(Operation::Read, Resource::Group(group))?;
     let groups = call.members_groups(group)?;
     let names = call.version() >= NAMES_PROTOCOL;
-    // Version 5 must name both.
+    // Version 5 requires both.
     if names && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
     }

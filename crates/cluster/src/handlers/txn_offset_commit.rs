@@ -1,8 +1,9 @@
-//! TxnOffsetCommit, key 28, versions 0 to 5: offsets that hold once their producer's transaction is committed.
+//! TxnOffsetCommit, key 28, versions 0 to 5: offsets that take effect when their producer's
+//! transaction is committed.
 //!
-//! The first ones of a transaction in the group's partition need the word of the transaction's coordinator, as with
-//! Produce ([`super::verify`]); from version 5 on the partition is added here (KIP-890). From version 3 on the group's
-//! members are checked (KIP-447).
+//! A transaction's first offsets in the group's partition need verification with the transaction
+//! coordinator, as in Produce ([`super::verify`]). From version 5 on the verification adds the
+//! partition (KIP-890). From version 3 on the group's members are checked (KIP-447).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -39,7 +40,7 @@ pub(super) async fn handle(
     let allowed =
         call.require(Operation::Write, id).and_then(|()| call.require(Operation::Read, group));
     let mut offsets = Vec::new();
-    // What is wrong with each partition, in the order of the request.
+    // The error of each partition, in the order of the request.
     let mut refused = Vec::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
@@ -88,7 +89,7 @@ async fn prepare(
         let guard = groups.run(call.broker, |_, cx| cx.begin_verification(producer))??;
         let Some(guard) = guard else { break None };
         let asked = ask(call, request, groups.index).await;
-        // As with Produce, a marker that has come meanwhile makes the coordinator's word worth nothing.
+        // As in Produce, a marker that arrived during the verification invalidates it.
         let holds = groups.run(call.broker, |_, cx| cx.is_verifying(producer.id, guard))?;
         match asked {
             Ok(()) if holds => break Some(guard),
@@ -110,7 +111,7 @@ async fn prepare(
     groups.committed(call.broker, &taken, call.broker.config.offsets_commit_timeout).await
 }
 
-/// Asks the transaction's coordinator for the group's partition.
+/// Verifies the group's partition with the transaction coordinator.
 async fn ask(
     call: &Call<'_>,
     request: &TxnOffsetCommitRequest,
@@ -128,7 +129,7 @@ async fn ask(
     let refused = verify(call.broker, id, &Added { producer, partitions }, client).await;
     match refused.into_values().next() {
         None => Ok(()),
-        // What passes; Produce knows it as this.
+        // A transient error; Produce reports it as NOT_ENOUGH_REPLICAS.
         Some(ErrorCode::NOT_ENOUGH_REPLICAS) => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
         Some(code) => Err(code),
     }

@@ -1,8 +1,9 @@
-//! DescribeUserScramCredentials, key 50, and AlterUserScramCredentials, key 51, each version 0 (KIP-554).
+//! DescribeUserScramCredentials, key 50, and AlterUserScramCredentials, key 51, each version 0
+//! (KIP-554).
 //!
-//! Clients salt passwords themselves; what is kept does not lead back to them, and nobody is told more of it than the
-//! mechanism and the iterations. The answer comes when the controller has decided; logins at a broker use a credential
-//! once its metadata has it.
+//! Clients salt passwords themselves, and the stored credential does not reveal the password.
+//! Responses contain only the mechanism and the iterations. The response follows the controller's
+//! decision; a broker uses a credential once its metadata contains it.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -30,7 +31,7 @@ use crate::{
     sasl::{Credential, Hash},
 };
 
-/// How often a password may be hashed.
+/// The allowed numbers of iterations.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=16_384;
 
 fn refusal(code: ErrorCode) -> Refusal {
@@ -86,7 +87,7 @@ pub(super) fn describe(
     call.answer(&response.with_results(results.collect()), out)
 }
 
-/// What becomes of one user.
+/// An edit of one user's credential.
 enum Edit {
     Delete(Hash),
     Set(Hash, Credential),

@@ -1,6 +1,7 @@
-//! Before a transactional batch begins a transaction in a partition, the transaction's coordinator is asked (KIP-890):
-//! with transaction version 2 to add the partition, before that whether the producer has added it. Without its word a
-//! late batch could open a transaction that nobody ends.
+//! Verification before a transactional batch begins a transaction in a partition (KIP-890). With
+//! transaction version 2 the broker asks the transaction coordinator to add the partition, before
+//! that whether the producer has added it. Without verification a late batch could open a
+//! transaction that never ends.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,25 +21,25 @@ use crate::{
     transaction::{Added, TopicPartition},
 };
 
-/// The version of AddPartitionsToTxn among brokers.
+/// The version of AddPartitionsToTxn between brokers.
 const VERSION: i16 = 5;
-/// How long and how often the end of the transaction before is waited for here
+/// Limit and interval of the wait for the end of the previous transaction
 /// (`add.partitions.to.txn.retry.backoff.max.ms`, `add.partitions.to.txn.retry.backoff.ms`).
 const PATIENCE: Duration = Duration::from_millis(100);
 const BACKOFF: Duration = Duration::from_millis(20);
 
-/// What a client may be told, by the version of its request.
+/// The errors that a client supports, by the version of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Client {
-    /// It knows nothing of TRANSACTION_ABORTABLE and adds its partitions itself.
+    /// Does not support TRANSACTION_ABORTABLE, and adds its partitions itself.
     Old,
-    /// It knows TRANSACTION_ABORTABLE, and adds its partitions itself.
+    /// Supports TRANSACTION_ABORTABLE, and adds its partitions itself.
     Abortable,
-    /// Partitions are added by the broker (transaction version 2).
+    /// Lets the broker add partitions (transaction version 2).
     Adding,
 }
 
-/// How long the transaction before is waited for.
+/// Limits the wait for the previous transaction.
 pub(crate) struct Patience {
     until: Instant,
 }
@@ -48,8 +49,8 @@ impl Patience {
         Self { until: Instant::now() + PATIENCE }
     }
 
-    /// Waits a little, if there is time left. The verification then begins anew: the marker that was waited for has
-    /// taken back the guards given before it, so that no late batch follows it.
+    /// Waits for one backoff, if there is time left. The verification must then restart: the
+    /// awaited marker has invalidated earlier guards, so that no late batch follows it.
     pub(crate) async fn waits(&self) -> bool {
         if Instant::now() + BACKOFF > self.until {
             return false;
@@ -59,8 +60,8 @@ impl Patience {
     }
 }
 
-/// Asks for partitions of one producer's transaction; returns the refused ones, with what to tell the client.
-/// CONCURRENT_TRANSACTIONS is worth another verification ([`Patience`]).
+/// Verifies partitions of one producer's transaction. Returns the refused ones with the client's
+/// error codes. CONCURRENT_TRANSACTIONS is worth another verification ([`Patience`]).
 pub(crate) async fn verify(
     broker: &Broker,
     id: &str,
@@ -125,8 +126,8 @@ fn request(id: &str, asked: &Added, client: Client) -> AddPartitionsToTxnRequest
     AddPartitionsToTxnRequest::default().with_transactions(vec![transaction])
 }
 
-/// The coordinator's refusal as the client of a Produce or TxnOffsetCommit can handle it. What passes is
-/// NOT_ENOUGH_REPLICAS: clients try it again without fetching metadata.
+/// Translates the coordinator's refusal for the client of a Produce or TxnOffsetCommit. Transient
+/// errors become NOT_ENOUGH_REPLICAS, which clients retry without fetching metadata.
 pub(crate) fn tell(code: ErrorCode, client: Client) -> ErrorCode {
     match code {
         ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,

@@ -1,7 +1,9 @@
-//! WriteTxnMarkers, key 27, version 1: a transaction's coordinator tells the leaders of its partitions how it ended.
+//! WriteTxnMarkers, key 27, version 1: a transaction's coordinator sends the outcome to the leaders
+//! of its partitions.
 //!
-//! Answered when all in-sync replicas have the markers. Kafka's version 2 says whether producers get a new epoch with
-//! every transaction; here this travels as a tagged field of version 1 ([`BUMPED_TAG`]).
+//! The response follows once all in-sync replicas have the markers. Kafka's version 2 reports
+//! whether producers get a new epoch with every transaction; here a tagged field of version 1 does
+//! ([`BUMPED_TAG`]).
 
 use std::collections::BTreeMap;
 
@@ -27,11 +29,12 @@ use crate::{
     {coordinator::Kind, log::TxnMarker, replica::partition::NotServed},
 };
 
-/// Tag of a marker's field that is there when the marker's epoch is the transaction's plus one (KIP-890). Kafka's
-/// markers have no tagged fields; the guard in front of the decoder wants tags to be small.
+/// Tag of a field that a marker has if its epoch is the transaction's plus one (KIP-890). Kafka's
+/// markers have no tagged fields. The tag is small because the check in front of the decoder
+/// requires it.
 const BUMPED_TAG: i32 = 0;
 
-/// How long the followers have (`request.timeout.ms` of brokers).
+/// Timeout of the followers' acknowledgement (`request.timeout.ms` of brokers).
 const TIMEOUT_MS: i32 = 30_000;
 
 pub(super) async fn handle(
@@ -53,7 +56,7 @@ pub(super) async fn handle(
     call.answer(&response, out)
 }
 
-/// One outcome for each partition of a marker, in the request's order.
+/// Appends a marker and returns one outcome per partition, in the request's order.
 fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
     let marker = TxnMarker {
         producer_id: asked.producer_id.0,
@@ -73,7 +76,7 @@ fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
     let one = |topic: &str, index: i32| -> Result<Outcome, NotServed> {
         allowed?;
         let partition = call.replica_by_name(topic, index)?;
-        // The offsets prepared there take effect with the marker, so the coordinator writes it.
+        // Offsets prepared there take effect with the marker, so the coordinator writes it.
         let taken = match Kind::of_topic(topic) {
             Some(Kind::Group) => {
                 let shard = call.broker.groups.shard_at(index);
@@ -114,7 +117,7 @@ fn results(marker: &WritableTxnMarker, outcomes: &[Outcome]) -> Vec<WritableTxnM
         .collect()
 }
 
-/// The tagged fields of a marker.
+/// Returns the tagged fields of a marker.
 pub(crate) fn bumped_tag(bumped: bool) -> BTreeMap<i32, Bytes> {
     bumped.then(|| (BUMPED_TAG, Bytes::new())).into_iter().collect()
 }

@@ -1,7 +1,8 @@
 //! Checks before a leader appends a producer's batch, with the error codes of Kafka's LogValidator.
 //!
-//! Every record is walked, and decompressed for that. Kafka does the same; it also rewrites batches with offsets that do
-//! not count up, which no producer of this format sends and which are refused here.
+//! Every record is visited, which requires decompression, as in Kafka. Kafka also rewrites batches
+//! with non-consecutive offsets. No producer of this format sends such batches, and they are
+//! refused here.
 
 use std::path::Path;
 
@@ -14,11 +15,11 @@ use curtail_wire::records::{
 
 use super::{AppendError, LogConfig, Origin};
 
-/// Record errors that the message of a refused batch repeats.
+/// Maximum number of record errors in the message of a refused batch.
 const SHOWN_ERRORS: usize = 3;
 
-/// Checks everything that does not depend on the log's content. Returns the batch, its header right about the latest
-/// timestamp. `partition` is for messages.
+/// Checks everything that does not depend on the log's content. Returns the batch with the latest
+/// timestamp in its header corrected. `partition` is for messages.
 pub(super) fn validate(
     bytes: Bytes,
     dir: &Path,
@@ -96,7 +97,8 @@ fn check_header(header: &BatchHeader, origin: Origin) -> Result<(), AppendError>
     Ok(())
 }
 
-/// Walks the records: their lengths must fit, their offsets count up by one. Returns the latest timestamp.
+/// Visits the records: their lengths must fit, and their offsets must increase by one. Returns the
+/// latest timestamp.
 fn check_records(
     batch: &Batch,
     dir: &Path,
@@ -122,7 +124,7 @@ fn check_records(
     refused.into_result().map(|()| latest)
 }
 
-/// Code and message of the error that refuses a single record.
+/// Returns code and message of the error for which a record is refused.
 fn check_record(
     record: &RecordRef<'_>,
     dir: &Path,
@@ -149,8 +151,8 @@ fn check_record(
     })
 }
 
-/// Bytes that are not the records they should be. Kafka's brokers answer UNKNOWN_SERVER_ERROR where a codec fails, which
-/// producers do not retry, as they would CORRUPT_MESSAGE.
+/// Returns the error for undecodable records. Like Kafka's brokers, it uses UNKNOWN_SERVER_ERROR if
+/// a codec fails: producers do not retry it, whereas they would retry CORRUPT_MESSAGE.
 fn unreadable(error: RecordError) -> AppendError {
     match error {
         RecordError::UnknownCodec(_) | RecordError::Decompress(_) => {
@@ -160,7 +162,7 @@ fn unreadable(error: RecordError) -> AppendError {
     }
 }
 
-/// The records that a batch is refused for.
+/// The records for which a batch is refused.
 #[derive(Default)]
 struct Refused {
     records: Vec<BatchIndexError>,
@@ -207,8 +209,8 @@ impl Refused {
     }
 }
 
-/// The batch as bytes of our own, to be changed in place: without copying where nobody else holds them and
-/// they are most of their allocation, since the cache will keep that alive.
+/// Returns the batch as owned bytes, to be changed in place. It is not copied if nothing else
+/// shares it and it fills most of its allocation, since the cache keeps the allocation alive.
 pub(super) fn own(batch: Bytes) -> BytesMut {
     match batch.try_into_mut() {
         Ok(owned) if owned.capacity() <= owned.len() + owned.len() / 4 => owned,

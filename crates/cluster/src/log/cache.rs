@@ -1,4 +1,4 @@
-//! The newest batches of a log in memory.
+//! Cache of the newest batches of a log.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl TailCache {
         Self { batches: VecDeque::new(), bytes: 0, limit }
     }
 
-    /// Adds the batch that continues the log. `bytes` should not share memory with anything larger.
+    /// Adds the next batch of the log. `bytes` should not share memory with anything larger.
     pub(super) fn push(&mut self, header: &BatchHeader, bytes: Bytes) {
         self.bytes += bytes.len();
         self.batches.push_back(Cached {
@@ -41,7 +41,7 @@ impl TailCache {
         }
     }
 
-    /// Adds the batches that continue the log, of those that fit a copy each: `bytes` is a part of a larger
+    /// Adds copies of the last of these batches, as many as fit. `bytes` is part of a larger
     /// buffer, which must not be kept alive.
     pub(super) fn extend_copied(&mut self, appended: &[LogBatch], bytes: &[u8]) {
         let mut rest = bytes;
@@ -61,15 +61,15 @@ impl TailCache {
         self.bytes = 0;
     }
 
-    /// Forgets the batches that reach to `offset` or behind it.
+    /// Removes the batches that contain `offset` or follow it.
     pub(super) fn truncate_to(&mut self, offset: i64) {
         let keep = self.batches.partition_point(|batch| batch.last_offset < offset);
         let dropped: usize = self.batches.drain(keep..).map(|batch| batch.bytes.len()).sum();
         self.bytes -= dropped;
     }
 
-    /// The batches from the one with `from` on, as [`super::PartitionLog::read`] returns them; `None` when
-    /// they are not all here.
+    /// Returns the batches starting with the one that contains `from`, as
+    /// [`super::PartitionLog::read`] does. `None` if some of them are not cached.
     pub(super) fn read(
         &self,
         from: i64,

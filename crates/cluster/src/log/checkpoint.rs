@@ -1,4 +1,4 @@
-//! The small text files beside the segments.
+//! The small text files in a log's directory.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ const LOG_START: &str = "log-start-offset";
 const CLEAN: &str = "clean-shutdown";
 const METADATA: &str = "partition.metadata";
 
-/// The content of a file, or `None` when it does not exist.
+/// Returns the content of a file, or `None` if it does not exist.
 pub(super) fn read_optional(disk: &dyn Disk, path: &Path) -> Result<Option<Bytes>, LogError> {
     match disk.read_all(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -22,9 +22,11 @@ pub(super) fn read_optional(disk: &dyn Disk, path: &Path) -> Result<Option<Bytes
     }
 }
 
-/// Parses a checkpoint of version 0: the version, the number of lines, and the lines of `width` numbers.
+/// Parses a checkpoint of version 0: the version, the number of lines, and the lines of `width`
+/// numbers.
 ///
-/// Every line has an end: a torn write could otherwise cut digits off the last number.
+/// Every line must end with a newline, because a torn write could otherwise cut digits off the last
+/// number.
 pub(super) fn parse_lines(bytes: &[u8], width: usize) -> Option<Vec<Vec<i64>>> {
     if bytes.last() != Some(&b'\n') {
         return None;
@@ -44,7 +46,7 @@ pub(super) fn parse_lines(bytes: &[u8], width: usize) -> Option<Vec<Vec<i64>>> {
     (parsed.len() == count).then_some(parsed)
 }
 
-/// Writes a checkpoint of version 0.
+/// Returns the content of a checkpoint of version 0.
 pub(super) fn render_lines<const N: usize>(
     lines: impl ExactSizeIterator<Item = [i64; N]>,
 ) -> Vec<u8> {
@@ -57,29 +59,30 @@ pub(super) fn render_lines<const N: usize>(
     text.into_bytes()
 }
 
-/// The offset before which records have been deleted.
+/// Returns the offset before which records have been deleted.
 pub(super) fn read_log_start(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>, LogError> {
     let lines = read_optional(disk, &dir.join(LOG_START))?.and_then(|bytes| parse_lines(&bytes, 1));
     Ok(lines.and_then(|lines| Some(*lines.first()?.first()?)))
 }
 
-/// Records the offset before which records are deleted, and makes it durable: recovery relies on it to tell deleted
-/// segments from lost ones.
+/// Durably records the offset before which records are deleted. Recovery uses it to distinguish
+/// deleted segments from lost ones.
 pub(super) fn write_log_start(disk: &dyn Disk, dir: &Path, offset: i64) -> Result<(), LogError> {
     let path = dir.join(LOG_START);
     disk.write_durable(&path, &render_lines([[offset]].into_iter()))
         .map_err(|source| LogError::io(&path, source))
 }
 
-/// State of a log that was closed in an orderly way.
+/// State of a log after a clean shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CleanMark {
     pub(super) end_offset: i64,
-    /// Checksum of all index entries. Index files are not synced, so a crash after the shutdown may tear them.
+    /// Checksum of all index entries. Index files are not synced, so a crash after the shutdown may
+    /// tear them.
     pub(super) indexes: u32,
 }
 
-/// Takes the mark that a clean shutdown left: it holds for one opening only.
+/// Reads and removes the mark of a clean shutdown, which is valid for one opening only.
 pub(super) fn take_clean_mark(disk: &dyn Disk, dir: &Path) -> Result<Option<CleanMark>, LogError> {
     let path = dir.join(CLEAN);
     let Some(bytes) = read_optional(disk, &path)? else { return Ok(None) };
@@ -102,10 +105,10 @@ pub(super) fn write_clean_mark(
         .map_err(|source| LogError::io(&path, source))
 }
 
-/// Records the topic's id in the log directory `dir`, which exists (KIP-516), and makes it durable.
+/// Durably records the topic's id in the existing log directory `dir` (KIP-516).
 ///
 /// # Errors
-/// [`LogError::Io`] when the disk fails.
+/// [`LogError::Io`] if the disk fails.
 pub fn write_partition_metadata(
     disk: &dyn Disk,
     dir: &Path,
@@ -116,10 +119,10 @@ pub fn write_partition_metadata(
     disk.write_durable(&path, text.as_bytes()).map_err(|source| LogError::io(path, source))
 }
 
-/// The topic's id as recorded in the log directory `dir`; `None` when there is no such file.
+/// Returns the topic's id from the log directory `dir`; `None` if the file does not exist.
 ///
 /// # Errors
-/// [`LogError::Io`] when the disk fails, [`LogError::Invalid`] when the file makes no sense.
+/// [`LogError::Io`] if the disk fails, [`LogError::Invalid`] if the file is malformed.
 pub fn read_partition_metadata(disk: &dyn Disk, dir: &Path) -> Result<Option<Uuid>, LogError> {
     let path = dir.join(METADATA);
     let Some(bytes) = read_optional(disk, &path)? else { return Ok(None) };

@@ -1,9 +1,11 @@
-//! The leader epochs of a log and where each begins (KIP-101, KIP-279).
+//! The leader epochs of a log and their start offsets (KIP-101, KIP-279).
 //!
-//! Its batches carry them, so what an append begins is not written at once: making a file would cost more than the append, for
-//! each partition whose leader moves. Recovery reads every batch anyway. Epochs that go with their batches, deleted or cut
-//! off, are written and made durable at once: the file would otherwise contradict the next batches, which recovery
-//! would then cut off.
+//! An append does not write a new epoch to the file: creating a file would cost more than the
+//! append, for each partition whose leader moves. The batches contain their epochs, and recovery
+//! reads every batch anyway.
+//!
+//! A removal of epochs, by deletion or truncation, is written durably at once. Otherwise the file
+//! would contradict the next batches, and recovery would truncate them.
 
 use std::path::PathBuf;
 
@@ -13,7 +15,7 @@ use crate::disk::Disk;
 
 const FILE_NAME: &str = "leader-epoch-checkpoint";
 
-/// The answer for an epoch that is not known.
+/// The result for an unknown epoch.
 pub(super) const UNDEFINED: (i32, i64) = (-1, -1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,17 +24,18 @@ pub(super) struct EpochStart {
     pub(super) start_offset: i64,
 }
 
-/// Epochs with their first offsets; both grow strictly from entry to entry.
+/// Epochs with their start offsets; both strictly increase from entry to entry.
 #[derive(Debug)]
 pub(super) struct LeaderEpochs {
     path: PathBuf,
     entries: Vec<EpochStart>,
-    /// Whether batches have begun epochs that the file does not have yet.
+    /// Whether batches have started epochs that are not in the file yet.
     ahead: bool,
 }
 
 impl LeaderEpochs {
-    /// Reads the checkpoint; none, or one that makes no sense, counts as empty and is rebuilt from batches.
+    /// Reads the checkpoint. A missing or malformed one counts as empty and is rebuilt from
+    /// batches.
     pub(super) fn load(disk: &dyn Disk, dir: &std::path::Path) -> Result<Self, LogError> {
         let path = dir.join(FILE_NAME);
         let entries = read_optional(disk, &path)?
@@ -52,15 +55,15 @@ impl LeaderEpochs {
         self.entries.last().copied()
     }
 
-    /// The last epoch that starts at or before `offset`, and whether a later one is known.
+    /// Returns the last epoch that starts at or before `offset`, and whether a later one is known.
     pub(super) fn covering(&self, offset: i64) -> Option<(EpochStart, bool)> {
         let count = self.entries.partition_point(|entry| entry.start_offset <= offset);
         let entry = self.entries.get(count.checked_sub(1)?)?;
         Some((*entry, count < self.entries.len()))
     }
 
-    /// Notes that `epoch` starts at `start_offset`; entries it contradicts give way. In the file after
-    /// [`LeaderEpochs::catch_up`].
+    /// Records that `epoch` starts at `start_offset`, and removes contradicting entries.
+    /// [`LeaderEpochs::catch_up`] writes it to the file.
     pub(super) fn assign(&mut self, epoch: i32, start_offset: i64) {
         if epoch < 0 || start_offset < 0 {
             return;
@@ -76,8 +79,8 @@ impl LeaderEpochs {
         self.ahead = true;
     }
 
-    /// Where `epoch` ends in a log that ends at `end_offset`: the largest epoch not above the one asked for,
-    /// and the first offset that belongs to a later one.
+    /// Returns the end of `epoch` in a log that ends at `end_offset`: the largest known epoch up to
+    /// the requested one, and the first offset of a later one.
     pub(super) fn end_offset_for(&self, epoch: i32, end_offset: i64) -> (i32, i64) {
         if epoch < 0 {
             return UNDEFINED;
@@ -91,15 +94,16 @@ impl LeaderEpochs {
         (floor, higher.start_offset)
     }
 
-    /// Drops the epochs that start at or behind the log's new end. Returns whether anything changed.
+    /// Removes the epochs that start at or after the log's new end. Returns whether anything
+    /// changed.
     pub(super) fn truncate_from_end(&mut self, end_offset: i64) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.start_offset < end_offset);
         self.entries.len() != before
     }
 
-    /// Drops the epochs that end before the log's new start; the one that covers it starts there now.
-    /// Returns whether anything changed.
+    /// Removes the epochs that end before the log's new start, and moves the start of the epoch
+    /// that covers it. Returns whether anything changed.
     pub(super) fn truncate_from_start(&mut self, start_offset: i64) -> bool {
         let below = self.entries.partition_point(|entry| entry.start_offset < start_offset);
         let Some(covering) = below.checked_sub(1) else { return false };
@@ -114,7 +118,7 @@ impl LeaderEpochs {
         self.entries.clear();
     }
 
-    /// Writes the file if batches have begun epochs that it lacks.
+    /// Writes the file if it lacks epochs that batches have started.
     pub(super) fn catch_up(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
         if !self.ahead {
             return Ok(());
@@ -125,7 +129,7 @@ impl LeaderEpochs {
         Ok(())
     }
 
-    /// Replaces the file after entries went, and makes it durable.
+    /// Durably replaces the file after a removal of entries.
     pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
         let written = disk.write_durable(&self.path, &self.render());
         written.map_err(|source| LogError::io(&self.path, source))?;

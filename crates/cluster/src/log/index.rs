@@ -1,37 +1,39 @@
-//! The indexes of a segment, in Kafka's format: the offset index and the time index, and that of aborted
-//! transactions, whose entries are with them ([`super::transactions`]).
+//! The indexes of a segment in Kafka's format: the offset index, the time index, and the index of
+//! aborted transactions, whose entries are defined in [`super::transactions`].
 //!
-//! They are sparse and kept in memory whole; the files follow in bunches, as they can be rebuilt from the
-//! log. A failed write of an index therefore never fails an append: the entries stay pending.
+//! They are sparse and fully in memory. The files are written in groups of entries, because they
+//! can be rebuilt from the log. A failed write of an index therefore never fails an append: the
+//! entries stay pending.
 
 use std::path::PathBuf;
 
 use super::LogError;
 use crate::disk::Disk;
 
-/// Entries written to the file in one go.
+/// Entries per write to the file.
 const BUNCH: usize = 64;
 
-/// An entry of an index, encoded big-endian in a fixed size.
+/// An entry of an index, encoded big-endian with a fixed size.
 pub(super) trait Entry: Copy + Eq {
     /// Bytes of an encoded entry.
     const SIZE: usize;
-    /// An index without entries has no file.
+    /// Whether an index without entries has no file.
     const MAY_BE_MISSING: bool = false;
     fn encode(self, out: &mut Vec<u8>);
     fn decode(bytes: &[u8]) -> Option<Self>;
-    /// Whether `self` may stand right before `next`.
+    /// Returns whether `self` may directly precede `next`.
     fn precedes(self, next: Self) -> bool;
 }
 
-/// The last offset of a batch, relative to the segment's base, and the batch's position in the file.
+/// The last offset of a batch, relative to the segment's base, and the batch's position in the
+/// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OffsetEntry {
     pub(super) relative_offset: u32,
     pub(super) position: u32,
 }
 
-/// The largest timestamp so far, and the last offset of the batch that has it, relative to the base.
+/// The largest timestamp so far, and the last offset of its batch, relative to the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeEntry {
     pub(super) timestamp: i64,
@@ -80,24 +82,25 @@ impl Entry for TimeEntry {
     }
 }
 
-/// An index: its entries in memory and how many of them are in the file.
+/// An index: its entries in memory, and the number of them in the file.
 #[derive(Debug)]
 pub(super) struct Index<E> {
     path: PathBuf,
     entries: Vec<E>,
-    /// Entries at the start of the file that are those in memory.
+    /// Number of entries in memory that the file starts with.
     written: usize,
-    /// The file may go on behind these.
+    /// Whether the file may have further entries after these.
     stale: bool,
 }
 
 impl<E: Entry> Index<E> {
-    /// An index without entries; a file that exists is emptied by the first write.
+    /// Creates an index without entries. Its first write clears an existing file.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, entries: Vec::new(), written: 0, stale: true }
     }
 
-    /// Takes the entries from the file; `false`, with none taken, when it is missing or they cannot be right.
+    /// Loads the entries from the file. Returns `false`, without loading any, if the file is
+    /// missing or invalid.
     pub(super) fn load(&mut self, disk: &dyn Disk) -> bool {
         let Some(entries) = self.read_file(disk) else { return false };
         self.written = entries.len();
@@ -118,7 +121,7 @@ impl<E: Entry> Index<E> {
         entries.windows(2).all(|pair| pair[0].precedes(pair[1])).then_some(entries)
     }
 
-    /// Makes the file equal to the entries in memory; returns whether it was not.
+    /// Makes the file equal to the entries in memory. Returns whether it differed.
     pub(super) fn restore_file(&mut self, disk: &dyn Disk) -> Result<bool, LogError> {
         if self.read_file(disk).is_some_and(|entries| entries == self.entries) {
             self.written = self.entries.len();
@@ -150,30 +153,30 @@ impl<E: Entry> Index<E> {
         self.entries.last().copied()
     }
 
-    /// The last entry for which `below` holds; it holds for the first ones up to some entry.
+    /// Returns the last entry for which `below` holds. It must hold for a prefix of the entries.
     pub(super) fn floor(&self, below: impl Fn(E) -> bool) -> Option<E> {
         let count = self.entries.partition_point(|&entry| below(entry));
         Some(self.entries[count.checked_sub(1)?])
     }
 
-    /// Adds an entry, unless it does not belong behind the last one.
+    /// Adds an entry, unless it cannot follow the last one.
     pub(super) fn push(&mut self, entry: E) {
         if self.last().is_none_or(|last| last.precedes(entry)) {
             self.entries.push(entry);
         }
     }
 
-    /// Whether enough entries are pending to be worth a write.
+    /// Returns whether enough entries are pending for a write.
     pub(super) fn wants_write(&self) -> bool {
         self.entries.len() >= self.written + BUNCH
     }
 
-    /// Whether the file has all entries.
+    /// Returns whether the file has all entries.
     pub(super) fn is_written(&self) -> bool {
         self.entries.len() == self.written && !self.stale
     }
 
-    /// Keeps the first entries, for which `keep` holds.
+    /// Keeps the prefix of entries for which `keep` holds.
     pub(super) fn truncate(&mut self, keep: impl Fn(E) -> bool) {
         self.entries.truncate(self.entries.partition_point(|&entry| keep(entry)));
         if self.written > self.entries.len() {
@@ -182,7 +185,7 @@ impl<E: Entry> Index<E> {
         }
     }
 
-    /// Brings the file up to date.
+    /// Writes the pending entries to the file.
     pub(super) fn write(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
         let exists = disk.exists(&self.path);
         if E::MAY_BE_MISSING && self.entries.is_empty() && !exists {
@@ -196,13 +199,14 @@ impl<E: Entry> Index<E> {
         let keep = self.written;
         let mut file = disk.open_append(&self.path).map_err(io)?;
         file.truncate((keep * E::SIZE) as u64).map_err(io)?;
-        // A file cut short behind our back would put the entries at the wrong place.
+        // If the file was shortened by something else, the entries would be written at the wrong
+        // position.
         let keep = (file.len() as usize) / E::SIZE;
         file.truncate((keep * E::SIZE) as u64).map_err(io)?;
         let mut bytes = Vec::with_capacity((self.entries.len() - keep) * E::SIZE);
         self.entries[keep..].iter().for_each(|entry| entry.encode(&mut bytes));
         if let Err(source) = file.append(&bytes) {
-            // What has been written in part is cut off by the next write.
+            // The next write cuts off a partial one.
             self.written = keep;
             self.stale = true;
             return Err(io(source));

@@ -1,19 +1,26 @@
-//! The log of one partition, on Kafka's own on-disk layout.
+//! The log of one partition, in Kafka's on-disk layout.
 //!
-//! A log is a directory `<topic>-<partition>` of segments. Each segment is a `.log` file of record batches
-//! named after its first offset, with an offset index, a time index and an index of the transactions aborted in it
-//! (`.txnindex`, where there are any) that are rebuilt whenever they are missing or wrong. Beside them lie the
-//! leader epochs (`leader-epoch-checkpoint`, behind the batches until a flush or a new segment), snapshots of the
-//! producers' state (`.snapshot`), the topic's id (`partition.metadata`), and two files of our own: `log-start-offset`
-//! once records have been deleted, and `clean-shutdown` while the log is closed.
+//! A log is a directory `<topic>-<partition>` of segments. Each segment is a `.log` file of record
+//! batches, named after its first offset. It has an offset index, a time index and, if needed, an
+//! index of aborted transactions (`.txnindex`); missing or wrong indexes are rebuilt.
 //!
-//! [`PartitionLog`] is synchronous, reads no clock and starts no thread: the caller passes the time and
-//! decides when to flush, delete and close.
+//! The directory also contains:
 //!
-//! What recovery relies on: batches follow each other without gaps in offsets, so a batch that is torn,
-//! corrupt or out of place ends the log there. Producer state is exact for the batches that have been scanned
-//! (at least the active segment) and holds the last batch of each producer for older ones, as in Kafka. Open
-//! transactions are exact always.
+//! - the leader epochs (`leader-epoch-checkpoint`), up to date after a flush or a new segment,
+//! - snapshots of the producers' state (`.snapshot`),
+//! - the topic's id (`partition.metadata`),
+//! - two files that Kafka does not have: `log-start-offset` once records have been deleted, and
+//!   `clean-shutdown` while the log is closed.
+//!
+//! [`PartitionLog`] is synchronous, reads no clock and starts no thread: the caller passes the time
+//! and decides when to flush, delete and close.
+//!
+//! # Invariants for recovery
+//! - Batches follow each other without gaps in offsets. A batch that is torn, corrupt or out of
+//!   place therefore ends the log.
+//! - Producer state is exact for the batches that have been scanned, at least those of the active
+//!   segment. For older ones it contains the last batch of each producer, as in Kafka.
+//! - Open transactions are always exact.
 
 mod append;
 mod cache;
@@ -44,33 +51,34 @@ pub use partition::{PartitionLog, TxnMarker};
 pub use producers::{ActiveProducer, Origin};
 pub use transactions::VerificationGuard;
 
-/// How a log is kept. The defaults are Kafka's.
+/// Settings of a log. The defaults are Kafka's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// `segment.bytes`: a segment is closed before it would grow beyond this. At most 2 GiB - 1, as positions
-    /// in the offset index are 32 bits.
+    /// `segment.bytes`: a segment is closed before it would exceed this size. At most 2 GiB - 1,
+    /// because positions in the offset index have 32 bits.
     pub segment_bytes: u64,
-    /// `index.interval.bytes`: one index entry for about this many bytes of log.
+    /// `index.interval.bytes`: bytes of log per index entry, approximately.
     pub index_interval_bytes: u32,
-    /// `retention.bytes`: [`PartitionLog::apply_retention`] deletes old segments while the rest is this large.
+    /// `retention.bytes`: [`PartitionLog::apply_retention`] deletes old segments while the rest has
+    /// at least this size.
     pub retention_bytes: Option<u64>,
     /// `retention.ms`: [`PartitionLog::apply_retention`] deletes segments whose newest record is older.
     pub retention_ms: Option<i64>,
-    /// Whether `cleanup.policy` contains `compact`: every record needs a key then.
+    /// Whether `cleanup.policy` contains `compact`: then every record needs a key.
     pub compacted: bool,
     /// `max.message.bytes`: the largest batch that a producer may append.
     pub max_message_bytes: usize,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
-    /// `message.timestamp.after.max.ms`: how far a producer's timestamp may lie in the future.
+    /// `message.timestamp.after.max.ms`: how far a producer's timestamp may be in the future.
     pub timestamp_after_max_ms: Option<i64>,
-    /// `producer.id.expiration.ms`: how long the state of a silent idempotent producer is kept.
+    /// `producer.id.expiration.ms`: how long the state of an inactive idempotent producer is kept.
     pub producer_id_expiration_ms: i64,
     /// Sync after every append (Kafka's `flush.messages=1`).
     pub flush_each: bool,
-    /// Bytes of the newest batches kept in memory, so that reading at the end needs no file.
+    /// Bytes of the newest batches cached in memory, so that reads at the end need no file.
     pub tail_cache_bytes: usize,
-    /// A bug for the simulation to find.
+    /// A planted bug that the simulation must find.
     #[doc(hidden)]
     pub plant: Option<Plant>,
 }
@@ -94,48 +102,49 @@ impl Default for LogConfig {
     }
 }
 
-/// What opening a log found and repaired.
+/// The findings and repairs of opening a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Whether the log had been closed by [`PartitionLog::close`].
     pub clean: bool,
-    /// Bytes of torn or corrupt batches, and of everything behind them, that were cut off.
+    /// Bytes of torn or corrupt batches, and of everything after them, that were cut off.
     pub truncated_bytes: u64,
-    /// Batches that were read.
+    /// Batches read.
     pub batches_scanned: u64,
     /// Records in these batches.
     pub records_scanned: u64,
-    /// Segments whose indexes were written anew.
+    /// Segments whose indexes were rewritten.
     pub indexes_rebuilt: u32,
 }
 
-/// What an append of one batch by the leader did.
+/// The result of a leader's append of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// Offset of the batch's first record.
     pub base_offset: i64,
     /// Offset of the batch's last record.
     pub last_offset: i64,
-    /// The time given to the records in ms, or -1 where they keep their own.
+    /// The timestamp set on the records in ms, or -1 if they keep their own.
     pub log_append_time_ms: i64,
-    /// The batch had been appended before; these are the offsets it got then, and nothing was written.
+    /// Whether the batch is a duplicate. The offsets are then those of the first append, and
+    /// nothing was written.
     pub duplicate: bool,
 }
 
-/// What an append of replicated batches did.
+/// The result of an append of replicated batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FollowerAppended {
-    /// Offset of the first record, or the unchanged end offset when there was no whole batch.
+    /// Offset of the first record, or the unchanged end offset if there was no whole batch.
     pub base_offset: i64,
     /// The new end offset.
     pub end_offset: i64,
-    /// Bytes appended; less than given where the last batch was cut off.
+    /// Bytes appended; fewer than given if the last batch was cut off.
     pub bytes: usize,
     /// Batches appended.
     pub batches: usize,
 }
 
-/// A log that cannot be opened or changed.
+/// Why a log cannot be opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The disk failed.
@@ -143,18 +152,18 @@ pub enum LogError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the disk said.
+        /// The disk's error.
         source: io::Error,
     },
-    /// A file's content is not what it must be, and cannot be rebuilt.
+    /// A file is malformed and cannot be rebuilt.
     #[error("{}: {reason}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The log has been closed, or an earlier write failed and could not be undone; it must be opened again.
+    /// The log has been closed, or a failed write could not be undone. It must be reopened.
     #[error("{}: closed, or offline after a failed write", path.display())]
     Offline {
         /// The directory of the log.
@@ -172,15 +181,15 @@ impl LogError {
     }
 }
 
-/// An append that was refused; the log is as it was before.
+/// Why an append was refused; the log is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct AppendError {
-    /// What to answer to the one who asked for it.
+    /// The error code for the response.
     pub code: ErrorCode,
-    /// The reason, for the answer's error message and for the log of the broker.
+    /// The reason, for the response's error message and the broker's log.
     pub message: String,
-    /// The records that the batch was refused for, where these can be named.
+    /// The records for which the batch was refused, if they are known.
     pub records: Vec<BatchIndexError>,
 }
 
@@ -196,29 +205,29 @@ impl From<LogError> for AppendError {
     }
 }
 
-/// A read that cannot be answered.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The offset is before the start of the log or beyond its end (OFFSET_OUT_OF_RANGE).
     #[error("offset {offset} is outside of {start}..={end}")]
     OffsetOutOfRange {
-        /// The offset asked for.
+        /// The requested offset.
         offset: i64,
         /// First offset of the log.
         start: i64,
-        /// End offset of the log, which may be asked for and yields nothing.
+        /// End offset of the log. It may be requested and yields nothing.
         end: i64,
     },
     /// The disk failed (KAFKA_STORAGE_ERROR).
     #[error(transparent)]
     Storage(#[from] LogError),
-    /// Bytes in a segment are not the batch that must be there (CORRUPT_MESSAGE).
+    /// Bytes in a segment are not the expected batch (CORRUPT_MESSAGE).
     #[error("corrupt batch: {0}")]
     Corrupt(#[from] RecordError),
 }
 
 impl ReadError {
-    /// What to answer to the one who asked.
+    /// Returns the error code for the response.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,

@@ -19,31 +19,31 @@ use super::transactions::{EndTxn, LogBatch, VerificationGuard, Verifications};
 use super::{AppendError, Appended, FollowerAppended, LogConfig, LogError, append};
 use crate::{config::Plant, disk::Disk};
 
-/// The end of a transaction, as its coordinator tells the leaders of its partitions.
+/// The end of a transaction, as sent by its coordinator to the leaders of its partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxnMarker {
-    /// The producer whose transaction it is.
+    /// The producer of the transaction.
     pub producer_id: i64,
-    /// The epoch that the producer has from then on.
+    /// The producer's epoch from then on.
     pub producer_epoch: i16,
-    /// How it ended.
+    /// Commit or abort.
     pub result: EndTxnMarker,
-    /// Epoch of the coordinator.
+    /// The coordinator's epoch.
     pub coordinator_epoch: i32,
-    /// The producer's epoch grows with every transaction (transaction version 2).
+    /// Whether the producer's epoch increases with every transaction (transaction version 2).
     pub bumped: bool,
 }
 
 /// The log of one partition.
 ///
-/// All methods block for the disk. A write that fails is undone; when even that fails, or when changing
-/// several files stops half-way, the log goes offline: it can be read, refuses every change, and is repaired by
-/// opening it again.
+/// All methods block on the disk. A failed write is undone. If undoing it fails too, or a change of
+/// several files stops half-way, the log goes offline: it can be read, refuses every change, and is
+/// repaired when it is reopened.
 pub struct PartitionLog {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) config: LogConfig,
-    /// By base offset, without gaps; never empty. The last one is appended to.
+    /// By base offset, without gaps; never empty. Appends go to the last one.
     pub(super) segments: Vec<Segment>,
     pub(super) start_offset: i64,
     pub(super) end_offset: i64,
@@ -72,12 +72,12 @@ impl PartitionLog {
         self.start_offset
     }
 
-    /// The offset that the next record gets.
+    /// The offset of the next record.
     pub fn end_offset(&self) -> i64 {
         self.end_offset
     }
 
-    /// Bytes of all segments, indexes not counted.
+    /// Bytes of all segments, without indexes.
     pub fn size_bytes(&self) -> u64 {
         self.segments.iter().map(Segment::size).sum()
     }
@@ -97,7 +97,8 @@ impl PartitionLog {
         &self.config
     }
 
-    /// Replaces the settings; they hold from the next operation on, the size of the tail cache excepted.
+    /// Replaces the settings. They apply from the next operation on, except for the size of the
+    /// tail cache.
     pub fn set_config(&mut self, config: LogConfig) {
         self.config = config;
     }
@@ -107,53 +108,54 @@ impl PartitionLog {
         self.offline
     }
 
-    /// The latest leader epoch that the log knows.
+    /// The latest leader epoch in the log.
     pub fn latest_epoch(&self) -> Option<i32> {
         self.epochs.latest().map(|entry| entry.epoch)
     }
 
-    /// Where `epoch` ends in this log, as OffsetsForLeaderEpoch answers it (KIP-320): the largest known epoch
-    /// not above the one asked for and its end offset, or `(-1, -1)` when the log knows no such end.
+    /// Returns the end of `epoch` in this log, as in OffsetsForLeaderEpoch (KIP-320): the largest
+    /// known epoch up to the requested one and its end offset, or `(-1, -1)` if the end is unknown.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
         self.epochs.end_offset_for(epoch, self.end_offset)
     }
 
-    /// The epoch of the record at `offset`, or `None` when it lies before every known epoch.
+    /// Returns the epoch of the record at `offset`, or `None` if it precedes every known epoch.
     pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
         self.epochs.covering(offset).map(|(entry, _)| entry.epoch)
     }
 
-    /// Number of idempotent producers remembered.
+    /// Number of known idempotent producers.
     pub fn producer_count(&self) -> usize {
         self.producers.len()
     }
 
-    /// Forgets producers that have been silent for `producer.id.expiration.ms` outside of a transaction; returns
-    /// how many.
+    /// Removes producers that have been inactive for `producer.id.expiration.ms` outside a
+    /// transaction. Returns their number.
     pub fn expire_producers(&mut self, now_ms: i64) -> usize {
         self.verifications.expire(now_ms, self.config.producer_id_expiration_ms);
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
     }
 
-    /// What is known of each producer (DescribeProducers).
+    /// Returns the state of each producer (DescribeProducers).
     pub fn active_producers(&self) -> impl Iterator<Item = ActiveProducer> {
         self.producers.active()
     }
 
-    /// The first offset that an open transaction covers, or one whose marker is not known to be committed; `None`
-    /// where everything is decided. Readers of committed records see nothing from there on.
+    /// The first offset in an open transaction, or in one whose marker is not known to be
+    /// committed; `None` if there is no such transaction. `read_committed` readers see nothing from
+    /// this offset on.
     pub fn first_unstable_offset(&self) -> Option<i64> {
         self.producers.transactions.first_unstable().map(|first| first.max(self.start_offset))
     }
 
-    /// Takes note that everything below `high_watermark` is committed: markers there decide their transactions.
+    /// Records that everything below `high_watermark` is committed, including the markers there.
     pub fn committed_to(&mut self, high_watermark: i64) {
         self.producers.transactions.committed_to(high_watermark);
     }
 
-    /// Begins the verification of the first batch of a transaction here; the guard lets the batch be appended.
-    /// `None` when there is nothing to verify: the batch is not transactional, its transaction is open already, or
-    /// it is none that can be parsed.
+    /// Begins the verification of the first batch of a transaction in this partition. The returned
+    /// guard allows the append. `None` means that there is nothing to verify: the batch is not
+    /// transactional or invalid, or its transaction is already open.
     pub fn begin_verification(&mut self, batch: &[u8], now_ms: i64) -> Option<VerificationGuard> {
         let header = BatchHeader::parse(batch).ok()?;
         let needed = header.is_transactional()
@@ -162,18 +164,20 @@ impl PartitionLog {
         needed.then(|| self.verifications.begin(&header, now_ms))
     }
 
-    /// Whether a guard still holds: neither an append of the producer nor a marker came since.
+    /// Returns whether a guard is still valid: the producer has not appended and no marker has
+    /// arrived since.
     pub fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
         self.verifications.holds(producer_id, Some(guard))
     }
 
-    /// Appends one batch from a producer, giving it the next offsets and `leader_epoch`.
+    /// Appends one batch from a producer with the next offsets and `leader_epoch`.
     ///
-    /// The batch is checked (format, checksum, counts, sequence numbers) before anything is written, and one
-    /// that has been appended before is answered without writing it again. Costs one write to the file.
+    /// The batch is checked (format, checksum, counts, sequence numbers) before anything is
+    /// written. A duplicate returns the earlier append's offsets without writing again. Costs one
+    /// write to the file.
     ///
     /// # Errors
-    /// [`AppendError`] with the code to answer; the log is unchanged then.
+    /// [`AppendError`] with the code for the response; the log is unchanged.
     pub fn append_as_leader(
         &mut self,
         batch: Bytes,
@@ -183,11 +187,11 @@ impl PartitionLog {
         self.append_from(Origin::Client, batch, None, leader_epoch, now_ms)
     }
 
-    /// As [`PartitionLog::append_as_leader`], for a batch of any origin and with the guard of its verification
-    /// ([`PartitionLog::begin_verification`]), without which no batch begins a transaction here.
+    /// Like [`PartitionLog::append_as_leader`], for a batch of any origin. A batch that begins a
+    /// transaction here needs the guard of its verification ([`PartitionLog::begin_verification`]).
     ///
     /// # Errors
-    /// [`AppendError`] with the code to answer; the log is unchanged then.
+    /// [`AppendError`] with the code for the response; the log is unchanged.
     pub fn append_from(
         &mut self,
         origin: Origin,
@@ -216,13 +220,14 @@ impl PartitionLog {
         Ok(appended)
     }
 
-    /// Appends the marker that ends a producer's transaction. One without an open transaction is appended too: it
-    /// raises the producer's epoch.
+    /// Appends the marker that ends a producer's transaction. A marker without an open transaction
+    /// is appended too, because it raises the producer's epoch.
     ///
     /// # Errors
-    /// [`AppendError`]: INVALID_PRODUCER_EPOCH for an older epoch than the producer's, or with `bumped`
-    /// for a transaction that has ended before ([KIP-890](https://cwiki.apache.org/confluence/x/B40ODg));
-    /// TRANSACTION_COORDINATOR_FENCED for an older coordinator; or as the disk fails.
+    /// [`AppendError`]: INVALID_PRODUCER_EPOCH for an epoch older than the producer's, or with
+    /// `bumped` for a transaction that has already ended
+    /// ([KIP-890](https://cwiki.apache.org/confluence/x/B40ODg)). TRANSACTION_COORDINATOR_FENCED
+    /// for an older coordinator. Otherwise a failure of the disk.
     pub fn append_marker(
         &mut self,
         marker: &TxnMarker,
@@ -253,7 +258,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Gives a batch the next offsets and writes it.
+    /// Assigns the next offsets to a batch and writes it.
     fn append_checked(
         &mut self,
         mut batch: LogBatch,
@@ -286,12 +291,13 @@ impl PartitionLog {
         })
     }
 
-    /// Appends the batches of a leader's Fetch answer as they are. A last batch that is cut off is ignored.
+    /// Appends the batches of a leader's Fetch response unchanged. A last batch that is cut off is
+    /// ignored.
     ///
     /// # Errors
-    /// [`AppendError`] when a batch is corrupt (CORRUPT_MESSAGE), does not continue the log
-    /// (OFFSET_OUT_OF_RANGE), or cannot be written. Batches before the bad one may have been appended:
-    /// [`PartitionLog::end_offset`] tells.
+    /// [`AppendError`] if a batch is corrupt (CORRUPT_MESSAGE), does not continue the log
+    /// (OFFSET_OUT_OF_RANGE), or cannot be written. Earlier batches may have been appended: see
+    /// [`PartitionLog::end_offset`].
     pub fn append_as_follower(&mut self, records: Bytes) -> Result<FollowerAppended, AppendError> {
         self.check_online()?;
         let start = self.start_offset;
@@ -300,7 +306,7 @@ impl PartitionLog {
         let mut appended =
             FollowerAppended { base_offset, end_offset: base_offset, bytes: 0, batches: 0 };
         let limit = self.config.segment_bytes.min(i32::MAX as u64);
-        // Batches that go into the same segment are written at once.
+        // Batches for the same segment share one write.
         let mut run: Vec<LogBatch> = Vec::new();
         let (mut run_start, mut run_end) = (0, 0);
         let mut outcome = Ok(());
@@ -336,8 +342,9 @@ impl PartitionLog {
         outcome.map(|()| appended)
     }
 
-    /// Lets an empty log begin before its start if the start lies within the first batch: a leader sends batches whole,
-    /// and DeleteRecords may have moved its start into one. Kafka's followers do the same.
+    /// Moves the start of an empty log back to the first batch if the start lies within it. A
+    /// leader sends whole batches, and DeleteRecords may have moved its start into one. Kafka's
+    /// followers do the same.
     fn begin_before_the_start(&mut self, records: &Bytes) -> Result<(), LogError> {
         if self.start_offset < self.end_offset {
             return Ok(());
@@ -367,7 +374,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Writes checked batches in one piece into one segment.
+    /// Writes checked batches to one segment with one write.
     fn write(&mut self, batches: &[LogBatch], bytes: &[u8]) -> Result<(), LogError> {
         let last_offset = batches.last().map_or(self.end_offset, |last| last.header.last_offset());
         let segment_bytes = self.config.segment_bytes;
@@ -387,7 +394,7 @@ impl PartitionLog {
         }
         self.end_offset = last_offset + 1;
         if active.marks.offsets.wants_write() {
-            // An index is rebuilt when it is not complete, so its failure is no reason to refuse the records.
+            // An incomplete index is rebuilt, so its failure must not refuse the records.
             if let Err(error) = active.marks.write(self.disk.as_ref()) {
                 tracing::warn!(%error, "cannot write the index");
             }
@@ -440,7 +447,7 @@ impl PartitionLog {
     }
 
     pub(super) fn active(&self) -> &Segment {
-        // There is always at least one segment; see the field.
+        // `segments` is never empty.
         &self.segments[self.segments.len() - 1]
     }
 
@@ -448,7 +455,7 @@ impl PartitionLog {
         if self.offline { Err(LogError::Offline { path: self.dir.clone() }) } else { Ok(()) }
     }
 
-    /// Runs a change that touches several files; the log goes offline when it stops half-way.
+    /// Runs a change of several files. If it stops half-way, the log goes offline.
     pub(super) fn all_or_offline<T>(
         &mut self,
         change: impl FnOnce(&mut Self) -> Result<T, LogError>,
@@ -459,10 +466,10 @@ impl PartitionLog {
         result
     }
 
-    /// Syncs everything that has been appended, and writes the indexes and the leader epochs.
+    /// Syncs all appended bytes, and writes the indexes and the leader epochs.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails; what is durable is unknown then.
+    /// [`LogError`] if the disk fails. The durable content is then unknown.
     pub fn flush(&mut self) -> Result<(), LogError> {
         self.check_online()?;
         for segment in &mut self.segments {
@@ -473,7 +480,8 @@ impl PartitionLog {
             segment.marks.write(self.disk.as_ref())?;
         }
         self.epochs.catch_up(self.disk.as_ref())?;
-        // As Kafka after a roll: without its name a file is lost, however often it was synced.
+        // Like Kafka after a roll: a synced file whose directory entry is not durable can still be
+        // lost.
         if self.segments.iter().any(|segment| !segment.named && segment.size() > 0) {
             self.disk.sync_dir(&self.dir).map_err(|source| LogError::io(&self.dir, source))?;
             self.segments.iter_mut().for_each(|segment| segment.named = true);
@@ -481,11 +489,11 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Flushes and marks the log as cleanly closed, so that opening it need not verify every batch. The log
-    /// refuses changes afterwards.
+    /// Flushes the log and marks it as cleanly closed, so that opening it need not verify every
+    /// batch. The log refuses changes afterwards.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails; the next opening verifies everything then.
+    /// [`LogError`] if the disk fails. The next opening then verifies every batch.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.flush()?;
         self.offline = true;
@@ -493,18 +501,18 @@ impl PartitionLog {
         write_clean_mark(self.disk.as_ref(), &self.dir, mark)
     }
 
-    /// CRC-32C of the index entries of all segments that the next opening keeps.
+    /// Returns the CRC-32C of the index entries of all segments that the next opening keeps.
     pub(super) fn index_checksum(&self) -> u32 {
         let below = self.segments.partition_point(|next| next.base_offset <= self.start_offset);
         let kept = &self.segments[below.saturating_sub(1)..];
         kept.iter().fold(0, |crc, segment| segment.marks.checksum(crc))
     }
 
-    /// Removes all records from `offset` on, batch-wise: the log ends before the batch that contains it.
-    /// Epochs and producer state go back with it. Returns the new end offset.
+    /// Removes all records from `offset` on, in whole batches: the log ends before the batch that
+    /// contains it. Epochs and producer state are truncated too. Returns the new end offset.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails; the log is offline then.
+    /// [`LogError`] if the disk fails; the log is then offline.
     pub fn truncate_to(&mut self, offset: i64) -> Result<i64, LogError> {
         self.check_online()?;
         if offset >= self.end_offset {
@@ -519,7 +527,7 @@ impl PartitionLog {
     }
 
     fn cut_at(&mut self, offset: i64) -> Result<(), LogError> {
-        // From the end, so that what remains after a crash in between has no gap.
+        // From the end, so that a crash in between leaves no gap.
         while self.segments.len() > 1 && self.active().base_offset > offset {
             self.remove_last_segment()?;
         }
@@ -557,14 +565,14 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Removes every record; the log is empty and starts at `offset` then, as a follower's must whose leader
-    /// no longer has what would come next.
+    /// Removes every record; the empty log then starts at `offset`. A follower needs this if its
+    /// leader no longer has the follower's next records.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails; the log is offline then.
+    /// [`LogError`] if the disk fails; the log is then offline.
     pub fn truncate_fully_and_start_at(&mut self, offset: i64) -> Result<(), LogError> {
         self.all_or_offline(|log| {
-            // First of all: recovery tells by it that segments which a crash brings back are not wanted.
+            // First the new start: with it, recovery discards segments that a crash restores.
             write_log_start(log.disk.as_ref(), &log.dir, offset)?;
             while !log.segments.is_empty() {
                 log.remove_last_segment()?;
@@ -582,18 +590,18 @@ impl PartitionLog {
         })
     }
 
-    /// Makes `offset` the first that can be read (at most the end offset, never going back) and removes the
-    /// segments that lie before it completely. Returns the new start offset.
+    /// Makes `offset` the first readable one (at most the end offset, never moving back) and
+    /// removes the segments that end before it. Returns the new start offset.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails.
+    /// [`LogError`] if the disk fails.
     pub fn delete_before(&mut self, offset: i64) -> Result<i64, LogError> {
         self.check_online()?;
         let offset = offset.min(self.end_offset);
         if offset <= self.start_offset {
             return Ok(self.start_offset);
         }
-        // First of all the new start: the records are gone for readers even if removing files fails.
+        // First the new start: readers must not see the records even if removing files fails.
         write_log_start(self.disk.as_ref(), &self.dir, offset)?;
         self.start_offset = offset;
         if self.epochs.truncate_from_start(offset) {
@@ -608,11 +616,11 @@ impl PartitionLog {
         Ok(self.start_offset)
     }
 
-    /// Deletes the oldest segments that `retention.ms` or `retention.bytes` no longer want, none that reaches
-    /// to `up_to` (the high watermark) or beyond. Returns how many.
+    /// Deletes the oldest segments that exceed `retention.ms` or `retention.bytes`, but none with
+    /// offsets at or above `up_to` (the high watermark). Returns their number.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails.
+    /// [`LogError`] if the disk fails.
     pub fn apply_retention(&mut self, now_ms: i64, up_to: i64) -> Result<usize, LogError> {
         self.check_online()?;
         let mut excess =
@@ -646,7 +654,7 @@ impl PartitionLog {
     }
 }
 
-/// Checks a batch that a leader sent: whole, intact, and the one that comes next.
+/// Checks that a batch from a leader is whole and intact, and continues the log.
 fn check_replicated(
     batch: Result<Batch, curtail_wire::records::RecordError>,
     expected: i64,

@@ -1,12 +1,16 @@
-//! What a log remembers of idempotent and transactional producers (KIP-98), to refuse what is out of order or
-//! outside of a transaction, and to recognise what it has already.
+//! The state of idempotent and transactional producers in a log (KIP-98). It detects duplicates and
+//! refuses batches out of order or outside a transaction.
 //!
-//! The rules are those of Kafka's broker: a batch equal in sequence numbers to one of the last five of its
-//! producer and epoch is a duplicate; anything else must continue the sequence, or start a new epoch at 0. A
-//! duplicate older than the five cannot be told from a gap and is out of order (DUPLICATE_SEQUENCE_NUMBER is
-//! no longer sent by brokers). A transactional batch begins a transaction only if the coordinator has been asked
-//! (KIP-890); until the marker that ends it, the producer appends nothing else. A marker of a higher epoch fences
-//! the one before and begins the sequence anew; one of an older coordinator is refused.
+//! The rules are those of Kafka's broker:
+//!
+//! - A batch with the sequence numbers of one of the last five batches of its producer and epoch is
+//!   a duplicate. Any other batch must continue the sequence, or start a new epoch at 0.
+//! - A duplicate older than the five is indistinguishable from a gap, so it is out of order.
+//!   Brokers no longer send DUPLICATE_SEQUENCE_NUMBER.
+//! - A transactional batch begins a transaction only after verification with the coordinator
+//!   (KIP-890). Until the marker that ends the transaction, the producer appends nothing else.
+//! - A marker with a higher epoch fences the previous epoch and restarts the sequence. A marker
+//!   from an older coordinator is refused.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +20,7 @@ use curtail_wire::records::BatchHeader;
 use super::transactions::{CompletedTxn, EndTxn, LogBatch, Transactions, Verifications};
 use super::{AppendError, VerificationGuard};
 
-/// Batches remembered for each producer: as many as a producer may have in flight.
+/// Batches kept per producer: as many as a producer may have in flight.
 const WINDOW: usize = 5;
 
 const SNAPSHOT_VERSION: i16 = 1;
@@ -40,58 +44,58 @@ impl BatchMeta {
 
     fn base_sequence(self) -> i32 {
         let base = i64::from(self.last_sequence) - i64::from(self.offset_delta);
-        // Wrapped inside of the batch: sequences are counted modulo 2^31.
+        // Wrapped within the batch: sequence numbers count modulo 2^31.
         if base < 0 { (base + (1 << 31)) as i32 } else { base as i32 }
     }
 }
 
-/// One producer, by the epoch of its latest batch.
+/// One producer, with the epoch of its latest batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Producer {
     epoch: i16,
     batches: VecDeque<BatchMeta>,
     last_timestamp: i64,
-    /// Epoch of the coordinator whose marker came last, -1 before the first one.
+    /// The epoch of the coordinator that sent the last marker; -1 before the first one.
     coordinator_epoch: i32,
-    /// Where the open transaction begins.
+    /// First offset of the open transaction.
     open_since: Option<i64>,
 }
 
-/// All producers known to a log, by their id, and their transactions.
+/// All producers of a log, by id, and their transactions.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Producers {
     by_id: BTreeMap<i64, Producer>,
     pub(super) transactions: Transactions,
 }
 
-/// A producer as [`super::PartitionLog::active_producers`] shows it.
+/// The state of a producer in [`super::PartitionLog::active_producers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveProducer {
-    /// Its id.
+    /// The producer id.
     pub id: i64,
     /// The epoch of its last batch or marker.
     pub epoch: i16,
-    /// The last sequence number in that epoch, -1 for none.
+    /// The last sequence number in that epoch; -1 for none.
     pub last_sequence: i32,
     /// Timestamp of its last batch or marker in ms.
     pub last_timestamp: i64,
-    /// Epoch of the coordinator that sent the last marker, -1 for none.
+    /// Epoch of the coordinator that sent the last marker; -1 for none.
     pub coordinator_epoch: i32,
-    /// First offset of its open transaction, -1 for none.
+    /// First offset of its open transaction; -1 for none.
     pub open_since: i64,
 }
 
-/// Who has an open transaction's next batch appended.
+/// The sender of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A producer: its batches are numbered.
+    /// A producer: its batches have sequence numbers.
     Client,
-    /// A coordinator, on behalf of a transaction: its batches have no numbers.
+    /// A coordinator, on behalf of a transaction: its batches have no sequence numbers.
     Coordinator,
 }
 
 impl Producers {
-    /// Decides whether a batch may be appended: `Some` is the earlier append of the same batch.
+    /// Decides whether a batch may be appended. `Some` is the earlier append of the same batch.
     pub(super) fn check(
         &self,
         header: &BatchHeader,
@@ -135,14 +139,14 @@ impl Producers {
         Ok(None)
     }
 
-    /// Whether a producer's transaction is open here in this epoch.
+    /// Returns whether a producer has an open transaction in this epoch.
     pub(super) fn has_open(&self, id: i64, epoch: i16) -> bool {
         self.by_id.get(&id).is_some_and(|p| p.epoch == epoch && p.open_since.is_some())
     }
 
-    /// Decides whether a marker may be appended. With `bumped` every transaction of a producer has an epoch of its
-    /// own, and its marker the next one (KIP-890): a marker that finds a transaction of its own epoch open was sent
-    /// for an earlier one.
+    /// Decides whether a marker may be appended. With `bumped` each transaction has a separate
+    /// epoch, and its marker the next one (KIP-890). A marker with the epoch of an open transaction
+    /// therefore belongs to an earlier one.
     pub(super) fn check_marker(
         &self,
         id: i64,
@@ -166,8 +170,8 @@ impl Producers {
         Ok(())
     }
 
-    /// Takes note of an appended batch, whose offsets are final. Returns the transaction that it ends, and
-    /// the last stable offset from then on.
+    /// Updates the state with an appended batch, whose offsets are final. Returns the transaction
+    /// that it ends, and the resulting last stable offset.
     pub(super) fn update(&mut self, batch: &LogBatch) -> Option<(CompletedTxn, i64)> {
         let header = &batch.header;
         let id = header.producer_id;
@@ -201,14 +205,14 @@ impl Producers {
             producer.open_since = Some(header.base_offset);
             self.transactions.begin(header.base_offset, id);
         }
-        // What coordinators append has no sequence numbers.
+        // Batches from coordinators have no sequence numbers.
         if header.base_sequence >= 0 {
             producer.remember(header);
         }
         None
     }
 
-    /// What is known of each producer.
+    /// Returns the state of each producer.
     pub(super) fn active(&self) -> impl Iterator<Item = ActiveProducer> {
         self.by_id.iter().map(|(id, p)| ActiveProducer {
             id: *id,
@@ -220,7 +224,8 @@ impl Producers {
         })
     }
 
-    /// Forgets producers that have been silent for `after_ms` outside of a transaction; returns how many.
+    /// Removes producers that have been inactive for `after_ms` outside a transaction. Returns
+    /// their number.
     pub(super) fn expire(&mut self, now_ms: i64, after_ms: i64) -> usize {
         let before = self.by_id.len();
         let recent = |p: &Producer| now_ms.saturating_sub(p.last_timestamp) < after_ms;
@@ -232,7 +237,8 @@ impl Producers {
         self.by_id.len()
     }
 
-    /// Encodes the last batch and the open transaction of every producer as Kafka does (its ProducerSnapshot, version 1).
+    /// Encodes the last batch and the open transaction of every producer in Kafka's format
+    /// (ProducerSnapshot, version 1).
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SNAPSHOT_HEAD + 4 + self.by_id.len() * SNAPSHOT_ENTRY);
         out.extend_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
@@ -256,7 +262,7 @@ impl Producers {
         out
     }
 
-    /// Decodes a snapshot; `None` when it is damaged or of another version.
+    /// Decodes a snapshot; `None` if it is damaged or of another version.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first_chunk()?;
         let (crc, body) = rest.split_first_chunk()?;

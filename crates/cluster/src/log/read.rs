@@ -7,23 +7,24 @@ use curtail_wire::records::{BATCH_HEADER_LEN, Batch, BatchHeader, DecompressLimi
 use super::segment::{NO_TIMESTAMP, Segment};
 use super::{PartitionLog, ReadError};
 
-/// The most that one read returns, whatever the caller asks for (a batch larger than that excepted).
+/// Maximum bytes of one read, whatever the caller requests (except for a larger batch).
 const READ_LIMIT: usize = 64 << 20;
 
-/// Bytes read at once while looking for one batch.
+/// Bytes per read in the search for one batch.
 const READAHEAD: usize = 16 * 1024;
 
 impl PartitionLog {
-    /// Reads whole batches, from the one that contains `from`, that end before the offset `up_to` and together
-    /// are not larger than `max_bytes`; with `min_one_batch` the first one whatever its size.
+    /// Reads whole batches, starting with the one that contains `from`, that end before the offset
+    /// `up_to` and together have at most `max_bytes`. With `min_one_batch` the first batch may be
+    /// larger.
     ///
-    /// Returns what lies in one segment; empty when there is nothing to return. The newest batches come from
-    /// memory. `up_to` is the high watermark for consumers, the last stable
-    /// offset for those of committed records, and [`i64::MAX`] for followers.
+    /// Returns batches from one segment, or nothing if there are none. The newest batches come from
+    /// memory. `up_to` is the high watermark for consumers, the last stable offset for
+    /// `read_committed` consumers, and [`i64::MAX`] for followers.
     ///
     /// # Errors
-    /// [`ReadError::OffsetOutOfRange`] for an offset before the start or behind the end of the log, and
-    /// [`ReadError`] when the disk fails.
+    /// [`ReadError::OffsetOutOfRange`] for an offset before the start or after the end of the log,
+    /// and other [`ReadError`]s if the disk fails.
     pub fn read(
         &self,
         from: i64,
@@ -56,7 +57,8 @@ impl PartitionLog {
         let readahead = max_bytes.saturating_add(self.config.index_interval_bytes as usize);
         let position = segment.position_before(from);
         let found = segment.find(position, readahead, |header| header.last_offset() >= from)?;
-        // Every offset before the end is in some batch, unless the file has changed since it was opened.
+        // Every offset before the end is in some batch, unless the file has changed since it was
+        // opened.
         let Some(mut found) = found else {
             return Err(RecordError::Truncated { needed: BATCH_HEADER_LEN, available: 0 }.into());
         };
@@ -78,8 +80,8 @@ impl PartitionLog {
         Ok(bytes.slice(..end))
     }
 
-    /// The aborted transactions with records in `from..end`, by the offsets of their markers. `end` is what a read
-    /// for committed records returned up to.
+    /// Returns the aborted transactions with records in `from..end`, ordered by the offsets of
+    /// their markers. `end` is the end of a `read_committed` read.
     pub fn aborted_in(&self, from: i64, end: i64) -> Vec<AbortedTransaction> {
         let mut found = Vec::new();
         let first = self.segments.partition_point(|segment| segment.base_offset <= from);
@@ -91,7 +93,7 @@ impl PartitionLog {
                         first_offset: entry.first_offset,
                     });
                 }
-                // No transaction that ends later begins before this.
+                // Transactions that end later begin at or after this offset.
                 if entry.last_stable_offset >= end {
                     return found;
                 }
@@ -105,10 +107,11 @@ impl PartitionLog {
         &self.segments[count.saturating_sub(1)]
     }
 
-    /// The first record whose timestamp is at least `timestamp` (ms), as `(its timestamp, its offset)`.
+    /// Returns the first record whose timestamp is at least `timestamp` (ms), as `(its timestamp,
+    /// its offset)`.
     ///
     /// # Errors
-    /// [`ReadError`] when the disk fails or a batch cannot be decoded.
+    /// [`ReadError`] if the disk fails or a batch cannot be decoded.
     pub fn offset_for_timestamp(&self, timestamp: i64) -> Result<Option<(i64, i64)>, ReadError> {
         for segment in &self.segments {
             if segment.marks.max_timestamp < timestamp || segment.size() == 0 {
@@ -134,11 +137,11 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// The first record with the largest timestamp of the log, as `(its timestamp, its offset)`
-    /// (ListOffsets with timestamp -3, KIP-734).
+    /// Returns the first record with the largest timestamp of the log, as `(its timestamp, its
+    /// offset)` (ListOffsets with timestamp -3, KIP-734).
     ///
     /// # Errors
-    /// [`ReadError`] when the disk fails or a batch cannot be decoded.
+    /// [`ReadError`] if the disk fails or a batch cannot be decoded.
     pub fn max_timestamp_offset(&self) -> Result<Option<(i64, i64)>, ReadError> {
         let mut newest: Option<&Segment> = None;
         for segment in &self.segments {
@@ -161,7 +164,7 @@ impl PartitionLog {
         })?;
         match record {
             Some(record) => Ok(Some(record)),
-            // It has been deleted, though its segment has not: find the best of the rest.
+            // The record has been deleted but its segment has not: search the remaining records.
             None => self.max_timestamp_by_scan(),
         }
     }
@@ -191,7 +194,7 @@ impl PartitionLog {
     }
 }
 
-/// The first record of a batch that is `wanted` by its timestamp and offset.
+/// Returns the first record of a batch that is `wanted` by its timestamp and offset.
 fn first_record(
     batch: &Batch,
     mut wanted: impl FnMut(i64, i64) -> bool,

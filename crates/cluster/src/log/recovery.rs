@@ -1,4 +1,4 @@
-//! Opening a log: after a clean shutdown by its indexes, otherwise by reading every batch.
+//! Opening a log: from its indexes after a clean shutdown, otherwise by reading every batch.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,15 @@ use super::{LogConfig, LogError, PartitionLog, Recovery};
 use crate::{config::Plant, disk::Disk};
 
 impl PartitionLog {
-    /// Opens the log in `dir`, creating it when there is none, and repairs what a crash has left: a torn or
-    /// corrupt batch is cut off with everything behind it, indexes are rebuilt, leader epochs and producer
-    /// state restored.
+    /// Opens the log in `dir`, or creates it, and repairs the effects of a crash. A torn or corrupt
+    /// batch is cut off with everything after it, indexes are rebuilt, and leader epochs and
+    /// producer state are restored.
     ///
-    /// After [`PartitionLog::close`] only the last batches and the active segment are read; otherwise all.
+    /// After [`PartitionLog::close`] only the last batches and the active segment are read;
+    /// otherwise all.
     ///
     /// # Errors
-    /// [`LogError`] when the disk fails.
+    /// [`LogError`] if the disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
@@ -38,7 +39,7 @@ impl PartitionLog {
         if log_start.is_none() {
             log_start = start_without_checkpoint(&bases, &epochs);
             if let Some(start) = log_start {
-                // The epochs may change, and tell nothing about the start then.
+                // The epochs may change later and then no longer reveal the start.
                 write_log_start(disk.as_ref(), &dir, start)?;
             }
         }
@@ -77,7 +78,8 @@ impl PartitionLog {
         }
         let start = log_start.unwrap_or(first).max(first);
         if start > log.end_offset {
-            // As Kafka: offsets below the start are used up, and the leader has none of them.
+            // Like Kafka: offsets below the start were assigned before, and the leader has no
+            // records there.
             log.truncate_fully_and_start_at(start)?;
         }
         log.start_offset = start;
@@ -89,7 +91,8 @@ impl PartitionLog {
         Ok((log, recovery))
     }
 
-    /// Takes the indexes as they are where they fit the ends of the segments and the clean shutdown's mark.
+    /// Uses the existing indexes if they match the ends of the segments and the mark of the clean
+    /// shutdown.
     fn open_clean(
         &mut self,
         mark: Option<CleanMark>,
@@ -109,7 +112,7 @@ impl PartitionLog {
                 segment.marks.finish();
             }
             if segment.marks.entry_count() != entries {
-                // The files lack entries.
+                // Entries are missing in the files.
                 return Ok(false);
             }
             end = segment_end;
@@ -124,7 +127,7 @@ impl PartitionLog {
         Ok(true)
     }
 
-    /// Reads every batch from the start and ends the log at the first one that is not right.
+    /// Reads every batch from the start and ends the log before the first invalid one.
     fn recover(&mut self, recovery: &mut Recovery) -> Result<(), LogError> {
         let first = self.segments[0].base_offset;
         self.end_offset = first;
@@ -156,8 +159,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Reads one segment that starts at the end offset, and cuts off what is not right; `false` when there
-    /// was something to cut off.
+    /// Reads one segment that starts at the end offset and cuts off everything invalid. Returns
+    /// `false` if something was cut off.
     fn recover_segment(&mut self, at: usize, recovery: &mut Recovery) -> Result<bool, LogError> {
         let interval = self.config.index_interval_bytes;
         let verify = self.config.plant != Some(Plant::RecoverWithoutChecksum);
@@ -189,8 +192,8 @@ impl PartitionLog {
         Ok(excess == 0)
     }
 
-    /// Restores the producers' state from the newest snapshot before the active segment and the batches
-    /// behind it. Returns the batches and records read.
+    /// Restores the producers' state from the newest snapshot before the active segment and the
+    /// batches after it. Returns the numbers of batches and records read.
     pub(super) fn reload_producers(&mut self) -> Result<(u64, u64), LogError> {
         let end = self.end_offset;
         self.remove_snapshots(|offset| offset > end)?;
@@ -216,7 +219,8 @@ impl PartitionLog {
         Ok((batches, records))
     }
 
-    /// The newest readable snapshot of the producers' state at or before an offset, and its own offset.
+    /// Returns the newest readable snapshot of the producers' state at or before an offset, and its
+    /// offset.
     fn snapshot_at_or_before(&self, limit: i64) -> Result<Option<(i64, Producers)>, LogError> {
         let snapshots = offsets_of(self.disk.as_ref(), &self.dir, "snapshot")?;
         for offset in snapshots.into_iter().rev().filter(|&offset| offset <= limit) {
@@ -229,7 +233,7 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// Removes the snapshots of those offsets for which `doomed` holds.
+    /// Removes the snapshots whose offsets satisfy `doomed`.
     pub(super) fn remove_snapshots(&self, doomed: impl Fn(i64) -> bool) -> Result<(), LogError> {
         for offset in offsets_of(self.disk.as_ref(), &self.dir, "snapshot")? {
             if doomed(offset) {
@@ -241,11 +245,11 @@ impl PartitionLog {
     }
 }
 
-/// Whether a batch on disk is intact and the one that comes next.
+/// Returns whether a batch on disk is intact and continues the log.
 ///
-/// The checksum does not cover the base offset and the leader epoch, so both are compared with what is known:
-/// offsets have no gaps, and the checkpoint says which epoch an offset belongs to. Only behind the last
-/// epoch it knows may a batch have a later one.
+/// The checksum does not cover the base offset and the leader epoch, so both are compared with
+/// known values: offsets have no gaps, and the checkpoint contains the epoch of each offset. Only
+/// batches after the start of its last epoch may have a later one.
 fn is_next(batch: &Batch, expected: i64, epochs: &LeaderEpochs, verify: bool) -> bool {
     let header = &batch.header;
     let follows = header.base_offset == expected && header.last_offset() < i64::MAX;
@@ -259,7 +263,7 @@ fn is_next(batch: &Batch, expected: i64, epochs: &LeaderEpochs, verify: bool) ->
     }
 }
 
-/// The offsets in the names of the files with an extension, in ascending order.
+/// Returns the offsets in the names of files with this extension, in ascending order.
 fn offsets_of(disk: &dyn Disk, dir: &Path, extension: &str) -> Result<Vec<i64>, LogError> {
     let paths = disk.list(dir).map_err(|source| LogError::io(dir, source))?;
     let mut offsets: Vec<i64> =
@@ -268,17 +272,20 @@ fn offsets_of(disk: &dyn Disk, dir: &Path, extension: &str) -> Result<Vec<i64>, 
     Ok(offsets)
 }
 
-/// Where a log starts that begins above 0 and has no file `log-start-offset`, such as one that Kafka wrote: at its first
-/// segment, if its leader epochs begin there or later. Epochs that begin earlier belong to segments that were lost.
+/// Returns the start of a log that begins above 0 without a file `log-start-offset`, such as one
+/// written by Kafka. It is the first segment, if the leader epochs begin there or later. Epochs
+/// that begin earlier belong to lost segments.
 fn start_without_checkpoint(bases: &[i64], epochs: &LeaderEpochs) -> Option<i64> {
     let first = bases.first().copied().filter(|first| *first > 0)?;
     epochs.first().filter(|epoch| epoch.start_offset >= first).map(|_| first)
 }
 
-/// Removes the segments that cannot belong to a log that starts at `start`; returns the base offsets of the others.
+/// Removes the segments that cannot belong to a log that starts at `start`. Returns the base
+/// offsets of the others.
 ///
-/// Segments wholly before the start are deleted ones that a crash has brought back. Without a segment that reaches down
-/// to the start, records have been lost there: a replica that kept the rest could lead, and they would be lost to all.
+/// Segments wholly before the start were deleted, and a crash has restored them. If no segment
+/// reaches down to the start, records have been lost. A replica that kept the rest could be
+/// elected, and all replicas would then lose those records.
 fn remove_unfounded(
     disk: &dyn Disk,
     dir: &Path,
@@ -300,7 +307,7 @@ fn remove_unfounded(
     Ok(sound)
 }
 
-/// Removes what an interrupted change has left: unfinished files, and indexes without a segment.
+/// Removes the remains of an interrupted change: unfinished files, and indexes without a segment.
 fn remove_leftovers(disk: &dyn Disk, dir: &Path, bases: &[i64]) -> Result<(), LogError> {
     for path in disk.list(dir).map_err(|source| LogError::io(dir, source))? {
         let index =

@@ -14,7 +14,7 @@ use super::transactions::{AbortedEntry, CompletedTxn};
 use super::{LogError, ReadError};
 use crate::disk::{Disk, DiskFile};
 
-/// Bytes read at once when a segment is scanned.
+/// Bytes per read when a segment is scanned.
 const SCAN_BYTES: usize = 1 << 20;
 
 /// The timestamp of a segment without records.
@@ -25,31 +25,32 @@ pub(super) struct Segment {
     pub(super) file: Box<dyn DiskFile>,
     pub(super) path: PathBuf,
     pub(super) marks: Marks,
-    /// Bytes were appended since the last sync.
+    /// Whether bytes were appended since the last sync.
     pub(super) dirty: bool,
-    /// Whether the directory was synced since the file was opened: a crash cannot take the file's name.
+    /// Whether the directory was synced since the file was opened, so that a crash cannot remove
+    /// the file's name.
     pub(super) named: bool,
 }
 
-/// What is known of a segment's content: its indexes and its largest timestamp.
+/// Data derived from a segment's content: its indexes and its largest timestamp.
 pub(super) struct Marks {
     base_offset: i64,
     pub(super) offsets: Index<OffsetEntry>,
     pub(super) times: Index<TimeEntry>,
-    /// Transactions whose abort marker lies in this segment.
+    /// Transactions whose abort marker is in this segment.
     pub(super) aborted: Index<AbortedEntry>,
     bytes_since_index: u64,
-    /// The largest timestamp, and the last offset of the first batch that has it.
+    /// The largest timestamp, and the last offset of the first batch with it.
     pub(super) max_timestamp: i64,
     pub(super) max_timestamp_offset: i64,
 }
 
-/// The path of one of a segment's files.
+/// Returns the path of one of a segment's files.
 pub(super) fn segment_path(dir: &Path, base_offset: i64, extension: &str) -> PathBuf {
     dir.join(format!("{base_offset:020}.{extension}"))
 }
 
-/// The offset in the name of a file `<offset>.<extension>`.
+/// Returns the offset in the name of a file `<offset>.<extension>`.
 pub(super) fn offset_in_name(path: &Path, extension: &str) -> Option<i64> {
     let stem = path.file_name()?.to_str()?.strip_suffix(extension)?.strip_suffix('.')?;
     (stem.len() == 20).then(|| stem.parse().ok()).flatten()
@@ -72,7 +73,7 @@ impl Marks {
         u32::try_from(offset.saturating_sub(self.base_offset)).unwrap_or(u32::MAX)
     }
 
-    /// Forgets everything, to track every batch anew.
+    /// Clears everything before all batches are tracked again.
     pub(super) fn reset(&mut self) {
         self.offsets.truncate(|_| false);
         self.times.truncate(|_| false);
@@ -80,7 +81,7 @@ impl Marks {
         self.rewind();
     }
 
-    /// Goes back to what the indexes say.
+    /// Restores the state that the indexes contain.
     fn rewind(&mut self) {
         let last = self.times.last();
         self.bytes_since_index = 0;
@@ -89,8 +90,8 @@ impl Marks {
             self.base_offset + last.map_or(0, |entry| i64::from(entry.relative_offset));
     }
 
-    /// Takes note of a batch at `position`, as Kafka does: an index entry once more than `interval` bytes lie
-    /// between it and the last one.
+    /// Tracks a batch at `position`. As in Kafka, it gets an index entry if more than `interval`
+    /// bytes have followed the last entry.
     pub(super) fn track(&mut self, header: &BatchHeader, position: u64, interval: u32) {
         let last_offset = header.last_offset();
         if header.max_timestamp > self.max_timestamp {
@@ -108,7 +109,7 @@ impl Marks {
         self.bytes_since_index += header.size_in_bytes() as u64;
     }
 
-    /// Takes note of a transaction whose marker lies here.
+    /// Records a transaction whose marker is in this segment.
     pub(super) fn ended(&mut self, txn: &CompletedTxn, last_stable_offset: i64) {
         if txn.marker == EndTxnMarker::Abort {
             self.aborted.push(AbortedEntry {
@@ -128,7 +129,7 @@ impl Marks {
         }
     }
 
-    /// Entries of both indexes.
+    /// Returns the numbers of entries in both indexes.
     pub(super) fn entry_count(&self) -> (usize, usize) {
         (self.offsets.len(), self.times.len())
     }
@@ -145,7 +146,7 @@ impl Marks {
         self.aborted.write(disk)
     }
 
-    /// Makes the files equal to what has been tracked; returns whether they were not.
+    /// Makes the files equal to the tracked state. Returns whether they differed.
     pub(super) fn restore_files(&mut self, disk: &dyn Disk) -> Result<bool, LogError> {
         let offsets = self.offsets.restore_file(disk)?;
         let times = self.times.restore_file(disk)?;
@@ -155,7 +156,7 @@ impl Marks {
 }
 
 impl Segment {
-    /// Opens or creates the segment's log with empty indexes in memory.
+    /// Opens or creates the segment's log, with empty indexes in memory.
     pub(super) fn open(disk: &dyn Disk, dir: &Path, base_offset: i64) -> Result<Self, LogError> {
         let path = segment_path(dir, base_offset, "log");
         let file = disk.open_append(&path).map_err(|source| LogError::io(&path, source))?;
@@ -163,7 +164,7 @@ impl Segment {
         Ok(Self { base_offset, file, path, marks, dirty: false, named: false })
     }
 
-    /// Loads the indexes from their files; `false` when they are missing or cannot be right.
+    /// Loads the indexes from their files. Returns `false` if they are missing or invalid.
     pub(super) fn load_indexes(&mut self, disk: &dyn Disk) -> bool {
         let Marks { offsets, times, aborted, .. } = &mut self.marks;
         if !offsets.load(disk) || !times.load(disk) || !aborted.load(disk) {
@@ -181,23 +182,24 @@ impl Segment {
         LogError::io(&self.path, source)
     }
 
-    /// Whether a batch of `size` bytes ending at `last_offset` can still go into this segment.
+    /// Returns whether a batch of `size` bytes ending at `last_offset` fits into this segment.
     pub(super) fn has_room(&self, size: usize, last_offset: i64, segment_bytes: u64) -> bool {
         let limit = segment_bytes.min(i32::MAX as u64);
-        // An empty segment takes any batch, or a batch larger than a segment could never be replicated.
+        // An empty segment accepts any batch. A batch larger than a segment could otherwise never
+        // be replicated.
         let fits = self.size() == 0 || self.size() + size as u64 <= limit;
         fits && last_offset - self.base_offset <= i64::from(i32::MAX)
     }
 
-    /// Restores what is known of the segment from its indexes and the batches behind their last entry.
+    /// Restores the derived data from the indexes and the batches after their last entry.
     ///
-    /// Returns the end offset, or `None` when the batches there do not end exactly at the end of the file or
-    /// do not match the index.
+    /// Returns the end offset, or `None` if these batches do not end exactly at the end of the file
+    /// or do not match the index.
     pub(super) fn replay_tail(&mut self, interval: u32) -> Result<Option<i64>, LogError> {
         self.marks.rewind();
         let last = self.marks.offsets.last();
         let from = last.map_or(0, |entry| u64::from(entry.position));
-        // The entry is for the first batch that is scanned.
+        // The entry belongs to the first scanned batch.
         let mut expected = last.map(|entry| self.base_offset + i64::from(entry.relative_offset));
         let mut end_offset = self.base_offset;
         let end = scan(self.file.as_ref(), from, |position, batch| {
@@ -213,7 +215,7 @@ impl Segment {
         Ok((end == self.size() && expected.is_none()).then_some(end_offset))
     }
 
-    /// A position at or before the batch that contains `offset`.
+    /// Returns a position at or before the batch that contains `offset`.
     pub(super) fn position_before(&self, offset: i64) -> u64 {
         let relative = self.marks.relative(offset.max(self.base_offset));
         let entry = self.marks.offsets.floor(|entry| entry.relative_offset <= relative);
@@ -243,7 +245,8 @@ impl Segment {
         Ok(None)
     }
 
-    /// The header at the position, refilling the window when it ends before; `None` at the end.
+    /// Returns the header at the position, and refills the window if it ends before; `None` at the
+    /// end.
     fn header_at(
         &self,
         found: &mut Found,
@@ -259,7 +262,7 @@ impl Segment {
         Ok(Some(BatchHeader::parse(&found.rest())?))
     }
 
-    /// Makes sure that the whole batch found is in the window.
+    /// Ensures that the whole found batch is in the window.
     pub(super) fn load_batch(&self, found: &mut Found) -> Result<Batch, ReadError> {
         let needed = found.size();
         if found.rest().len() < needed {
@@ -277,7 +280,8 @@ impl Segment {
         self.file.read_at(position, len).map_err(|source| self.io(source))
     }
 
-    /// Cuts the segment so that it ends before the batch that contains `offset`; returns the new end offset.
+    /// Cuts the segment so that it ends before the batch that contains `offset`. Returns the new
+    /// end offset.
     pub(super) fn truncate_to(&mut self, offset: i64, interval: u32) -> Result<i64, ReadError> {
         let found = self.find(self.position_before(offset), 8 * 1024, |header| {
             header.last_offset() >= offset
@@ -298,7 +302,7 @@ impl Segment {
     }
 }
 
-/// A batch that [`Segment::find`] found, with the bytes read around it.
+/// A batch found by [`Segment::find`], with the bytes read around it.
 pub(super) struct Found {
     window: Bytes,
     window_at: u64,
@@ -307,7 +311,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The bytes in memory from the batch on.
+    /// Returns the bytes in memory from the batch on.
     pub(super) fn rest(&self) -> Bytes {
         let skip = usize::try_from(self.position - self.window_at).unwrap_or(usize::MAX);
         self.window.slice(skip.min(self.window.len())..)
@@ -318,9 +322,10 @@ impl Found {
     }
 }
 
-/// Visits the batches from `position` on until one is cut off, has an invalid header, or the visitor breaks.
+/// Visits the batches from `position` on, until one is cut off or has an invalid header, or the
+/// visitor breaks.
 ///
-/// Returns where that was: the end of the last batch for which the visitor continued.
+/// Returns the end of the last batch for which the visitor continued.
 pub(super) fn scan(
     file: &dyn DiskFile,
     mut position: u64,

@@ -1,4 +1,4 @@
-//! The transactions in a log (KIP-98): which are open, up to where everything is decided, and which were aborted.
+//! The transactions in a log (KIP-98): the open ones, the last stable offset, and the aborted ones.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,24 @@ use curtail_wire::records::{
 
 use super::index::Entry;
 
-/// The end of a transaction, as the marker in a control batch says.
+/// The marker of a control batch, which ends a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EndTxn {
     pub(super) marker: EndTxnMarker,
     pub(super) coordinator_epoch: i32,
 }
 
-/// What the state of producers and transactions needs to know of a batch.
+/// The part of a batch that the state of producers and transactions depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogBatch {
     pub(super) header: BatchHeader,
-    /// The marker, in a control batch that ends a transaction.
+    /// The marker of a control batch that ends a transaction.
     pub(super) end: Option<EndTxn>,
 }
 
 impl LogBatch {
-    /// Looks into a control batch, whose checksum has been verified; other batches are told by their header.
+    /// Parses a control batch, whose checksum has been verified. For other batches the header
+    /// suffices.
     pub(super) fn of(batch: &Batch) -> Result<Self, RecordError> {
         let header = batch.header;
         if !header.is_control() {
@@ -32,7 +33,7 @@ impl LogBatch {
         }
         let limit = DecompressLimit::default();
         let mut records = batch.records(&limit)?;
-        // A control batch without records is what compaction leaves.
+        // Compaction leaves control batches without records.
         let Some(record) = records.next_ref() else { return Ok(Self { header, end: None }) };
         let record = record?;
         let end = match ControlRecord::parse(record.key, record.value)? {
@@ -59,12 +60,13 @@ pub(super) struct CompletedTxn {
     pub(super) marker: EndTxnMarker,
 }
 
-/// The transactions that are not over for every reader.
+/// The transactions that are still unstable for some readers.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Transactions {
-    /// Open ones: the producer, by the first offset.
+    /// Open transactions: producer ids by first offset.
     open: BTreeMap<i64, i64>,
-    /// Ended ones whose marker is not known to be committed: its offset, by the transaction's first offset.
+    /// Ended transactions whose marker is not known to be committed: offsets of markers by first
+    /// offset.
     ended: BTreeMap<i64, i64>,
 }
 
@@ -73,19 +75,21 @@ impl Transactions {
         self.open.insert(first_offset, producer_id);
     }
 
-    /// Takes note of an end; returns the last stable offset from then on, were the marker committed.
+    /// Records a transaction's end. Returns the last stable offset that follows once the marker is
+    /// committed.
     pub(super) fn complete(&mut self, txn: &CompletedTxn) -> i64 {
         self.open.remove(&txn.first_offset);
         self.ended.insert(txn.first_offset, txn.last_offset);
         self.open.first_key_value().map_or(txn.last_offset + 1, |(first, _)| *first)
     }
 
-    /// Everything below `high_watermark` is committed.
+    /// Records that everything below `high_watermark` is committed.
     pub(super) fn committed_to(&mut self, high_watermark: i64) {
         self.ended.retain(|_, marker| *marker >= high_watermark);
     }
 
-    /// The first offset that is undecided, or decided by a marker that is not known to be committed.
+    /// Returns the first offset in an open transaction, or in one whose marker is not known to be
+    /// committed.
     pub(super) fn first_unstable(&self) -> Option<i64> {
         let first = |map: &BTreeMap<i64, i64>| map.first_key_value().map(|(first, _)| *first);
         match (first(&self.open), first(&self.ended)) {
@@ -102,7 +106,7 @@ pub(super) struct AbortedEntry {
     pub(super) first_offset: i64,
     /// Offset of the marker.
     pub(super) last_offset: i64,
-    /// The last stable offset after the abort: no later entry reaches below it.
+    /// The last stable offset after the abort: later entries begin at or after it.
     pub(super) last_stable_offset: i64,
 }
 
@@ -142,8 +146,8 @@ impl Entry for AbortedEntry {
     }
 }
 
-/// A proof that the coordinator was asked whether a producer's transaction has the partition. It holds until the
-/// producer's next append or marker (KIP-890).
+/// A proof that the coordinator has verified the partition as part of a producer's transaction. It
+/// is valid until the producer's next append or marker (KIP-890).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerificationGuard(u64);
 
@@ -151,12 +155,13 @@ pub struct VerificationGuard(u64);
 struct Verification {
     guard: u64,
     epoch: i16,
-    /// What must come first: had a later batch passed before an earlier one, the earlier one never could.
+    /// The sequence number that must come first. If a later batch were appended before an earlier
+    /// one, the earlier one would always be refused.
     lowest_sequence: i32,
     begun_ms: i64,
 }
 
-/// The verifications under way, by producer id.
+/// The verifications in progress, by producer id.
 #[derive(Debug, Default)]
 pub(super) struct Verifications {
     last: u64,
@@ -185,7 +190,7 @@ impl Verifications {
         known.is_some() && known == guard.map(|guard| guard.0)
     }
 
-    /// The lowest sequence seen in the verification under way.
+    /// Returns the lowest sequence number seen in the verification in progress.
     pub(super) fn lowest_sequence(&self, producer_id: i64) -> Option<i32> {
         self.by_producer.get(&producer_id).map(|entry| entry.lowest_sequence)
     }

@@ -9,7 +9,7 @@ fn entity(user: Option<&str>, client_id: Option<&str>) -> Entity {
 }
 
 #[test]
-fn the_closest_quota_holds() {
+fn the_most_specific_quota_applies() {
     let limit = Limit::ProducerByteRate;
     let order = [
         (Some("alice"), Some("c")),
@@ -35,7 +35,7 @@ fn the_closest_quota_holds() {
 }
 
 #[test]
-fn who_goes_beyond_is_silent_until_it_is_even() {
+fn a_client_beyond_its_quota_is_throttled_until_it_is_within() {
     let limit = Limit::ProducerByteRate;
     let quotas = Quotas::from_iter([(entity(None, Some("c")), BTreeMap::from([(limit, 1000.0)]))]);
     let meters = Meters::default();
@@ -43,21 +43,21 @@ fn who_goes_beyond_is_silent_until_it_is_even() {
     let count = |bytes, after| {
         meters.count(&quotas, limit, ("alice", "c"), bytes, start + Duration::from_millis(after))
     };
-    // Ten seconds' worth at once are what a client may have that was silent before.
+    // A previously inactive client may use ten seconds' worth at once.
     assert_eq!(count(10_000, 0), Duration::ZERO);
-    // One second's more takes one second.
+    // One more second's worth takes one second.
     assert_eq!(count(1000, 500), Duration::from_secs(1));
-    // Somebody else of this name shares it.
+    // Another user's client with the same client id shares the quota.
     let other = meters.count(&quotas, limit, ("bob", "c"), 1000, start);
     assert_eq!(other, Duration::from_secs(2));
-    // What was eleven seconds ago does not count.
+    // Bytes from eleven seconds ago do not count.
     assert_eq!(count(10_000, 11_000), Duration::ZERO);
     let unlimited = meters.count(&quotas, limit, ("alice", "d"), 1 << 30, start);
     assert_eq!(unlimited, Duration::ZERO);
 }
 
 #[test]
-fn meters_of_the_silent_are_forgotten() {
+fn meters_of_inactive_clients_are_removed() {
     let limit = Limit::ConsumerByteRate;
     let quotas =
         Quotas::from_iter([(entity(None, Some("default")), BTreeMap::from([(limit, 1.0)]))]);

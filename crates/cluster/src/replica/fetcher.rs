@@ -1,13 +1,15 @@
-//! Replication: for every leader it follows, a broker has one lane, a task with a connection and a fetch session that cover
-//! all partitions this leader leads. It keeps the rules of Apache Kafka's `AbstractFetcherThread` and
-//! `AbstractFetcherManager` with `num.replica.fetchers=1`, because clients wait for them (decision 0054).
+//! Replication: a broker has one lane for every leader it follows. A lane is a task with a
+//! connection and a fetch session for all partitions of that leader. It follows the rules of Apache
+//! Kafka's `AbstractFetcherThread` and `AbstractFetcherManager` with `num.replica.fetchers=1`,
+//! because clients wait for replication (decision 0054).
 //!
 //! # Invariants
-//! - Nothing interrupts an outstanding fetch but the end of its lane. A partition added to a lane waits until that fetch
-//!   returns: for `replica.fetch.wait.max.ms` unless the leader has data.
-//! - The partitions that one metadata version brings enter their lanes together: no fetch has only some of them.
-//! - A lane without partitions ends with the metadata version that took the last one. The next partition of that leader
-//!   gets a new lane, which fetches at once.
+//! - Only the end of its lane interrupts an outstanding fetch. A partition added to a lane waits
+//!   until that fetch returns: for `replica.fetch.wait.max.ms` unless the leader has data.
+//! - All partitions of one metadata version are added to their lanes together: no fetch has only
+//!   some of them.
+//! - A lane without partitions ends with the metadata version that removed the last one. The next
+//!   partition of that leader gets a new lane, which fetches immediately.
 //! - A new incarnation of the leader gets a new lane: the connections to the previous one are dead.
 //!
 //! # Locks
@@ -49,19 +51,19 @@ struct Inner {
     lanes: BTreeMap<i32, Arc<Lane>>,
     /// Lanes without a task yet.
     new: Vec<Arc<Lane>>,
-    /// Leader and leader epoch of every partition that was put into a lane.
+    /// Leader and leader epoch of every partition in a lane.
     following: BTreeMap<PartitionKey, (i32, i32)>,
 }
 
-/// Where an incarnation of a leader listens.
+/// The address and epoch of a leader's incarnation.
 type Incarnation = Option<(SocketAddr, i64)>;
 
-/// What is fetched from one incarnation of a leader.
+/// The partitions fetched from one incarnation of a leader.
 pub(crate) struct Lane {
     leader: i32,
     incarnation: Incarnation,
     followed: Mutex<BTreeMap<PartitionKey, Followed>>,
-    /// Partitions were added; only a lane with nothing to fetch waits for that.
+    /// Notified when partitions were added; only a lane with nothing to fetch waits for it.
     added: Notify,
     ended: Notify,
 }
@@ -86,7 +88,7 @@ impl Lane {
         self.followed.lock().is_empty()
     }
 
-    /// Leader epoch in which a partition is followed now.
+    /// Returns the leader epoch in which a partition is followed now.
     fn leader_epoch(&self, key: PartitionKey) -> Option<i32> {
         self.followed.lock().get(&key).map(|followed| followed.leader_epoch)
     }
@@ -101,7 +103,7 @@ impl Lane {
 }
 
 impl Fetchers {
-    /// Follows the leaders of a metadata version from now on. `roles` are the replicas here that it changed.
+    /// Follows the leaders of a metadata version. `roles` are the local replicas that it changed.
     pub(crate) fn apply(&self, me: i32, image: &Image, roles: Vec<Role>) {
         let mut inner = self.0.lock();
         inner.replace_incarnations(image);
@@ -131,7 +133,7 @@ impl Fetchers {
         self.0.lock().leave(key);
     }
 
-    /// Lanes that need a task.
+    /// Returns the lanes that need a task.
     pub(crate) fn take_new(&self) -> Vec<Arc<Lane>> {
         std::mem::take(&mut self.0.lock().new)
     }

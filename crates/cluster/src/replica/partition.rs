@@ -1,10 +1,11 @@
 //! One replica of one partition: its log, its role, and the requests that wait for it.
 //!
-//! Invariants, all under the one lock:
-//! - The role follows the newest partition epoch seen, whether it came in the broker's metadata or in the
-//!   controller's answer to a change of the in-sync replicas.
-//! - The high watermark never goes back while the replica leads.
-//! - Whoever waits is registered under the same lock under which the condition was last checked.
+//! # Invariants (all under the one lock)
+//! - The role follows the newest partition epoch seen, from the broker's metadata or from the
+//!   controller's response to a change of the in-sync replicas.
+//! - The high watermark never decreases while the replica leads.
+//! - A waiting request is registered under the same lock acquisition that last checked its
+//!   condition.
 
 mod deletions;
 mod following;
@@ -41,7 +42,7 @@ use crate::{
     observer::Observers,
 };
 
-/// What all partitions of a broker's incarnation share.
+/// State shared by all partitions of a broker's incarnation.
 pub(crate) struct Owner {
     pub(crate) broker: i32,
     pub(crate) broker_epoch: i64,
@@ -67,17 +68,17 @@ struct Inner {
     high_watermark: i64,
     acks: AckWaits,
     fetches: FetchWaits,
-    /// Deletions of records that wait for the start of the followers' logs.
+    /// DeleteRecords requests that wait for the log starts of the followers.
     deletions: AckWaits,
     gone: Option<Gone>,
 }
 
-/// Why a replica is none any more.
+/// Why a replica no longer exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     /// Its topic was deleted.
     Topic,
-    /// The partition lives on other brokers.
+    /// The partition has moved to other brokers.
     Elsewhere,
 }
 
@@ -86,9 +87,9 @@ pub(crate) enum Gone {
 pub(crate) struct NotServed {
     pub(crate) code: ErrorCode,
     pub(crate) message: Option<String>,
-    /// Where the partition is led, as far as this replica knows (KIP-951).
+    /// The partition's leader, as far as this replica knows (KIP-951).
     pub(crate) leader: Option<LeaderIdAndEpoch>,
-    /// The records that a batch was refused for.
+    /// The records for which a batch was refused.
     pub(crate) records: Vec<BatchIndexError>,
 }
 
@@ -115,17 +116,18 @@ impl From<AppendError> for NotServed {
     }
 }
 
-/// A batch the leader has taken.
+/// A batch appended by the leader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) appended: Appended,
     pub(crate) log_start: i64,
-    /// The epoch it was taken in; the answer depends on the leader still being that one.
+    /// The epoch of the append. The append is acknowledged only if the leader is still in this
+    /// epoch.
     pub(crate) leader_epoch: i32,
 }
 
 impl Taken {
-    /// Stands for everything before `end`, to wait for all of it.
+    /// Returns a placeholder for everything before `end`, to wait for all of it.
     pub(crate) fn up_to(end: i64, leader_epoch: i32) -> Self {
         let appended = Appended {
             base_offset: end - 1,
@@ -137,14 +139,14 @@ impl Taken {
     }
 }
 
-/// Whether a batch is acknowledged.
+/// The acknowledgement of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ack {
-    /// Not yet.
+    /// Pending.
     Open,
-    /// By enough replicas.
+    /// Acknowledged by enough replicas.
     Done,
-    /// It will not be.
+    /// Will never be acknowledged.
     Failed(NotServed),
 }
 
@@ -180,7 +182,7 @@ impl Partition {
         Self { key, topic, owner, inner: Mutex::new(inner) }
     }
 
-    /// Takes on what the metadata says, unless it is older than what is known.
+    /// Applies the metadata, unless it is older than the known one.
     pub(crate) fn apply(&self, image: &PartitionImage, now: Instant) {
         let mut inner = self.inner.lock();
         self.apply_locked(&mut inner, image, now);
@@ -220,8 +222,8 @@ impl Partition {
         self.advance(inner);
     }
 
-    /// Advances the high watermark if the in-sync replicas allow it, and wakes who waits for that. Below
-    /// `min.insync.replicas` it stands still (KIP-966).
+    /// Advances the high watermark if the in-sync replicas allow it, and wakes the requests waiting
+    /// for it. It does not advance below `min.insync.replicas` (KIP-966).
     fn advance(&self, inner: &mut Inner) {
         let Some(progress) = &inner.leading else { return };
         if inner.image.isr.len() < inner.min_isr {
@@ -246,7 +248,7 @@ impl Partition {
         inner.fetches.news_for(Reader::Consumer);
     }
 
-    /// Up to where everything is committed and no transaction undecided.
+    /// Returns the last stable offset.
     fn last_stable(inner: &Inner) -> i64 {
         let high_watermark = inner.high_watermark;
         let first =
@@ -254,7 +256,7 @@ impl Partition {
         first.map_or(high_watermark, |first| first.min(high_watermark))
     }
 
-    /// What a consumer of this isolation sees.
+    /// Returns the end of the records visible to a consumer with this isolation level.
     fn visible_to(inner: &Inner, isolation: IsolationLevel) -> i64 {
         match isolation {
             IsolationLevel::ReadUncommitted => inner.high_watermark,
@@ -287,8 +289,8 @@ impl Partition {
         }
     }
 
-    /// Begins the verification of a batch that would begin a transaction here; `None` when none is needed, which
-    /// only the append itself can decide for good.
+    /// Begins the verification of a batch that would begin a transaction here. `None` means that
+    /// none seems necessary; the append decides finally.
     pub(crate) fn begin_verification(
         &self,
         batch: &[u8],
@@ -301,12 +303,13 @@ impl Partition {
         Ok(inner.log.begin_verification(batch, now_ms))
     }
 
-    /// Whether a guard of [`Partition::begin_verification`] still holds.
+    /// Returns whether a guard of [`Partition::begin_verification`] is still valid.
     pub(crate) fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
         self.inner.lock().log.is_verifying(producer_id, guard)
     }
 
-    /// Appends a batch as the leader. `guard` proves that the coordinator knows of the transaction it begins.
+    /// Appends a batch as the leader. `guard` proves that the coordinator knows the transaction
+    /// that the batch begins.
     pub(crate) fn append(
         &self,
         origin: Origin,
@@ -327,8 +330,8 @@ impl Partition {
         })
     }
 
-    /// Appends a coordinator's batch, which wants all in-sync replicas, as the leader of this epoch and no other.
-    /// `guard` is needed for one that begins a transaction here.
+    /// Appends a coordinator's batch, which needs enough in-sync replicas, only as the leader of
+    /// this epoch. A batch that begins a transaction here needs `guard`.
     pub(crate) fn append_in_epoch(
         &self,
         batch: Bytes,
@@ -341,7 +344,8 @@ impl Partition {
         })
     }
 
-    /// Appends the end of a transaction as the leader, of one epoch only if it is given.
+    /// Appends the marker of a transaction as the leader; if an epoch is given, only as the leader
+    /// of that epoch.
     pub(crate) fn append_marker(
         &self,
         marker: &TxnMarker,
@@ -387,7 +391,7 @@ impl Partition {
         Ok(taken)
     }
 
-    /// Registers a wait for the batch to be on all in-sync replicas, if it is not decided yet.
+    /// Registers a wait for all in-sync replicas to have the batch, if that is still pending.
     pub(crate) fn wait_for_ack(&self, taken: &Taken, id: u64, wait: &Arc<Wait>) -> Ack {
         let mut inner = self.inner.lock();
         let ack = Self::ack_locked(&inner, taken);
@@ -397,7 +401,7 @@ impl Partition {
         ack
     }
 
-    /// Whether a batch is acknowledged by now; takes back the registration `id`.
+    /// Returns the acknowledgement of a batch, and removes the registration `id`.
     pub(crate) fn ack(&self, taken: &Taken, id: u64) -> Ack {
         let mut inner = self.inner.lock();
         inner.acks.remove(taken.appended.last_offset + 1, id);
@@ -446,7 +450,8 @@ impl Partition {
         }
     }
 
-    /// Asks the controller for other in-sync replicas. Its refusal is no error: newer metadata is under way.
+    /// Requests other in-sync replicas from the controller. A refusal is no error, because newer
+    /// metadata is in flight.
     fn change_isr(&self, inner: &mut Inner, isr: &[i32], now: Instant) {
         let Some(progress) = &inner.leading else { return };
         let alter = AlterPartition {
@@ -468,7 +473,7 @@ impl Partition {
         }
     }
 
-    /// Drops followers from the in-sync replicas that have been behind for `lag`.
+    /// Removes followers that have lagged for `lag` from the in-sync replicas.
     pub(crate) fn shrink_isr(&self, lag: Duration, now: Instant) {
         let mut inner = self.inner.lock();
         let Some(progress) = &inner.leading else { return };
@@ -481,17 +486,17 @@ impl Partition {
         self.change_isr(&mut inner, &isr, now);
     }
 
-    /// Registers a wait for news.
+    /// Registers a wait for any change.
     pub(crate) fn wait_for_news(&self, reader: Reader, id: u64, wait: &Arc<Wait>) {
         self.inner.lock().fetches.add(reader, id, wait);
     }
 
-    /// Takes a registration back.
+    /// Removes a registration.
     pub(crate) fn stop_waiting(&self, id: u64) {
         self.inner.lock().fetches.remove(id);
     }
 
-    /// Deletes what retention lets go and forgets producers that have been silent for long.
+    /// Applies retention and removes inactive producers.
     pub(crate) fn upkeep(&self, now_ms: i64) {
         let mut inner = self.inner.lock();
         inner.log.expire_producers(now_ms);
@@ -501,12 +506,12 @@ impl Partition {
         }
     }
 
-    /// First offset of the log.
+    /// The log start offset.
     pub(crate) fn log_start(&self) -> i64 {
         self.inner.lock().log.start_offset()
     }
 
-    /// What is known of its producers, as the leader (DescribeProducers).
+    /// Returns the state of its producers, as the leader (DescribeProducers).
     pub(crate) fn active_producers(&self) -> Result<Vec<ActiveProducer>, NotServed> {
         let inner = self.inner.lock();
         if inner.leading.is_none() {
@@ -515,7 +520,7 @@ impl Partition {
         Ok(inner.log.active_producers().collect())
     }
 
-    /// The replica is none any more: nobody waits here, and its files can go.
+    /// Ends the replica: all waiting requests are woken, and its files may be removed.
     pub(crate) fn delete(&self, why: Gone) {
         let mut inner = self.inner.lock();
         inner.gone = Some(why);
@@ -525,7 +530,7 @@ impl Partition {
         inner.fetches.news();
     }
 
-    /// Writes what must survive an orderly stop.
+    /// Writes everything that a clean shutdown preserves.
     pub(crate) fn close(&self) -> Result<(), AppendError> {
         let mut inner: MutexGuard<'_, Inner> = self.inner.lock();
         inner.log.close()?;

@@ -1,4 +1,4 @@
-//! What a leader knows of its followers: pure bookkeeping, the time is passed in.
+//! A leader's bookkeeping of its followers. Pure: the caller passes the time in.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 /// A follower's progress in one leader epoch.
 #[derive(Clone, Debug)]
 struct Follower {
-    /// Everything below has been appended there; -1 until its first fetch.
+    /// The follower has everything below this offset; -1 until its first fetch.
     end_offset: i64,
-    /// Its log begins there; -1 until its first fetch.
+    /// The follower's log start offset; -1 until its first fetch.
     log_start: i64,
-    /// When it last had all that the leader had.
+    /// When it last had all of the leader's records.
     caught_up: Instant,
-    /// The leader's end and the time at its previous fetch.
+    /// The leader's end offset and the time at its previous fetch.
     previous: Option<(i64, Instant)>,
-    /// Epoch of the incarnation that fetched last, where it said so.
+    /// Epoch of the incarnation that fetched last, if it sent one.
     broker_epoch: Option<i64>,
 }
 
@@ -25,16 +25,17 @@ impl Follower {
     }
 }
 
-/// The followers of a partition as its leader sees them, for one leader epoch.
+/// The leader's view of a partition's followers in one leader epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     followers: BTreeMap<i32, Follower>,
-    /// Where the log ended when the epoch began.
+    /// The end of the log when the epoch began.
     pub(super) epoch_start: i64,
 }
 
 impl Progress {
-    /// All followers count as caught up now: those out of sync have to prove it, those in sync get their time.
+    /// All followers start as caught up: in-sync ones get their full time, and out-of-sync ones
+    /// must prove it.
     pub(super) fn new(
         followers: impl Iterator<Item = i32>,
         epoch_start: i64,
@@ -44,15 +45,15 @@ impl Progress {
         Self { followers, epoch_start }
     }
 
-    /// A reassignment changes the followers within the epoch: who stays keeps what is known of it.
+    /// Applies a reassignment within the epoch; followers that stay keep their progress.
     pub(super) fn assign(&mut self, followers: impl Iterator<Item = i32>, now: Instant) {
         let mut known = std::mem::take(&mut self.followers);
         let one = |id| (id, known.remove(&id).unwrap_or_else(|| Follower::new(now)));
         self.followers = followers.map(one).collect();
     }
 
-    /// Takes note of a fetch: the follower has everything from `start` to below `offset`. One of an earlier incarnation than seen
-    /// says nothing.
+    /// Records a fetch: the follower has everything from `start` to below `offset`. Fetches of an
+    /// earlier incarnation are ignored.
     pub(super) fn fetched(
         &mut self,
         id: i32,
@@ -62,7 +63,7 @@ impl Progress {
         now: Instant,
     ) {
         let Some(follower) = self.followers.get_mut(&id) else { return };
-        // What an incarnation had may be lost to the next one (KIP-903).
+        // The next incarnation may have lost records that this one had (KIP-903).
         if broker_epoch < follower.broker_epoch {
             return;
         }
@@ -71,7 +72,8 @@ impl Progress {
         } else if let Some((end, at)) = follower.previous
             && offset >= end
         {
-            // It has all that the leader had then: it keeps up, even if new records never let it reach the end.
+            // It had all of the leader's records at that time, so it keeps up even if new records
+            // arrive constantly.
             follower.caught_up = follower.caught_up.max(at);
         }
         follower.end_offset = offset;
@@ -80,19 +82,19 @@ impl Progress {
         follower.broker_epoch = broker_epoch;
     }
 
-    /// Where a follower's log ends, as far as it has said; -1 before its first fetch.
+    /// Returns a follower's end offset, as of its last fetch; -1 before its first one.
     pub(super) fn end_offset(&self, id: i32) -> i64 {
         self.followers.get(&id).map_or(-1, |follower| follower.end_offset)
     }
 
-    /// The earliest of the offsets at which the logs of the in-sync replicas begin.
+    /// Returns the smallest log start offset of the in-sync replicas.
     pub(super) fn low_watermark(&self, leader: i32, leader_start: i64, isr: &[i32]) -> i64 {
         let start = |id: &i32| self.followers.get(id).map_or(-1, |f| f.log_start);
         let followers = isr.iter().filter(|id| **id != leader).map(start);
         followers.min().unwrap_or(leader_start).min(leader_start)
     }
 
-    /// The offset below which every in-sync replica has everything.
+    /// Returns the offset below which every in-sync replica has everything.
     pub(super) fn committed(&self, leader: i32, leader_end: i64, isr: &[i32]) -> i64 {
         let end = |id: &i32| match id {
             id if *id == leader => leader_end,
@@ -101,7 +103,8 @@ impl Progress {
         isr.iter().map(end).min().unwrap_or(leader_end)
     }
 
-    /// What [`Self::committed`] would be if the slowest in-sync follower did not count: for a planted bug.
+    /// Returns the value of [`Self::committed`] without the slowest in-sync follower: for a planted
+    /// bug.
     pub(super) fn committed_without_slowest(
         &self,
         leader: i32,
@@ -114,19 +117,20 @@ impl Progress {
         committed.max().unwrap_or(leader_end)
     }
 
-    /// Whether a follower out of sync may come back: it has what is committed and what older leaders wrote.
+    /// Returns whether an out-of-sync follower may rejoin: it has all committed records and those
+    /// of earlier leaders.
     pub(super) fn may_join(&self, id: i32, high_watermark: i64) -> bool {
         self.followers
             .get(&id)
             .is_some_and(|f| f.end_offset >= high_watermark && f.end_offset >= self.epoch_start)
     }
 
-    /// The incarnation that fetched last.
+    /// Returns the incarnation that fetched last.
     pub(super) fn broker_epoch(&self, id: i32) -> Option<i64> {
         self.followers.get(&id)?.broker_epoch
     }
 
-    /// In-sync followers that have not been at the leader's end for `lag`.
+    /// Returns in-sync followers that have not reached the leader's end for `lag`.
     pub(super) fn lagging(
         &self,
         isr: &[i32],

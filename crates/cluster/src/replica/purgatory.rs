@@ -1,4 +1,4 @@
-//! Requests that wait for a partition: woken by the change itself, never by a poll.
+//! Requests that wait for a partition. The change itself wakes them; they never poll.
 
 use std::{
     collections::BTreeMap,
@@ -13,23 +13,23 @@ use tokio::sync::Notify;
 /// A waiting request. It may wait for several partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
-    /// Partitions whose condition has not come true, for requests that need all of them.
+    /// Number of partitions with an unmet condition, for requests that need all of them.
     missing: AtomicUsize,
     wake: Notify,
 }
 
 impl Wait {
-    /// Waits for `partitions` conditions.
+    /// Creates a wait for `partitions` conditions.
     pub(crate) fn for_all(partitions: usize) -> Arc<Self> {
         Arc::new(Self { missing: AtomicUsize::new(partitions), wake: Notify::new() })
     }
 
-    /// Waits for any news.
+    /// Creates a wait for any change.
     pub(crate) fn for_any() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
-    /// One of the conditions holds.
+    /// Records that one of the conditions holds.
     pub(crate) fn one_came_true(&self) {
         if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake.notify_one();
@@ -40,7 +40,7 @@ impl Wait {
         self.wake.notify_one();
     }
 
-    /// Returns once the condition has come true, also if it did so before the call.
+    /// Waits until the condition has become true, including before the call.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -49,7 +49,7 @@ impl Wait {
     }
 }
 
-/// Names a registration, so that it can be taken back. Unique in a broker.
+/// Source of ids for registrations, so that they can be removed. Unique within a broker.
 #[derive(Debug, Default)]
 pub(crate) struct WaitIds(AtomicU64);
 
@@ -59,7 +59,7 @@ impl WaitIds {
     }
 }
 
-/// Produce requests that wait until the high watermark has reached an offset.
+/// Requests that wait until the high watermark has reached an offset.
 #[derive(Default)]
 pub(super) struct AckWaits(BTreeMap<(i64, u64), Arc<Wait>>);
 
@@ -72,7 +72,7 @@ impl AckWaits {
         self.0.remove(&(required, id));
     }
 
-    /// Completes those whose offset the high watermark has reached.
+    /// Completes the requests whose offset the high watermark has reached.
     pub(super) fn reached(&mut self, high_watermark: i64) {
         while let Some(entry) = self.0.first_entry() {
             if entry.key().0 > high_watermark {
@@ -82,7 +82,7 @@ impl AckWaits {
         }
     }
 
-    /// Completes all, as when the leader is one no more.
+    /// Completes all requests, for example when the replica is no longer the leader.
     pub(super) fn all(&mut self) {
         for wait in std::mem::take(&mut self.0).into_values() {
             wait.one_came_true();
@@ -90,12 +90,12 @@ impl AckWaits {
     }
 }
 
-/// Who waits for data.
+/// The kind of reader that waits for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// Sees what is committed.
+    /// Sees committed records.
     Consumer,
-    /// Sees everything.
+    /// Sees all records.
     Follower,
 }
 
@@ -112,7 +112,7 @@ impl FetchWaits {
         self.0.remove(&id);
     }
 
-    /// Wakes the readers of one kind.
+    /// Wakes all readers of one kind.
     pub(super) fn news_for(&self, kind: Reader) {
         for (reader, wait) in self.0.values() {
             if *reader == kind {

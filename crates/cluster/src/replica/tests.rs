@@ -11,7 +11,7 @@ fn after(begin: Instant, seconds: u64) -> Instant {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_slowest_in_sync_replica_commits() {
+async fn the_slowest_in_sync_replica_sets_the_committed_offset() {
     let begin = Instant::now();
     let mut progress = Progress::new([2, 3].into_iter(), 5, begin);
     assert_eq!(progress.committed(1, 9, &[1, 2, 3]), -1, "nobody has fetched yet");
@@ -23,23 +23,24 @@ async fn the_slowest_in_sync_replica_commits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_keeps_up_with_a_moving_end_stays_in_sync() {
+async fn a_follower_that_keeps_up_with_a_moving_end_stays_in_sync() {
     let begin = Instant::now();
     let mut progress = Progress::new([2, 3].into_iter(), 0, begin);
     for second in 1..=20 {
-        // 2 always fetches up to where the log ended at its fetch before, 3 stands still.
+        // Follower 2 always reaches the end of the log as of its previous fetch; follower 3 makes
+        // no progress.
         let now = after(begin, second);
         progress.fetched(2, (0, (second as i64 - 1) * 10), second as i64 * 10, None, now);
         progress.fetched(3, (0, 0), second as i64 * 10, None, now);
     }
     assert_eq!(progress.lagging(&[1, 2, 3], 200, LAG, after(begin, 20)), [3]);
-    // At the end, nobody lags however long nothing is written.
+    // A follower at the end does not lag, however long nothing is appended.
     progress.fetched(3, (0, 200), 200, None, after(begin, 20));
     assert!(progress.lagging(&[1, 3], 200, LAG, after(begin, 100)).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn joining_takes_the_high_watermark_and_the_epochs_start() {
+async fn a_follower_rejoins_the_isr_at_the_high_watermark_and_the_epochs_start() {
     let begin = Instant::now();
     let mut progress = Progress::new([2].into_iter(), 8, begin);
     assert!(!progress.may_join(2, 0), "it has not fetched in this epoch");
@@ -52,7 +53,7 @@ async fn joining_takes_the_high_watermark_and_the_epochs_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_incarnation_says_nothing() {
+async fn a_fetch_of_an_earlier_incarnation_is_ignored() {
     let begin = Instant::now();
     let mut progress = Progress::new([2].into_iter(), 0, begin);
     progress.fetched(2, (0, 10), 10, Some(4), begin);
@@ -64,7 +65,7 @@ async fn an_earlier_incarnation_says_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_are_gone_when_every_in_sync_replica_has_deleted_them() {
+async fn the_low_watermark_is_the_smallest_log_start_of_the_in_sync_replicas() {
     let begin = Instant::now();
     let mut progress = Progress::new([2, 3].into_iter(), 0, begin);
     assert_eq!(progress.low_watermark(1, 4, &[1, 2, 3]), -1, "nobody has said");

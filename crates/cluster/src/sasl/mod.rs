@@ -1,4 +1,5 @@
-//! The broker's side of SASL: mechanisms, who may use them, and the state of one exchange. No sockets and no clock.
+//! The broker's side of SASL: mechanisms, their users, and the state of one exchange. Without
+//! sockets or clock.
 
 mod oauth_bearer;
 mod plain;
@@ -15,35 +16,35 @@ pub(crate) use scram::{Credential, Credentials};
 pub use users::User;
 pub(crate) use users::Users;
 
-/// Why somebody was not let in.
+/// Why an authentication was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The client is told this.
+    /// The client receives this reason.
     Because(&'static str),
-    /// The client is told that its credentials are not valid, and no more.
+    /// The client learns only that its credentials are invalid.
     Invalid,
 }
 
-/// What follows a client's message.
+/// The result of a client's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The client has to answer this.
+    /// The client must respond to this challenge.
     Challenge(Vec<u8>),
-    /// The client is who it says; it may want the server's last message.
+    /// The client is authenticated; it may expect the server's last message.
     Proved {
         last: Vec<u8>,
         user: String,
-        /// When what it has shown ends, in milliseconds since the epoch.
+        /// Expiry of the client's token, in milliseconds since the Unix epoch.
         expires_ms: Option<i64>,
     },
 }
 
-/// Who may come in.
+/// The users that may authenticate.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     /// The users of PLAIN.
     pub(crate) users: &'a Users,
-    /// Those of SCRAM, as the cluster knows them now.
+    /// The current credentials of SCRAM.
     pub(crate) credentials: &'a Credentials,
 }
 
@@ -64,7 +65,7 @@ impl Exchange {
         }
     }
 
-    /// Takes a client's message. After a refusal or a proof there is no next one.
+    /// Handles a client's message. The exchange ends with a refusal or a proof.
     pub(crate) fn step(
         &mut self,
         known: Known<'_>,
@@ -79,7 +80,7 @@ impl Exchange {
     }
 }
 
-/// What SCRAM is built on.
+/// The hash function of a SCRAM mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Hash {
     #[serde(rename = "SCRAM-SHA-256")]
@@ -89,7 +90,7 @@ pub(crate) enum Hash {
 }
 
 impl Hash {
-    /// The number that the protocol has for the mechanism (KIP-554).
+    /// Returns the mechanism's code in the protocol (KIP-554).
     pub(crate) fn code(self) -> i8 {
         match self {
             Self::Sha256 => 1,
@@ -97,7 +98,7 @@ impl Hash {
         }
     }
 
-    /// What has this number.
+    /// Returns the hash with this code.
     pub(crate) fn of_code(code: i8) -> Option<Self> {
         [Self::Sha256, Self::Sha512].into_iter().find(|hash| hash.code() == code)
     }
@@ -130,7 +131,7 @@ impl Hash {
     }
 }
 
-/// Compares without telling by the time it takes where the difference is.
+/// Compares in time that does not depend on the position of the difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

@@ -1,21 +1,23 @@
-//! OAUTHBEARER (RFC 7628) with unsecured tokens (RFC 7515, appendix A.5), as the validator that Kafka brings for
-//! development takes them: whoever writes a name into a token is let in under this name until the token's end.
+//! OAUTHBEARER (RFC 7628) with unsecured tokens (RFC 7515, appendix A.5), as in Kafka's validator
+//! for development. A client may write any name into a token and is authenticated under it until
+//! the token expires.
 //!
-//! Principals are in the claim `sub`; `exp` is required, `iat` is not; both are seconds. Times are compared exactly.
+//! The claim `sub` contains the principal; `exp` is required, `iat` is optional; both are in
+//! seconds. Times are compared exactly.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
 use serde_json::{Map, Value};
 
 use super::{Refused, Step};
 
-/// What a client is told of a token that is not taken; it answers with [`SEEN`].
+/// The challenge after an invalid token; the client responds with [`SEEN`].
 const INVALID: &str = r#"{"status":"invalid_token"}"#;
 const SEEN: &[u8] = b"\x01";
 
 /// The server's side of one exchange.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// The client has been told that its token is not taken.
+    /// Whether the client was informed that its token is invalid.
     told: bool,
 }
 
@@ -62,7 +64,7 @@ impl<'a> First<'a> {
     }
 }
 
-/// Whom a token names, and until when in milliseconds since the epoch; `None` if it is not valid.
+/// Returns a token's name and expiry in milliseconds since the Unix epoch; `None` if it is invalid.
 fn holder(token: &str, wall_ms: i64) -> Option<(String, i64)> {
     let mut parts = token.split('.');
     let (head, claims, "", None) = (parts.next()?, parts.next()?, parts.next()?, parts.next())

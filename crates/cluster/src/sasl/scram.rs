@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802), without channel binding, as Kafka's brokers have it.
+//! SCRAM (RFC 5802), without channel binding, as in Kafka's brokers.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -12,10 +12,10 @@ use super::{Hash, Refused, Step, same};
 /// Random bytes in the server's part of the nonce.
 const NONCE: usize = 24;
 
-/// What the cluster keeps of the passwords of its users of SCRAM.
+/// The stored credentials of SCRAM users.
 pub(crate) type Credentials = OrdMap<(String, Hash), Arc<Credential>>;
 
-/// What is kept of a password for SCRAM. It does not lead back to the password.
+/// A stored SCRAM credential. It does not reveal the password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Credential {
     #[serde(with = "in_base64")]
@@ -34,7 +34,7 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// From a password as a client has salted it (KIP-554).
+    /// Creates a credential from a password salted by a client (KIP-554).
     pub(crate) fn of_salted(
         hash: Hash,
         salted: &[u8],
@@ -51,7 +51,7 @@ impl Credential {
     }
 }
 
-/// Bytes in the lines of the controller's journal.
+/// Encoding of bytes in the lines of the controller's journal.
 mod in_base64 {
     use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -79,12 +79,13 @@ enum State {
 
 struct Challenged {
     user: String,
-    /// What the challenge was made of: one that is altered meanwhile counts from the next login on.
+    /// The credential of the challenge. A change during the exchange takes effect with the next
+    /// login.
     credential: Arc<Credential>,
     /// The client's header, which the client repeats in its last message.
     header: String,
     nonce: String,
-    /// The two messages so far, as both sides sign them.
+    /// The two messages so far, in the form that both sides sign.
     signed: String,
 }
 
@@ -159,10 +160,10 @@ impl Server {
 
 /// `n,[a=NAME],n=NAME,r=NONCE[,...]`
 struct ClientFirst<'a> {
-    /// Up to and with the second comma.
+    /// The message up to and including the second comma.
     header: &'a str,
     on_behalf_of: Option<String>,
-    /// What follows the header.
+    /// The message after the header.
     bare: &'a str,
     user: String,
     nonce: &'a str,
@@ -171,7 +172,7 @@ struct ClientFirst<'a> {
 impl<'a> ClientFirst<'a> {
     fn parse(message: &'a str) -> Option<Self> {
         let (binding, rest) = message.split_once(',')?;
-        // "y": the client could bind the exchange to the channel, but believes that the server cannot.
+        // "y": the client supports channel binding, but assumes that the server does not.
         if !matches!(binding, "n" | "y") {
             return None;
         }
@@ -185,7 +186,7 @@ impl<'a> ClientFirst<'a> {
         let user = saslname(parts.next()?.strip_prefix("n=")?)?;
         let nonce = parts.next()?.strip_prefix("r=")?;
         let printable = nonce.bytes().all(|byte| byte.is_ascii_graphic());
-        // What else the client says is signed with the rest, and has no meaning here (RFC 5802, extensions).
+        // Extensions are signed with the rest, and have no meaning here (RFC 5802).
         (!user.is_empty() && !nonce.is_empty() && printable).then_some(Self {
             header,
             on_behalf_of,
@@ -196,7 +197,7 @@ impl<'a> ClientFirst<'a> {
     }
 }
 
-/// A name, in which a comma is `=2C` and an equals sign `=3D`.
+/// Decodes a name, in which `=2C` is a comma and `=3D` an equals sign.
 fn saslname(text: &str) -> Option<String> {
     let mut parts = text.split('=');
     let mut name = parts.next()?.to_owned();

@@ -24,7 +24,7 @@ fn proved(step: Result<Step, Refused>) -> Option<String> {
     }
 }
 
-/// A client of SCRAM, of its own arithmetic on top of the same hashes.
+/// A client of SCRAM, which uses the same hashes with a separate implementation of the protocol.
 fn scram(
     users: Known<'_>,
     mechanism: Mechanism,
@@ -59,13 +59,13 @@ fn scram(
     let own = hash.hmac(&hash.hmac(&salted, b"Server Key"), signed.as_bytes());
     let Step::Proved { last, .. } = &step else { panic!("the exchange is over") };
     assert_eq!(*last, format!("v={}", BASE64.encode(own)).into_bytes());
-    // It is over, whatever comes.
+    // The exchange has ended, whatever message follows.
     assert_eq!(exchange.step(users, answer.as_bytes(), NOW), Err(Refused::Invalid));
     Ok(step)
 }
 
 #[test]
-fn a_password_opens_plain() {
+fn plain_accepts_only_the_users_password() {
     let users = users();
     let step = |message: &[u8]| Exchange::begin(Mechanism::Plain).step(users, message, NOW);
     assert_eq!(proved(step(b"\0alice\0secret")), Some("alice".into()));
@@ -73,7 +73,7 @@ fn a_password_opens_plain() {
     for (message, told) in [
         (&b"\0alice\0Secret"[..], Some("Authentication failed: Invalid username or password")),
         (b"\0nobody\0secret", Some("Authentication failed: Invalid username or password")),
-        // Known to another mechanism only.
+        // A user of another mechanism only.
         (b"\0b,o=b\0x", Some("Authentication failed: Invalid username or password")),
         (b"\0\0secret", Some("Authentication failed: username not specified")),
         (b"\0alice\0", Some("Authentication failed: password not specified")),
@@ -89,7 +89,7 @@ fn a_password_opens_plain() {
 }
 
 #[test]
-fn a_proof_opens_scram() {
+fn scram_accepts_only_a_valid_proof() {
     let users = users();
     for mechanism in [Mechanism::ScramSha256, Mechanism::ScramSha512] {
         assert_eq!(proved(scram(users, mechanism, "alice", "secret")), Some("alice".into()));
@@ -101,9 +101,9 @@ fn a_proof_opens_scram() {
     assert_eq!(scram(users, Mechanism::ScramSha512, name, "x"), Err(Refused::Invalid));
 }
 
-/// The example of RFC 7677, of which everything is given but the client's random number.
+/// The example of RFC 7677. The real exchange differs only in the client's random nonce.
 #[test]
-fn keys_are_those_of_the_standard() {
+fn scram_keys_equal_the_example_of_rfc_7677() {
     use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
     let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
     let salted = Hash::Sha256.salted(b"pencil", &salt, 4096.try_into().unwrap());
@@ -118,7 +118,7 @@ fn keys_are_those_of_the_standard() {
 }
 
 #[test]
-fn scram_refuses_what_it_does_not_know() {
+fn scram_refuses_malformed_and_unsupported_messages() {
     let users = users();
     let first = |message: &str| {
         Exchange::begin(Mechanism::ScramSha256).step(users, message.as_bytes(), NOW).is_ok()
@@ -160,7 +160,7 @@ fn passwords_are_not_printed() {
 
 proptest! {
     #[test]
-    fn no_message_breaks_an_exchange(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..4)) {
+    fn arbitrary_messages_cause_no_panic(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..4)) {
         let users = users();
         for mechanism in Mechanism::ALL {
             let mut exchange = Exchange::begin(mechanism);
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn no_answer_but_the_right_one_is_taken(text in "[nyc=,a=lice rp=bwsAZ09+/]{0,60}") {
+    fn an_arbitrary_final_message_is_refused(text in "[nyc=,a=lice rp=bwsAZ09+/]{0,60}") {
         let users = users();
         let mut exchange = Exchange::begin(Mechanism::ScramSha256);
         let _ = exchange.step(users, b"n,,n=alice,r=abc", NOW);

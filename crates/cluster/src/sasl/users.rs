@@ -1,4 +1,4 @@
-//! Who may come in: users as they are configured, and what brokers keep of their passwords.
+//! Users from the configuration, and the secrets that brokers store for them.
 
 use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
@@ -11,10 +11,10 @@ use ring::{
 
 use super::{Credential, Credentials, Hash};
 
-/// Rounds of hashing that a SCRAM proof costs: Kafka's default, and the least it takes.
+/// Iterations of a SCRAM proof: Kafka's default and minimum.
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
 
-/// Somebody who may authenticate, with a password.
+/// A user that may authenticate with a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
     name: String,
@@ -32,25 +32,25 @@ impl fmt::Debug for User {
 }
 
 impl User {
-    /// A user of every mechanism that asks for a password.
+    /// Creates a user of all mechanisms with a password.
     #[must_use]
     pub fn new(name: impl Into<String>, password: impl Into<String>) -> Self {
         let mechanisms = Mechanism::PASSWORDS.to_vec();
         Self { name: name.into(), password: password.into(), mechanisms }
     }
 
-    /// The same user, with these mechanisms only.
+    /// Restricts the user to these mechanisms.
     #[must_use]
     pub fn mechanisms(mut self, mechanisms: impl IntoIterator<Item = Mechanism>) -> Self {
         self.mechanisms = mechanisms.into_iter().collect();
         self
     }
 
-    /// `NAME:PASSWORD`, or `NAME:PASSWORD:MECHANISM` for one mechanism only. What follows the last colon is a part of
-    /// the password unless it is a mechanism's name.
+    /// Parses `NAME:PASSWORD`, or `NAME:PASSWORD:MECHANISM` for one mechanism only. The text after
+    /// the last colon belongs to the password unless it is a mechanism's name.
     ///
     /// # Errors
-    /// What is missing. The text is not in the message.
+    /// The missing part. The message does not contain the text.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected NAME:PASSWORD or NAME:PASSWORD:MECHANISM";
         let (name, rest) = text.split_once(':').ok_or(EXPECTED)?;
@@ -62,13 +62,13 @@ impl User {
         user.check().map(|()| user).map_err(|()| EXPECTED)
     }
 
-    /// Whether the name and the password can be sent by every mechanism.
+    /// Checks that every mechanism can send the name and the password.
     pub(crate) fn check(&self) -> Result<(), ()> {
         let usable = |text: &str| !text.is_empty() && !text.contains('\0');
         if usable(&self.name) && usable(&self.password) { Ok(()) } else { Err(()) }
     }
 
-    /// Whether the user can authenticate with any of these.
+    /// Returns whether the user can authenticate with any of these mechanisms.
     pub(crate) fn has_one_of(&self, mechanisms: &[Mechanism]) -> bool {
         mechanisms.iter().any(|mechanism| self.mechanisms.contains(mechanism))
     }
@@ -84,9 +84,9 @@ fn password_mechanism(name: &str) -> Option<Mechanism> {
     Mechanism::by_name(name).filter(|mechanism| Mechanism::PASSWORDS.contains(mechanism))
 }
 
-/// What brokers know of the users of PLAIN. Passwords cannot be read from it.
+/// The users of PLAIN. It does not reveal the passwords.
 pub(crate) struct Users {
-    /// Made for this table: the tags below mean nothing elsewhere.
+    /// Random key of this table: the tags below are meaningless elsewhere.
     key: hmac::Key,
     plain: BTreeMap<String, hmac::Tag>,
 }
@@ -98,10 +98,11 @@ impl fmt::Debug for Users {
 }
 
 impl Users {
-    /// Hashes the passwords, for PLAIN and for SCRAM; a later entry of the same name adds to an earlier one.
+    /// Hashes the passwords for PLAIN and for SCRAM. A later entry of the same name adds to an
+    /// earlier one.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// The operating system provides no random numbers.
     pub(crate) fn new(users: &[User]) -> Result<(Self, Credentials), Unspecified> {
         let random = SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random)?;
@@ -116,7 +117,7 @@ impl Users {
                     }
                     Mechanism::ScramSha256 => Hash::Sha256,
                     Mechanism::ScramSha512 => Hash::Sha512,
-                    // It knows nobody.
+                    // OAUTHBEARER has no stored users.
                     Mechanism::OAuthBearer => continue,
                 };
                 let mut salt = vec![0; 16];
@@ -129,7 +130,7 @@ impl Users {
         Ok((Self { key, plain }, credentials))
     }
 
-    /// Whether this is the user's password. Unknown users take as long as known ones.
+    /// Returns whether this is the user's password. Unknown users take as long as known ones.
     pub(super) fn has_password(&self, name: &str, password: &str) -> bool {
         let tag = self.plain.get(name).map_or(&[][..], AsRef::as_ref);
         hmac::verify(&self.key, password.as_bytes(), tag).is_ok()

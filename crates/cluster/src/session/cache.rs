@@ -1,5 +1,5 @@
-//! All sessions of a broker, in shards as Kafka has them (KAFKA-9401): a session's id names its shard, new sessions go
-//! to the shards in turns, and slots are a shard's own.
+//! All sessions of a broker, in shards as in Kafka (KAFKA-9401). A session's id identifies its
+//! shard, new sessions go to the shards in turn, and each shard has separate slots.
 
 use std::time::Duration;
 
@@ -11,32 +11,34 @@ use tokio::time::Instant;
 
 use super::{Context, Item, NO_SESSION, Shard};
 
-/// How many shards a broker has.
+/// Shards per broker.
 const SHARDS: usize = 8;
 
 /// The sessions of a broker.
 #[derive(Debug)]
 pub(crate) struct SessionCache {
     shards: Vec<Shard>,
-    /// Requests that asked for a session so far.
+    /// Number of requests for a new session so far.
     turns: usize,
 }
 
-/// What a broker counts of its fetch sessions, with the names of Kafka's `kafka.server:type=FetchSessionCache`.
+/// Metrics of a broker's fetch sessions, with the names of Kafka's
+/// `kafka.server:type=FetchSessionCache`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionMetrics {
     /// `NumIncrementalFetchSessions`.
     pub sessions: usize,
     /// `NumIncrementalFetchPartitionsCached`.
     pub partitions: usize,
-    /// `IncrementalFetchSessionEvictionsPerSec`, as a count since the broker was started.
+    /// `IncrementalFetchSessionEvictionsPerSec`, as a count since the broker started.
     pub evictions: u64,
-    /// Partitions that readers have taken out of their sessions. Kafka does not count these.
+    /// Partitions that readers have removed from their sessions. Kafka does not count these.
     pub forgotten: u64,
 }
 
 impl SessionCache {
-    /// `slots` are spread over the shards, so that fewer than a slot for each are none.
+    /// Distributes `slots` evenly over the shards, rounded down: with fewer slots than shards there
+    /// are none.
     pub(crate) fn new(slots: usize, eviction: Duration) -> Self {
         Self::with_shards(SHARDS, slots, eviction)
     }
@@ -63,17 +65,18 @@ impl SessionCache {
         self.shards.iter_mut().find(|shard| shard.ids.contains(&id))
     }
 
-    /// Finds a request's session and applies its changes: the context and all partitions to fetch.
+    /// Finds a request's session and applies its changes. Returns the context and all partitions to
+    /// fetch.
     ///
     /// # Errors
-    /// What to answer to the whole request.
+    /// The error code of the whole response.
     pub(crate) fn begin(
         &mut self,
         request: &FetchRequest,
         by_ids: bool,
         now: Instant,
     ) -> Result<(Context, Vec<Item>), ErrorCode> {
-        // Ids of no shard are those of no session.
+        // An id outside all shards belongs to no session.
         let shard = match self.of(request.session_id) {
             Some(shard) => shard,
             None => match self.shards.first_mut() {
@@ -84,8 +87,8 @@ impl SessionCache {
         shard.begin(request, by_ids, now)
     }
 
-    /// Ends a request: the session id to answer, and the answers without those an incremental answer omits. `random`
-    /// is any number.
+    /// Ends a request. Returns the session id of the response, and the partitions without those
+    /// that an incremental response omits. `random` returns any number.
     pub(crate) fn finish(
         &mut self,
         context: &Context,
@@ -105,7 +108,7 @@ impl SessionCache {
         let Some(shard) = shard else { return (NO_SESSION, answers) };
         let ids = shard.ids.clone();
         let among = u64::from((ids.end - ids.start).unsigned_abs());
-        // Less than the number of ids, which is one of them.
+        // The remainder is below the number of ids, so the sum is one of them.
         let candidate = || ids.start + i32::try_from(random() % among.max(1)).unwrap_or_default();
         shard.finish(context, answers, candidate, now)
     }

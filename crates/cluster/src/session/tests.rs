@@ -44,7 +44,8 @@ fn answer(index: i32, high_watermark: i64, records: &'static [u8]) -> FetchParti
     }
 }
 
-/// Sends a request whose every partition is answered by `reply`: the session id and the partitions answered.
+/// Sends a request with `reply` as the response of every partition. Returns the session id and the
+/// partitions in the response.
 fn exchange(
     cache: &mut Shard,
     request: &FetchRequest,
@@ -63,7 +64,7 @@ fn quiet(index: i32) -> FetchPartitionResponse {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_news_is_answered_and_records_go_to_the_back() {
+async fn only_changes_are_answered_and_partitions_with_records_move_to_the_end() {
     let now = Instant::now();
     let mut cache = shard(10);
     let open = request(0, 0, &[(0, 0), (1, 0), (2, 0)]);
@@ -91,7 +92,7 @@ async fn partitions_are_added_changed_and_forgotten() {
     assert_eq!(context, Context::Incremental { id: 7 });
     let offsets: Vec<_> = items.iter().map(|i| (i.fetch.index, i.fetch.fetch_offset)).collect();
     assert_eq!(offsets, [(1, 9), (2, 0)]);
-    // Forgetting the last partition ends the session.
+    // Removing the last partition ends the session.
     let mut last = request(7, 2, &[]);
     last.forgotten = next.forgotten.clone();
     last.forgotten[0].partitions = vec![1, 2];
@@ -100,7 +101,7 @@ async fn partitions_are_added_changed_and_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_sessions_are_refused() {
+async fn an_unknown_session_or_a_wrong_epoch_is_refused() {
     let now = Instant::now();
     let mut cache = shard(10);
     exchange(&mut cache, &request(0, 0, &[(0, 0)]), 7, now, quiet).unwrap();
@@ -116,7 +117,7 @@ async fn wrong_sessions_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_changes_hands_by_privilege_size_and_age() {
+async fn a_slot_is_taken_by_privilege_size_and_age() {
     let begin = Instant::now();
     let open = |cache: &mut Shard, replica_id, partitions: &[(i32, i64)], id, now| {
         let request = FetchRequest { replica_id, ..request(0, 0, partitions) };
@@ -128,13 +129,14 @@ async fn a_slot_changes_hands_by_privilege_size_and_age() {
     assert_eq!(open(&mut cache, 5, &[(0, 0)], 3, begin), 3, "a follower goes first");
     assert_eq!(open(&mut cache, 6, &[(0, 0), (1, 0)], 4, begin), 0, "followers are equals");
 
-    // In use but old: a larger one of the same kind may have the slot, a smaller one may not.
+    // An old session in use: a larger one of the same kind may take its slot, a smaller one may
+    // not.
     let later = begin + EVICTION + Duration::from_secs(1);
     exchange(&mut cache, &request(3, 1, &[]), 0, later, quiet).unwrap();
     assert_eq!(open(&mut cache, -1, &[(0, 0), (1, 0)], 5, later), 0);
     assert_eq!(open(&mut cache, 6, &[(0, 0), (1, 0)], 6, later), 6);
 
-    // Not in use: anybody may have it.
+    // An unused session: any other may take its slot.
     let much_later = later + EVICTION + Duration::from_secs(1);
     assert_eq!(open(&mut cache, -1, &[(0, 0)], 7, much_later), 7);
     assert_eq!(cache.len(), 1);
@@ -145,11 +147,11 @@ async fn a_slot_changes_hands_by_privilege_size_and_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_up_for_comparison_once_it_was_used_at_that_age() {
+async fn a_session_can_be_evicted_once_it_was_used_at_the_eviction_age() {
     let begin = Instant::now();
     let mut cache = shard(1);
     exchange(&mut cache, &request(0, 0, &[(0, 0)]), 1, begin, quiet).unwrap();
-    // Used shortly before it is old enough, and then not again until after.
+    // Used shortly before it reaches the age, and not again until after.
     let used = begin + EVICTION;
     exchange(&mut cache, &request(1, 1, &[]), 0, used, quiet).unwrap();
     let larger = request(0, 0, &[(0, 0), (1, 0)]);
@@ -161,7 +163,7 @@ async fn a_session_is_up_for_comparison_once_it_was_used_at_that_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_sessions_go_to_the_shards_in_turns_and_are_found_there() {
+async fn new_sessions_rotate_over_the_shards_and_are_found_there() {
     let now = Instant::now();
     let mut cache = SessionCache::with_shards(8, 17, EVICTION);
     let mut number = 0;
@@ -181,7 +183,7 @@ async fn new_sessions_go_to_the_shards_in_turns_and_are_found_there() {
     for (turn, id) in ids.iter().enumerate().take(16) {
         assert_eq!(*id / range, turn as i32 % 8, "{ids:?}");
     }
-    // 17 slots are two for each of eight.
+    // 17 slots are two for each of eight shards.
     assert!(ids[16..].iter().all(|id| *id == 0), "{ids:?}");
     let metrics = SessionMetrics { sessions: 16, partitions: 32, evictions: 0, forgotten: 0 };
     assert_eq!(cache.metrics(), metrics);
@@ -190,7 +192,7 @@ async fn new_sessions_go_to_the_shards_in_turns_and_are_found_there() {
         let refused = exchange(&mut cache, &request(unknown, 1, &[]));
         assert_eq!(refused, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND), "{unknown}");
     }
-    // Closing one makes room in its shard, and only there.
+    // Closing a session frees a slot in its shard only.
     cache.begin(&request(ids[9], -1, &[]), false, now).unwrap();
     let again: Vec<i32> = (0..8).map(|_| exchange(&mut cache, &open).unwrap()).collect();
     assert_eq!(again.iter().filter(|id| **id != 0).count(), 1);

@@ -5,7 +5,7 @@ fn set(name: &str, value: &str) -> (String, ConfigEdit) {
 }
 
 #[test]
-fn only_what_can_be_taken_on_is_taken() {
+fn only_dynamic_settings_can_change_at_run_time() {
     let config = ClusterConfig::default();
     let given = Given::from([("max.connections".to_owned(), "7".to_owned())]);
     let group = Whose::Group("g".to_owned());
@@ -23,7 +23,7 @@ fn only_what_can_be_taken_on_is_taken() {
             ("max.connections".into(), ConfigEdit::Append("8".into())),
             Some("LIST"),
         ),
-        // Java's tool for reassignments takes away throttles that nobody has set.
+        // Java's reassignment tool removes throttles even if they are not set.
         (&Whose::Broker(1), ("leader.replication.throttled.rate".into(), ConfigEdit::Delete), None),
     ] {
         let done = edited(whose, &given, &[edit].into(), &config);
@@ -57,7 +57,7 @@ fn only_what_can_be_taken_on_is_taken() {
 }
 
 #[test]
-fn a_brokers_own_setting_comes_before_that_of_all() {
+fn a_brokers_own_setting_overrides_the_cluster_default() {
     let mut config = ClusterConfig::default();
     config.set("num.partitions", "5").unwrap();
     let given = |name: &str, value: &str| Arc::new(Given::from([(name.into(), value.into())]));

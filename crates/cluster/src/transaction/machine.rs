@@ -1,34 +1,35 @@
-//! The states of one transactional id. Pure: the time and new producer ids are passed in, and every operation returns
-//! what the id becomes, for the coordinator to write down first.
+//! The state machine of one transactional id. Pure: the caller passes in the time and new producer
+//! ids. Every operation returns the new state, which the coordinator stores first.
 //!
-//! Kafka's states, transitions and errors (KIP-98, KIP-360, KIP-890). With transaction version 2 every end of a
-//! transaction gives the producer a new epoch, and what comes from an older one is told from it.
+//! States, transitions and errors are Kafka's (KIP-98, KIP-360, KIP-890). With transaction version
+//! 2 every end of a transaction bumps the producer's epoch, which distinguishes requests for an
+//! earlier transaction.
 
 use std::collections::BTreeSet;
 
 use curtail_wire::{ErrorCode, records::EndTxnMarker};
 
-/// The last epoch of a producer id: only a fence may use it, so that one is always left.
+/// The last epoch of a producer id. Only a fence may use it, so that a fence is always possible.
 const LAST_EPOCH: i16 = i16::MAX;
-/// Before a transactional id's first epoch.
+/// The epoch before a transactional id's first one.
 const NO_EPOCH: i16 = -1;
 /// No producer id.
 pub(super) const NO_ID: i64 = -1;
 
-/// Where a transactional id is. [`Phase::id`] is its number in the log.
+/// The phase of a transactional id. [`Phase::id`] is its number in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// No transaction yet in this epoch.
     Empty,
     /// A transaction has partitions.
     Ongoing,
-    /// It will be committed, whatever happens.
+    /// The decision to commit is final.
     PrepareCommit,
-    /// It will be aborted, whatever happens.
+    /// The decision to abort is final.
     PrepareAbort,
-    /// Every partition knows that it is committed.
+    /// Every partition has its commit marker.
     CompleteCommit,
-    /// Every partition knows that it is aborted.
+    /// Every partition has its abort marker.
     CompleteAbort,
 }
 
@@ -50,18 +51,18 @@ impl Phase {
         Self::ALL.into_iter().find(|(_, known, _)| *known == id).map(|(phase, ..)| phase)
     }
 
-    /// Kafka's name for it.
+    /// Returns its name in Kafka.
     pub(crate) fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(phase, ..)| *phase == self).map_or("", |(.., name)| name)
     }
 
-    /// Whether Kafka has a state of this name. The last two of its states are never written.
+    /// Returns whether Kafka has a state of this name. Kafka never writes its last two states.
     pub(crate) fn is_name(name: &str) -> bool {
         Self::ALL.into_iter().any(|(.., known)| known == name)
             || matches!(name, "Dead" | "PrepareEpochFence")
     }
 
-    /// How the transaction ends, once that is decided and before all partitions know.
+    /// Returns the decided outcome while some partitions may lack their markers.
     pub(super) fn ending(self) -> Option<EndTxnMarker> {
         match self {
             Self::PrepareCommit => Some(EndTxnMarker::Commit),
@@ -71,17 +72,17 @@ impl Phase {
     }
 }
 
-/// Whether a producer gets a new epoch with every transaction.
+/// Whether every transaction bumps the producer's epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// Versions 0 and 1: one epoch for many transactions.
+    /// Versions 0 and 1: many transactions share an epoch.
     #[default]
     One,
     /// Version 2 (KIP-890).
     Two,
 }
 
-/// A producer as it names itself in a request.
+/// A producer's id and epoch, as in its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProducerEpoch {
     pub(crate) id: i64,
@@ -95,37 +96,38 @@ pub(crate) type TopicPartition = (String, i32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Txn {
     pub(crate) producer: ProducerEpoch,
-    /// The id before the last rotation, -1 for none.
+    /// The id before the last rotation; -1 for none.
     pub(super) previous_id: i64,
-    /// The id after the transaction that ends, where its epochs are used up; -1 for the same.
+    /// The id after the ending transaction if the epochs of the current one are exhausted; -1 if
+    /// the id stays.
     pub(super) next_id: i64,
-    /// The epoch before the last one given to the producer, -1 for none. Not in the log.
+    /// The producer's previous epoch; -1 for none. Not in the log.
     pub(super) last_epoch: i16,
     pub(crate) timeout_ms: i32,
     pub(crate) phase: Phase,
     pub(crate) partitions: BTreeSet<TopicPartition>,
-    /// When the transaction got its first partition, -1 without one.
+    /// When the transaction got its first partition; -1 without one.
     pub(crate) started_ms: i64,
     pub(super) updated_ms: i64,
-    /// The version its last transaction ended with.
+    /// The version of the end of its last transaction.
     pub(super) version: Version,
 }
 
-/// What InitProducerId comes to.
+/// The result of InitProducerId.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Init {
-    /// The producer goes on with the id and epoch of this.
+    /// The producer continues with this id and epoch.
     Ready(Txn),
-    /// An open transaction is aborted first; the producer comes again.
+    /// An open transaction is aborted first; the producer must retry.
     Fenced(Txn),
 }
 
-/// What EndTxn comes to.
+/// The result of EndTxn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The end is decided, and the partitions must be told.
+    /// The end is decided, and the markers must be written.
     Decided(Txn),
-    /// It had been decided and done before.
+    /// The same end was completed before.
     Done,
 }
 
@@ -134,7 +136,7 @@ fn exhausted(epoch: i16) -> bool {
 }
 
 impl Txn {
-    /// An id that has never been used; its first epoch comes from [`Txn::init`].
+    /// Creates an unused id; its first epoch comes from [`Txn::init`].
     pub(super) fn new(producer_id: i64, timeout_ms: i32, now_ms: i64) -> Self {
         Self {
             producer: ProducerEpoch { id: producer_id, epoch: NO_EPOCH },
@@ -150,7 +152,8 @@ impl Txn {
         }
     }
 
-    /// InitProducerId. `expected` is what a producer that recovers from an error believes to have (KIP-360).
+    /// Handles InitProducerId. `expected` is the id and epoch of a producer that recovers from an
+    /// error (KIP-360).
     pub(super) fn init(
         &self,
         expected: Option<ProducerEpoch>,
@@ -196,15 +199,16 @@ impl Txn {
                 next.producer.epoch = current + 1;
                 next.last_epoch = current;
             }
-            // The answer to an earlier try was lost.
+            // The response to an earlier attempt was lost.
             Some(expected) if expected.epoch == self.last_epoch => {}
             Some(_) => return Err(ErrorCode::PRODUCER_FENCED),
         }
         Ok(Init::Ready(next))
     }
 
-    /// Aborts the open transaction and leaves its producer behind: for a new producer, or because it took too long.
-    /// With version 2 by two epochs, as one more than the producer's is what its own EndTxn would lead to.
+    /// Aborts the open transaction and fences its producer: for a new producer, or after a timeout.
+    /// With version 2 the epoch increases by two, because its own EndTxn would increase the
+    /// producer's epoch by one.
     pub(super) fn fence(&self, now_ms: i64, server: Version) -> Result<Self, ErrorCode> {
         let by = if server == Version::Two { 2 } else { 1 };
         let epoch = self.producer.epoch.checked_add(by).unwrap_or(LAST_EPOCH);
@@ -219,16 +223,18 @@ impl Txn {
         })
     }
 
-    /// Whether the open transaction has taken longer than its producer wanted.
+    /// Returns whether the open transaction has exceeded its producer's timeout.
     pub(super) fn timed_out(&self, now_ms: i64) -> bool {
         self.phase == Phase::Ongoing
             && now_ms.saturating_sub(self.started_ms) > i64::from(self.timeout_ms)
     }
 
-    /// Refuses while a decided end is incomplete: the caller asks again once every partition has its marker.
+    /// Refuses while a decided end is incomplete; the caller retries once every partition has its
+    /// marker.
     ///
-    /// EndTxn is answered before that, so the producer may already have the next epoch, or the next id. What it sends is
-    /// judged only when those are current: before, it would be fenced by its own transaction (KAFKA-18464, KAFKA-18575).
+    /// The response of EndTxn precedes that, so the producer may already have the next epoch or id.
+    /// Its requests can be checked only when these are current. Before, its own transaction would
+    /// fence it (KAFKA-18464, KAFKA-18575).
     fn check_settled(&self) -> Result<(), ErrorCode> {
         match self.phase.ending() {
             Some(_) => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
@@ -246,7 +252,7 @@ impl Txn {
         Ok(())
     }
 
-    /// AddPartitionsToTxn: `None` when the transaction has them all.
+    /// Handles AddPartitionsToTxn. Returns `None` if the transaction already has all partitions.
     pub(super) fn add(
         &self,
         producer: ProducerEpoch,
@@ -269,7 +275,8 @@ impl Txn {
         Ok(Some(next))
     }
 
-    /// Whether a producer may write to a partition: it has been added to its open transaction.
+    /// Checks that a producer may write to a partition: its open transaction contains the
+    /// partition.
     pub(super) fn verify(
         &self,
         producer: ProducerEpoch,
@@ -281,7 +288,7 @@ impl Txn {
         if open { Ok(()) } else { Err(ErrorCode::TRANSACTION_ABORTABLE) }
     }
 
-    /// EndTxn.
+    /// Handles EndTxn.
     pub(super) fn end(
         &self,
         producer: ProducerEpoch,
@@ -290,8 +297,8 @@ impl Txn {
         now_ms: i64,
         new_id: impl FnOnce() -> i64,
     ) -> Result<End, ErrorCode> {
-        // With version 2 the epoch tells a repeated end from that of a transaction without any partition, which is
-        // nothing to commit but may be aborted.
+        // With version 2 the epoch distinguishes a repeated end from the end of a transaction
+        // without partitions. The latter cannot be committed but may be aborted.
         let repeated = match client {
             Version::One => {
                 self.check_current(producer)?;
@@ -325,7 +332,8 @@ impl Txn {
         }
     }
 
-    /// Whether an EndTxn is a retry of the one that completed: the epoch it led to is the current one.
+    /// Returns whether an EndTxn is a retry of the completed one, whose resulting epoch is the
+    /// current one.
     fn is_repeated(&self, producer: ProducerEpoch) -> bool {
         let complete = matches!(self.phase, Phase::CompleteCommit | Phase::CompleteAbort);
         if self.version != Version::Two || !complete {
@@ -363,7 +371,7 @@ impl Txn {
         next
     }
 
-    /// The producer once the decided end is complete: what EndTxn answers.
+    /// Returns the producer after the decided end is complete, for the response of EndTxn.
     pub(super) fn producer_after(&self) -> ProducerEpoch {
         match self.next_id {
             NO_ID => self.producer,
@@ -371,7 +379,7 @@ impl Txn {
         }
     }
 
-    /// Every partition knows the end; `None` when none had been decided.
+    /// Completes the end after every partition has its marker; `None` if no end was decided.
     pub(super) fn complete(&self, now_ms: i64) -> Option<Self> {
         let phase = match self.phase.ending()? {
             EndTxnMarker::Commit => Phase::CompleteCommit,

@@ -1,6 +1,7 @@
-//! How the partitions of a transaction learn of its end. One task for each ending transaction: it sends WriteTxnMarkers
-//! to the leaders, follows leaders that move, and notes the transaction as complete when every partition has its
-//! marker. A partition's marker is never given up, as readers wait for it, except with its topic.
+//! Writing of transaction markers. One task per ending transaction sends WriteTxnMarkers to the
+//! leaders, follows leaders that move, and completes the transaction when every partition has its
+//! marker. It retries a partition's marker until the topic is deleted, because readers wait for the
+//! marker.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,19 +36,19 @@ use crate::{
     image::{Image, NO_LEADER},
 };
 
-/// How often failed partitions are tried again and leaders that have moved are noticed, while markers are missing.
+/// Interval of retries and of checks for moved leaders, while markers are missing.
 const CHECK: Duration = Duration::from_millis(20);
-/// How long the log may lack replicas before its state is looked at again.
+/// How long the log may lack replicas before its state is checked again.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 const VERSION: i16 = 1;
 
 type Home = Shard<Transactions>;
 
-/// Tells the partitions of `id` how its transaction ended, which has just been appended or loaded.
+/// Starts writing the markers of `id`, whose end has just been appended or loaded.
 pub(super) fn start(cx: &Cx<'_, Transactions>, id: &Arc<str>) {
     let (broker, shard, id) = (Arc::clone(cx.broker), Arc::clone(cx.shard), Arc::clone(id));
     cx.broker.spawn(async move {
-        // When the partition has moved, its new coordinator goes on from the log.
+        // If the partition has moved, its new coordinator continues from the log.
         if let Err(code) = finish(&broker, &shard, &id).await {
             tracing::debug!(transactional_id = %id, code = code.name(), "left to another coordinator");
         }
@@ -55,7 +56,7 @@ pub(super) fn start(cx: &Cx<'_, Transactions>, id: &Arc<str>) {
 }
 
 async fn finish(broker: &Arc<Broker>, shard: &Arc<Home>, id: &Arc<str>) -> Result<(), ErrorCode> {
-    // No partition may learn of an end that could still be lost with this broker.
+    // No partition may get the marker of an end that could still be lost with this broker.
     while may_retry(shard.settled(broker, COMMIT_TIMEOUT).await)? {
         sleep_until(Instant::now() + CHECK).await;
     }
@@ -79,7 +80,7 @@ fn complete(broker: &Arc<Broker>, shard: &Arc<Home>, id: &str, txn: &Txn) -> Res
     })?
 }
 
-/// Whether to try again what failed; nothing helps once the partition of the log has another coordinator.
+/// Returns whether to retry. Retrying is useless once the log's partition has another coordinator.
 fn may_retry(done: Result<(), ErrorCode>) -> Result<bool, ErrorCode> {
     match done {
         Ok(()) => Ok(false),
@@ -88,10 +89,10 @@ fn may_retry(done: Result<(), ErrorCode>) -> Result<bool, ErrorCode> {
     }
 }
 
-/// A partition's leader and the epoch it leads in.
+/// A partition's leader and leader epoch.
 type Target = (i32, i32);
 
-/// What a leader answered for its partitions.
+/// A leader's response for its partitions.
 type Answers = Vec<(TopicPartition, Target, ErrorCode)>;
 
 async fn tell(
@@ -116,7 +117,7 @@ async fn tell(
             for (leader, partitions) in due(&broker.image(), &mut left, &mut asked) {
                 let (peer, answered) = (Arc::clone(broker), answered.clone());
                 broker.spawn(async move {
-                    // The transaction's task may be gone.
+                    // The transaction's task may have ended.
                     let _ = answered.send(marker.send(&peer, leader, partitions).await);
                 });
             }
@@ -124,7 +125,7 @@ async fn tell(
         if left.is_empty() {
             return Ok(());
         }
-        // Ends when the partition of the log has moved.
+        // Fails once the log's partition has moved.
         shard.run(broker, |_: &mut Transactions, _| ())?;
         let answers = tokio::select! {
             biased;
@@ -133,7 +134,7 @@ async fn tell(
         };
         for (partition, target, code) in answers {
             match code {
-                // A higher epoch there says that the transaction has been ended before.
+                // A higher epoch means that the transaction was already ended.
                 ErrorCode::NONE | ErrorCode::INVALID_PRODUCER_EPOCH => {
                     left.remove(&partition);
                 }
@@ -148,8 +149,8 @@ async fn tell(
     }
 }
 
-/// The partitions to ask now, by leader: those that have not been asked, or whose leader has changed since. What has
-/// been deleted needs no marker.
+/// Returns the partitions to request now, by leader: those without a request, or with a new leader
+/// since. Deleted partitions need no marker.
 fn due(
     image: &Image,
     left: &mut BTreeSet<TopicPartition>,
@@ -180,7 +181,8 @@ struct Marker {
 }
 
 impl Marker {
-    /// Sends the marker for some partitions to their leader. Without an answer each of them failed.
+    /// Sends the marker for some partitions to their leader. Without a response all of them have
+    /// failed.
     async fn send(
         &self,
         broker: &Broker,

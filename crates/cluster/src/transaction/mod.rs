@@ -1,12 +1,12 @@
-//! The transaction coordinator (KIP-98, KIP-890) on the runtime of coordinators.
+//! The transaction coordinator (KIP-98, KIP-890), based on the coordinators' runtime.
 //!
-//! - [`machine`] decides: the states of one transactional id, pure.
-//! - [`record`] is what a transactional id looks like in `__transaction_state`.
-//! - [`requests`] are the operations: under the shard's lock one is decided and its record appended; it is answered when
-//!   every in-sync replica has all that it was decided from.
-//! - [`markers`] tells the partitions' leaders how a transaction ended, once nothing can undo that any more.
+//! - [`machine`] is the state machine of one transactional id, pure.
+//! - [`record`] is the encoding of a transactional id in `__transaction_state`.
+//! - [`requests`] are the operations. Each is decided and its record appended under the shard's
+//!   lock. The response follows once every in-sync replica has all the state it was decided from.
+//! - [`markers`] sends a transaction's outcome to the partitions' leaders, once it is final.
 //!
-//! A decided end survives its coordinator: whoever loads the partition next finds it in the log and goes on with it.
+//! A decided end survives its coordinator: the next coordinator finds it in the log and continues.
 
 mod machine;
 mod markers;
@@ -43,13 +43,13 @@ use record::Format;
 /// The transactional ids of one partition of `__transaction_state`.
 pub(crate) struct Transactions {
     by_id: BTreeMap<Arc<str>, Txn>,
-    /// Those with an open transaction.
+    /// The ids with an open transaction.
     ongoing: BTreeSet<Arc<str>>,
-    /// When to look for transactions that take too long.
+    /// When to check for timed-out transactions.
     next_check: Instant,
 }
 
-/// What the cluster lets producers do.
+/// Returns the transaction version for producers.
 pub(crate) fn server_version(config: &ClusterConfig) -> Version {
     if config.transaction_version >= 2 { Version::Two } else { Version::One }
 }
@@ -103,7 +103,7 @@ impl State for Transactions {
                 Ok(_) => {
                     tracing::info!(transactional_id = %id, "transaction took too long; aborted");
                 }
-                // The next look tries again.
+                // The next check retries.
                 Err(code) => {
                     tracing::debug!(transactional_id = %id, code = code.name(), "not aborted");
                 }
@@ -122,7 +122,7 @@ impl Transactions {
         self.by_id.insert(Arc::clone(id), txn);
     }
 
-    /// Writes down what a transactional id becomes, and has the partitions told of an end.
+    /// Stores a transactional id's new state, and starts writing the markers of an end.
     fn change(&mut self, cx: &mut Cx<'_, Self>, id: &str, txn: Txn) -> Result<Taken, ErrorCode> {
         let format = match cx.broker.config.transaction_version {
             0 => Format::Classic,

@@ -12,7 +12,7 @@ const TAG_PREVIOUS_ID: u32 = 0;
 const TAG_NEXT_ID: u32 = 1;
 const TAG_CLIENT_VERSION: u32 = 2;
 
-/// The version of values. Flexible ones came with `transaction.version` 1.
+/// The format of values. The flexible one came with `transaction.version` 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Classic,
@@ -27,7 +27,7 @@ pub(super) fn encode_key(id: &str) -> Bytes {
     w.into_bytes()
 }
 
-/// The transactional id in a key; `None` for a key of a later version.
+/// Decodes the transactional id in a key; `None` for a later version.
 pub(super) fn decode_key(key: &Bytes) -> Option<&str> {
     let mut r = Reader::new(key, Encoding::Classic);
     (r.i16("key version").ok()? == KEY_VERSION).then(|| r.string("transactional id").ok())?
@@ -79,7 +79,7 @@ fn encode_tags(w: &mut Writer, txn: &Txn) {
     }
 }
 
-/// The transactional id's state in a value; `None` for a value of a later version, or one that makes no sense.
+/// Decodes a transactional id's state; `None` for a later version or a malformed value.
 pub(super) fn decode_value(value: &Bytes) -> Option<Txn> {
     decode(value).ok().flatten()
 }
@@ -121,13 +121,13 @@ fn decode(value: &Bytes) -> Result<Option<Txn>, DecodeError> {
 /// Reads a record, for `crate::fuzzing`.
 ///
 /// # Panics
-/// If what was read is written and read back as something else.
+/// If the record changes when it is written and read again.
 pub(crate) fn check_record(key: &Bytes, value: &Bytes) {
     if let Some(id) = decode_key(key) {
         assert_eq!(decode_key(&encode_key(id)), Some(id));
     }
     let Some(txn) = decode_value(value) else { return };
-    // A transaction that is empty has no partitions, so that none are written.
+    // The encoding of an empty transaction omits partitions.
     if txn.phase != Phase::Empty || txn.partitions.is_empty() {
         let written = encode_value(&txn, Format::Flexible);
         assert_eq!(decode_value(&written), Some(txn));

@@ -1,6 +1,6 @@
-//! What the coordinator is asked for. All of these are answered with NOT_COORDINATOR by other brokers, with
-//! COORDINATOR_LOAD_IN_PROGRESS before the log has been read, and with COORDINATOR_NOT_AVAILABLE while the log has too
-//! few replicas.
+//! The coordinator's operations. The errors common to all of them: NOT_COORDINATOR from other
+//! brokers, COORDINATOR_LOAD_IN_PROGRESS before the log has been read, and
+//! COORDINATOR_NOT_AVAILABLE while the log has too few replicas.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::{broker::Broker, config::Plant};
 
-/// How long the followers have for a record of the log.
+/// Timeout of the followers' acknowledgement of a record.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an operation comes to.
+/// The result of an operation.
 enum Decision<R> {
-    /// The id becomes this; then the answer.
+    /// Stores this state of the id, then responds.
     Change(Txn, R),
     /// Nothing changes.
     Keep(R),
 }
 
-/// Decides an operation on a transactional id, writes down what it changes, and waits until that, and all it was
-/// decided from, is on the in-sync replicas.
+/// Decides an operation on a transactional id, stores its change, and waits until the change and
+/// everything it was decided from is on the in-sync replicas.
 async fn decide<R>(
     broker: &Arc<Broker>,
     id: &str,
@@ -46,7 +46,7 @@ async fn decide<R>(
     let (taken, answer) = match decided {
         Ok(decided) => decided,
         Err(code) => {
-            // Refused because of what a former coordinator knows, a transaction would fail that is fine.
+            // A refusal based on a previous coordinator's state could fail a valid transaction.
             shard.is_current(broker)?;
             return Err(code);
         }
@@ -62,7 +62,7 @@ fn known(txn: Option<&Txn>) -> Result<&Txn, ErrorCode> {
     txn.ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
 }
 
-/// Producer ids for one decision, which must not be taken if an id was needed and there was none.
+/// Producer ids for one decision, which is discarded if an id was needed and none was available.
 struct ProducerIds<'a> {
     broker: &'a Broker,
     refused: Mutex<Option<ErrorCode>>,
@@ -85,7 +85,8 @@ impl<'a> ProducerIds<'a> {
     }
 }
 
-/// InitProducerId of a transactional producer: its id and a new epoch, which fences the one before.
+/// Handles InitProducerId of a transactional producer. Returns its id and a new epoch, which fences
+/// the previous one.
 pub(crate) async fn init(
     broker: &Arc<Broker>,
     id: &str,
@@ -118,14 +119,14 @@ pub(crate) async fn init(
     ready.await?.ok_or(ErrorCode::CONCURRENT_TRANSACTIONS)
 }
 
-/// Partitions to add, and whose transaction gets them.
+/// Partitions to add, and the producer of the transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Added {
     pub(crate) producer: ProducerEpoch,
     pub(crate) partitions: BTreeSet<TopicPartition>,
 }
 
-/// AddPartitionsToTxn and AddOffsetsToTxn.
+/// Handles AddPartitionsToTxn and AddOffsetsToTxn.
 pub(crate) async fn add(broker: &Arc<Broker>, id: &str, added: &Added) -> Result<(), ErrorCode> {
     let fences = broker.config.plant == Some(Plant::FenceUnsettled);
     decide(broker, id, |txn, now_ms| {
@@ -139,7 +140,7 @@ pub(crate) async fn add(broker: &Arc<Broker>, id: &str, added: &Added) -> Result
     .await
 }
 
-/// Whether a producer may write to partitions, one result each.
+/// Returns whether a producer may write to partitions, one result per partition.
 pub(crate) async fn verify(
     broker: &Arc<Broker>,
     id: &str,
@@ -154,7 +155,8 @@ pub(crate) async fn verify(
     .await
 }
 
-/// EndTxn: decides the end, and answers the producer's id and epoch from then on. The partitions are told afterwards.
+/// Handles EndTxn: decides the end and returns the producer's next id and epoch. The markers are
+/// written afterwards.
 pub(crate) async fn end(
     broker: &Arc<Broker>,
     id: &str,
@@ -178,7 +180,7 @@ pub(crate) async fn end(
     .await
 }
 
-/// One transactional id as it is (DescribeTransactions).
+/// Returns the state of one transactional id (DescribeTransactions).
 pub(crate) fn describe(broker: &Arc<Broker>, id: &str) -> Result<Txn, ErrorCode> {
     if id.is_empty() {
         return Err(ErrorCode::INVALID_REQUEST);
@@ -188,7 +190,8 @@ pub(crate) fn describe(broker: &Arc<Broker>, id: &str) -> Result<Txn, ErrorCode>
     txn.ok_or(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND)
 }
 
-/// Every transactional id that this broker coordinates and `wanted` holds for, with its producer id and phase.
+/// Returns every transactional id of this broker for which `wanted` holds, with its producer id and
+/// phase.
 pub(crate) fn list(
     broker: &Arc<Broker>,
     wanted: impl Fn(&str, &Txn, i64) -> bool,
@@ -202,7 +205,7 @@ pub(crate) fn list(
             }
         });
         match listed {
-            // Another broker answers for what has moved away.
+            // Another broker lists the ids of a partition that has moved.
             Ok(()) | Err(ErrorCode::NOT_COORDINATOR) => {}
             Err(code) => return Err(code),
         }

@@ -1,4 +1,4 @@
-//! The states of a transactional id and its record, without a cluster.
+//! The state machine of a transactional id and its record, without a cluster.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn partition() -> TopicPartition {
     ("t".to_owned(), 3)
 }
 
-/// An id in a phase, at epoch 5.
+/// Returns an id in a phase, at epoch 5.
 fn txn(phase: Phase, version: Version) -> Txn {
     let mut txn = Txn::new(ID, 60_000, NOW);
     txn.producer.epoch = 5;
@@ -35,7 +35,7 @@ fn txn(phase: Phase, version: Version) -> Txn {
     txn
 }
 
-/// What EndTxn comes to: the phase and epoch decided, or done before.
+/// The result of EndTxn: the decided phase and epoch, or that it was done before.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     Decided(Phase, i16),
@@ -58,10 +58,10 @@ fn ended(txn: &Txn, epoch: i16, result: EndTxnMarker, version: Version) -> Ended
 }
 
 #[test]
-fn an_end_is_decided_as_kafka_decides_it() {
+fn an_end_is_decided_as_in_kafka() {
     use EndTxnMarker::{Abort, Commit};
     use Phase::{CompleteAbort, CompleteCommit, Empty, Ongoing, PrepareAbort, PrepareCommit};
-    // The id is at epoch 5. With version 2 an end that is repeated comes with epoch 4.
+    // The id is at epoch 5. With version 2 a repeated end has epoch 4.
     let one = [
         (Ongoing, 5, Commit, Decided(PrepareCommit, 5)),
         (Ongoing, 5, Abort, Decided(PrepareAbort, 5)),
@@ -90,7 +90,8 @@ fn an_end_is_decided_as_kafka_decides_it() {
         (PrepareCommit, 4, Commit, BUSY),
         (PrepareCommit, 4, Abort, BUSY),
         (PrepareCommit, 5, Commit, BUSY),
-        // The next transaction has ended without a partition before the markers of this one were written (KAFKA-18464).
+        // The next transaction ended without a partition before the markers of this one were
+        // written (KAFKA-18464).
         (PrepareCommit, 5, Abort, BUSY),
         (PrepareCommit, 3, Commit, BUSY),
         (PrepareAbort, 4, Abort, BUSY),
@@ -117,14 +118,14 @@ fn an_end_is_decided_as_kafka_decides_it() {
 }
 
 #[test]
-fn a_fenced_producer_ends_nothing() {
+fn a_fenced_producer_cannot_end_a_transaction() {
     for version in [Version::One, Version::Two] {
         let fenced = txn(Phase::Ongoing, version).fence(NOW, version).unwrap();
         assert_eq!(fenced.phase, Phase::PrepareAbort);
         let aborted = fenced.complete(NOW).unwrap();
         assert_eq!(aborted.phase, Phase::CompleteAbort);
         for result in [EndTxnMarker::Commit, EndTxnMarker::Abort] {
-            // With version 2 the refusal comes once the abort is complete.
+            // With version 2 the refusal follows once the abort is complete.
             let aborting = if version == Version::Two { BUSY } else { FENCED };
             assert_eq!(ended(&fenced, 5, result, version), aborting, "{version:?} {result:?}");
             assert_eq!(ended(&aborted, 5, result, version), FENCED, "{version:?} {result:?}");
@@ -135,7 +136,7 @@ fn a_fenced_producer_ends_nothing() {
 }
 
 #[test]
-fn epochs_that_are_used_up_lead_to_another_id() {
+fn exhausted_epochs_lead_to_a_new_producer_id() {
     let mut last = txn(Phase::Ongoing, Version::Two);
     last.producer.epoch = i16::MAX - 1;
     let end = |txn: &Txn| {
@@ -156,7 +157,7 @@ fn epochs_that_are_used_up_lead_to_another_id() {
     let complete = decided.complete(NOW).unwrap();
     assert_eq!(complete.producer, ProducerEpoch { id: NEW_ID, epoch: 0 });
     assert_eq!(end(&complete), Ok(End::Done), "the answer was lost");
-    // A fence at the last epoch leaves none to go on with.
+    // After a fence at the last epoch the id's epochs are exhausted.
     let fenced = last.fence(NOW, Version::Two).unwrap();
     assert_eq!(fenced.producer, producer(i16::MAX));
     assert_eq!(end(&fenced), Err(busy));
@@ -167,7 +168,7 @@ fn epochs_that_are_used_up_lead_to_another_id() {
 }
 
 #[test]
-fn every_new_producer_gets_a_new_epoch() {
+fn init_producer_id_gives_every_new_producer_a_new_epoch() {
     let init = |txn: &Txn, expected| {
         txn.init(expected, 9, NOW, Version::Two, || NEW_ID).map(|init| match init {
             Init::Ready(next) => {
@@ -188,7 +189,7 @@ fn every_new_producer_gets_a_new_epoch() {
     let cases = [
         (None, Ok((ID, 6))),
         (Some(producer(5)), Ok((ID, 6))),
-        // Asked again after the answer was lost.
+        // A retry after a lost response.
         (Some(producer(4)), Ok((ID, 5))),
         (Some(producer(3)), Err(ErrorCode::PRODUCER_FENCED)),
         (Some(ProducerEpoch { id: 99, epoch: 5 }), Err(ErrorCode::PRODUCER_FENCED)),
@@ -229,7 +230,7 @@ fn partitions_are_added_to_a_transaction_once() {
 }
 
 #[test]
-fn a_transaction_may_take_as_long_as_its_producer_wanted() {
+fn a_transaction_times_out_after_its_producers_timeout() {
     let ongoing = txn(Phase::Ongoing, Version::Two);
     assert!(!ongoing.timed_out(NOW + 60_000));
     assert!(ongoing.timed_out(NOW + 60_001));
@@ -237,7 +238,7 @@ fn a_transaction_may_take_as_long_as_its_producer_wanted() {
 }
 
 #[test]
-fn records_are_kafkas() {
+fn transaction_records_round_trip_in_kafkas_format() {
     assert_eq!(encode_key("ab"), &[0, 0, 0, 2, b'a', b'b'][..]);
     assert_eq!(decode_key(&encode_key("ab")), Some("ab"));
     assert_eq!(decode_key(&b"\0\x01\0\0"[..].into()), None);
@@ -253,7 +254,7 @@ fn records_are_kafkas() {
     for end in 0..value.len() {
         assert_eq!(decode_value(&value.slice(..end)), None, "{end} bytes");
     }
-    // What version 0 has no place for.
+    // Fields that version 0 does not have.
     let classic = encode_value(&ongoing, Format::Classic);
     (ongoing.previous_id, ongoing.version) = (NO_ID, Version::One);
     assert_eq!(decode_value(&classic), Some(ongoing));
@@ -270,7 +271,7 @@ enum Step {
     Complete,
     Add,
     End(EndTxnMarker),
-    /// As [`Step::End`], and the response is lost: the producer sends the request again later.
+    /// Like [`Step::End`], with a lost response: the producer retries later.
     EndUnanswered(EndTxnMarker),
     /// InitProducerId of the same producer, to recover from an error.
     Recover,
@@ -287,11 +288,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A producer that sends each request with the id and epoch of the response before it.
+/// A producer that sends each request with the id and epoch of the previous response.
 struct Honest {
     txn: Txn,
     producer: ProducerEpoch,
-    /// The EndTxn that was not answered, and the id and epoch it was sent with.
+    /// The EndTxn without a response, and the id and epoch of its request.
     unanswered: Option<(ProducerEpoch, EndTxnMarker)>,
     last_id: i64,
 }
@@ -332,7 +333,7 @@ impl Honest {
                 self.end(from, result)?;
                 self.unanswered = Some((from, result));
             }
-            // The abort of an open transaction comes first, as with Kafka's producer.
+            // As in Kafka's producer, the open transaction is aborted first.
             Step::Recover if self.txn.phase == Phase::Ongoing => {
                 self.producer = self.end(self.producer, EndTxnMarker::Abort)?;
             }
@@ -350,7 +351,7 @@ impl Honest {
 
 proptest! {
     #[test]
-    fn a_producer_without_a_rival_is_never_fenced(
+    fn a_producer_without_a_competitor_is_never_fenced(
         epochs_left in 1_i16..12,
         steps in prop::collection::vec(step(), 1..60),
     ) {
@@ -361,7 +362,7 @@ proptest! {
         for step in steps {
             match honest.take(step) {
                 Ok(()) | Err(ErrorCode::CONCURRENT_TRANSACTIONS) => {}
-                // A commit of nothing.
+                // A commit of an empty transaction.
                 Err(ErrorCode::INVALID_TXN_STATE) => {}
                 Err(code) => prop_assert!(false, "{step:?} was refused with {code:?}"),
             }

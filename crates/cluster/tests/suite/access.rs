@@ -1,4 +1,4 @@
-//! Who may do what, and how fast.
+//! ACLs and quotas.
 
 mod every_api;
 
@@ -31,7 +31,7 @@ use curtail_wire::{
 const TOPIC: i8 = 2;
 const GROUP: i8 = 3;
 const CLUSTER: i8 = 4;
-/// As a resource with settings.
+/// The type of a broker as a resource of settings.
 const BROKER: i8 = 4;
 const LITERAL: i8 = 3;
 const PREFIXED: i8 = 4;
@@ -51,7 +51,7 @@ fn guarded() -> ClusterConfig {
     config
 }
 
-/// An ACL of alice's.
+/// Returns an ACL of alice.
 fn acl(of: i8, name: &str, pattern: i8, operation: i8, permission: i8) -> AclCreation {
     AclCreation::default()
         .with_resource_type(of)
@@ -91,7 +91,7 @@ async fn listed(client: &mut Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_no_rule_allows_is_refused() {
+async fn a_request_without_an_allow_acl_is_refused() {
     let cluster = start(guarded()).await;
     cluster.create_topic("orders", 1, 1, &[]).unwrap();
     cluster.create_topic("other", 1, 1, &[]).unwrap();
@@ -144,7 +144,7 @@ async fn what_no_rule_allows_is_refused() {
 }
 
 #[tokio::test]
-async fn topics_are_changed_by_those_who_may() {
+async fn changing_a_topic_needs_permission() {
     let cluster = start(guarded()).await;
     cluster.create_topic("orders", 1, 1, &[]).unwrap();
     cluster.settled().await;
@@ -187,7 +187,7 @@ async fn topics_are_changed_by_those_who_may() {
 }
 
 #[tokio::test]
-async fn rules_are_listed_deleted_and_kept() {
+async fn acls_are_listed_and_deleted_and_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let stored = || ClusterConfig { storage: Storage::Dir(dir.path().to_owned()), ..guarded() };
     let cluster = start(stored()).await;
@@ -245,7 +245,7 @@ fn quota(of: &str, name: Option<&str>, key: &str, value: f64) -> AlterClientQuot
 }
 
 #[tokio::test]
-async fn who_writes_too_fast_is_held_back() {
+async fn a_producer_beyond_its_quota_is_throttled() {
     let cluster = start(config(1)).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     let mut client = Client::connect(&cluster, 1).await;
@@ -254,7 +254,7 @@ async fn who_writes_too_fast_is_held_back() {
         assert_eq!(response.entries[0].error_code, 0, "{response:?}");
     }
     soon(cluster.settled()).await;
-    // About half a second more than the ten that count.
+    // About half a second more than the ten seconds' worth that are allowed.
     let value = "x".repeat(2000);
     let asked = Instant::now();
     client.send_produce("t", 0, -1, batch(&[&value], None)).await;
@@ -281,11 +281,11 @@ fn silence(ms: i32) -> Duration {
 }
 
 #[tokio::test]
-async fn who_reads_too_fast_gets_nothing_until_it_has_waited() {
+async fn a_consumer_beyond_its_quota_gets_no_records_until_the_throttle_time_has_passed() {
     let cluster = start(config(1)).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     let mut client = Client::connect(&cluster, 1).await;
-    // Ten seconds' worth is the first one, but not both.
+    // The first value is within ten seconds' worth, but both together are not.
     for value in ["x".repeat(90_000), "y".repeat(60_000)] {
         let answer = client.produce("t", 0, -1, batch(&[&value], None)).await;
         assert_eq!(answer.error, ErrorCode::NONE);
@@ -300,7 +300,8 @@ async fn who_reads_too_fast_gets_nothing_until_it_has_waited() {
     assert_eq!(first.throttle_time_ms, 0);
     assert_eq!(values(&first.topics[0].partitions[0].records).len(), 1);
 
-    // The session goes on with what the client asks for next, whether or not that is answered.
+    // The session continues with the next request, whether or not the throttled one returned
+    // records.
     request.session_id = first.session_id;
     request.session_epoch = 1;
     request.topics[0].partitions[0].fetch_offset = 1;
@@ -316,14 +317,14 @@ async fn who_reads_too_fast_gets_nothing_until_it_has_waited() {
     request.session_epoch = 2;
     request.topics.clear();
     let second = client.fetch_raw(12, &request).await;
-    // Had it been counted twice, it would be too much again.
+    // Counted twice, it would exceed the quota again.
     assert_eq!(second.throttle_time_ms, 0);
     assert_eq!(values(&second.topics[0].partitions[0].records)[0].0, 1);
     soon(cluster.shutdown()).await;
 }
 
 #[tokio::test]
-async fn quotas_are_kept_and_what_has_no_effect_is_refused() {
+async fn quotas_survive_a_restart_and_unsupported_ones_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let stored = || ClusterConfig { storage: Storage::Dir(dir.path().to_owned()), ..config(1) };
     let cluster = start(stored()).await;

@@ -16,7 +16,7 @@ const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const GROUP: i8 = 32;
 
-/// A resource, and two settings that it takes.
+/// A resource, and two of its settings.
 type Target = (i8, &'static str, [(&'static str, &'static str); 2]);
 
 const TARGETS: [Target; 4] = [
@@ -70,7 +70,7 @@ async fn set(client: &mut Client, version: i16, of: (i8, &str), settings: &[(&st
     assert_eq!(done, [(ErrorCode::NONE, String::new())], "{of:?} {settings:?}");
 }
 
-/// The overrides of a resource.
+/// Returns the overrides of a resource.
 async fn overrides(client: &mut Client, (kind, name): (i8, &str)) -> Vec<(String, String)> {
     let source = match (kind, name) {
         (TOPIC, _) => 1,

@@ -1,4 +1,5 @@
-//! Producers on several threads while leaders move, freeze and die: nothing acknowledged is lost, nothing deadlocks.
+//! Producers on several threads while leaders move, freeze and die: no acknowledged record is lost,
+//! and nothing deadlocks.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 const PARTITIONS: i32 = 4;
 const STEPS: usize = 24;
 
-/// Sends one value until it is acknowledged; the client to go on with.
+/// Sends one value until it is acknowledged. Returns the client for the next value.
 async fn deliver(
     cluster: &Cluster,
     partition: i32,
@@ -25,7 +26,8 @@ async fn deliver(
             let addr = cluster.broker(leader).expect("a broker").addr();
             let connected = Env::real().net.connect(addr, SocketOptions::default()).await;
             let Ok(socket) = connected else {
-                // Killed and not noticed yet: the session's end changes the leader.
+                // The leader was killed, and its session has not expired yet. The expiry will
+                // change the leader.
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -36,7 +38,7 @@ async fn deliver(
             open.try_send_produce("t", partition, -1, batch(&[value], None)).await?;
             open.try_produce_answer().await
         };
-        // A frozen leader answers nothing; another one is elected meanwhile.
+        // A frozen leader does not respond; the wait ends when another one is elected.
         let moved =
             cluster.wait_until(|c| c.leader("t", partition).is_none_or(|(id, _)| id != leader));
         let answer = tokio::select! {
@@ -74,12 +76,12 @@ async fn faults(cluster: Arc<Cluster>, mut delivered: watch::Receiver<usize>) {
             }
             _ => {
                 for partition in 0..PARTITIONS {
-                    // Refused where the broker is not in sync at the moment.
+                    // Refused if the broker is not in sync.
                     let _ = cluster.move_leader("t", partition, id);
                 }
             }
         }
-        // Another fault now would leave a partition to a single replica and then to none.
+        // Another fault now would leave a partition with a single replica and then with none.
         cluster
             .wait_until(|c| {
                 (0..PARTITIONS).all(|p| c.isr("t", p).is_some_and(|isr| isr.len() == 3))
@@ -119,7 +121,7 @@ async fn nothing_acknowledged_is_lost_in_a_storm_of_faults() {
         let mut client = Client::connect(&cluster, leader).await;
         let (_, end, _) = client.list_offset("t", partition, -1).await;
         let mut read = client.fetch_all("t", partition, end as usize).await;
-        // Without sequence numbers a value whose acknowledgement was lost is there twice, and next to itself.
+        // Without sequence numbers, a value with a lost acknowledgement has an adjacent duplicate.
         read.dedup();
         let expected: Vec<String> = (0..sent).map(|i| i.to_string()).collect();
         assert_eq!(read, expected, "partition {partition}");

@@ -1,4 +1,4 @@
-//! Topics with `cleanup.policy=compact`: what they take, and how the policy changes.
+//! Topics with `cleanup.policy=compact`: accepted records, and changes of the policy.
 
 use bytes::Bytes;
 use curtail_cluster::Cluster;
@@ -19,7 +19,7 @@ const SET: i8 = 0;
 const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
 
-/// A batch of records with these keys.
+/// Returns a batch of records with these keys.
 fn keyed(keys: &[Option<&str>], codec: Codec) -> Bytes {
     let mut builder = BatchBuilder::new(Vec::new());
     for key in keys {
@@ -71,7 +71,7 @@ async fn compacted_topic_refuses_records_without_key_and_names_them() {
     }
 }
 
-/// Changes the policy of the topic; the error.
+/// Changes the policy of the topic and returns the error.
 async fn alter(client: &mut Client, operation: i8, value: &str) -> (ErrorCode, String) {
     let setting = AlterableConfig::default()
         .with_name(text("cleanup.policy"))

@@ -1,5 +1,5 @@
-//! Groups of the consumer protocol over the wire (KIP-848): what is refused, commits with member epochs, the tools'
-//! requests, groups that change their protocol, and the coordinator's move and death.
+//! Groups of the consumer protocol over the wire (KIP-848): refusals, commits with member epochs,
+//! requests of tools, groups that change their protocol, and the coordinator's move and death.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use curtail_wire::{
     },
 };
 
-/// Short sessions, and a target assignment whenever one is needed.
+/// Returns a configuration with short sessions, and a target assignment whenever one is needed.
 fn quick(brokers: u32) -> ClusterConfig {
     ClusterConfig {
         group_consumer_min_session_timeout: Duration::from_millis(1),
@@ -40,7 +40,7 @@ fn quick(brokers: u32) -> ClusterConfig {
     }
 }
 
-/// A cluster with a topic `t` of two partitions and the internal topic.
+/// Starts a cluster with a topic `t` of two partitions and the internal topic.
 async fn with_topics(config: ClusterConfig) -> Cluster {
     let brokers = i16::try_from(config.brokers).expect("a few");
     let cluster = start(config).await;
@@ -49,7 +49,7 @@ async fn with_topics(config: ClusterConfig) -> Cluster {
     cluster
 }
 
-/// A member, which says everything in every heartbeat.
+/// A member that sends all its properties in every heartbeat.
 struct Member {
     id: &'static str,
     epoch: i32,
@@ -71,7 +71,7 @@ impl Member {
             .with_topic_partitions(Some(self.owned.clone()))
     }
 
-    /// Sends a heartbeat and does what it is told.
+    /// Sends a heartbeat and follows the response.
     async fn beat(&mut self, client: &mut Client) -> ConsumerGroupHeartbeatResponse {
         let answer = beat(client, 1, &self.request()).await;
         assert_eq!(answer.error_code, 0, "{answer:?}");
@@ -91,7 +91,7 @@ impl Member {
     }
 }
 
-/// Sends a heartbeat until the coordinator has come up.
+/// Sends a heartbeat until the coordinator is available.
 async fn beat(
     client: &mut Client,
     version: i16,
@@ -114,7 +114,7 @@ async fn beat(
     .await
 }
 
-/// Heartbeats of all members until they have these many partitions.
+/// Sends heartbeats of all members until they have these numbers of partitions.
 async fn until(client: &mut Client, members: &mut [&mut Member], counts: &[usize]) {
     soon(async {
         loop {
@@ -164,7 +164,7 @@ async fn commit(client: &mut Client, version: i16, id: &str, epoch: i32, offset:
     ErrorCode(answer.topics[0].partitions[0].error_code)
 }
 
-/// The error and the committed offset of `t`-0, as a member or nobody sees it.
+/// Returns the error and the committed offset of `t`-0, for a member or without one.
 async fn committed(client: &mut Client, member: Option<(&str, i32)>) -> (ErrorCode, i64) {
     let topics =
         OffsetFetchRequestTopics::default().with_name(topic("t")).with_partition_indexes(vec![0]);
@@ -179,7 +179,7 @@ async fn committed(client: &mut Client, member: Option<(&str, i32)>) -> (ErrorCo
 }
 
 #[tokio::test]
-async fn senseless_heartbeats_are_refused() {
+async fn invalid_heartbeats_are_refused() {
     let cluster = with_topics(quick(1)).await;
     let mut client = coordinator(&cluster).await;
     let fresh = || Member::new("a").request();
@@ -212,7 +212,7 @@ async fn senseless_heartbeats_are_refused() {
         assert_eq!(ErrorCode(answer.error_code), expected, "{request:?}");
         assert!(answer.error_message.is_some() && answer.assignment.is_none(), "{request:?}");
     }
-    // A member of version 0 is given its id.
+    // The coordinator assigns the id of a member of version 0.
     let answer = beat(&mut client, 0, &fresh().with_member_id(text(""))).await;
     assert_eq!((answer.error_code, answer.member_epoch), (0, 2));
     assert_eq!(answer.member_id.expect("an id").len(), 22);
@@ -221,7 +221,7 @@ async fn senseless_heartbeats_are_refused() {
 }
 
 #[tokio::test]
-async fn members_share_and_take_over() {
+async fn members_share_partitions_and_take_over_those_of_lost_members() {
     let cluster = with_topics(quick(3)).await;
     let mut client = coordinator(&cluster).await;
     let (mut a, mut b) = (Member::new("a"), Member::new("b"));
@@ -241,7 +241,7 @@ async fn members_share_and_take_over() {
         assert_eq!(member.client_host.as_str(), "/127.0.0.1");
     }
 
-    // Offsets are for members, in their epochs.
+    // Only members in their epochs may commit and fetch offsets.
     assert_eq!(commit(&mut client, 9, "a", 3, 10).await, ErrorCode::NONE);
     assert_eq!(commit(&mut client, 9, "a", 9, 11).await, ErrorCode::STALE_MEMBER_EPOCH);
     assert_eq!(commit(&mut client, 9, "x", 3, 11).await, ErrorCode::UNKNOWN_MEMBER_ID);
@@ -252,9 +252,9 @@ async fn members_share_and_take_over() {
     assert_eq!(committed(&mut client, Some(("a", 2))).await.0, ErrorCode::STALE_MEMBER_EPOCH);
     assert_eq!(committed(&mut client, Some(("x", 3))).await.0, ErrorCode::UNKNOWN_MEMBER_ID);
 
-    // The other one is not heard of any more.
+    // The other member sends no more heartbeats.
     until(&mut client, &mut [&mut a], &[2]).await;
-    // A tool removes the last one.
+    // A tool removes the last member.
     let leaving = MemberIdentity::default().with_member_id(text("a"));
     let request = LeaveGroupRequest::default().with_group_id(self::group());
     let answer = client.cold(5, &request.with_members(vec![leaving])).await;
@@ -273,7 +273,7 @@ async fn groups_survive_their_coordinator() {
     let mut client = coordinator(&cluster).await;
     let (mut a, mut b) = (Member::new("a"), Member::new("b"));
     until(&mut client, &mut [&mut a, &mut b], &[1, 1]).await;
-    // In the middle of a rebalance, with offsets.
+    // In the middle of a rebalance, with committed offsets.
     let mut c = Member::new("c");
     c.beat(&mut client).await;
     assert_eq!(commit(&mut client, 9, "a", a.epoch, 5).await, ErrorCode::NONE);
@@ -304,7 +304,7 @@ async fn groups_survive_their_coordinator() {
 }
 
 #[tokio::test]
-async fn groups_survive_the_cluster() {
+async fn groups_survive_a_restart_of_the_cluster() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = || ClusterConfig {
         storage: Storage::Dir(directory.path().to_owned()),
@@ -328,7 +328,7 @@ async fn groups_survive_the_cluster() {
 }
 
 #[tokio::test]
-async fn expressions_are_resolved_by_the_coordinator() {
+async fn the_coordinator_resolves_regular_expressions() {
     let cluster = with_topics(quick(1)).await;
     cluster.create_topic("t2", 1, 1, &[]).expect("a topic");
     cluster.create_topic("other", 1, 1, &[]).expect("a topic");
@@ -386,7 +386,7 @@ async fn listed(client: &mut Client, types: &[&str]) -> Option<(String, String)>
 }
 
 #[tokio::test]
-async fn a_group_is_of_one_protocol_at_a_time() {
+async fn a_group_uses_one_protocol_at_a_time() {
     let cluster = with_topics(ClusterConfig {
         group_consumer_session_timeout: Duration::from_secs(60),
         ..quick(1)
@@ -394,7 +394,7 @@ async fn a_group_is_of_one_protocol_at_a_time() {
     .await;
     let mut client = coordinator(&cluster).await;
     let mut a = Member::new("a");
-    // Offsets that somebody has committed without a group stay.
+    // Offsets committed before the group existed stay.
     let committed_first = async |client: &mut Client| {
         soon(async {
             while commit(client, 9, "", -1, 4).await != ErrorCode::NONE {
@@ -408,7 +408,7 @@ async fn a_group_is_of_one_protocol_at_a_time() {
     until(&mut client, &mut [&mut a], &[2]).await;
     assert_eq!(committed(&mut client, None).await, (ErrorCode::NONE, 4));
 
-    // The classic requests.
+    // Requests of the classic protocol.
     let consumer = ("consumer".to_owned(), "Stable".to_owned());
     assert_eq!(listed(&mut client, &[]).await, Some(consumer.clone()));
     assert_eq!(listed(&mut client, &["Consumer"]).await, Some(consumer));
@@ -430,7 +430,7 @@ async fn a_group_is_of_one_protocol_at_a_time() {
     let subscribed = ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC;
     assert_eq!(ErrorCode(answer.topics[0].partitions[0].error_code), subscribed);
 
-    // When it is empty it becomes a classic one, and then not back until that is empty.
+    // An empty group becomes a classic one. It can change back only when it is empty again.
     let left = beat(&mut client, 1, &a.request().with_member_epoch(-1)).await;
     assert_eq!((left.error_code, left.member_epoch), (0, -1));
     let stranger = client.cold(9, &join_request().with_member_id(text("x"))).await;
@@ -448,7 +448,7 @@ async fn a_group_is_of_one_protocol_at_a_time() {
     until(&mut client, &mut [&mut b], &[2]).await;
     assert_eq!(committed(&mut client, None).await, (ErrorCode::NONE, 4));
 
-    // What is loaded is the same.
+    // A loaded group is the same.
     let before = described(&mut client).await;
     cluster.stop(1).await;
     cluster.restart(1).await.expect("it starts");
@@ -464,7 +464,7 @@ async fn a_group_is_of_one_protocol_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_group_goes_by_settings_of_its_own() {
+async fn a_groups_own_settings_override_the_brokers() {
     let cluster = with_topics(quick(1)).await;
     let mut client = coordinator(&cluster).await;
     let mut member = Member::new("m");
@@ -479,7 +479,7 @@ async fn a_group_goes_by_settings_of_its_own() {
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
     assert_eq!(client.cold(1, &request).await.responses[0].error_code, 0);
     soon(cluster.settled()).await;
-    // The member that is there hears of it as well.
+    // The existing member receives the new interval as well.
     assert_eq!(member.beat(&mut client).await.heartbeat_interval_ms, 70);
     soon(cluster.shutdown()).await;
 }

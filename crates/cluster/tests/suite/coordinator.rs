@@ -32,7 +32,7 @@ async fn every_broker_names_the_leader_of_the_keys_partition() {
         for broker in 1..=3 {
             let mut client = Client::connect(&cluster, broker).await;
             let found = find(&mut client, key_type, &["hello", "polygenelubricants"]).await;
-            // Of four partitions: 99162322 % 4 and 0.
+            // The partitions of four: 99162322 % 4 and 0.
             for (coordinator, partition) in found.iter().zip([2, 0]) {
                 let (leader, _) = cluster.leader(topic, partition).expect("a leader");
                 assert_eq!((coordinator.error_code, coordinator.node_id.0), (0, leader));

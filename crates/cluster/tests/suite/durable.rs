@@ -1,4 +1,4 @@
-//! A directory that stays: one cluster at a time, and nothing in it is given away.
+//! A persistent directory: one cluster at a time, and no loss of its content.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ async fn refused(config: ClusterConfig) -> String {
     soon(Cluster::start(config, Env::real())).await.unwrap_err().to_string()
 }
 
-/// A cluster that has run on the directory: topic `t` with a record.
+/// Runs and stops a cluster on the directory: topic `t` with a record.
 async fn filled(dir: &Path, brokers: u32) {
     let cluster = start(stored(dir, brokers)).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();

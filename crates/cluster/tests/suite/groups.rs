@@ -1,4 +1,4 @@
-//! Groups of the classic protocol over the wire: joining, committing, and the coordinator's death.
+//! Groups of the classic protocol over the wire: joins, commits, and the coordinator's death.
 
 use crate::support::{
     Client, config,
@@ -27,8 +27,8 @@ use curtail_wire::{
     },
 };
 
-/// Asks until an answer is none of those that a coordinator gives while it comes up. Every answer comes after the
-/// broker has done something, so this is no busy loop for long.
+/// Repeats a request while the response is an error of a starting coordinator. Each response
+/// follows progress of the broker, so the loop is short.
 async fn retried<T, F: Future<Output = (i16, T)>>(mut ask: impl FnMut() -> F) -> T {
     let passing = [
         ErrorCode::COORDINATOR_NOT_AVAILABLE,
@@ -47,7 +47,7 @@ async fn retried<T, F: Future<Output = (i16, T)>>(mut ask: impl FnMut() -> F) ->
     .await
 }
 
-/// A cluster with a topic `t` of two partitions and the internal topic.
+/// Starts a cluster with a topic `t` of two partitions and the internal topic.
 async fn with_topics() -> Cluster {
     let cluster = start(config(3)).await;
     cluster.create_topic("t", 2, 3, &[]).expect("a topic");
@@ -99,7 +99,8 @@ async fn heartbeat(client: &mut Client, joined: &JoinGroupResponse) -> ErrorCode
     ErrorCode(client.cold(4, &request).await.error_code)
 }
 
-/// Commits an offset of `t`-0 and returns the error; without a member outside of any generation.
+/// Commits an offset of `t`-0 and returns the error. Without a member the commit is outside any
+/// generation.
 async fn commit(
     client: &mut Client,
     member: Option<&JoinGroupResponse>,
@@ -121,7 +122,7 @@ async fn commit(
     ErrorCode(client.cold(9, &request).await.topics[0].partitions[0].error_code)
 }
 
-/// The group's error and what it has committed: topic, partition, offset, metadata.
+/// Returns the group's error and its committed offsets: topic, partition, offset, metadata.
 async fn fetch(
     client: &mut Client,
     asked: Option<&[(&str, i32)]>,
@@ -168,7 +169,7 @@ async fn two_members_share_a_generation() {
     let synced = client.cold(5, &sync_request(&first, &[(&first.member_id, "all")])).await;
     assert_eq!((synced.error_code, synced.assignment.as_ref()), (0, &b"all"[..]));
 
-    // The second one's join is answered when the first has joined again.
+    // The response to the second join follows when the first member has rejoined.
     let (second, first) = tokio::join!(join(&mut other), async {
         while heartbeat(client, &first).await == ErrorCode::NONE {
             tokio::task::yield_now().await;
@@ -179,7 +180,7 @@ async fn two_members_share_a_generation() {
     assert_eq!((first.members.len(), second.members.len()), (2, 0));
     assert_eq!(second.leader, first.member_id);
 
-    // So is its sync when the leader has brought the assignment.
+    // The response to its sync follows when the leader has sent the assignment.
     let assignments = [(first.member_id.as_str(), "1"), (second.member_id.as_str(), "2")];
     let (of_second, of_first) = (sync_request(&second, &[]), sync_request(&first, &assignments));
     let (of_second, of_first) = tokio::join!(other.cold(5, &of_second), client.cold(5, &of_first));
@@ -189,7 +190,7 @@ async fn two_members_share_a_generation() {
     );
     assert_eq!(describe(client).await, (ErrorCode::NONE, "Stable".to_owned(), 2));
 
-    // Only members commit now, to topics that exist.
+    // Only members may commit now, and only to existing topics.
     assert_eq!(commit(client, Some(&second), "t", 5).await, ErrorCode::NONE);
     assert_eq!(commit(client, None, "t", 6).await, ErrorCode::UNKNOWN_MEMBER_ID);
     let nowhere = commit(client, Some(&second), "nowhere", 6).await;
@@ -221,7 +222,7 @@ async fn two_members_share_a_generation() {
     cluster.shutdown().await;
 }
 
-/// A connection to the coordinator and a first member of the group on it.
+/// Returns a connection to the coordinator and the join of the group's first member.
 async fn retried_join(cluster: &Cluster) -> (Client, JoinGroupResponse) {
     let client = std::cell::RefCell::new(Some(coordinator(cluster).await));
     let known = std::cell::RefCell::new(String::new());
@@ -268,7 +269,7 @@ async fn offsets_and_members_survive_the_coordinators_death() {
             assert_eq!(commit(&mut client, Some(&joined), "t", expected).await, ErrorCode::NONE);
         }
         if round == 1 {
-            // Moved away instead: the old coordinator says so.
+            // A move instead of a kill: the old coordinator reports it.
             let to = (1..=3).find(|id| *id != leader).expect("another broker");
             soon(cluster.wait_until(|c| c.isr(OFFSETS, PARTITION).is_some_and(|i| i.len() == 3)))
                 .await;
@@ -298,18 +299,18 @@ async fn offsets_and_members_survive_the_coordinators_death() {
         .await;
         assert_eq!(found, committed(expected), "round {round}");
         client = next.into_inner().expect("a connection");
-        // The member is still one of the same generation, with its assignment.
+        // The member is still in the same generation, with its assignment.
         assert_eq!(heartbeat(&mut client, &joined).await, ErrorCode::NONE);
         let synced = client.cold(5, &sync_request(&joined, &[])).await;
         assert_eq!((synced.error_code, synced.assignment.as_ref()), (0, &b"all"[..]));
     }
-    // And it rejoins.
+    // The member rejoins.
     let again = client.cold(9, &join_request(&joined.member_id)).await;
     assert_eq!((again.error_code, again.generation_id), (0, joined.generation_id + 1));
     cluster.shutdown().await;
 }
 
-/// The requests of a member's life, each in the version nearest to `version` that it has.
+/// Sends the requests of a member's lifetime, each in its supported version nearest to `version`.
 async fn life_in_version(client: &mut Client, version: i16) {
     let mut joined = client.cold(version, &join_request("")).await;
     if version >= 4 {
@@ -374,14 +375,14 @@ async fn life_in_version(client: &mut Client, version: i16) {
     let described = client.cold(version.min(6), &describe).await;
     assert_eq!(&*described.groups[0].group_state, "Dead", "{version}");
 
-    // Refusals have fields of their own.
+    // Refusals use other fields.
     let refused = client.cold(version, &join_request("unknown")).await;
     assert_eq!(refused.error_code, ErrorCode::UNKNOWN_MEMBER_ID.0, "{version}");
     let refused = client.cold(version.min(5), &sync).await;
     assert_eq!(refused.error_code, ErrorCode::UNKNOWN_MEMBER_ID.0, "{version}");
     let answer = client.cold(version.max(2), &commit).await;
     let refused = ErrorCode(answer.topics[0].partitions[0].error_code);
-    // Version 9 has an error for it that groups of both protocols know (KIP-848).
+    // Version 9 uses an error that exists in both protocols (KIP-848).
     let no_group = match version {
         9.. => ErrorCode::GROUP_ID_NOT_FOUND,
         _ => ErrorCode::ILLEGAL_GENERATION,

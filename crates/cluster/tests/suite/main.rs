@@ -1,5 +1,5 @@
-//! The embedded cluster, spoken to over its sockets. One program: it is linked once, and a test that waits leaves the
-//! processor to another file's.
+//! Tests of the embedded cluster over its sockets. They are one program, which is linked once;
+//! while a test waits, the tests of other files use the CPU.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

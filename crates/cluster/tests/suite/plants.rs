@@ -1,4 +1,4 @@
-//! The bugs that can be planted do what their names say: the simulation's checker is proved on them.
+//! The planted bugs have the effect that their names state: they prove the simulation's checker.
 
 use crate::support::{Client, batch, config, soon, start};
 use curtail_cluster::{Cluster, ClusterConfig, Plant};

@@ -21,7 +21,7 @@ fn text(value: &str) -> StrBytes {
 }
 
 #[tokio::test]
-async fn what_is_produced_is_fetched() {
+async fn produced_records_can_be_fetched() {
     let cluster = start(config(1)).await;
     cluster.create_topic("t", 2, 1, &[]).unwrap();
     cluster.settled().await;
@@ -53,7 +53,7 @@ async fn a_long_poll_ends_with_the_append() {
     let mut consumer = Client::connect(&cluster, 1).await;
     let mut producer = Client::connect(&cluster, 1).await;
     let mut request = fetch_request("t", 0, 0);
-    // Longer than the test's patience: only the append can end it.
+    // Longer than the test's timeout: only the append can end the poll.
     request.max_wait_ms = 600_000;
     consumer.send_with(ApiKey::FETCH, 12, |w| request.encode(12, w)).await;
     producer.produce("t", 0, 1, batch(&["now"], None)).await;
@@ -64,7 +64,7 @@ async fn a_long_poll_ends_with_the_append() {
 }
 
 #[tokio::test]
-async fn a_topic_is_created_when_asked_for() {
+async fn a_metadata_request_creates_a_missing_topic() {
     let cluster = start(ClusterConfig { num_partitions: 3, ..config(1) }).await;
     let mut client = Client::connect(&cluster, 1).await;
     let (_, topic) = client.metadata("new").await;
@@ -75,7 +75,7 @@ async fn a_topic_is_created_when_asked_for() {
     assert_eq!(topic.partitions[0].leader_id, 1);
     assert!(!topic.topic_id.is_zero());
     assert_eq!(response.brokers.len(), 1);
-    // By id, with the name that Java's clients leave empty then.
+    // By id, with the empty name that Java's clients send.
     for name in [None, Some("")] {
         let (_, by_id) = client.metadata_of(topic.topic_id, name).await;
         assert_eq!(by_id, topic);
@@ -148,7 +148,7 @@ async fn topics_are_created_described_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_sequence_is_taken_once_and_in_order() {
+async fn a_sequence_is_appended_once_and_in_order() {
     let cluster = start(config(1)).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     cluster.settled().await;
@@ -202,13 +202,13 @@ async fn versions_are_negotiated() {
     let produce = answer.api_keys.iter().find(|api| api.api_key == 0).unwrap();
     assert_eq!((produce.min_version, produce.max_version), (0, 13));
 
-    // A version that is advertised for the sake of librdkafka only.
+    // This version is advertised only for librdkafka.
     client.send_with(ApiKey::PRODUCE, 2, |_| {}).await;
     assert_eq!(client.receive().await, None);
 }
 
 #[tokio::test]
-async fn what_is_not_kafka_is_disconnected() {
+async fn a_connection_with_malformed_requests_is_closed() {
     let cluster = start(config(1)).await;
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x80\0\0\0", b"\0\0\0\x02ab"] {
         let mut client = Client::connect(&cluster, 1).await;
@@ -247,7 +247,7 @@ async fn data_and_topics_survive_a_restart_of_the_whole_cluster() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_named() {
+async fn an_error_names_the_port_that_is_in_use() {
     let cluster = start(config(1)).await;
     let addr = cluster.broker(1).unwrap().addr();
     let config = ClusterConfig { ports: curtail_cluster::Ports::From(addr.port()), ..config(1) };
@@ -257,13 +257,13 @@ async fn a_taken_port_is_named() {
 }
 
 #[tokio::test]
-async fn acks_0_has_no_answer_and_an_error_closes() {
+async fn acks_0_has_no_response_and_an_error_closes_the_connection() {
     let cluster = start(config(1)).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     cluster.settled().await;
     let mut client = Client::connect(&cluster, 1).await;
     client.send_produce("t", 0, 0, batch(&["a"], None)).await;
-    // The next answer on the connection is that of the next request.
+    // The next response on the connection belongs to the next request.
     assert_eq!(client.fetch_all("t", 0, 1).await, ["a"]);
     client.send_produce("t", 5, 0, batch(&["b"], None)).await;
     assert_eq!(client.receive().await, None);

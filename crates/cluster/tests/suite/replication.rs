@@ -32,7 +32,7 @@ async fn with_topic(config: ClusterConfig, min_isr: &str) -> Cluster {
     cluster
 }
 
-/// The leader of the only partition, and the two others.
+/// Returns the leader of the only partition, and the two other brokers.
 fn roles(cluster: &Cluster) -> (i32, [i32; 2]) {
     let (leader, _) = cluster.leader("t", 0).expect("a leader");
     let others: Vec<i32> = (1..=3).filter(|id| *id != leader).collect();
@@ -50,13 +50,13 @@ async fn acks_all_waits_for_every_in_sync_replica() {
     }
     assert_eq!(client.list_offset("t", 0, -1).await.1, 20);
 
-    // A frozen follower holds the acknowledgement back until it leaves the in-sync replicas.
+    // A frozen follower delays the acknowledgement until it leaves the in-sync replicas.
     cluster.freeze(slow);
     let answer = client.produce("t", 0, -1, batch(&["y"], None)).await;
     assert_eq!(answer.error, ErrorCode::NONE);
     assert!(!cluster.isr("t", 0).unwrap().contains(&slow));
 
-    // It catches up and comes back.
+    // The follower catches up and rejoins.
     cluster.thaw(slow);
     soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 3)).await;
     let answer = client.produce("t", 0, -1, batch(&["z"], None)).await;
@@ -74,7 +74,7 @@ async fn too_few_in_sync_replicas_refuse_acks_all() {
     cluster.settled().await;
     let refused = client.produce("t", 0, -1, batch(&["b"], None)).await;
     assert_eq!(refused.error, ErrorCode::NOT_ENOUGH_REPLICAS);
-    // acks=1 is taken, but not committed.
+    // A batch with acks=1 is appended but not committed.
     assert_eq!(client.produce("t", 0, 1, batch(&["c"], None)).await.error, ErrorCode::NONE);
     assert_eq!(client.list_offset("t", 0, -1).await.1, 1);
     soon(cluster.restart(gone)).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_moved_leader_is_named_and_the_old_one_fenced() {
     assert_eq!(client.produce("t", 0, -1, batch(&["b"], None)).await.error, ErrorCode::NONE);
     assert_eq!(client.fetch_all("t", 0, 2).await, ["a", "b"]);
 
-    // The epoch before ended with its one record.
+    // The previous epoch ended with its only record.
     let partition = OffsetForLeaderPartition::default()
         .with_partition(0)
         .with_current_leader_epoch(-1)
@@ -154,12 +154,13 @@ async fn a_moved_leader_is_named_and_the_old_one_fenced() {
 }
 
 #[tokio::test]
-async fn a_diverging_tail_is_cut() {
+async fn a_diverging_tail_is_truncated() {
     let cluster = with_topic(config(3), "1").await;
     let (old, others) = roles(&cluster);
     let mut client = Client::connect(&cluster, old).await;
     assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
-    // Only the leader takes these: its followers stand still. The first may wait for them in their sockets.
+    // Only the leader appends these, because its followers are frozen. The first may be in their
+    // socket buffers.
     others.iter().for_each(|id| cluster.freeze(*id));
     for value in ["lost-1", "lost-2", "lost-3"] {
         assert_eq!(client.produce("t", 0, 1, batch(&[value], None)).await.error, ErrorCode::NONE);
@@ -190,7 +191,7 @@ async fn a_diverging_tail_is_cut() {
 }
 
 #[tokio::test]
-async fn metadata_is_as_old_as_its_way_is_long() {
+async fn frozen_metadata_stays_at_its_version_until_it_is_thawed() {
     let cluster = with_topic(config(3), "1").await;
     let (old, [new, other]) = roles(&cluster);
     cluster.freeze_metadata(other, true);
@@ -205,7 +206,7 @@ async fn metadata_is_as_old_as_its_way_is_long() {
 }
 
 #[tokio::test]
-async fn a_delayed_answer_holds_back_the_next() {
+async fn a_delayed_response_arrives_after_the_delay() {
     let cluster = with_topic(config(3), "1").await;
     let (leader, _) = roles(&cluster);
     let mut client = Client::connect(&cluster, leader).await;
@@ -267,7 +268,7 @@ async fn an_observer_sees_append_replication_and_commit() {
 }
 
 #[tokio::test]
-async fn sessions_answer_only_news_and_are_evicted() {
+async fn an_incremental_fetch_returns_only_changes_and_sessions_are_evicted() {
     let slots = ClusterConfig { fetch_session_cache_slots: 8, ..config(1) };
     let cluster = start(slots).await;
     cluster.create_topic("t", 2, 1, &[]).unwrap();
@@ -291,11 +292,12 @@ async fn sessions_answer_only_news_and_are_evicted() {
     let news = client.fetch_raw(12, &next).await;
     assert_eq!(news.topics[0].partitions.len(), 1);
     assert_eq!(news.topics[0].partitions[0].index, 1);
-    // The same epoch again is an error of the session.
+    // Repeating an epoch is an error of the session.
     let again = client.fetch_raw(12, &next).await;
     assert_eq!(again.error, ErrorCode::INVALID_FETCH_SESSION_EPOCH);
 
-    // There is a slot for each of eight. The ninth consumer finds none; followers take them from consumers.
+    // The shards have a slot each, eight in all. The ninth consumer finds none, and followers take
+    // slots from consumers.
     let mut other = Client::connect(&cluster, 1).await;
     for _ in 1..8 {
         assert_ne!(other.fetch_raw(12, &request).await.session_id, 0);
@@ -314,7 +316,7 @@ async fn sessions_answer_only_news_and_are_evicted() {
 }
 
 #[tokio::test]
-async fn an_orderly_stop_moves_leaders_first() {
+async fn a_clean_stop_moves_leaderships_first() {
     let cluster = with_topic(config(3), "2").await;
     let (leader, _) = roles(&cluster);
     soon(cluster.stop(leader)).await;
@@ -327,7 +329,7 @@ async fn an_orderly_stop_moves_leaders_first() {
     soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 3)).await;
 }
 
-/// Says which broker appended last.
+/// Reports the broker of the latest append.
 struct Taken(watch::Sender<i32>);
 
 impl Observer for Taken {
@@ -354,7 +356,8 @@ async fn a_leader_cut_off_from_the_controller_acknowledges_nothing() {
     };
     assert_eq!((produced.error, produced.base_offset), (ErrorCode::NONE, 0));
 
-    // It takes itself for the leader and the batch into its log, but nobody follows it.
+    // The old leader still considers itself the leader and appends the batch, but no follower
+    // fetches it.
     let taken = Arc::new(Taken(watch::Sender::new(0)));
     cluster.observe(Arc::<Taken>::clone(&taken));
     let mut client = Client::connect(&cluster, old).await;
@@ -378,7 +381,7 @@ async fn a_new_topic_waits_until_the_followers_outstanding_fetches_return() {
     cluster.settled().await;
     let (leader, _) = cluster.leader("first", 0).unwrap();
     let mut client = Client::connect(&cluster, leader).await;
-    // Its followers send the fetch that waits only after this.
+    // The followers send their waiting fetch only after this time.
     let before = Instant::now();
     let answer = client.produce("first", 0, -1, batch(&["a"], None)).await;
     assert_eq!(answer.error, ErrorCode::NONE);
@@ -391,7 +394,7 @@ async fn a_new_topic_waits_until_the_followers_outstanding_fetches_return() {
     assert!(before.elapsed() >= wait, "{:?}", before.elapsed());
 }
 
-/// Sends the only partition to other brokers.
+/// Reassigns the only partition to other brokers.
 async fn reassign(client: &mut Client, to: &[i32]) {
     let replicas = to.iter().copied().map(BrokerId).collect();
     let partition = ReassignablePartition::default().with_replicas(Some(replicas));
@@ -417,7 +420,7 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     let mut old = Client::connect(&cluster, from).await;
     assert_eq!(old.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
 
-    // As long as one of those to come hangs, the old one leads and keeps what it has.
+    // While one of the added replicas is unresponsive, the old one leads and keeps its records.
     cluster.freeze(second);
     reassign(&mut old, &[first, second]).await;
     soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().contains(&first))).await;
@@ -440,7 +443,7 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     assert_eq!(new.produce("t", 0, -1, batch(&["c"], None)).await.error, ErrorCode::NONE);
     assert_eq!(new.fetch_all("t", 0, 3).await, ["a", "b", "c"]);
 
-    // Who is down when its replica goes deletes it when it comes back.
+    // A broker that is down when its replica is removed deletes it after its restart.
     cluster.kill(second);
     soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 1)).await;
     reassign(&mut new, &[first]).await;
@@ -452,13 +455,13 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     soon(cluster.shutdown()).await;
 }
 
-/// A broker that never gets the metadata lives on with what it has.
+/// A broker that never receives the metadata keeps running with its current one.
 #[tokio::test]
 async fn a_metadata_delay_of_any_length_leaves_the_broker_running() {
     let cluster = start(config(2)).await;
     cluster.set_metadata_delay(1, Duration::MAX);
     cluster.create_topic("late", 1, 1, &[]).expect("a topic");
-    // Another broker's session outlasts that of a broker that stopped before.
+    // Broker 1 runs if it still has a session when that of the frozen broker 2 has expired.
     cluster.freeze(2);
     soon(cluster.wait_until(|cluster| !cluster.live_brokers().contains(&2))).await;
     assert_eq!(cluster.live_brokers(), [1]);

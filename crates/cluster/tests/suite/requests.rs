@@ -1,4 +1,4 @@
-//! Requests as bytes: what Apache Kafka reads, the cluster reads as well.
+//! Requests as raw bytes: the cluster accepts every request that Apache Kafka accepts.
 
 use bytes::Bytes;
 use curtail_cluster::Cluster;
@@ -21,14 +21,15 @@ async fn one_broker() -> Cluster {
     start(config(1)).await
 }
 
-/// Sends a request without its length, given in pieces; the response frame, `None` when the connection closes.
+/// Sends a request without its length prefix, given in pieces. Returns the response frame; `None`
+/// if the connection closes.
 async fn exchange(client: &mut Client, pieces: &[&[u8]]) -> Option<Bytes> {
     let request = pieces.concat();
     client.send(&[&(request.len() as u32).to_be_bytes(), &request[..]].concat()).await;
     client.receive().await
 }
 
-/// librdkafka up to 2.12 ends its Metadata request for all topics with three bytes too many.
+/// librdkafka up to 2.12 ends its Metadata request for all topics with three additional bytes.
 #[tokio::test]
 async fn metadata_request_of_librdkafka_with_trailing_bytes_is_answered() {
     let cluster = one_broker().await;
@@ -79,7 +80,7 @@ async fn resources_named_twice_are_answered_once() {
     soon(cluster.shutdown()).await;
 }
 
-/// Apache Kafka knows zstd in Produce from version 7 on (KIP-110).
+/// Apache Kafka accepts zstd in Produce from version 7 on (KIP-110).
 #[tokio::test]
 async fn zstd_batch_in_an_old_produce_request_is_refused() {
     let cluster = one_broker().await;

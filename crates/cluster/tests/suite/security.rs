@@ -1,4 +1,4 @@
-//! Listeners that ask who connects.
+//! Listeners with authentication.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn secured(brokers: u32) -> ClusterConfig {
 }
 
 #[tokio::test]
-async fn who_has_authenticated_is_served_and_replicas_follow() {
+async fn an_authenticated_client_is_served_and_replicas_follow() {
     let cluster = start(secured(3)).await;
     cluster.create_topic("t", 1, 3, &[("min.insync.replicas", "3")]).unwrap();
     cluster.settled().await;
@@ -42,11 +42,11 @@ async fn who_has_authenticated_is_served_and_replicas_follow() {
         .await;
     assert!(versions.api_keys.iter().any(|api| api.api_key == ApiKey::SASL_HANDSHAKE.0));
     assert_eq!(authenticate(&mut client, "alice\0secret").await, (ErrorCode::NONE, None, 0));
-    // Every follower has to fetch it.
+    // Every follower must fetch it.
     let answer = client.produce("t", 0, -1, batch(&["a"], None)).await;
     assert_eq!(answer.error, ErrorCode::NONE);
     assert_eq!(client.fetch_all("t", 0, 1).await, ["a"]);
-    // A second authentication is for listeners that limit the first one.
+    // Re-authentication is only for listeners that limit the lifetime.
     let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
     let response = client.cold(1, &handshake).await;
     assert_eq!(response.error_code, ErrorCode::ILLEGAL_SASL_STATE.0);
@@ -54,7 +54,7 @@ async fn who_has_authenticated_is_served_and_replicas_follow() {
 }
 
 #[tokio::test]
-async fn others_are_not() {
+async fn a_client_without_valid_credentials_is_disconnected() {
     let cluster = start(secured(1)).await;
     let mut stranger = Client::connect(&cluster, 1).await;
     stranger.send_produce("t", 0, -1, batch(&["a"], None)).await;
@@ -66,7 +66,7 @@ async fn others_are_not() {
     assert_eq!(told.as_deref(), Some("Authentication failed: Invalid username or password"));
     assert!(mistaken.receive().await.is_none());
 
-    // A frame of more than 64 KiB, of which only the length has come.
+    // The length prefix of a frame of more than 64 KiB, without the frame.
     let mut large = Client::connect(&cluster, 1).await;
     large.send(&65_537i32.to_be_bytes()).await;
     assert!(large.receive().await.is_none());
@@ -74,7 +74,7 @@ async fn others_are_not() {
 }
 
 #[tokio::test]
-async fn strangers_who_fill_the_connections_make_room_for_a_user() {
+async fn unauthenticated_connections_make_room_for_a_user() {
     let mut config = secured(1);
     config.set("max.connections", "3").unwrap();
     let cluster = start(config).await;
@@ -88,7 +88,7 @@ async fn strangers_who_fill_the_connections_make_room_for_a_user() {
     let answer = alice.produce("t", 0, -1, batch(&["a"], None)).await;
     assert_eq!(answer.error, ErrorCode::NONE);
     assert!(strangers[0].receive().await.is_none(), "the oldest one was closed");
-    // Neither do others close hers.
+    // Further strangers do not close alice's connection either.
     for _ in 0..5 {
         strangers.push(Client::connect(&cluster, 1).await);
     }
@@ -124,14 +124,14 @@ async fn idle_connections_are_closed_after_connections_max_idle_ms() {
 }
 
 #[tokio::test]
-async fn an_authentication_that_is_not_renewed_ends_the_connection() {
+async fn a_connection_without_reauthentication_is_closed() {
     let mut config = secured(1);
     config.set("connections.max.reauth.ms", "1").unwrap();
     let cluster = start(config).await;
     let mut client = Client::connect(&cluster, 1).await;
     let (code, _, lifetime) = authenticate(&mut client, "bob\0builder").await;
     assert_eq!((code, lifetime), (ErrorCode::NONE, 1));
-    // The connection stays until a request comes after that time.
+    // The connection stays open until the first request after that time.
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!(authenticate(&mut client, "bob\0builder").await.0, ErrorCode::NONE);
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -141,7 +141,7 @@ async fn an_authentication_that_is_not_renewed_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_broker_that_comes_back_is_reached_by_the_others() {
+async fn a_restarted_broker_is_reached_by_the_others() {
     let cluster = start(secured(2)).await;
     cluster.create_topic("t", 1, 2, &[("min.insync.replicas", "2")]).unwrap();
     cluster.settled().await;
@@ -158,14 +158,14 @@ async fn a_broker_that_comes_back_is_reached_by_the_others() {
     soon(cluster.shutdown()).await;
 }
 
-/// What a client trusts and is.
+/// Returns a TLS configuration with these trusted certificates and this identity.
 fn tls(ca: &[u8], identity: Option<Identity>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates_from_pem(ca).unwrap());
     client_config(roots, HostCheck::Https, identity, &[&TLS12, &TLS13]).unwrap()
 }
 
-/// A connection to the first broker, dialled by this name.
+/// Connects to the first broker, dialled by this name.
 async fn dial(cluster: &Cluster, config: Arc<ClientConfig>, name: &str) -> Option<Client> {
     let addr = cluster.broker(1).unwrap().addr();
     let socket = Env::real().net.connect(addr, SocketOptions::default()).await.unwrap();
@@ -183,7 +183,7 @@ fn encrypted(dir: &Path) -> ClusterConfig {
 }
 
 #[tokio::test]
-async fn certificates_are_made_once_and_for_the_names_that_are_dialled() {
+async fn certificates_are_created_once_for_the_names_that_clients_dial() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(encrypted(dir.path())).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
@@ -196,7 +196,7 @@ async fn certificates_are_made_once_and_for_the_names_that_are_dialled() {
         assert_eq!(answer.error, ErrorCode::NONE);
     }
     assert!(dial(&cluster, tls(&ca, None), "example.com").await.is_none());
-    // Somebody who speaks in clear.
+    // A client without TLS.
     let mut clear = Client::connect(&cluster, 1).await;
     clear.send_produce("t", 0, -1, batch(&["a"], None)).await;
     soon(async { while clear.receive_raw().await {} }).await;
@@ -219,7 +219,8 @@ async fn certificates_are_made_once_and_for_the_names_that_are_dialled() {
     assert_eq!(mode & 0o077, 0, "the private key is for nobody else");
 }
 
-/// An authority and a certificate it has signed for a subject: PEM of the authority, of the chain, and the key.
+/// Creates an authority and a certificate signed for a subject. Returns the authority as PEM, the
+/// chain as PEM, and the key.
 fn signed(common_name: &str, names: &[&str]) -> (String, String, String) {
     use rcgen::{
         BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
@@ -240,7 +241,7 @@ fn signed(common_name: &str, names: &[&str]) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn a_clients_certificate_says_who_it_is() {
+async fn a_client_certificate_sets_the_principal() {
     let dir = tempfile::tempdir().unwrap();
     let (ca, chain, key) = signed("broker", &["localhost"]);
     let (clients_ca, clients_chain, clients_key) = signed("alice", &[]);
@@ -255,7 +256,7 @@ async fn a_clients_certificate_says_who_it_is() {
     let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
     config.set("authorizer.class.name", authorizer).unwrap();
     let params = clients_chain.clone();
-    // The order of a certificate is the other way round.
+    // The principal has the reverse order of the certificate.
     config.set("super.users", "User:CN=alice,O=Tail\\, Ltd,C=CH").unwrap();
     let cluster = start(config).await;
     assert_eq!(cluster.ca_file(), None);
@@ -266,7 +267,7 @@ async fn a_clients_certificate_says_who_it_is() {
     let operations = alice.cold(0, &asked).await.cluster_authorized_operations;
     assert_eq!(operations, 0b1_1111_1010_0000, "she may do everything");
 
-    // With TLS 1.3 who has none learns of it after the handshake.
+    // With TLS 1.3 a client without a certificate is refused only after the handshake.
     if let Some(mut nobody) = dial(&cluster, tls(ca.as_bytes(), None), "localhost").await {
         nobody.try_send_produce("t", 0, -1, batch(&["a"], None)).await;
         assert!(nobody.receive().await.is_none());
@@ -274,7 +275,7 @@ async fn a_clients_certificate_says_who_it_is() {
     soon(cluster.shutdown()).await;
 }
 
-/// Of no use to anybody: made for tests.
+/// A key made for these tests only.
 const CLEAR_KEY: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgXyGddv0CqbPbHReb
 uPlBr+isFFfgKV+XRpE0BxTwCt2hRANCAAT9/wUF1HVoAW6xIap/f5AUOMIIdp1Q
@@ -291,7 +292,7 @@ UULRkNhXb1lTXKpEQ+746ILv7FBECCEQ+4dXSVZX7ouN8Y0hfGiDSRmJBseoEru9
 -----END ENCRYPTED PRIVATE KEY-----";
 
 #[tokio::test]
-async fn a_key_may_be_encrypted() {
+async fn an_encrypted_private_key_is_accepted_with_its_password() {
     let dir = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::from_pem(CLEAR_KEY).unwrap();
     let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -320,7 +321,7 @@ async fn a_key_may_be_encrypted() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_said_at_the_start() {
+async fn unusable_security_settings_are_reported_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("keystore.pem");
     fs::write(&path, "no PEM").unwrap();

@@ -1,4 +1,5 @@
-//! The cluster on virtual hosts: every broker has a runtime and a clock of its own, and a crash drops them.
+//! The cluster on virtual hosts: every broker has a separate runtime and clock, and a crash drops
+//! them.
 
 use std::{
     io::{self, IoSlice},
@@ -53,7 +54,7 @@ impl Socket for VirtualSocket {
     }
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Virtual sockets take everything; if one does not, the next turn tries again.
+        // Virtual sockets accept everything. If one does not, the next poll retries.
         cx.waker().wake_by_ref();
         Poll::Ready(Ok(()))
     }
@@ -103,7 +104,7 @@ impl Net for VirtualNet {
     }
 }
 
-/// Counts its readings, so that a run that differs shows.
+/// Counts its readings, so that two different runs have different counts.
 #[derive(Default)]
 struct Ticks(AtomicI64);
 
@@ -153,18 +154,20 @@ async fn produce(cluster: &ClusterHandle, value: &str) {
             client.send_produce("t", 0, -1, batch(&[value], None)).await;
             client.try_produce_answer().await
         };
-        // Nobody answers for a host that has crashed.
+        // A crashed host does not respond.
         let answer = tokio::time::timeout(Duration::from_secs(5), exchange).await;
         if answer == Ok(Some(ErrorCode::NONE)) {
             return;
         }
-        // The crashed leader has not been noticed, or the new one does not know yet that it is one.
+        // The crash has not been detected yet, or the newly elected leader does not know of its
+        // election.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// Produces while the leader crashes and loses what it had not synced, then reads everything from the new one. What
-/// was read and how often the wall clock was, which every append and every fetch shows in.
+/// Produces while the leader crashes and loses its unsynced bytes, then reads everything from the
+/// new leader. Returns the values read and the number of wall-clock readings, which counts every
+/// append and fetch.
 fn run(seed: u64) -> (Vec<String>, i64) {
     let ticks = Arc::new(Ticks::default());
     let disks: Vec<MemDisk> = (0..3).map(|_| MemDisk::new()).collect();
@@ -182,7 +185,7 @@ fn run(seed: u64) -> (Vec<String>, i64) {
             let run = broker.run();
             async move { Ok(run.await?) }
         });
-        // turmoil gives out addresses in the order in which hosts are named.
+        // turmoil assigns addresses in the order in which hosts are named.
         assert_eq!(sim.lookup(name.as_str()), addr(id).ip());
     }
     let controller = cluster.controller();
@@ -223,7 +226,7 @@ fn run(seed: u64) -> (Vec<String>, i64) {
         if let (Some(id), None) = (wanted, crashed) {
             crashed = Some(id);
             sim.crash(names[id as usize - 1].as_str());
-            // What was not synced goes with it.
+            // Unsynced bytes are lost with the host.
             disks[id as usize - 1].crash(false);
         }
         if let Some(id) = go.lock().take() {
@@ -238,7 +241,7 @@ fn run(seed: u64) -> (Vec<String>, i64) {
 fn a_crash_loses_nothing_acknowledged() {
     let expected: Vec<String> = (0..60).map(|i| i.to_string()).collect();
     for seed in 0..10 {
-        // A retried value may be there twice: the producer has no sequence numbers.
+        // A retried value may have a duplicate: the producer has no sequence numbers.
         let (mut read, _) = run(seed);
         read.dedup();
         assert_eq!(read[..], expected[..read.len()], "seed {seed}");
@@ -247,6 +250,6 @@ fn a_crash_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn the_same_seed_runs_the_same() {
+fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(7), run(7));
 }

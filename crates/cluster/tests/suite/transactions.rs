@@ -1,5 +1,5 @@
-//! Transactions on a running cluster, one raw request at a time: what readers see, who is fenced, and what happens when
-//! brokers fail in the middle of an end.
+//! Transactions on a running cluster, one raw request at a time: visibility for readers, fencing,
+//! and brokers that fail while a transaction ends.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn topic_name(value: &str) -> TopicName {
     TopicName(text(value))
 }
 
-/// A transactional batch of one record.
+/// Returns a transactional batch of one record.
 fn batch(value: &str, (id, epoch): (i64, i16), sequence: i32) -> Bytes {
     let mut builder = BatchBuilder::new(Vec::new());
     builder.append(&RecordData {
@@ -50,7 +50,7 @@ fn batch(value: &str, (id, epoch): (i64, i16), sequence: i32) -> Bytes {
     bytes.into()
 }
 
-/// A cluster whose coordinators have their topics.
+/// Starts a cluster whose coordinators have their topics.
 async fn prepared(config: ClusterConfig) -> Cluster {
     let cluster = start(config).await;
     let brokers = cluster.broker_ids().len();
@@ -69,14 +69,14 @@ async fn prepared(config: ClusterConfig) -> Cluster {
     cluster
 }
 
-/// Asks until the answer is neither that the coordinator still reads its log, nor that a transaction still ends.
+/// Repeats a request while the coordinator reads its log or a transaction is ending.
 async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, ErrorCode>) -> Result<T, ErrorCode> {
     let passing = [
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode::COORDINATOR_NOT_AVAILABLE,
         ErrorCode::CONCURRENT_TRANSACTIONS,
         ErrorCode::NOT_COORDINATOR,
-        // Of the coordinator behind a Produce.
+        // The form of these errors in a Produce response.
         ErrorCode::NOT_ENOUGH_REPLICAS,
     ];
     let asking = async {
@@ -97,7 +97,7 @@ fn checked(code: i16) -> Result<(), ErrorCode> {
     }
 }
 
-/// The broker that coordinates a transactional id.
+/// Returns the broker that coordinates a transactional id.
 async fn coordinator(cluster: &Cluster, through: i32, id: &str) -> i32 {
     let mut client = Client::connect(cluster, through).await;
     let request =
@@ -110,7 +110,7 @@ async fn coordinator(cluster: &Cluster, through: i32, id: &str) -> i32 {
     found.await.expect("a coordinator")
 }
 
-/// A transactional producer by hand.
+/// A transactional producer, one raw request at a time.
 struct Producer {
     id: &'static str,
     at: (i64, i16),
@@ -142,7 +142,7 @@ impl Producer {
         Ok(())
     }
 
-    /// EndTxn as it is; from version 5 on the answer has the next epoch.
+    /// Sends EndTxn once; from version 5 on the response contains the next epoch.
     async fn try_end(&mut self, version: i16, commit: bool) -> Result<(i64, i16), ErrorCode> {
         let request = EndTxnRequest::default()
             .with_transactional_id(TransactionalId(text(self.id)))
@@ -176,7 +176,7 @@ impl Producer {
     }
 }
 
-/// Produces one batch to the leader of a partition, without trying again.
+/// Produces one batch to the leader of a partition, without retries.
 async fn try_produce(
     cluster: &Cluster,
     version: i16,
@@ -213,7 +213,7 @@ async fn produce(
     patiently(async || try_produce(cluster, 12, Some(producer.id), at, records.clone()).await).await
 }
 
-/// What a reader of committed records gets now from the leader behind the connection.
+/// Fetches with READ_COMMITTED from the leader behind the connection.
 async fn read(client: &mut Client, (topic, partition): (&str, i32)) -> FetchPartitionResponse {
     let mut request = fetch_request(topic, partition, 0);
     request.isolation_level = IsolationLevel::ReadCommitted;
@@ -224,7 +224,8 @@ async fn read(client: &mut Client, (topic, partition): (&str, i32)) -> FetchPart
     answer
 }
 
-/// Reads committed records until the last stable offset has come to `end`: the values as a consumer shows them.
+/// Fetches with READ_COMMITTED until the last stable offset has reached `end`. Returns the values
+/// that a consumer shows.
 async fn committed(cluster: &Cluster, at: (&str, i32), end: i64) -> Vec<String> {
     let reading = async {
         let (leader, _) = cluster.leader(at.0, at.1).expect("a leader");
@@ -241,7 +242,7 @@ async fn committed(cluster: &Cluster, at: (&str, i32), end: i64) -> Vec<String> 
     soon(reading).await
 }
 
-/// What is left without control records and aborted transactions.
+/// Returns the values without control records and aborted transactions.
 fn shown(answer: &FetchPartitionResponse) -> Vec<String> {
     let mut aborted =
         answer.aborted_transactions.clone().expect("for a reader of committed records");
@@ -264,7 +265,7 @@ fn shown(answer: &FetchPartitionResponse) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn readers_of_committed_records_see_what_is_committed() {
+async fn read_committed_readers_see_only_committed_records() {
     let cluster = prepared(config(3)).await;
     cluster.create_topic("t", 2, 3, &[]).expect("the topic is new");
     cluster.settled().await;
@@ -318,7 +319,7 @@ async fn readers_of_committed_records_see_what_is_committed() {
 }
 
 #[tokio::test]
-async fn with_version_one_producers_add_their_partitions() {
+async fn version_one_producers_add_their_partitions_themselves() {
     let cluster = prepared(ClusterConfig { transaction_version: 1, ..config(3) }).await;
     cluster.create_topic("t", 1, 3, &[]).expect("the topic is new");
     cluster.settled().await;
@@ -341,7 +342,8 @@ async fn with_version_one_producers_add_their_partitions() {
     assert_eq!(producer.client.cold(3, &offsets).await.error_code, 0);
     producer.try_end(3, true).await.expect("committed");
     assert_eq!(committed(&cluster, at, 2).await, ["a"]);
-    // Once it is complete the same end is answered as before, and the epoch goes on.
+    // A repeated EndTxn gets the same response once the transaction is complete, and the epoch
+    // continues.
     patiently(async || producer.try_end(3, true).await).await.expect("committed before");
     assert_eq!(producer.try_end(3, false).await, Err(ErrorCode::INVALID_TXN_STATE));
     producer.add("t", 0).await.expect("the next transaction");
@@ -352,11 +354,11 @@ async fn with_version_one_producers_add_their_partitions() {
     cluster.shutdown().await;
 }
 
-/// The leader of a partition asks whom it takes for the transaction's coordinator, and that broker may not know yet that
-/// another one coordinates by now. With version 1 every transaction has the same epoch, so that an older transaction looks
-/// like the present one.
+/// The leader of a partition verifies with the coordinator it knows, and that broker may not know
+/// yet that another one has become the coordinator. With version 1 all transactions have the same
+/// epoch, so an older transaction looks like the current one.
 #[tokio::test]
-async fn a_former_coordinator_refuses_no_batch() {
+async fn a_previous_coordinator_refuses_no_batch() {
     let cluster = prepared(ClusterConfig { transaction_version: 1, ..config(3) }).await;
     let home = coordinator(&cluster, 1, "stale").await;
     let topic = led_by(&cluster, home).await;
@@ -387,7 +389,7 @@ async fn a_former_coordinator_refuses_no_batch() {
     cluster.shutdown().await;
 }
 
-/// A topic with one partition on three brokers that this one leads.
+/// Creates a topic with one partition on three brokers, led by this broker.
 async fn led_by(cluster: &Cluster, broker: i32) -> String {
     for number in 0.. {
         let topic = format!("t{number}");
@@ -401,7 +403,7 @@ async fn led_by(cluster: &Cluster, broker: i32) -> String {
 }
 
 #[tokio::test]
-async fn a_new_producer_fences_the_one_before() {
+async fn a_new_producer_fences_the_previous_one() {
     let cluster = prepared(config(3)).await;
     cluster.create_topic("t", 1, 3, &[]).expect("the topic is new");
     cluster.settled().await;
@@ -423,7 +425,7 @@ async fn a_new_producer_fences_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_takes_too_long_is_aborted() {
+async fn a_timed_out_transaction_is_aborted() {
     let quick = Duration::from_millis(50);
     let cluster = prepared(ClusterConfig { transaction_abort_interval: quick, ..config(3) }).await;
     cluster.create_topic("t", 1, 3, &[]).expect("the topic is new");
@@ -440,11 +442,11 @@ async fn a_transaction_that_takes_too_long_is_aborted() {
 }
 
 #[tokio::test]
-async fn the_next_coordinator_completes_what_the_last_one_decided() {
+async fn the_next_coordinator_completes_a_decided_transaction() {
     let cluster = prepared(ClusterConfig { transaction_log_min_isr: 1, ..config(4) }).await;
     let mut producer = Producer::new(&cluster, "moved").await;
     let home = coordinator(&cluster, 1, "moved").await;
-    // A topic for each broker, so that one is led where neither the coordinator is nor we ask.
+    // One topic per broker, so that one leader is neither the coordinator nor the requested broker.
     let data = ["a", "b", "c", "d"].map(|name| {
         cluster.create_topic(name, 1, 1, &[]).expect("the topic is new");
         name
@@ -454,7 +456,7 @@ async fn the_next_coordinator_completes_what_the_last_one_decided() {
     let topic = data.into_iter().find(|topic| led(topic) != home).expect("another broker leads");
     let leader = led(topic);
     assert_eq!(produce(&cluster, &producer, (topic, 0), batch("v", producer.at, 0)).await, Ok(0));
-    // Nobody can tell the leader of the end, so the decision is all there is when its coordinator dies.
+    // The leader cannot receive the marker, so only the decision exists when the coordinator dies.
     cluster.freeze(leader);
     producer.end(true).await;
     cluster.kill(home);
@@ -479,7 +481,7 @@ async fn markers_follow_a_leader_that_moves() {
     let mut producer = Producer::new(&cluster, "follows").await;
     let home = coordinator(&cluster, 1, "follows").await;
     assert_eq!(produce(&cluster, &producer, at, batch("v", producer.at, 0)).await, Ok(0));
-    // The coordinator does not learn of the move, and tells the leader before.
+    // The coordinator does not learn of the move, and sends the marker to the previous leader.
     cluster.freeze_metadata(home, true);
     let (leader, _) = cluster.leader("t", 0).expect("a leader");
     let to = (1..=3).find(|id| *id != leader && *id != home).or((1..=3).find(|id| *id != leader));

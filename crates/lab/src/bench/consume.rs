@@ -1,4 +1,4 @@
-//! `ConsumeBenchSpec`: several consumers, each with partitions of its own choosing or as members of a group.
+//! `ConsumeBenchSpec`: several consumers, either with assigned partitions or as members of a group.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,8 @@ use crate::{
     perf::{Error, Event, Progress, Result, produce::client::Client},
 };
 
-/// Trogdor's status of a consumer. Latencies are those from one poll's end of work to the next poll's records.
+/// Trogdor's status of a consumer. Latencies are from the end of one poll's processing to the next poll's
+/// records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConsumeStatus {
@@ -46,7 +47,7 @@ pub(super) struct ConsumeStatus {
     record_processor_status: Option<ProcessorStatus>,
 }
 
-/// The status of the record processor `timestamp`: latencies from the time in the value.
+/// Status of the record processor `timestamp`: latencies from the time in the value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ProcessorStatus {
@@ -56,12 +57,12 @@ pub(super) struct ProcessorStatus {
     p99_latency_ms: i64,
 }
 
-/// How partitions come to consumers.
+/// Assignment of partitions to consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Way {
-    /// No partition is named anywhere: as members of a group.
+    /// The spec names no partitions: consumers join a group.
     Subscribe(Vec<String>),
-    /// Each consumer gets all of these.
+    /// Each consumer is assigned all of these.
     Assign(Partitions),
 }
 
@@ -85,7 +86,7 @@ fn way(spec: &ConsumeBench) -> Result<Way> {
     Ok(Way::Assign(topics))
 }
 
-/// Runs it until every consumer has its records, or `durationMs` have passed.
+/// Runs the workload until every consumer has its records, or `durationMs` have passed.
 pub(super) fn run(
     spec: &ConsumeBench,
     bootstrap: Option<&str>,
@@ -130,7 +131,7 @@ pub(super) fn run(
     })
 }
 
-/// Writes what is to be read: an embedded cluster begins empty.
+/// Writes the records to read: an embedded cluster begins empty.
 fn fill(
     runtime: &Runtime,
     place: &Place,
@@ -181,7 +182,7 @@ fn fill(
     }
 }
 
-/// Runs all consumers beside each other.
+/// Runs all consumers concurrently.
 async fn consume(
     spec: &ConsumeBench,
     place: &Place,
@@ -233,7 +234,7 @@ async fn consume(
     Ok(statuses)
 }
 
-/// The partitions named, and all of topics without any.
+/// The partitions named, and all partitions of topics without any.
 async fn all_partitions(consumer: &Consumer, topics: &Partitions) -> Result<Vec<TopicPartition>> {
     let mut all = Vec::new();
     for (topic, numbers) in topics {
@@ -248,13 +249,13 @@ async fn all_partitions(consumer: &Consumer, topics: &Partitions) -> Result<Vec<
     Ok(all)
 }
 
-/// What one consumer has to do, and has done.
+/// Task and progress of one consumer.
 struct Reading {
     most: u64,
     end: Instant,
     throttle: Option<Throttle>,
     timestamps: Option<Timestamps>,
-    /// Records that are there for all consumers together, where that is known.
+    /// Unread records of all consumers together, if known.
     left: Option<Arc<AtomicU64>>,
     latency: Latencies,
     received: u64,
@@ -301,11 +302,12 @@ impl Reading {
         Ok(self.status(assigned))
     }
 
-    /// Records that a poll gave are gone for the others of the group, also those beyond the last one that counts here.
+    /// Subtracts the records of a poll, including those after the last one that counts, from those left for
+    /// the group.
     fn take_off(&self, records: usize) {
         let Some(left) = &self.left else { return };
         let less = |left: u64| Some(left.saturating_sub(records as u64));
-        // It always gives a value.
+        // `less` always returns a value.
         let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
@@ -334,7 +336,7 @@ impl Reading {
 struct Timestamps {
     min: i64,
     step: i64,
-    /// How often each step was seen; the last one takes what is beyond.
+    /// Count of each step; the last one includes all longer latencies.
     counts: Vec<u64>,
 }
 
@@ -357,7 +359,7 @@ impl Timestamps {
         Ok(Self { min: histogram_min_ms, step: histogram_step_ms, counts })
     }
 
-    /// A value that is too short for a time is left out.
+    /// Adds the latency of a record. A value too short for a timestamp is skipped.
     fn add(&mut self, value: Option<&[u8]>, now_ms: i64) {
         let Some(time) = value.and_then(|value| value.first_chunk()) else { return };
         let latency = now_ms.saturating_sub(i64::from_le_bytes(*time));

@@ -1,8 +1,9 @@
-//! Others' benchmarks: Trogdor's task specifications (`ProduceBenchSpec`, `ConsumeBenchSpec`, `RoundTripWorkloadSpec`)
-//! and workloads of the OpenMessaging Benchmark, with the status and results that they have.
+//! Benchmarks of other projects: Trogdor's task specifications (`ProduceBenchSpec`, `ConsumeBenchSpec`,
+//! `RoundTripWorkloadSpec`) and workloads of the OpenMessaging Benchmark, with their status and result
+//! formats.
 //!
-//! Their latencies count as they count them. Where an intended send time is known, the latency from then is given
-//! beside them: theirs leave out what a record waited before it was sent.
+//! Their latencies are measured as in the originals, which leave out the wait before the send. Where an
+//! intended send time is known, the latency from then is reported as well.
 
 mod consume;
 mod names;
@@ -28,7 +29,7 @@ use crate::{
     perf::{Error, Progress, Result},
 };
 
-/// A benchmark, read and understood.
+/// A parsed benchmark.
 #[derive(Clone, Debug)]
 pub struct Bench(Kind);
 
@@ -38,30 +39,30 @@ enum Kind {
     Omb(Box<omb::Workload>, omb::Driver),
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Their own status or result, with their names.
+    /// The original status or result, with its field names.
     pub status: Value,
-    /// Latencies as they count them, finer than their status has them. Microseconds.
+    /// Latencies as in the original, with a finer resolution. Microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_send: Option<Figures>,
     /// Latencies from the intended send time. Microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_intended: Option<Figures>,
-    /// What else there is to know of the figures.
+    /// Notes on the figures.
     pub notes: Vec<String>,
-    /// Why the run did not go well, in one line.
+    /// Reason of a failed run, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
-/// A distribution, and from where to where it was measured.
+/// A distribution and the interval it measures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// In words.
+    /// The interval, in words.
     pub measured: &'static str,
-    /// In microseconds.
+    /// Latencies in microseconds.
     #[serde(flatten)]
     pub latency_us: Summary,
 }
@@ -73,11 +74,11 @@ impl Figures {
 }
 
 impl Bench {
-    /// Reads a file: JSON is a task of Trogdor, everything else a workload of the OpenMessaging Benchmark, with the file
-    /// of its driver if there is one.
+    /// Reads a file. JSON is a Trogdor task; everything else is a workload of the OpenMessaging Benchmark,
+    /// with an optional driver file.
     ///
     /// # Errors
-    /// A file that cannot be read, and what in it is unknown, wrong or not supported, by name.
+    /// A file that cannot be read; unknown, invalid or unsupported content, by name.
     pub fn load(file: &Path, driver: Option<&Path>) -> Result<Self> {
         let named = |path: &Path| {
             let shown = path.display().to_string();
@@ -106,11 +107,12 @@ impl Bench {
         Ok(Self(Kind::Trogdor(Box::new(task))))
     }
 
-    /// Runs it, on this thread, on the cluster at `bootstrap`, else at the address in the file, else on an embedded one.
+    /// Runs the benchmark on this thread. The cluster is `bootstrap`, else the address in the file, else an
+    /// embedded one.
     ///
     /// # Errors
-    /// A cluster that cannot be reached, topics that are not as they should be, settings that are not known. Records that
-    /// were lost or not acknowledged are part of the outcome.
+    /// An unreachable cluster, mismatching topics, unknown settings. Records that were lost or not
+    /// acknowledged are part of the outcome.
     pub fn run(&self, bootstrap: Option<&str>, progress: &mut dyn Progress) -> Result<Outcome> {
         match &self.0 {
             Kind::Trogdor(task) => match &**task {
@@ -128,7 +130,7 @@ fn read(path: &Path) -> Result<String> {
         .map_err(|error| Error::Options(format!("cannot read {}: {error}", path.display())))
 }
 
-/// A status as JSON has it.
+/// Converts a status to JSON.
 fn status(status: &impl Serialize) -> Result<Value> {
     serde_json::to_value(status).map_err(|error| Error::Unexpected(error.to_string()))
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use super::refuse;
 use crate::perf::Result;
 
-/// More names than this are taken for a mistake.
+/// Most names; more are taken for a mistake.
 const MOST: usize = 100_000;
 
-/// All names that a text with ranges stands for, in their order.
+/// Expands a text with ranges to all its names, in order.
 ///
 /// # Errors
-/// A range that ends before it begins, or very many names.
+/// A range that ends before it begins, or too many names.
 pub(super) fn expand(text: &str) -> Result<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];
@@ -35,7 +35,7 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>> {
     Ok(done)
 }
 
-/// The first range of a text, and what is around it.
+/// The first range of a text, and the text around it.
 struct Range<'a> {
     before: &'a str,
     first: u64,
@@ -44,7 +44,7 @@ struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// Brackets with anything else in them are part of the name.
+    /// Brackets with any other content are part of the name.
     fn find(text: &'a str) -> Option<Self> {
         text.match_indices('[').find_map(|(at, _)| {
             let (inside, after) = text[at + 1..].split_once(']')?;
@@ -55,13 +55,14 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Topics and their partitions; no partitions for all that a topic has.
+/// Topics and their partitions; an empty list for all partitions of a topic.
 pub(super) type Partitions = BTreeMap<String, Vec<i32>>;
 
-/// What a consumer is to read: each text is a topic, or a topic and a partition behind a colon, both with ranges.
+/// Partitions that a consumer reads: each text is a topic, or a topic and a partition after a colon, both
+/// with ranges.
 ///
 /// # Errors
-/// As [`expand`], and a partition that is no number.
+/// As [`expand`], and a partition that is not a number.
 pub(super) fn partitions(texts: &[String]) -> Result<Partitions> {
     let mut all = Partitions::new();
     for text in texts {

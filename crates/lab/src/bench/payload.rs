@@ -1,5 +1,6 @@
-//! Keys and values as Trogdor's generators make them, byte for byte: what is random there comes from
-//! `java.util.Random`, whose algorithm its documentation fixes.
+//! Keys and values of Trogdor's generators, byte for byte.
+//!
+//! Their random numbers come from `java.util.Random`, which documents its algorithm.
 
 mod java;
 #[cfg(test)]
@@ -12,7 +13,7 @@ use self::java::Random;
 use super::refuse;
 use crate::perf::Result;
 
-/// A generator as a specification describes it.
+/// A generator of a specification.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(
     tag = "type",
@@ -27,13 +28,13 @@ pub(super) enum Generator {
         #[serde(default)]
         value: String,
     },
-    /// The record's number, little endian, with zeros behind it.
+    /// The record's number, little endian, followed by zeros.
     Sequential {
         size: usize,
         #[serde(default, alias = "startOffset")]
         offset: u64,
     },
-    /// Random bytes, the last `padding` of them the same each time.
+    /// Random bytes; the last `padding` of them are constant.
     UniformRandom {
         size: usize,
         #[serde(default)]
@@ -41,9 +42,9 @@ pub(super) enum Generator {
         #[serde(default)]
         padding: usize,
     },
-    /// Nothing.
+    /// No payload.
     Null,
-    /// One of several, each with its share.
+    /// A random one of several generators, each with its probability.
     RandomComponent {
         #[serde(default)]
         seed: i64,
@@ -57,7 +58,7 @@ pub(super) enum Generator {
     },
     /// The time of the send in milliseconds, then zeros.
     TimestampConstant { size: usize },
-    /// As `timestampRandom`, of changing size.
+    /// As `timestampRandom`, with varying size.
     GaussianTimestampRandom {
         message_size_average: i64,
         #[serde(default)]
@@ -67,7 +68,7 @@ pub(super) enum Generator {
         #[serde(default)]
         seed: i64,
     },
-    /// As `timestampConstant`, of changing size.
+    /// As `timestampConstant`, with varying size.
     GaussianTimestampConstant {
         message_size_average: i64,
         #[serde(default)]
@@ -87,10 +88,10 @@ pub(super) struct Component {
     component: Generator,
 }
 
-/// Bytes of a time.
+/// Bytes of a timestamp.
 const TIME: usize = 8;
 
-/// Makes payloads.
+/// State of a generator.
 #[derive(Clone, Debug)]
 pub(super) enum Payloads {
     Constant(Vec<u8>),
@@ -102,14 +103,14 @@ pub(super) enum Payloads {
     Gaussian { sizes: Sizes, rest: Rest },
 }
 
-/// What is behind the time.
+/// Content after the timestamp.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rest {
     Random(i64),
     Zeros,
 }
 
-/// Sizes of a normal distribution, several records alike in a row.
+/// Normally distributed sizes; several consecutive records share one size.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     average: i64,
@@ -122,7 +123,7 @@ pub(super) struct Sizes {
 
 impl Payloads {
     /// # Errors
-    /// Sizes and shares that do not fit.
+    /// Invalid sizes and probabilities.
     pub(super) fn new(generator: &Generator) -> Result<Self> {
         Ok(match generator {
             Generator::Constant { size, value } => Self::Constant(constant(*size, value)?),
@@ -162,7 +163,8 @@ impl Payloads {
         })
     }
 
-    /// The payload of a record, by its number from 0 and the time in milliseconds since 1970; `None` for none at all.
+    /// The payload of a record, by its number from 0 and the time in milliseconds since 1970; `None` for a
+    /// null payload.
     pub(super) fn get(&mut self, position: u64, now_ms: i64) -> Option<Vec<u8>> {
         let at = |seed: &i64| seed.wrapping_add(position as i64);
         Some(match self {

@@ -11,7 +11,7 @@ use crate::perf::{Embedded, Event, Progress, Result};
 /// Brokers of an embedded cluster, unless topics ask for more replicas.
 const BROKERS: u32 = 3;
 
-/// Where a run goes.
+/// Cluster of a run.
 #[derive(Debug)]
 pub(super) struct Place {
     bootstrap: String,
@@ -19,7 +19,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The cluster at an address, or an embedded one with brokers for so many replicas.
+    /// The cluster at an address, or an embedded one with brokers for this number of replicas.
     pub(super) fn open(
         bootstrap: Option<&str>,
         replicas: i16,
@@ -41,7 +41,7 @@ impl Place {
         self.embedded.is_some()
     }
 
-    /// An admin client. The address of the run goes before that of the properties.
+    /// An admin client. The run's address takes precedence over that of the properties.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -57,7 +57,7 @@ impl Place {
         Ok(Admin::new(config)?)
     }
 
-    /// Properties over defaults; later ones count.
+    /// Defaults overridden by properties; later ones win.
     pub(super) fn producer<'p>(
         &self,
         defaults: &[(&str, &str)],
@@ -74,7 +74,7 @@ impl Place {
         Ok(config)
     }
 
-    /// Properties over defaults; later ones count.
+    /// Defaults overridden by properties; later ones win.
     pub(super) fn consumer<'p>(
         &self,
         defaults: &[(&str, &str)],
@@ -145,7 +145,7 @@ pub(super) fn replicas(topics: &TopicsSpec) -> i16 {
     topics.values().map(super::trogdor::PartitionsSpec::replicas).max().unwrap_or(1)
 }
 
-/// Random letters, for names that nobody else has.
+/// Random letters, for unique names.
 pub(crate) fn unique() -> String {
     let entropy = curtail::Env::real().entropy;
     format!("{:012x}", entropy.next_u64() >> 16)

@@ -52,7 +52,7 @@ impl ProduceStatus {
     }
 }
 
-/// Runs it to its last record, or until `durationMs` have passed.
+/// Runs the workload to its last record, or until `durationMs` have passed.
 pub(super) fn run(
     spec: &ProduceBench,
     bootstrap: Option<&str>,
@@ -165,7 +165,7 @@ impl Sender<'_> {
                 None => true,
             };
             match door {
-                // The rest that makes no whole transaction is never committed, as there.
+                // As in Trogdor, an incomplete last transaction is never committed.
                 Door::Transaction(transaction) if !whole => {
                     self.runtime.block_on(transaction.flush())?;
                     self.track.settle();
@@ -181,7 +181,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends records from `next` on until a transaction is full or the run is over; returns the number of the next one.
+    /// Sends records from `next` on until a transaction is full or the run has ended; returns the next
+    /// number.
     fn send(&mut self, door: &Door<'_>, mut next: u64, began: Instant) -> Result<u64> {
         let (end, first) = (self.end(), next);
         let is_full = |next: u64| match self.spec.transaction_generator {
@@ -196,7 +197,7 @@ impl Sender<'_> {
         while next < self.spec.max_messages && !is_full(next) {
             let due = self.start + self.throttle.due(next);
             if self.throttle.begins_period(next) && next > first && !self.spec.skip_flush {
-                // The delay between bursts is not to be part of latencies.
+                // The flush keeps the delay between bursts out of the latencies.
                 self.runtime.block_on(door.flush())?;
             }
             thread::sleep(due.min(end).saturating_duration_since(Instant::now()));
@@ -228,12 +229,12 @@ impl Sender<'_> {
     }
 }
 
-/// Milliseconds since 1970.
+/// Milliseconds since 1970-01-01 UTC.
 pub(super) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// Ends a run that a task of it has left.
+/// The error for a task that ended abnormally.
 pub(super) fn ended(error: &tokio::task::JoinError) -> Error {
     Error::Unexpected(format!("a task of the run ended: {error}"))
 }

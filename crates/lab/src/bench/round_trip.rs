@@ -1,4 +1,4 @@
-//! `RoundTripWorkloadSpec`: what is sent is read back, every record of it once and unchanged.
+//! `RoundTripWorkloadSpec`: every record sent is read back once and unchanged.
 
 #[cfg(test)]
 mod tests;
@@ -57,10 +57,10 @@ const CONSUMER: [(&str, &str); 3] = [
     ("request.timeout.ms", "105000"),
 ];
 
-/// How long records may stay away after the last send before they are given up.
+/// Longest wait for the next record after the last send; the missing records then count as lost.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs it until everything is back, or nothing comes any more.
+/// Runs the workload until all records are read back, or no more arrive.
 pub(super) fn run(
     spec: &RoundTrip,
     bootstrap: Option<&str>,
@@ -111,7 +111,7 @@ pub(super) fn run(
     outcome(&pending, &tally, spec.max_messages)
 }
 
-/// Positions are fixed before the first send: records of earlier runs are not to be mixed up with those of this one.
+/// Fixes the positions before the first send, so that records of earlier runs are not read.
 async fn at_end(mut consumer: Consumer, partitions: &[TopicPartition]) -> Result<Consumer> {
     consumer.assign(partitions.iter().cloned());
     consumer.seek_to_end(partitions)?;
@@ -153,7 +153,7 @@ fn send(
     Ok(track)
 }
 
-/// A record that has not come back.
+/// A record that has not been read back.
 #[derive(Debug)]
 struct Expected {
     value: Option<Vec<u8>>,
@@ -161,7 +161,7 @@ struct Expected {
     sent: Instant,
 }
 
-/// Records sent and not seen again, by number, and what came back.
+/// Records sent and not yet read back, by number, and the errors found.
 #[derive(Debug, Default)]
 struct Pending {
     all: u64,
@@ -201,11 +201,11 @@ impl Pending {
         self.from_intended.record(now.saturating_duration_since(expected.due));
     }
 
-    /// What is wrong with what came back, in words.
+    /// Errors of the records read back, in words.
     fn wrong(&self) -> Option<String> {
         let counts = [
             (self.open.len() as u64, "missing"),
-            (self.again, "seen again"),
+            (self.again, "duplicated"),
             (self.changed, "changed"),
             (self.foreign, "not of this run"),
         ];
@@ -218,11 +218,15 @@ impl Pending {
             return None;
         }
         let first = self.open.keys().next().map(|number| format!("; the first missing: {number}"));
-        Some(format!("records came back wrong: {}{}", said.join(", "), first.unwrap_or_default()))
+        Some(format!(
+            "records were read back with errors: {}{}",
+            said.join(", "),
+            first.unwrap_or_default()
+        ))
     }
 }
 
-/// Reads until everything sent is back, or for too long nothing came.
+/// Reads until all sent records are read back, or none has arrived for too long.
 async fn read(
     mut consumer: Consumer,
     pending: Arc<Mutex<Pending>>,
@@ -239,14 +243,14 @@ async fn read(
         for record in records {
             pending.take(record.key(), record.value(), now);
         }
-        // The sender being gone is its end, too.
+        // A sender that is gone has ended, too.
         let sent_all = done.has_changed().is_err() || done.borrow().is_some();
         let since = done.borrow().map_or(last, |sent| sent.max(last));
         if sent_all && (pending.open.is_empty() || now > since + PATIENCE) {
             break;
         }
     }
-    // What was written twice is behind the records that were waited for.
+    // Duplicates come after the records that were awaited.
     let partitions: Vec<_> = consumer.assignment().into_iter().collect();
     let ends = consumer.end_offsets(&partitions).await?;
     for (at, end) in ends {
@@ -271,17 +275,17 @@ fn outcome(pending: &Pending, tally: &Tally, all: u64) -> Result<Outcome> {
         wrong.push(format!("{} records were not acknowledged; the first: {first}", tally.errors));
     }
     if pending.sent < all {
-        wrong.push(format!("durationMs was over before record {} of {all}", pending.sent));
+        wrong.push(format!("durationMs ended before record {} of {all}", pending.sent));
     }
     Ok(Outcome {
         status: status(&RoundTripStatus {
             total_unique_sent: pending.sent,
             total_received: pending.received,
         })?,
-        from_send: Figures::of(&pending.from_send, "from the send until the poll that gave it out"),
+        from_send: Figures::of(&pending.from_send, "from the send until the poll that returned it"),
         from_intended: Figures::of(
             &pending.from_intended,
-            "from the intended send time until the poll that gave it out",
+            "from the intended send time until the poll that returned it",
         ),
         notes: Vec::new(),
         failure: (!wrong.is_empty()).then(|| wrong.join("; ")),

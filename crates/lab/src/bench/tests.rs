@@ -48,7 +48,7 @@ fn a_produce_bench_is_read_with_comments() {
 }
 
 #[test]
-fn what_is_wrong_with_a_task_is_named() {
+fn the_error_of_a_task_names_the_field() {
     let with = |rest: &str| format!("{{\"durationMs\": 1, \"maxMessages\": 1, {rest}}}");
     for (text, word) in [
         (

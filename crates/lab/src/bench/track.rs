@@ -1,4 +1,4 @@
-//! Records under way, and what became of them.
+//! In-flight records and their outcomes.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     perf::{Result, produce::client::Door},
 };
 
-/// What became of records.
+/// Outcomes of records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// From the actual send to the acknowledgement.
@@ -62,10 +62,11 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Sends a record that was due at a time, waiting for memory where there is none. Errors of the record are counted.
+    /// Sends a record that was due at a given time, and waits for memory if necessary. Errors of the record
+    /// are counted.
     ///
     /// # Errors
-    /// What ends every send: a producer that is closed or fenced, a topic that is not there.
+    /// Errors that affect every send: a producer that is closed or fenced, a missing topic.
     pub(super) fn send(
         &mut self,
         runtime: &Runtime,
@@ -98,7 +99,7 @@ impl Track {
         Ok(())
     }
 
-    /// Takes note of the records from the front whose fate is known.
+    /// Settles records from the front while their outcome is known.
     pub(super) fn settle(&mut self) {
         while let Some(first) = self.sent.front() {
             let Some(outcome) = first.delivery.outcome() else { return };
@@ -119,7 +120,7 @@ impl Track {
         }
     }
 
-    /// What is known since the last call.
+    /// Takes the outcomes since the last call.
     pub(super) fn take(&mut self) -> Tally {
         self.settle();
         std::mem::take(&mut self.tally)

@@ -1,5 +1,5 @@
-//! Trogdor's task specifications, as JSON has them. What concerns its agents (`startMs`, the nodes) is read and has no
-//! meaning here: a run begins at once, on this machine.
+//! Trogdor's task specifications in JSON. Fields for its agents (`startMs`, the nodes) are accepted and
+//! ignored: a run begins at once, on this machine.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::perf::Result;
 /// Properties by Kafka's names.
 pub(super) type Properties = BTreeMap<String, String>;
 
-/// Properties whose values may be written as numbers and truth values, too.
+/// Reads properties whose values may also be numbers and booleans.
 fn properties<'de, D: Deserializer<'de>>(from: D) -> Result<Properties, D::Error> {
     let values = Option::<BTreeMap<String, Value>>::deserialize(from)?.unwrap_or_default();
     let text = |(name, value): (String, Value)| match value {
@@ -42,7 +42,7 @@ pub(super) struct PartitionsSpec {
 }
 
 impl PartitionsSpec {
-    /// With so many partitions, one replica each.
+    /// A topic with this number of partitions, with one replica each.
     pub(super) fn sized(partitions: i32) -> Self {
         Self { num_partitions: partitions, replication_factor: 1, ..Self::default() }
     }
@@ -58,13 +58,13 @@ impl PartitionsSpec {
     }
 }
 
-/// Topics by names with ranges.
+/// Topic specifications by names with ranges.
 pub(super) type TopicsSpec = BTreeMap<String, PartitionsSpec>;
 
-/// The topics themselves.
+/// Expands the names to single topics.
 ///
 /// # Errors
-/// Names that cannot be expanded, and what is asked of a topic that cannot be done.
+/// Names that cannot be expanded, unsupported topic options.
 pub(super) fn topics(spec: &TopicsSpec) -> Result<TopicsSpec> {
     let mut all = TopicsSpec::new();
     for (name, partitions) in spec {
@@ -78,7 +78,7 @@ pub(super) fn topics(spec: &TopicsSpec) -> Result<TopicsSpec> {
     Ok(all)
 }
 
-/// When a transaction ends.
+/// End of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(
     tag = "type",
@@ -87,9 +87,9 @@ pub(super) fn topics(spec: &TopicsSpec) -> Result<TopicsSpec> {
     deny_unknown_fields
 )]
 pub(super) enum Transactions {
-    /// After so many messages.
+    /// After this number of messages.
     Uniform { messages_per_transaction: u64 },
-    /// After so long.
+    /// After this time.
     Interval { transaction_interval_ms: u64 },
 }
 
@@ -162,7 +162,7 @@ pub(super) struct ConsumeBench {
     pub(super) consumer_conf: Properties,
     #[serde(default, deserialize_with = "properties")]
     pub(super) common_client_conf: Properties,
-    /// It creates no topics.
+    /// Accepted and ignored: no topics are created with it.
     #[serde(default, rename = "adminClientConf")]
     _admin: IgnoredAny,
     #[serde(default = "one")]
@@ -182,7 +182,7 @@ impl ConsumeBench {
     }
 }
 
-/// What else a consumer does with records.
+/// Additional processing of records by a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(
     tag = "type",
@@ -191,7 +191,7 @@ impl ConsumeBench {
     deny_unknown_fields
 )]
 pub(super) enum Processor {
-    /// Reads the time of the send out of values.
+    /// Reads the send time from the values.
     Timestamp { histogram_max_ms: i64, histogram_min_ms: i64, histogram_step_ms: i64 },
 }
 
@@ -230,17 +230,17 @@ pub(super) enum Task {
     RoundTrip(RoundTrip),
 }
 
-/// Just enough to see which class it is.
+/// The field that names the class.
 #[derive(Deserialize)]
 struct Classed {
     class: String,
 }
 
 impl Task {
-    /// Reads a specification; lines that begin with `//` are comments, as Trogdor has it.
+    /// Parses a specification. As in Trogdor, lines that begin with `//` are comments.
     ///
     /// # Errors
-    /// What does not fit, by name and line.
+    /// Invalid input, by name and line.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let line = |line: &str| if is_comment(line) { "\n".into() } else { format!("{line}\n") };
         let json: String = text.lines().map(line).collect();
@@ -259,7 +259,7 @@ impl Task {
         }
     }
 
-    /// What every class has, checked.
+    /// Checks the fields common to every class.
     pub(super) fn check(&self) -> Result<()> {
         let (duration, messages) = match self {
             Self::Produce(spec) => (spec.duration_ms, spec.max_messages),
@@ -279,7 +279,7 @@ pub(super) fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// Trogdor's throttle: messages come in bursts, so many every 100 ms.
+/// Trogdor's throttle: a burst of messages every 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Throttle {
     per_period: u64,
@@ -289,19 +289,19 @@ pub(super) struct Throttle {
 const PERIOD: Duration = Duration::from_millis(100);
 
 impl Throttle {
-    /// For a rate a second: its share of a period, rounded down, and at least one.
+    /// For a rate per second: its share of a period, rounded down, but at least one.
     pub(super) fn new(per_second: i64) -> Self {
         let per_period = u64::try_from(per_second).unwrap_or(0) / 10;
         Self { per_period: per_period.max(1) }
     }
 
-    /// When a message is due, by its number and after the first one.
+    /// Due time of a message by its number, relative to the first one.
     pub(super) fn due(self, index: u64) -> Duration {
         let periods = u32::try_from(index / self.per_period).unwrap_or(u32::MAX);
         PERIOD.saturating_mul(periods)
     }
 
-    /// Whether it is the first one of a period.
+    /// Whether it is the first message of a period.
     pub(super) fn begins_period(self, index: u64) -> bool {
         index.is_multiple_of(self.per_period)
     }

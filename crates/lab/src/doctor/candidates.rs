@@ -1,4 +1,4 @@
-//! Which settings to try. Pure: what is set and what is slow in, a list out.
+//! Candidate settings, as a pure function of the current settings and the slow phase.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::sample::Phase;
 
-/// A setting to try.
+/// A candidate setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -18,14 +18,14 @@ pub enum Change {
     Producer(&'static str, String),
     /// A property of the consumer.
     Consumer(&'static str, String),
-    /// So many partitions.
+    /// Number of partitions.
     Partitions(i32),
-    /// So many consumers that share the partitions.
+    /// Number of consumers that share the partitions.
     Consumers(usize),
 }
 
 impl Change {
-    /// As one would write it down.
+    /// The setting as a user writes it.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -35,25 +35,25 @@ impl Change {
         }
     }
 
-    /// What there is to know before it is followed.
+    /// Caution to read before the setting is applied.
     pub(super) fn caution(&self) -> Option<&'static str> {
         match self {
             Self::Producer("acks", value) if value == "1" => Some(
-                "weaker: what the leader alone has is lost with it; measured to compare, not recommended",
+                "weaker durability: records that only the leader has are lost with it; measured for comparison, not recommended",
             ),
             Self::Producer("compression.type", _) => {
-                Some("measured with random letters: your data may compress better or worse")
+                Some("measured with random letters; your data may compress better or worse")
             }
             Self::Producer("max.in.flight.requests.per.connection", _) => {
                 Some("keeps the order of records only with enable.idempotence=true")
             }
-            Self::Partitions(_) => Some("records with keys go to other partitions than before"),
+            Self::Partitions(_) => Some("keyed records go to other partitions than before"),
             _ => None,
         }
     }
 }
 
-/// What is set now.
+/// The current settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Base {
     pub(super) linger: Duration,
@@ -63,7 +63,7 @@ pub(super) struct Base {
     pub(super) fetch_min_bytes: i32,
     pub(super) fetch_max_wait: Duration,
     pub(super) partitions: i32,
-    /// Bytes a second in each partition.
+    /// Bytes per second in each partition.
     pub(super) partition_rate: u64,
 }
 
@@ -87,12 +87,12 @@ impl Base {
     }
 }
 
-/// More than these are not tried in one go.
+/// Most candidates of one examination.
 pub(super) const MOST: usize = 6;
-/// What the brokers may hold back with the consumer's defaults.
+/// Longest `fetch.max.wait.ms` that is not worth a change.
 const LONG_WAIT: Duration = Duration::from_millis(100);
 
-/// What to try, the most promising for the phase that takes most first.
+/// Candidates, starting with the most promising for the phase that takes most.
 pub(super) fn candidates(base: &Base, blamed: Phase) -> Vec<Change> {
     let producer = |name, value: &str| Change::Producer(name, value.to_owned());
     let consumer = |name, value: &str| Change::Consumer(name, value.to_owned());
@@ -100,14 +100,14 @@ pub(super) fn candidates(base: &Base, blamed: Phase) -> Vec<Change> {
     if !base.linger.is_zero() {
         sending.push(producer("linger.ms", "0"));
     }
-    // Fewer, larger requests: what helps where the number of them is the cost.
+    // Fewer, larger requests help if the number of requests is the cost.
     let mut batching = Vec::new();
     let larger = (base.batch_size * 8).clamp(65_536, 1_048_576);
     if larger > base.batch_size {
         batching.push(producer("batch.size", &larger.to_string()));
     }
     let longer = (base.linger * 4).max(Duration::from_millis(5));
-    // A batch fills before that where so much comes.
+    // At this rate a batch fills before the linger time ends.
     if u128::from(base.partition_rate) * base.linger.as_millis() / 1000 < larger as u128 {
         batching.push(producer("linger.ms", &longer.as_millis().to_string()));
     }
@@ -144,7 +144,7 @@ fn reversed(mut changes: Vec<Change>) -> Vec<Change> {
     changes
 }
 
-/// The other durability, to see what it costs: less of it is never recommended.
+/// The other durability, to measure its cost. A lower durability is never recommended.
 pub(super) fn probe(acks: Acks) -> Change {
     let other = if acks == Acks::All { "1" } else { "all" };
     Change::Producer("acks", other.to_owned())

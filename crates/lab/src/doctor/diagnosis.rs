@@ -1,4 +1,4 @@
-//! From measurements to what they mean. Pure: numbers in, findings out.
+//! Diagnosis: pure functions from measurements to findings.
 
 #[cfg(test)]
 mod tests;
@@ -11,30 +11,30 @@ use serde::Serialize;
 use super::sample::{ClockOffset, Phase, Sample, micros};
 use crate::latency::Latencies;
 
-/// Whether one setting is better than another, from runs in turn.
+/// Result of comparing two settings that ran in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// In every round, and by more than the rounds differ.
+    /// Better in every round, and by more than the rounds differ.
     Better,
-    /// In every round worse, and by more than the rounds differ.
+    /// Worse in every round, and by more than the rounds differ.
     Worse,
     /// The rounds differ by more than the settings.
     NoDifference,
 }
 
-/// Two settings beside each other.
+/// Comparison of two settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Which one is better.
+    /// Which setting is better.
     pub verdict: Verdict,
-    /// How much the mean of the rounds' 99th percentiles fell, of 1; negative where it rose.
+    /// Reduction of the mean of the rounds' 99th percentiles, as a share; negative if it rose.
     pub gain: f64,
-    /// How far the rounds of one and the same setting are apart, of the base's mean.
+    /// Spread between rounds of the same setting, as a share of the base's mean.
     pub noise: f64,
 }
 
-/// Compares the figures of rounds that ran in turn; less is better.
+/// Compares the figures of rounds that ran in turn; lower is better.
 pub(super) fn compare(base: &[f64], other: &[f64]) -> Comparison {
     let rounds = base.len().min(other.len());
     if rounds == 0 {
@@ -65,21 +65,20 @@ fn range(values: &[f64]) -> f64 {
     if low <= high { high - low } else { 0.0 }
 }
 
-/// A phase of the slowest hundredth of records.
+/// A phase of the slowest 1% of records.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PhaseShare {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// How long it took, the mean of those records. Microseconds.
+    /// Mean duration over those records, in microseconds.
     pub us: f64,
-    /// How wrong that may be, by how the rounds differ and what can be seen from here. Microseconds.
+    /// Possible error, from the spread between rounds and from what is observable. Microseconds.
     pub error_us: f64,
-    /// Whether it is an estimate: seen from the client's stamps or from probes, not inside the brokers.
+    /// Whether it is an estimate, from client timestamps or probes and not from inside the brokers.
     pub estimate: bool,
 }
 
-/// What a round trip without waiting for other replicas takes, and one that waits for them, in microseconds, one value a
-/// round.
+/// Round trips that do not wait for other replicas, and those that do; microseconds, one value per round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probes<'a> {
     pub(super) leader: &'a [f64],
@@ -87,14 +86,14 @@ pub(super) struct Probes<'a> {
 }
 
 impl Probes<'_> {
-    /// The part of a request with `acks=all` that the leader alone takes, and how far the rounds are apart in it.
+    /// The leader's share of a request with `acks=all`, and its spread between rounds.
     fn leader_share(&self) -> (f64, f64) {
         let rounds = self.leader.iter().zip(self.all).filter(|(_, all)| **all > 0.0);
         let shares: Vec<f64> = rounds.map(|(leader, all)| (leader / all).clamp(0.0, 1.0)).collect();
         if shares.is_empty() { (1.0, 1.0) } else { (mean(&shares), range(&shares) / 2.0) }
     }
 
-    /// What the replicas add to a request, and how far the rounds are apart in it.
+    /// The replicas' share of a request, and its spread between rounds.
     fn commit(&self) -> (f64, f64) {
         let added: Vec<f64> =
             self.leader.iter().zip(self.all).map(|(l, a)| (a - l).max(0.0)).collect();
@@ -102,10 +101,10 @@ impl Probes<'_> {
     }
 }
 
-/// Where the slowest records were, phase by phase.
+/// The phases of the slowest records.
 ///
-/// A producer sees one request; what of it is publishing and what committing comes from probes with `acks=1` and
-/// `acks=all`. With less than `acks=all` the committing is behind the acknowledgement, in what the consumer waits for.
+/// A producer observes one request. Probes with `acks=1` and `acks=all` split it into publish and commit.
+/// With less than `acks=all`, the commit comes after the acknowledgement and is part of the consumer's wait.
 pub(super) fn phases(sample: &Sample, acks: Acks, probes: Probes<'_>) -> [PhaseShare; 5] {
     let part = |of: fn(&super::sample::Parts) -> u64| {
         let rounds: Vec<f64> = sample.slowest.iter().map(|p| of(p) as f64 / 1000.0).collect();
@@ -140,24 +139,24 @@ pub(super) fn blame(phases: &[PhaseShare; 5]) -> Phase {
     most.map_or(Phase::Produce, |most| most.phase)
 }
 
-/// What keeps the throughput from being reached, other than a setting.
+/// A limit of the throughput other than a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// This machine's processors, or the one thread that sends.
+    /// This machine's CPUs, or the one sending thread.
     Machine,
-    /// The way to the brokers: sockets do not take more.
+    /// The network to the brokers: sockets accept no more.
     Link,
-    /// The brokers take no more.
+    /// The brokers accept no more.
     Brokers,
 }
 
-/// How a load went, as far as it says what held it up.
+/// Observations of a load that reveal its limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Bytes a second reached, of those asked for.
+    /// Achieved throughput as a share of the requested one.
     pub(super) reached: f64,
-    /// What sends were late at the 99th percentile, of the target.
+    /// Lateness of sends at the 99th percentile, as a share of the target.
     pub(super) late: f64,
     pub(super) memory_waits: u64,
     pub(super) write_share: f64,
@@ -178,14 +177,14 @@ impl Load {
         }
     }
 
-    /// Whether the throughput asked for was there.
+    /// Whether the requested throughput was achieved.
     pub(super) fn is_reached(&self) -> bool {
-        self.reached >= REACHED
+        is_reached(self.reached)
     }
 
-    /// What the limit was, if there was one.
+    /// The limit, if there was one.
     pub(super) fn limit(&self) -> Option<Limit> {
-        // A sender that is late without waiting for memory is late because of this machine.
+        // Without waits for memory, a late sender is late because of this machine.
         let slow_sender = self.memory_waits == 0 && self.late > LATE;
         match () {
             () if self.is_reached() && !self.missed => None,
@@ -203,31 +202,36 @@ impl Load {
     }
 }
 
-/// Of the throughput asked for, what counts as reached: the last record's way is part of the time.
+/// Whether this share of the requested throughput counts as achieved.
+pub(super) fn is_reached(share: f64) -> bool {
+    share >= REACHED
+}
+
+/// Share of the requested throughput that counts as achieved: the last record's latency is part of the time.
 const REACHED: f64 = 0.95;
-/// Of the target, what sends may be late.
+/// Lateness of sends that is tolerated, as a share of the target.
 const LATE: f64 = 0.25;
-/// A machine that is so busy is the limit.
+/// CPU utilisation from which the machine is the limit.
 const BUSY: f64 = 0.9;
-/// Of a request's time, how much goes by before the socket has taken it when the link is the limit.
+/// Share of a request's time before the socket has accepted it, from which the network is the limit.
 const MOSTLY_WRITING: f64 = 0.5;
 
-/// How severe a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// It costs latency or safety.
+    /// Costs latency or safety.
     Warning,
     /// Worth knowing.
     Note,
 }
 
-/// Something about the cluster.
+/// A finding about the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How severe.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What, in one line.
+    /// One line.
     pub text: String,
 }
 
@@ -241,7 +245,7 @@ impl Finding {
     }
 }
 
-/// Requests of a broker that are too few to say something of it.
+/// Fewest requests of a broker for a finding about its speed.
 const FEW: u64 = 50;
 
 /// Brokers that take twice as long as the others, and at least a millisecond more.
@@ -259,7 +263,7 @@ pub(super) fn slow_brokers(brokers: &BTreeMap<i32, Latencies>) -> Vec<Finding> {
         let is_slow = *median > usual * 2 && *median > usual + Duration::from_millis(1);
         is_slow.then(|| {
             Finding::warning(format!(
-                "broker {id} is slow: half of its produce requests take {:.1} ms and more, the others' {:.1} ms",
+                "broker {id} is slow: its median produce request takes {:.1} ms, that of the other brokers {:.1} ms",
                 micros(*median) / 1000.0,
                 micros(usual) / 1000.0
             ))
@@ -268,7 +272,7 @@ pub(super) fn slow_brokers(brokers: &BTreeMap<i32, Latencies>) -> Vec<Finding> {
     medians.iter().filter_map(slow).collect()
 }
 
-/// A clock that is off by less is as good as right, in milliseconds.
+/// Smallest clock offset that is a finding, in milliseconds.
 const CLOCK_MS: f64 = 10.0;
 
 /// Brokers whose clocks differ from this machine's.
@@ -281,7 +285,7 @@ pub(super) fn clocks(offsets: &BTreeMap<i32, ClockOffset>) -> Vec<Finding> {
             () => return None,
         };
         Some(Finding::warning(format!(
-            "broker {id}'s clock is {least:.0} to {most:.0} ms {side} this machine's: time-stamps, retention and \
+            "broker {id}'s clock is {least:.0} to {most:.0} ms {side} this machine's: timestamps, retention and \
              latencies taken from records are off by that"
         )))
     };

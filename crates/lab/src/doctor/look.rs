@@ -1,4 +1,4 @@
-//! A look at the cluster as it stands: its partitions and the brokers' settings.
+//! State of the cluster: its partitions and the brokers' settings.
 
 #[cfg(test)]
 mod tests;
@@ -10,17 +10,17 @@ use curtail::{Admin, ConfigEntry, ConfigResource, ConfigSource, PartitionDescrip
 use super::diagnosis::Finding;
 use crate::perf::Result;
 
-/// What was seen.
+/// The state that was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cluster {
-    /// Live brokers with their settings; without any where they could not be read.
+    /// Live brokers with their settings; no settings if they could not be read.
     pub(super) brokers: BTreeMap<i32, Settings>,
     pub(super) topics: Vec<Topic>,
-    /// What could not be looked at, and why.
+    /// Parts that could not be read, and why.
     pub(super) unseen: Vec<String>,
 }
 
-/// Settings by name, and whether somebody has set them.
+/// Settings by name, each with whether it was set explicitly.
 pub(super) type Settings = BTreeMap<String, Setting>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub(super) struct Topic {
     pub(super) min_in_sync: Option<usize>,
 }
 
-/// Topics whose settings are read, so that a large cluster is not asked for megabytes.
+/// Topics whose settings are read, a limit that keeps the responses of a large cluster small.
 const TOPICS: usize = 200;
 
-/// Looks. What the user may not see is no error.
+/// Reads the state. A part that the user is not authorized to read is no error.
 ///
 /// # Errors
-/// A cluster that cannot be reached.
+/// An unreachable cluster.
 pub(super) async fn look(admin: &Admin) -> Result<Cluster> {
     let described = admin.describe_cluster().await?;
     let mut cluster = Cluster::default();
@@ -101,7 +101,9 @@ async fn topics(admin: &Admin, cluster: &mut Cluster) -> curtail::Result<()> {
     }
     if names.len() > TOPICS {
         let rest = names.len() - TOPICS;
-        cluster.unseen.push(format!("the settings of {rest} topics: the first {TOPICS} were read"));
+        cluster
+            .unseen
+            .push(format!("the settings of {rest} topics: only the first {TOPICS} were read"));
     }
     Ok(())
 }
@@ -121,7 +123,7 @@ impl Cluster {
         all.extend(self.replicas());
         all.extend(self.leaders());
         all.extend(self.settings());
-        all.extend(self.unseen.iter().map(|text| Finding::note(format!("not looked at: {text}"))));
+        all.extend(self.unseen.iter().map(|text| Finding::note(format!("not examined: {text}"))));
         all
     }
 
@@ -129,7 +131,7 @@ impl Cluster {
         self.topics.iter().flat_map(|topic| topic.partitions.iter().map(move |at| (topic, at)))
     }
 
-    /// Partitions without leader, with replicas out of sync, or that no replica may miss.
+    /// Partitions without a leader, with replicas out of sync, or at their `min.insync.replicas`.
     fn replicas(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let named = |is: &dyn Fn(&PartitionDescription) -> bool| {
@@ -143,7 +145,7 @@ impl Cluster {
         let under = named(&|at| at.isr.len() < at.replicas.len());
         if !under.is_empty() {
             findings.push(Finding::warning(format!(
-                "under-replicated, one more failure is nearer than it should be: {}",
+                "under-replicated, so fewer failures are tolerated: {}",
                 listed(&under)
             )));
         }
@@ -158,14 +160,14 @@ impl Cluster {
             .collect();
         if !strict.is_empty() {
             findings.push(Finding::warning(format!(
-                "min.insync.replicas is as high as the replication factor, so with any broker away acks=all fails: {}",
+                "min.insync.replicas is as high as the replication factor, so acks=all fails while any replica is down: {}",
                 listed(&strict)
             )));
         }
         findings
     }
 
-    /// Leaders that are unevenly spread, or not where they should be.
+    /// Leaders that are unevenly spread or not on their preferred replica.
     fn leaders(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let mut leads: BTreeMap<i32, usize> = self.brokers.keys().map(|id| (*id, 0)).collect();
@@ -197,7 +199,7 @@ impl Cluster {
         findings
     }
 
-    /// Settings of brokers that cost latency, and those that differ from broker to broker.
+    /// Settings of brokers that cost latency, and settings that differ between brokers.
     fn settings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for rule in RULES {
@@ -227,7 +229,7 @@ impl Cluster {
                     .map(|(value, ids)| format!("{value} on {}", ids.join(", ")))
                     .collect();
                 findings.push(Finding::note(format!(
-                    "{name} differs from broker to broker: {}",
+                    "{name} differs between brokers: {}",
                     each.join("; ")
                 )));
             }
@@ -236,11 +238,11 @@ impl Cluster {
     }
 }
 
-/// A broker that leads so many times the even share stands out.
+/// A broker that leads this many times its even share is a finding.
 const UNEVEN: f64 = 1.5;
-/// Differences of so few leaders do not.
+/// Differences of at most this many leaders are none.
 const FEW_LEADERS: usize = 2;
-/// More names than these are only counted.
+/// More names than this are only counted.
 const NAMES: usize = 5;
 
 fn listed(names: &[String]) -> String {
@@ -251,7 +253,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// A setting that costs something when somebody has set it so.
+/// A broker setting that costs latency if it is set to an odd value.
 struct Rule {
     name: &'static str,
     is_odd: fn(&str) -> bool,
@@ -266,17 +268,17 @@ fn above(value: &str, limit: i64) -> bool {
     value.parse::<i64>().is_ok_and(|value| value > limit)
 }
 
-/// What is worth a look, beside Kafka's defaults: 3 network threads, 8 io threads, no flushing by the broker.
+/// Rules. Kafka's defaults have no finding: 3 network threads, 8 I/O threads, no flushing by the broker.
 const RULES: &[Rule] = &[
     Rule {
         name: "log.flush.interval.messages",
         is_odd: |value| below(value, 1_000_000),
-        why: "the broker waits for the disk after so many messages; replication is what keeps them safe",
+        why: "after this many messages the broker flushes to disk and waits; replication already protects records",
     },
     Rule {
         name: "log.flush.interval.ms",
         is_odd: |value| below(value, 60_000),
-        why: "the broker waits for the disk so often; replication is what keeps records safe",
+        why: "at this interval the broker flushes to disk and waits; replication already protects records",
     },
     Rule {
         name: "num.network.threads",
@@ -291,22 +293,22 @@ const RULES: &[Rule] = &[
     Rule {
         name: "replica.fetch.wait.max.ms",
         is_odd: |value| above(value, 500),
-        why: "with replica.fetch.min.bytes above 1, followers hold acks=all up for so long",
+        why: "with replica.fetch.min.bytes above 1, a follower's fetch may delay acks=all by this time",
     },
     Rule {
         name: "replica.fetch.min.bytes",
         is_odd: |value| above(value, 1),
-        why: "followers wait for so much before they fetch, and acks=all waits for them",
+        why: "a follower's fetch waits for this many bytes, and acks=all waits for the follower",
     },
     Rule {
         name: "queued.max.requests",
         is_odd: |value| below(value, 100),
-        why: "network threads stop reading with so few requests waiting",
+        why: "network threads stop reading when this few requests are queued",
     },
     Rule {
         name: "compression.type",
         is_odd: |value| value != "producer",
-        why: "the broker compresses every batch again",
+        why: "the broker recompresses every batch",
     },
     Rule {
         name: "unclean.leader.election.enable",
@@ -316,7 +318,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "auto.leader.rebalance.enable",
         is_odd: |value| value == "false",
-        why: "leaders do not come back by themselves after a restart",
+        why: "leaders do not return to their preferred replicas automatically after a restart",
     },
     Rule {
         name: "socket.send.buffer.bytes",
@@ -330,7 +332,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Settings that are the same on every broker where nothing is amiss.
+/// Settings that should be the same on every broker.
 const ALIKE: &[&str] = &[
     "num.network.threads",
     "num.io.threads",

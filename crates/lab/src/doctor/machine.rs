@@ -1,4 +1,4 @@
-//! How busy this machine is.
+//! CPU utilisation of this machine.
 
 use std::{
     fs, thread,
@@ -7,12 +7,12 @@ use std::{
 
 use crate::cpu::CpuTime;
 
-/// The processors' work up to a moment.
+/// CPU time used up to a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Busy {
     at: Instant,
     own: CpuTime,
-    /// Work and all time of every processor, in the kernel's ticks, where it tells.
+    /// Busy and total time of all CPUs in the kernel's ticks, if available.
     all: Option<(u64, u64)>,
 }
 
@@ -22,8 +22,8 @@ impl Busy {
         Self { at: Instant::now(), own: CpuTime::now(), all }
     }
 
-    /// How much of the processors' time was used from then until now, of 1: by everything that runs on the machine, or by
-    /// this process alone where nothing else is known.
+    /// CPU utilisation since then, from 0 to 1: of the whole machine, or of this process alone if nothing
+    /// else is known.
     pub(super) fn until_now(self) -> f64 {
         let now = Self::now();
         if let (Some((before, earlier)), Some((work, all))) = (self.all, now.all)
@@ -37,7 +37,8 @@ impl Busy {
     }
 }
 
-/// Work and all time from the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Busy and total time from the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq,
+/// steal.
 fn parse(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! One run of a load: an open loop on one side, consumers on the other, and the stamps of both put together.
+//! One run of a load: an open-loop sender, consumers, and the join of their phase timestamps.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +22,12 @@ use super::{
 };
 use crate::perf::{Error, Pacer, Result, client_runtime, sleep_precisely};
 
-/// Tells a run to end.
+/// Stops a run.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Has the run end as soon as it has tidied up.
+    /// Makes the run end as soon as it has cleaned up.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ pub(super) struct Trial<'a> {
     pub(super) topic: &'a str,
     /// Leaders by partition.
     pub(super) leaders: &'a [i32],
-    /// Records a second.
+    /// Records per second.
     pub(super) rate: f64,
     /// Bytes of a value, at least [`SMALLEST`].
     pub(super) size: usize,
@@ -56,22 +56,22 @@ pub(super) struct Trial<'a> {
 
 /// Bytes of a value that hold the run's mark and the record's number.
 pub(super) const SMALLEST: usize = 16;
-/// Bytes that the rest of a value is cut out of, beyond the length of one.
+/// Random bytes that values are cut from, beyond the length of one value.
 const POOL: usize = 1 << 16;
-/// Of a run, what does not count: connections, caches and batches settle.
+/// Share of a run that does not count: connections, caches and batches settle.
 const WARMUP: f64 = 0.2;
-/// How long records may stay away before they are given up.
+/// Longest wait for the next record; the missing records then count as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest single wait, so that a stop is seen.
+/// Longest single wait, so that a stop is noticed.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A record on its way. Nanoseconds since the start.
+/// A record that was sent. Nanoseconds since the start.
 struct Sent {
     at: u64,
     delivery: Option<Delivery>,
 }
 
-/// A record that a poll gave out. Nanoseconds since the start.
+/// A record that a poll returned. Nanoseconds since the start.
 #[derive(Clone, Copy)]
 struct Arrival {
     number: u64,
@@ -81,23 +81,23 @@ struct Arrival {
     read: u64,
 }
 
-/// What sender and readers share.
+/// State that sender and readers share.
 struct Shared {
-    /// Marks the records of this run.
+    /// Mark of this run's records.
     mark: u64,
     start: Instant,
     read: AtomicU64,
-    /// Records to read; all of them while the sender is under way.
+    /// Records to read; `u64::MAX` while the sender is running.
     expected: AtomicU64,
     stop: Stop,
 }
 
 impl Trial<'_> {
-    /// Runs it.
+    /// Runs the load.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], settings that cannot be used, a cluster that cannot be reached. Records that were not
-    /// acknowledged are part of the sample.
+    /// [`Error::Interrupted`], unusable settings, an unreachable cluster. Records that were not acknowledged
+    /// are part of the sample.
     pub(super) fn run(&self) -> Result<Sample> {
         self.stop.check()?;
         let (sending, reading) = (client_runtime()?, client_runtime()?);
@@ -134,7 +134,7 @@ impl Trial<'_> {
         for reader in readers {
             let read = reading.block_on(reader);
             let read =
-                read.map_err(|error| Error::Unexpected(format!("a reader ended: {error}")))?;
+                read.map_err(|error| Error::Unexpected(format!("a reader failed: {error}")))?;
             arrivals.extend(read?);
         }
         let busy = busy.until_now();
@@ -148,7 +148,7 @@ impl Trial<'_> {
         Ok(sample)
     }
 
-    /// Consumers at the end of their partitions: what is there is not to be read.
+    /// Consumers at the end of their partitions: earlier records are skipped.
     async fn consumers(&self) -> Result<Vec<Consumer>> {
         let mut consumers = Vec::with_capacity(self.consumers);
         for index in 0..self.consumers {
@@ -170,8 +170,10 @@ impl Trial<'_> {
         ((self.rate * self.length.as_secs_f64()) as u64).max(1)
     }
 
-    /// Sends each record when it is due. Where the cluster or the machine cannot keep up, it ends after half as long
-    /// again: time is bounded, not the number of records.
+    /// Sends each record when it is due.
+    ///
+    /// If the cluster or the machine cannot keep up, sending ends after 1.5 times the planned length: the
+    /// time is bounded, not the number of records.
     fn send_all(
         &self,
         runtime: &Runtime,
@@ -201,7 +203,7 @@ impl Trial<'_> {
         Ok(all)
     }
 
-    /// Waits for memory, but neither beyond the end nor after a stop.
+    /// Waits for memory, until the end of the run or a stop.
     async fn patiently(
         &self,
         producer: &Producer,
@@ -244,11 +246,11 @@ fn outcome(sent: &Sent) -> Option<curtail::Result<curtail::RecordMetadata>> {
     sent.delivery.as_ref()?.outcome()
 }
 
-/// When a run began, by both clocks.
+/// Start of a run, on both clocks.
 #[derive(Clone, Copy)]
 struct Clock {
     start: Instant,
-    /// Since 1970.
+    /// Since 1970-01-01 UTC.
     wall: Duration,
 }
 
@@ -257,19 +259,19 @@ impl Clock {
         nanos(at.into_std().saturating_duration_since(self.start))
     }
 
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970-01-01 UTC.
     fn wall_ms(&self, nanos: u64) -> f64 {
         (self.wall + Duration::from_nanos(nanos)).as_secs_f64() * 1e3
     }
 }
 
-/// The records of a run on their way into a sample.
+/// Collects the records of a run into a sample.
 struct Course<'a> {
     trial: &'a Trial<'a>,
     clock: Clock,
     passages: Vec<Passage>,
     sample: Sample,
-    /// When the first record was due and the last one acknowledged.
+    /// Due time of the first record, and last acknowledgement.
     span: (u64, u64),
     acknowledged: u64,
 }
@@ -286,7 +288,7 @@ impl Course<'_> {
                 self.sample.first_error.get_or_insert_with(|| error.to_string());
                 return;
             }
-            // It could not be sent: it is missing from the throughput.
+            // It could not be sent, which lowers the throughput.
             None => return,
         };
         let Some(timing) = sent.delivery.as_ref().and_then(Delivery::timing) else { return };
@@ -323,7 +325,7 @@ impl Course<'_> {
         sample.errors = noted.errors;
         sample.first_error = noted.first_error;
         sample.missing = noted.missing;
-        // The last record's own way is not part of the time in which records were due.
+        // The last record's latency is not part of the time in which records were due.
         let due = acknowledged as f64 / trial.rate;
         let way = sample.request.quantile(0.5).as_secs_f64();
         let took = span.1.saturating_sub(span.0) as f64 / 1e9;
@@ -334,7 +336,7 @@ impl Course<'_> {
     }
 }
 
-/// Reads a run's records until all are there, or nothing comes any more.
+/// Reads a run's records until all are read or no more arrive.
 async fn read(mut consumer: Consumer, shared: Arc<Shared>) -> Result<Vec<Arrival>> {
     let mut arrivals = Vec::new();
     let mut behind = BTreeMap::new();
@@ -343,7 +345,7 @@ async fn read(mut consumer: Consumer, shared: Arc<Shared>) -> Result<Vec<Arrival
     while !shared.is_done(last) {
         let Some(mut batch) = consumer.poll_batch(POLL).await? else { continue };
         let fetched = Instant::now();
-        // What is here already, up to the last batch, without waiting.
+        // Records that have already arrived, up to the last batch, without waiting.
         loop {
             let way = Arrival {
                 number: 0,
@@ -414,7 +416,7 @@ impl Values {
     }
 
     fn get(&mut self, number: u64) -> &[u8] {
-        // An odd step visits each place of the pool before it comes back to one.
+        // An odd step visits each position of the pool before it repeats one.
         let at = (number.wrapping_mul(40_503) as usize) % POOL;
         self.value[8..SMALLEST].copy_from_slice(&number.to_be_bytes());
         let rest = &mut self.value[SMALLEST..];

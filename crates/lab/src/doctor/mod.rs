@@ -1,10 +1,11 @@
 //! The engine of `curtail doctor`: does a cluster keep a declared latency at a declared throughput, where does the time
 //! go, and which settings help.
 //!
-//! It writes to a topic of its own, at the throughput asked for and no longer than it was told, and deletes the topic
-//! whatever happens. Latency is end to end and open loop: from the intended send time to the poll. What is recommended
-//! has been run, in turn with what is set now, and was better by more than repeated rounds differ
-//! (docs/decisions/0032-others-benchmarks-and-the-doctor.md).
+//! The doctor writes to a separate topic, at the requested throughput and for at most the given time, and
+//! always deletes the topic. Latency is end to end and open loop: from the intended send time to the poll.
+//!
+//! Every recommended setting has been run in turn with the current one and was better by more than repeated
+//! rounds differ (docs/decisions/0032-others-benchmarks-and-the-doctor.md).
 
 mod candidates;
 mod diagnosis;
@@ -43,64 +44,64 @@ use crate::{
     perf::{Error, Result, client_runtime},
 };
 
-/// What to examine.
+/// Options of an examination.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Settings of the producer, with `bootstrap.servers`.
     pub producer: ProducerConfig,
-    /// Settings of the consumer. Those of a group are not used: the doctor joins none.
+    /// Settings of the consumer. The doctor joins no group, so group settings are ignored.
     pub consumer: ConsumerConfig,
     /// Settings of the admin client.
     pub admin: AdminConfig,
-    /// The 99th percentile not to be exceeded, from the intended send time to the poll.
+    /// Target of the 99th percentile, from the intended send time to the poll.
     pub target: Duration,
-    /// Bytes of values a second.
+    /// Bytes of values per second.
     pub throughput: f64,
     /// Bytes of a value.
     pub record_size: usize,
-    /// Partitions of the topic; three for each broker without this.
+    /// Partitions of the topic; `None` for three per broker.
     pub partitions: Option<i32>,
-    /// Replicas of the topic; the brokers' default without this.
+    /// Replicas of the topic; `None` for the brokers' default.
     pub replication_factor: Option<i16>,
-    /// How long to send, all runs together.
+    /// Total sending time of all runs.
     pub duration: Duration,
 }
 
-/// What happens.
+/// Progress of an examination.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// What will be done, before anything is.
+    /// The plan, before anything is created.
     Plan(&'a Plan),
-    /// The topic is there, and a run begins that does not count.
+    /// The topic exists, and a warm-up run begins.
     WarmingUp,
     /// A run begins.
     Run {
-        /// What is tried.
+        /// The setting that runs.
         what: &'a str,
-        /// Runs before it.
+        /// Number of earlier runs in this part.
         done: usize,
-        /// Runs of this part.
+        /// Number of runs in this part.
         of: usize,
     },
 }
 
-/// How often each setting runs.
+/// Runs of each setting.
 const ROUNDS: usize = 3;
-/// The shortest run that says something.
+/// Shortest run with a meaningful result.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// The longest time that an option may name.
+/// Longest time that an option accepts.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Records of one run that are kept in memory.
+/// Most records of one run that are kept in memory.
 const MOST_RECORDS: f64 = 5e6;
-/// What is left behind by a doctor that was killed goes away by itself.
+/// Retention of the topic: records of a doctor that was killed expire.
 const RETENTION_MS: &str = "3600000";
 
 /// Examines a cluster, on this thread.
 ///
 /// # Errors
-/// [`Error::Interrupted`] after [`Stop::set`]; a cluster that cannot be reached, a topic that cannot be created, settings
-/// that cannot be used. The topics are deleted then, too.
+/// [`Error::Interrupted`] after [`Stop::set`]; an unreachable cluster, a topic that cannot be created,
+/// unusable settings. The topics are deleted in each case.
 pub fn run(options: &Options, stop: &Stop, progress: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
     let options = options.checked()?;
     let runtime = client_runtime()?;
@@ -144,7 +145,7 @@ pub fn run(options: &Options, stop: &Stop, progress: &mut dyn FnMut(Event<'_>)) 
 }
 
 impl Options {
-    /// The options without what a doctor must not do with the user's settings.
+    /// The options without user settings that a doctor must not apply.
     fn checked(&self) -> Result<Self> {
         let refuse = |text: &str| Err(Error::Options(text.into()));
         if self.record_size < measure::SMALLEST {
@@ -153,7 +154,7 @@ impl Options {
         if self.record_size > self.producer.max_request_size {
             return refuse("the record size must be at most the producer's max.request.size");
         }
-        // Not a number is neither.
+        // NaN fails this comparison, too.
         let at_least_one = self.throughput >= self.record_size as f64;
         if !at_least_one || self.throughput.is_infinite() {
             return refuse("the throughput must be at least one record a second, and finite");
@@ -177,13 +178,13 @@ impl Options {
         Ok(options)
     }
 
-    /// Records a second.
+    /// Records per second.
     fn rate(&self) -> f64 {
         self.throughput / self.record_size as f64
     }
 }
 
-/// One visit to a cluster.
+/// State of one examination.
 struct Visit<'a> {
     options: &'a Options,
     stop: &'a Stop,
@@ -191,18 +192,18 @@ struct Visit<'a> {
     runtime: &'a Runtime,
     admin: &'a Admin,
     plan: &'a Plan,
-    /// What was created and is to be deleted.
+    /// Topics that were created and must be deleted.
     topics: Vec<String>,
 }
 
-/// A topic and who leads its partitions.
+/// A topic and the leaders of its partitions.
 #[derive(Clone, Debug)]
 struct Ground {
     topic: String,
     leaders: Vec<i32>,
 }
 
-/// A setting and what its runs were like, beside those of the base in the same rounds.
+/// Runs of a setting, and those of the base in the same rounds.
 struct Arm {
     change: Option<Change>,
     sample: Sample,
@@ -212,8 +213,9 @@ impl Visit<'_> {
     fn examine(&mut self, cluster: &Cluster) -> Result<Report> {
         let ground = self.topic(&self.plan.topic.clone(), self.plan.partitions)?;
         (self.progress)(Event::WarmingUp);
-        // Brokers compile, open files and elect leaders in the first second: nobody's latency.
-        self.run_once("nothing changed", None, &ground)?;
+        // In the first second brokers compile, open files and elect leaders. No record of the workload pays
+        // for that.
+        self.run_once("the current settings", None, &ground)?;
         let probe = probe(self.options.producer.acks);
         let mut first = self.rounds(&ground, std::slice::from_ref(&probe))?;
         let other = first.pop().map(|arm| arm.sample).unwrap_or_default();
@@ -227,7 +229,7 @@ impl Visit<'_> {
         let blamed = diagnosis::blame(&phases);
         let mut tried = vec![Tried::new(&probe, &base, &other)];
         let load = Load::of(&base, self.options.throughput, self.options.target);
-        // What holds needs no changes, and no more load on somebody's cluster.
+        // A target that holds needs no changes, and the cluster no more load.
         if load.missed || !load.is_reached() {
             let now = Base::of(
                 &self.options.producer,
@@ -249,16 +251,16 @@ impl Visit<'_> {
         Ok(Report::new(self.options, self.plan, &base, phases, tried, findings))
     }
 
-    /// Creates a topic of the doctor's own, and waits until every partition has a leader.
+    /// Creates a separate topic and waits until every partition has a leader.
     fn topic(&mut self, name: &str, partitions: i32) -> Result<Ground> {
         self.stop.check()?;
         let new = NewTopic::new(name)
             .partitions(partitions)
             .replication_factor(self.options.replication_factor.unwrap_or(-1))
-            // The brokers' clocks are to be seen.
+            // LogAppendTime reveals the brokers' clocks.
             .config("message.timestamp.type", "LogAppendTime")
             .config("retention.ms", RETENTION_MS);
-        // Created or not, who asked has to clean up.
+        // Clean up even if the request failed: the topic may exist.
         self.topics.push(name.to_owned());
         let created = self.runtime.block_on(self.admin.create_topics(&[new]))?;
         if let Some((_, Err(error))) = created.into_iter().next() {
@@ -290,7 +292,8 @@ impl Visit<'_> {
         }
     }
 
-    /// The base and each change once a round, another one first each time. The base comes first in what is returned.
+    /// Runs the base and each change once per round, starting with another one each time. The base comes
+    /// first in the result.
     fn rounds(&mut self, ground: &Ground, changes: &[Change]) -> Result<Vec<Arm>> {
         let wide = changes.iter().find_map(|change| match change {
             Change::Partitions(count) => Some(*count),
@@ -308,7 +311,7 @@ impl Visit<'_> {
         for done in 0..of {
             let at = (done / arms.len() + done % arms.len()) % arms.len();
             let change = arms[at].change.clone();
-            let what = change.as_ref().map_or_else(|| "as it is set".to_owned(), Change::text);
+            let what = change.as_ref().map_or_else(|| "current settings".to_owned(), Change::text);
             (self.progress)(Event::Run { what: &what, done, of });
             let ground = match (&change, &wide) {
                 (Some(Change::Partitions(_)), Some(wide)) => wide,
@@ -342,20 +345,20 @@ impl Visit<'_> {
         };
         let sample = trial.run()?;
         if sample.end_to_end.count() == 0 {
-            let why = sample.first_error.unwrap_or_else(|| "they were not read".to_owned());
-            return Err(Error::Unexpected(format!("no record came through with {what}: {why}")));
+            let why = sample.first_error.unwrap_or_else(|| "no record was read".to_owned());
+            return Err(Error::Unexpected(format!("no record was delivered with {what}: {why}")));
         }
         Ok(sample)
     }
 
-    /// Deletes what was created; says what is left if that fails.
+    /// Deletes the created topics; returns a message that names those left if that fails.
     fn tidy_up(&self) -> Option<String> {
         let names: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         if names.is_empty() {
             return None;
         }
         let left = |error: &dyn std::fmt::Display| {
-            format!("could not delete {}: {error}; delete it by hand", names.join(" and "))
+            format!("could not delete {}: {error}; delete it manually", names.join(" and "))
         };
         match self.runtime.block_on(self.admin.delete_topics(&names)) {
             Ok(deleted) => deleted

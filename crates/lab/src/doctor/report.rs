@@ -1,4 +1,4 @@
-//! What the doctor says.
+//! Report of the doctor.
 
 use serde::Serialize;
 
@@ -11,32 +11,32 @@ use super::{
 };
 use crate::latency::Summary;
 
-/// What will be done.
+/// The planned examination.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// The topic that is created and deleted.
+    /// Name of the topic that is created and deleted.
     pub topic: String,
-    /// Its partitions.
+    /// Partitions of the topic.
     pub partitions: i32,
     /// Live brokers.
     pub brokers: usize,
-    /// Bytes of values a second.
+    /// Bytes of values per second.
     pub bytes_per_second: f64,
-    /// Records a second.
+    /// Records per second.
     pub records_per_second: f64,
     /// Length of one run in seconds.
     pub run_s: f64,
-    /// Runs if the target holds.
+    /// Number of runs if the target holds.
     pub runs: usize,
-    /// Runs at most, with everything that is tried.
+    /// Largest number of runs, with every candidate setting.
     pub runs_at_most: usize,
-    /// Bytes written at most, before replication.
+    /// Largest number of bytes written, before replication.
     pub bytes_at_most: f64,
 }
 
 impl Plan {
     pub(super) fn new(options: &Options, partitions: i32, brokers: usize, topic: String) -> Self {
-        // Warm-up, base and probe; then the base again and what is tried.
+        // Warm-up, base and probe; then the base again and the candidates.
         let runs = 1 + ROUNDS * 2;
         let runs_at_most = runs + ROUNDS * (1 + MOST);
         let run = (options.duration / runs_at_most as u32).max(SHORTEST);
@@ -55,22 +55,22 @@ impl Plan {
     }
 }
 
-/// A setting that was tried.
+/// A candidate setting that was run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
-    /// Which.
+    /// Name and value.
     pub setting: String,
-    /// The 99th percentile of each round as it is set. Microseconds.
+    /// 99th percentile of each round without it, in microseconds.
     pub base_p99_us: Vec<f64>,
-    /// The 99th percentile of each round with it. Microseconds.
+    /// 99th percentile of each round with it, in microseconds.
     pub p99_us: Vec<f64>,
-    /// Bytes a second with it, the mean of the rounds.
+    /// Bytes per second with it, the mean of the rounds.
     pub bytes_per_second: f64,
-    /// How they compare.
+    /// Comparison of the two.
     pub comparison: Comparison,
-    /// Whether it is recommended: better beyond the noise, and not at the price of durability.
+    /// Whether it is recommended: better beyond the noise, without a loss of durability.
     pub recommended: bool,
-    /// What there is to know before it is followed.
+    /// Caution to read before it is applied.
     pub caution: Option<&'static str>,
 }
 
@@ -78,7 +78,7 @@ impl Tried {
     pub(super) fn new(change: &Change, base: &Sample, sample: &Sample) -> Self {
         let mut comparison = diagnosis::compare(&base.p99_us, &sample.p99_us);
         let throughput = diagnosis::mean(&sample.bytes_per_second);
-        // Quick for the records it let through, and fewer of them.
+        // Lower latency on fewer records is no improvement.
         let fewer = throughput < 0.95 * diagnosis::mean(&base.bytes_per_second);
         if comparison.verdict == Verdict::Better && (fewer || sample.errors > base.errors) {
             comparison.verdict = Verdict::NoDifference;
@@ -94,55 +94,61 @@ impl Tried {
             caution: change.caution(),
         }
     }
+
+    /// The highest 99th percentile of a round with it, in microseconds.
+    #[must_use]
+    pub fn worst_p99_us(&self) -> f64 {
+        self.p99_us.iter().copied().fold(0.0, f64::max)
+    }
 }
 
-/// What was seen of one broker.
+/// Observations of one broker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BrokerReport {
-    /// Its id.
+    /// Broker id.
     pub id: i32,
     /// Records that it acknowledged.
     pub records: u64,
-    /// From the socket to the acknowledgement. Microseconds.
+    /// From the write to the socket until the acknowledgement, in microseconds.
     pub request_us: Summary,
-    /// How far its clock is ahead, where it says when it appends.
+    /// Offset of its clock, if its append times are known.
     pub clock: Option<ClockOffset>,
 }
 
-/// The outcome of a visit.
+/// Result of an examination.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The 99th percentile not to be exceeded, in microseconds.
+    /// Target of the 99th percentile, in microseconds.
     pub target_p99_us: f64,
-    /// What was done.
+    /// The plan that was carried out.
     pub plan: Plan,
-    /// Whether the target holds at the throughput, with every record there.
+    /// Whether the target holds at the throughput, without a missing record.
     pub holds: bool,
-    /// From the intended send time to the poll, as it is set. Microseconds.
+    /// Latencies from the intended send time to the poll with the current settings, in microseconds.
     pub latency_us: Summary,
-    /// The 99th percentile of each round. Microseconds.
+    /// 99th percentile of each round, in microseconds.
     pub rounds_p99_us: Vec<f64>,
-    /// Bytes a second, the mean of the rounds.
+    /// Bytes per second, the mean of the rounds.
     pub bytes_per_second: f64,
     /// Records that were not acknowledged.
     pub errors: u64,
-    /// The first of their errors.
+    /// The first error of such a record.
     pub first_error: Option<String>,
     /// Records that were acknowledged and not read.
     pub missing: u64,
-    /// Where the slowest hundredth of records was.
+    /// Phases of the slowest 1% of records.
     pub phases: [PhaseShare; 5],
     /// The phase that takes most of their time.
     pub blamed: Phase,
-    /// What holds the load up, other than settings.
+    /// A limit of the load other than settings.
     pub limit: Option<Limit>,
-    /// How busy this machine was, of 1.
+    /// CPU utilisation of this machine, from 0 to 1.
     pub busy: f64,
-    /// What was tried.
+    /// Candidate settings that were run.
     pub tried: Vec<Tried>,
-    /// What was seen of each broker that leads a partition.
+    /// Observations of each broker that leads a partition.
     pub brokers: Vec<BrokerReport>,
-    /// What stands out in the cluster.
+    /// Findings about the cluster.
     pub findings: Vec<Finding>,
 }
 
@@ -184,11 +190,18 @@ impl Report {
         }
     }
 
-    /// What is recommended, the largest gain first.
+    /// Recommended settings, the largest gain first.
     #[must_use]
     pub fn recommended(&self) -> Vec<&Tried> {
         let mut all: Vec<&Tried> = self.tried.iter().filter(|tried| tried.recommended).collect();
         all.sort_by(|a, b| b.comparison.gain.total_cmp(&a.comparison.gain));
         all
+    }
+
+    /// Whether the target holds with a setting that was tried, in each round and at the requested throughput.
+    #[must_use]
+    pub fn holds_with(&self, tried: &Tried) -> bool {
+        let reached = tried.bytes_per_second / self.plan.bytes_per_second;
+        tried.worst_p99_us() <= self.target_p99_us && diagnosis::is_reached(reached)
     }
 }

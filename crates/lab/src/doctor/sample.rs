@@ -1,4 +1,4 @@
-//! What one run of a load was like: the way of each record put together from the producer's and the consumer's stamps.
+//! Result of one run of a load: phases of each record, from the producer's and the consumer's timestamps.
 
 #[cfg(test)]
 mod tests;
@@ -9,64 +9,64 @@ use serde::Serialize;
 
 use crate::latency::Latencies;
 
-/// Where a record's time can go, as far as a client sees. In the order in which a record passes them.
+/// A phase of a record's latency, as seen by clients. In the order in which a record passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// From the intended send time until its batch was handed to the socket: waiting to be sent, lingering, queueing.
     Produce,
-    /// Until the leader had it.
+    /// Until the leader had appended it.
     Publish,
     /// Until the other replicas had it.
     Commit,
-    /// Until the consumer had read what was before it.
+    /// Until the consumer had read the records before it.
     CatchUp,
-    /// Until a poll gave it out.
+    /// Until a poll returned it.
     Fetch,
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; 5] =
         [Self::Produce, Self::Publish, Self::Commit, Self::CatchUp, Self::Fetch];
 
-    /// Its name.
+    /// Name of the phase.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Produce => "produce",
             Self::Publish => "publish",
             Self::Commit => "commit",
-            Self::CatchUp => "catch-up",
+            Self::CatchUp => "catch_up",
             Self::Fetch => "fetch",
         }
     }
 }
 
-/// The stations of a record that was read. Nanoseconds since the start of the run.
+/// Phase timestamps of a record that was read. Nanoseconds since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passage {
-    /// It was to be sent.
+    /// Intended send time.
     pub(super) due: u64,
-    /// Its batch was handed to the socket.
+    /// When its batch was handed to the socket.
     pub(super) written: u64,
-    /// Its acknowledgement was read.
+    /// When its acknowledgement was read.
     pub(super) acknowledged: u64,
-    /// The consumer had given out all it had, the last time before.
+    /// When the consumer had last returned all records it held.
     pub(super) drained: u64,
-    /// Whether the partition had more than that then, by the position and the high watermark known.
+    /// Whether the partition had more records then, by the position and the known high watermark.
     pub(super) behind: bool,
-    /// The first batch since then was there.
+    /// When the first batch after that had arrived.
     pub(super) fetched: u64,
-    /// A poll gave it out.
+    /// When a poll returned it.
     pub(super) read: u64,
 }
 
-/// How long a record was where. The parts make up the whole.
+/// Durations of a record's phases, which add up to its latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     pub(super) produce: u64,
-    /// Until the acknowledgement, or until it was read if that was earlier.
+    /// From the socket until the acknowledgement, or until the record was read if that was earlier.
     pub(super) request: u64,
     pub(super) catch_up: u64,
     pub(super) fetch: u64,
@@ -77,8 +77,11 @@ impl Passage {
         self.read.saturating_sub(self.due)
     }
 
-    /// Takes the way apart. A consumer that was at the end when the record was acknowledged waited for it: that is
-    /// fetch; while it was behind or busy with what it had, the record waited for it: that is catch-up.
+    /// Splits the latency into phases.
+    ///
+    /// A consumer at the end of the partition at the acknowledgement waited for the record: the rest is
+    /// fetch. While the consumer lagged or was busy with other records, the record waited: that part is
+    /// catch-up.
     pub(super) fn parts(&self) -> Parts {
         let written = self.written.clamp(self.due, self.read.max(self.due));
         let acknowledged = self.acknowledged.clamp(written, self.read.max(written));
@@ -97,25 +100,25 @@ impl Passage {
     }
 }
 
-/// How far a broker's clock may be ahead of this machine's, in milliseconds, negative where it is behind: what all its
-/// append times allow.
+/// Bounds of a broker's clock offset from this machine's, in milliseconds, which all its append times allow.
+/// Negative: the broker's clock is late.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClockOffset {
-    /// The least.
+    /// Lower bound.
     pub at_least_ms: f64,
-    /// The most.
+    /// Upper bound.
     pub at_most_ms: f64,
 }
 
 impl ClockOffset {
-    /// From one record: the broker's time of the append, in whole milliseconds, which lies between two moments of this
-    /// machine's clock in milliseconds.
+    /// Bounds from one record: the broker's append time, in whole milliseconds, lies between two times of
+    /// this machine's clock in milliseconds.
     pub(super) fn of(append_ms: i64, written_ms: f64, acknowledged_ms: f64) -> Self {
         let append = append_ms as f64;
         Self { at_least_ms: append - acknowledged_ms, at_most_ms: append + 1.0 - written_ms }
     }
 
-    /// What both allow; the later one where they contradict each other, as after a step of a clock.
+    /// Intersection of both bounds; the later one if they contradict each other, as after a clock step.
     pub(super) fn and(self, other: Self) -> Self {
         let both = Self {
             at_least_ms: self.at_least_ms.max(other.at_least_ms),
@@ -125,25 +128,25 @@ impl ClockOffset {
     }
 }
 
-/// What one run, or several of the same kind, were like.
+/// Result of one run, or of several of the same kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     /// From the intended send time to the poll.
     pub(super) end_to_end: Latencies,
-    /// From the intended to the actual send: what this machine was late.
+    /// From the intended to the actual send: the delay on this machine.
     pub(super) lateness: Latencies,
     /// From the socket to the acknowledgement.
     pub(super) request: Latencies,
     /// The same by leader.
     pub(super) by_broker: BTreeMap<i32, Latencies>,
     pub(super) clocks: BTreeMap<i32, ClockOffset>,
-    /// The mean parts of the slowest records, one set a run.
+    /// The mean phases of the slowest records, one entry per run.
     pub(super) slowest: Vec<Parts>,
     /// The 99th percentile of each run.
     pub(super) p99_us: Vec<f64>,
     /// The mean request of each run, in microseconds.
     pub(super) request_us: Vec<f64>,
-    /// Bytes a second of each run, from the first record due to the last acknowledgement.
+    /// Bytes per second of each run, from the first due time to the last acknowledgement.
     pub(super) bytes_per_second: Vec<f64>,
     /// Records not acknowledged.
     pub(super) errors: u64,
@@ -152,14 +155,14 @@ pub(super) struct Sample {
     pub(super) missing: u64,
     /// Sends that had to wait for `buffer.memory`.
     pub(super) memory_waits: u64,
-    /// Time in which sockets took requests, of all time from requests to answers. Of 1.
+    /// Share (0 to 1) of the time from requests to responses in which sockets accepted requests.
     pub(super) write_share: f64,
-    /// How busy the machine's processors were. Of 1.
+    /// CPU utilisation of the machine, from 0 to 1.
     pub(super) busy: f64,
 }
 
 impl Sample {
-    /// The records of one run: the slowest hundredth is taken apart.
+    /// Builds the sample of one run, with the phases of its slowest 1% of records.
     pub(super) fn of(passages: &[Passage]) -> Self {
         let mut sample = Self::default();
         for passage in passages {
@@ -199,7 +202,7 @@ impl Sample {
     }
 }
 
-/// The mean parts of the slowest hundredth, at least one record.
+/// The mean phases of the slowest 1% of records, at least one.
 fn slowest(passages: &[Passage]) -> Parts {
     if passages.is_empty() {
         return Parts::default();

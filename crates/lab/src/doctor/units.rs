@@ -1,4 +1,4 @@
-//! Times and throughputs as people write them.
+//! Times and throughputs as users write them.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// A time: a number and us, ms, s, m or h, such as `50ms` or `1.5s`.
 ///
 /// # Errors
-/// Says what was expected.
+/// The expected format.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("'{text}': expected a time above 0 such as 50ms, 1.5s or 800us");
     let (number, unit) = split(text).ok_or_else(expected)?;
@@ -24,11 +24,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err(expected()) } else { Ok(duration) }
 }
 
-/// A throughput in bytes a second: a number and B/s, KB/s, MB/s or GB/s, such as `90MB/s`. As in Kafka's tools an MB is
-/// 1024 KB and a KB 1024 bytes; KiB, MiB and GiB are the same.
+/// A throughput in bytes per second: a number and B/s, KB/s, MB/s or GB/s, such as `90MB/s`. As in Kafka's
+/// tools, an MB is 1024 KB and a KB 1024 bytes; KiB, MiB and GiB are the same.
 ///
 /// # Errors
-/// Says what was expected.
+/// The expected format.
 pub fn throughput(text: &str) -> Result<f64, String> {
     let expected = || format!("'{text}': expected a throughput above 0 such as 90MB/s or 500KB/s");
     let (number, unit) = split(text).ok_or_else(expected)?;
@@ -43,7 +43,7 @@ pub fn throughput(text: &str) -> Result<f64, String> {
     if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err(expected()) }
 }
 
-/// The number, and what is behind it.
+/// Splits a number from its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;

@@ -1,5 +1,5 @@
-//! What waiting for more replicas costs: `acks` 0, 1 and all, in latency at a steady rate and in throughput without a
-//! limit.
+//! Cost of waiting for more replicas: `acks` 0, 1 and all, in latency at a steady rate and in throughput
+//! without a limit.
 
 use super::{
     Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Simulated,
@@ -10,16 +10,22 @@ use super::{
 use crate::perf::Result;
 
 const REPLICAS: i16 = 3;
-/// Throughput with all, of that with 1: the post's 161 MB/s of 195.
+/// Required throughput with all, relative to that with 1: the post's 161 of 195 MB/s.
 const SHARE: f64 = 161.0 / 195.0;
 
-const NONE: Arm =
-    Arm { name: "0", about: "nobody answers: produce time alone", properties: &[("acks", "0")] };
-const LEADER: Arm =
-    Arm { name: "1", about: "the leader answers: publish time, too", properties: &[("acks", "1")] };
+const NONE: Arm = Arm {
+    name: "0",
+    about: "no acknowledgement: produce time alone",
+    properties: &[("acks", "0")],
+};
+const LEADER: Arm = Arm {
+    name: "1",
+    about: "the leader acknowledges: publish time, too",
+    properties: &[("acks", "1")],
+};
 const ALL: Arm = Arm {
     name: "all",
-    about: "all in-sync replicas have it: commit time, too",
+    about: "acknowledged by all in-sync replicas: commit time, too",
     properties: &[("acks", "all")],
 };
 

@@ -1,8 +1,9 @@
-//! What the partitions of healthy brokers notice while another broker is frozen, or slow.
+//! Latency of partitions on healthy brokers while another broker is frozen or slow.
 //!
-//! One producer sends to partitions that the broker in trouble leads and to partitions that it has no copy of; only the
-//! latter's latency counts. The trouble comes and goes within a run, so that the time before each onset, with the same load,
-//! is what the time with it is compared with. `none` says how far the two are apart by themselves.
+//! One producer sends to partitions that the impaired broker leads and to partitions without a replica on it;
+//! only the latency of the latter counts. The broker is impaired repeatedly within a run. Each impaired
+//! period is compared with the period before it, which has the same load. The arm `none` shows how much the
+//! two differ by chance.
 
 use std::time::Duration;
 
@@ -27,21 +28,21 @@ use crate::{
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 4_000.0;
 const SIZE: usize = 1_000;
-/// The broker in trouble. On Apache Kafka it is the one behind the delaying proxy.
+/// The impaired broker. On Apache Kafka it is the one with the delaying proxy.
 const VICTIM: i32 = 1;
-/// How late a slow broker answers.
+/// Additional delay of a slow broker's responses.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// How many times the p99.9 of the others may be that before.
+/// Largest ratio of the other partitions' p99.9 to that of the period before.
 const FACTOR: f64 = 1.25;
 
 const FROZEN: Arm = Arm {
     name: "frozen",
-    about: "the broker is frozen for seconds, too short to be dropped",
+    about: "the broker is frozen for seconds, too short to be fenced",
     properties: &[],
 };
-const SLOW: Arm = Arm { name: "slow", about: "the broker answers 20 ms later", properties: &[] };
-const NONE: Arm = Arm { name: "none", about: "nothing happens", properties: &[] };
+const SLOW: Arm = Arm { name: "slow", about: "the broker responds 20 ms later", properties: &[] };
+const NONE: Arm = Arm { name: "none", about: "no fault", properties: &[] };
 
 /// `bystanders`.
 pub(super) struct Bystanders;
@@ -52,7 +53,7 @@ impl Experiment for Bystanders {
     }
 
     fn about(&self) -> &'static str {
-        "one of three brokers frozen or slow: p99.9 of the partitions it has nothing to do with"
+        "one of three brokers frozen or slow: p99.9 of partitions without a replica on it"
     }
 
     fn source(&self) -> &'static str {
@@ -150,8 +151,8 @@ impl Experiment for Bystanders {
     }
 }
 
-/// Makes the sample's latency that of the partitions which the broker has nothing to do with while it is in trouble. Of
-/// each record it is given when it was due, its partition, and its latency.
+/// Makes the sample's latency that of the partitions without a replica on the broker, while it is impaired.
+/// Each record is given as its due time, its partition and its latency.
 pub(super) fn measure_bystanders(
     sample: &mut Sample,
     windows: &Windows,
@@ -180,7 +181,7 @@ pub(super) fn measure_bystanders(
     }
 }
 
-/// In virtual time: what happens to the broker.
+/// In virtual time: the acts on the broker.
 fn script(arm: &Arm, windows: &Windows) -> Vec<(When, Act)> {
     let broker = VICTIM;
     let acts = match arm.name {
@@ -193,7 +194,7 @@ fn script(arm: &Arm, windows: &Windows) -> Vec<(When, Act)> {
     windows.faults().flat_map(fault).collect()
 }
 
-/// At full size four rounds. Brokers are dropped after nine seconds of silence.
+/// Windows of a run: four rounds at full size. Brokers are fenced after nine seconds without a heartbeat.
 fn windows(setting: &Setting) -> Windows {
     let scaled =
         |seconds: f64, least: f64| Duration::from_secs_f64((seconds * setting.scale).max(least));
@@ -208,11 +209,11 @@ fn windows(setting: &Setting) -> Windows {
     }
 }
 
-/// Which partitions records go to.
+/// Target partitions.
 struct Places {
-    /// Without a copy at the broker in trouble.
+    /// Partitions without a replica on the impaired broker.
     healthy: Vec<i32>,
-    /// Led by it.
+    /// Partitions that it leads.
     victims: Vec<i32>,
 }
 

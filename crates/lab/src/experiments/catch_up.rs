@@ -1,8 +1,8 @@
-//! What a new record waits for a consumer that has older ones to read first.
+//! Latency of new records for a consumer that has to read a backlog first.
 //!
-//! The consumer begins to read when the first new record is due: at the end, or in front of a backlog, in all partitions
-//! or in one of them. The backlog comes out of the page cache, as it does for a consumer that is minutes behind; older
-//! data on slow disks or in remote storage would come at the pace of those.
+//! The consumer begins to read when the first new record is due: at the end, or with a backlog in all
+//! partitions or in one of them. The backlog comes from the page cache, as for a consumer with a lag of
+//! minutes. Older data on slow disks or in remote storage would arrive at their speed.
 
 use std::{ops::Range, time::Duration};
 
@@ -24,15 +24,14 @@ const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 1_000;
 const RUN: Duration = Duration::from_secs(8);
-/// Records to catch up with, all partitions together.
+/// Records of the backlog, all partitions together.
 const BACKLOG: f64 = 300_000.0;
-/// The partition with the backlog where only one has it.
+/// The partition with the backlog in the arm where only one has it.
 const BEHIND: i32 = 0;
 
 const CAUGHT_UP: Arm =
     Arm { name: "caught-up", about: "the consumer is at the end", properties: &[] };
-const ALL: Arm =
-    Arm { name: "behind", about: "a backlog in front of every partition", properties: &[] };
+const ALL: Arm = Arm { name: "behind", about: "a backlog in every partition", properties: &[] };
 const SMALL: Arm = Arm {
     name: "behind-small",
     about: "the same, fetched 16 KiB at a time",
@@ -40,12 +39,12 @@ const SMALL: Arm = Arm {
 };
 const ONE: Arm = Arm {
     name: "one-behind",
-    about: "the backlog in one partition: what the others' records wait",
+    about: "the backlog in one partition: latency of the others",
     properties: &[],
 };
 const ONE_SKIP: Arm = Arm {
     name: "one-behind-skip-broker",
-    about: "the same, with nothing fetched from a broker while records of it wait, as in Java",
+    about: "the same, without fetches from a broker while records of it are buffered, as in Java",
     properties: &[("curtail.buffered.partitions", "skip-broker")],
 };
 
@@ -58,7 +57,7 @@ impl Experiment for CatchUp {
     }
 
     fn about(&self) -> &'static str {
-        "a consumer with a backlog: what new records wait, behind it and beside it"
+        "a consumer with a backlog: latency of new records in the same partitions and in the others"
     }
 
     fn source(&self) -> &'static str {
@@ -73,7 +72,7 @@ impl Experiment for CatchUp {
         1
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the effect and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -193,12 +192,12 @@ fn behind(arm: &str) -> Range<i32> {
     }
 }
 
-/// The one partition whose own records do not count.
+/// The partition whose new records do not count, if any.
 fn apart(arm: &str) -> Option<i32> {
     [ONE.name, ONE_SKIP.name].contains(&arm).then_some(BEHIND)
 }
 
-/// New ones, and those to catch up with.
+/// New records, and records of the backlog.
 fn records(setting: &Setting) -> (u64, u64) {
     let length = RUN.mul_f64(setting.scale).as_secs_f64();
     ((RATE * length).ceil() as u64, (BACKLOG * setting.scale) as u64)

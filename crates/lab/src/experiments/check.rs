@@ -1,4 +1,4 @@
-//! What the topic holds, against what was acknowledged.
+//! Compares the content of a topic with the acknowledgements.
 
 #[cfg(test)]
 mod tests;
@@ -11,25 +11,25 @@ use std::{
 use curtail::{Acks, Consumer, ConsumerConfig, TopicPartition};
 
 use super::{
-    Sample,
+    Figure, Sample,
     load::{EARLIER, Fate, Sent, number},
 };
 use crate::perf::{Error, Result, client_runtime};
 
-/// How long the topic may take to show what was acknowledged.
+/// Longest wait for an acknowledged record to appear in the topic.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long where replicas did not have to have it: what is not there soon will never be.
+/// Longest wait without acks=all: a record that is not visible soon is lost.
 const PATIENCE_UNCOMMITTED: Duration = Duration::from_secs(3);
 
-/// Which order the records of a partition must have.
+/// Required order of the records of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// That in which they were sent: they had their partition from then on.
+    /// The order of the sends. Each record's partition was fixed when it was sent.
     Sent,
-    /// The same among the records of each of so many producers, which send in turn.
+    /// The order of the sends, among the records of each of this many producers, which send in turn.
     SentInTurn(u64),
-    /// None is before one that had been acknowledged when it was sent. Keyless records that may change the partition
-    /// before they are first written promise no more.
+    /// No record is before one that had already been acknowledged when it was sent. A keyless record may
+    /// change its partition before it is first written, so no stronger order is promised.
     Acknowledged,
 }
 
@@ -53,14 +53,17 @@ pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Resul
     sample.lost += findings.lost;
     sample.duplicated += findings.duplicated;
     sample.reordered += findings.reordered;
+    if order == Order::Acknowledged {
+        sample.note("records_behind_later", Figure::Total(findings.behind_later as f64));
+    }
     Ok(())
 }
 
 /// The numbers of a topic's records, by partition, with their offsets.
 pub(crate) type Found = BTreeMap<i32, Vec<(i64, u64)>>;
 
-/// Reads to the end; if there are fewer different records than wanted by then, until nothing more has come for a
-/// while. `number` reads a record's number from its value.
+/// Reads to the end. If fewer different records than wanted have arrived by then, it continues until none has
+/// arrived for a while. `number` reads a record's number from its value.
 pub(crate) async fn read(
     consumer: &mut Consumer,
     topic: &str,
@@ -88,7 +91,7 @@ pub(crate) async fn read(
         } else if !records.is_empty() {
             last = Instant::now();
         } else if last.elapsed() > 3 * PATIENCE {
-            let text = format!("{topic} cannot be read to its end: nothing comes any more");
+            let text = format!("{topic} cannot be read to its end: no more records arrive");
             return Err(Error::Unexpected(text));
         }
         for record in records {
@@ -106,7 +109,7 @@ pub(crate) async fn read(
     }
 }
 
-/// Whether the consumer has given out what the partitions hold now.
+/// Whether the consumer has returned all records that the partitions hold now.
 pub(super) async fn at_end(consumer: &Consumer, partitions: &[TopicPartition]) -> Result<bool> {
     for (partition, end) in consumer.end_offsets(partitions).await? {
         if consumer.position(&partition).await? < end {
@@ -121,9 +124,11 @@ pub(crate) struct Findings {
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) reordered: u64,
+    /// Records behind one that was sent after them.
+    pub(crate) behind_later: u64,
 }
 
-/// Holds what became of the records against what was found.
+/// Compares the records' outcomes with the records found.
 pub(crate) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
     let mut findings = Findings::default();
     let mut places: BTreeMap<u64, Vec<(i32, i64)>> = BTreeMap::new();
@@ -131,8 +136,10 @@ pub(crate) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
         for &(offset, number) in records {
             places.entry(number).or_default().push((partition, offset));
         }
+        let behind_later = out_of_sending_order(records, 1);
+        findings.behind_later += behind_later;
         findings.reordered += match order {
-            Order::Sent => out_of_sending_order(records, 1),
+            Order::Sent => behind_later,
             Order::SentInTurn(producers) => out_of_sending_order(records, producers),
             Order::Acknowledged => before_the_acknowledged(fates, records),
         };
@@ -151,8 +158,8 @@ pub(crate) fn compare(fates: &[Fate], found: &Found, order: Order) -> Findings {
     findings
 }
 
-/// How many records are behind one that the same producer sent after them. One that is there twice counts as duplicated,
-/// not here.
+/// Number of records after one that the same producer sent later. A second copy of a record counts as
+/// duplicated, not here.
 fn out_of_sending_order(records: &[(i64, u64)], producers: u64) -> u64 {
     let mut seen = BTreeSet::new();
     let mut highest = BTreeMap::new();
@@ -168,7 +175,7 @@ fn out_of_sending_order(records: &[(i64, u64)], producers: u64) -> u64 {
     reordered
 }
 
-/// How many records are before one whose acknowledgement had come when they were sent.
+/// Number of records before one that was acknowledged when they were sent.
 fn before_the_acknowledged(fates: &[Fate], records: &[(i64, u64)]) -> u64 {
     let mut earliest = u64::MAX;
     let mut reordered = 0;
@@ -177,7 +184,7 @@ fn before_the_acknowledged(fates: &[Fate], records: &[(i64, u64)]) -> u64 {
             continue;
         };
         reordered += u64::from(fate.sent > earliest);
-        // Another copy of a record says nothing about where the acknowledged one is.
+        // A further copy does not change the position of the acknowledged one.
         if let Some(acknowledged) = fate.acknowledged
             && acknowledged.offset.is_none_or(|told| told == offset)
         {

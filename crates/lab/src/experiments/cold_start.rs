@@ -1,4 +1,4 @@
-//! The first records of a new producer: what warming up beforehand is worth.
+//! The first records of a new producer, with and without `warm_up`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const PARTITIONS: i32 = 12;
 const REPLICAS: i16 = 3;
 const RATE: f64 = 5000.0;
 const SIZE: usize = 1000;
-/// The part of a producer's life that is looked at.
+/// Measured part of a producer's life.
 const FIRST: Duration = Duration::from_secs(2);
 /// The slowest record after `warm_up` must be faster than this.
 const LIMIT_MS: f64 = 15.0;
@@ -86,7 +86,7 @@ impl Experiment for ColdStart {
             warm_up: true,
             earlier: false,
         };
-        // The brokers' own first records are not the producer's business.
+        // The brokers' own first records must not count for the producer.
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
         rehearse(&load, turn)?;
         let load = Load { warm_up: turn.arm.name == WARM.name, ..load };

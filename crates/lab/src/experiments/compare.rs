@@ -1,13 +1,11 @@
-//! Arms beside each other: of one run, whose turns were interleaved, and of two runs.
+//! Comparisons of arms: within one run, whose turns were interleaved, and between two runs.
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fmt;
-
 use super::{ArmReport, Report, RoundReport};
 
-/// What two arms are compared by.
+/// A compared metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Median latency.
@@ -18,18 +16,18 @@ pub enum Metric {
     P999,
     /// Longest latency.
     Max,
-    /// Records a second.
+    /// Records per second.
     Throughput,
-    /// Processor time of a record.
+    /// CPU time per record.
     Cpu,
 }
 
 impl Metric {
-    /// All of them, in the order in which they are shown.
+    /// All metrics, in display order.
     pub const ALL: [Self; 6] =
         [Self::P50, Self::P99, Self::P999, Self::Max, Self::Throughput, Self::Cpu];
 
-    /// Its name in a table.
+    /// Name in a table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,10 +63,10 @@ impl Metric {
     }
 }
 
-/// What a ratio is worth, by the turns of which it is made.
+/// Significance of a ratio, judged by the turns on both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// One of the sides ran once: whether they differ cannot be told.
+    /// One side ran once, so a difference cannot be told from noise.
     Single,
     /// The turns of both sides overlap: the difference may be noise.
     Noise,
@@ -76,67 +74,91 @@ pub enum Verdict {
     Apart(f64),
 }
 
-/// A figure of an arm as a part of another arm's.
+/// Ratio of an arm's figure to another arm's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
-    /// The one by the other; `None` where they do not compare.
+    /// First figure divided by the second; `None` if they are not comparable.
     pub ratio: Option<f64>,
-    /// What that is worth.
+    /// Significance.
     pub verdict: Verdict,
 }
 
-/// What the signs beside ratios mean.
-pub const LEGEND: &str = "~ the turns overlap: may be noise; ? one of them ran once: cannot be told; none: every turn \
-    of one is beyond every turn of the other";
+/// Meaning of the marks next to these ratios.
+#[must_use]
+pub fn legend(rows: &[Row]) -> &'static str {
+    let single = |row: &Row| row.ratios.iter().all(|ratio| ratio.verdict == Verdict::Single);
+    match rows.iter().all(single) {
+        true => "an arm ran only once, so differences may be noise",
+        false => {
+            "~: turns overlap, so the difference may be noise; ?: an arm ran only once; no mark: every turn of one is \
+             beyond every turn of the other"
+        }
+    }
+}
 
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(ratio) = self.ratio else { return f.write_str("-") };
-        let sign = match self.verdict {
+impl Row {
+    /// The ratios as text; without marks if all would have the same one.
+    #[must_use]
+    pub fn cells(&self, rows: &[Self]) -> Vec<String> {
+        let single = |ratio: &Ratio| ratio.verdict == Verdict::Single;
+        let marks = !rows.iter().flat_map(|row| &row.ratios).all(single);
+        self.ratios.iter().map(|ratio| ratio.text(marks)).collect()
+    }
+}
+
+impl Ratio {
+    fn text(&self, marks: bool) -> String {
+        let Some(ratio) = self.ratio else { return "-".to_owned() };
+        let mark = match self.verdict {
+            _ if !marks => "",
             Verdict::Single => " ?",
             Verdict::Noise => " ~",
             Verdict::Apart(_) => "",
         };
-        let decimals = if ratio < 0.1 { 4 } else { 2 };
-        write!(f, "{ratio:.decimals$}x{sign}")
+        let text = match ratio {
+            _ if ratio > 0.0 && ratio <= 0.1 => format!("{:.0} times less", 1.0 / ratio),
+            _ if ratio >= 10.0 => format!("{ratio:.0} times more"),
+            _ => format!("{ratio:.2}x"),
+        };
+        text + mark
     }
 }
 
-/// An arm by another one.
+/// Ratios of an arm to another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name.
+    /// Name of the arm.
     pub arm: String,
-    /// Its client.
+    /// Client of the arm.
     pub client: String,
-    /// One for each of [`Metric::ALL`].
+    /// One ratio per [`Metric::ALL`].
     pub ratios: Vec<Ratio>,
 }
 
-/// The arms of one experiment by those of the same names in another run.
+/// Ratios of one experiment's arms to the arms of the same names in another run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The experiment.
     pub experiment: String,
-    /// What else differs between the runs, or keeps arms from being compared.
+    /// Other differences between the runs, and reasons why arms cannot be compared.
     pub notes: Vec<String>,
-    /// The arms that both have.
+    /// The arms that both runs have.
     pub rows: Vec<Row>,
 }
 
-/// The other arms of a report by its first one.
+/// Ratios of a report's other arms to its first one.
 #[must_use]
 pub fn within(report: &Report) -> Vec<Row> {
     let Some((first, others)) = report.arms.split_first() else { return Vec::new() };
     others.iter().map(|arm| row(arm, first)).collect()
 }
 
-/// What the second run has by what the first has, experiment by experiment.
+/// Ratios of the second run to the first, experiment by experiment.
 ///
 /// # Errors
-/// They have no experiment, or no arm, in common; one line.
+/// The runs have no experiment, or no arm, in common; one line.
 pub fn between(first: &[Report], second: &[Report]) -> Result<Vec<Comparison>, String> {
     let names = |reports: &[Report]| {
         let names: Vec<&str> = reports.iter().map(|report| &*report.experiment).collect();
@@ -150,14 +172,14 @@ pub fn between(first: &[Report], second: &[Report]) -> Result<Vec<Comparison>, S
     }
     if comparisons.is_empty() {
         return Err(format!(
-            "there is no experiment in both: the first has {}, the second {}",
+            "the runs have no experiment in common: the first has {}, the second {}",
             names(first),
             names(second)
         ));
     }
     if comparisons.iter().all(|comparison| comparison.rows.is_empty()) {
         let names: Vec<_> = comparisons.iter().map(|c| &*c.experiment).collect();
-        return Err(format!("there is no arm of {} in both", names.join(", ")));
+        return Err(format!("the runs have no arm of {} in common", names.join(", ")));
     }
     Ok(comparisons)
 }
@@ -187,12 +209,12 @@ fn of_experiment(before: &Report, after: &Report) -> Comparison {
         let same = |other: &&ArmReport| other.name == arm.name && other.client == arm.client;
         match before.arms.iter().find(same) {
             Some(other) => rows.push(row(arm, other)),
-            None => notes.push(format!("{} of {} is in the second only", arm.name, arm.client)),
+            None => notes.push(format!("{} of {} is only in the second run", arm.name, arm.client)),
         }
     }
     for arm in &before.arms {
         if !rows.iter().any(|row| row.arm == arm.name && row.client == arm.client) {
-            notes.push(format!("{} of {} is in the first only", arm.name, arm.client));
+            notes.push(format!("{} of {} is only in the first run", arm.name, arm.client));
         }
     }
     Comparison { experiment: before.experiment.clone(), notes, rows }
@@ -232,8 +254,8 @@ fn verdict(one: &[f64], other: &[f64]) -> Verdict {
     Verdict::Apart(chance(one.len(), other.len()))
 }
 
-/// How likely it is that of so many turns alike all of one side are on the same side of all of the other: two of the ways
-/// in which they can be arranged.
+/// Probability that, of this many equal turns, all of one side lie on the same side of all of the other: two
+/// of the possible arrangements.
 fn chance(one: usize, other: usize) -> f64 {
     let arrangements = (1..=one).map(|k| (other + k) as f64 / k as f64).product::<f64>();
     2.0 / arrangements

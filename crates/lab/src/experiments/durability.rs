@@ -1,9 +1,10 @@
-//! What the experiments about durability have in common: a steady load, whose latency counts, and one as fast as
+//! Common parts of the experiments about durability: a steady load, whose latency counts, and one as fast as
 //! possible, whose throughput counts.
 //!
-//! After the set-up of "99th Percentile Latency at Scale with Apache Kafka" at a size that one machine holds: twelve
-//! partitions a broker, three producers in place of nine, values of 512 bytes, keys, lz4, `linger.ms=5`. There nine
-//! consumers read along; here they would share two cores with everything else and are left out.
+//! The set-up is that of "99th Percentile Latency at Scale with Apache Kafka" at a size for one machine:
+//! twelve partitions per broker, three producers in place of nine, values of 512 bytes, keys, lz4,
+//! `linger.ms=5`. The original adds nine consumers; here they would share two cores with everything else and
+//! are left out.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use super::{
 };
 use crate::perf::Result;
 
-/// The blog post that most of these experiments are after.
+/// The blog post behind most of these experiments.
 pub(super) const SOURCE: &str = "99th Percentile Latency at Scale with Apache Kafka";
 
-/// Its example of an objective, end to end: what the experiments hold producer latency to.
+/// The post's example of an end-to-end objective, applied here to producer latency.
 pub(super) const TARGET_MS: f64 = 50.0;
 
 /// Bytes of a value.
@@ -28,7 +29,7 @@ pub(super) const KEYS: u64 = 10_000;
 
 /// Twelve for each of three brokers.
 pub(super) const PARTITIONS: i32 = 36;
-/// Before what counts, however short that is: connections are opened, and a new topic's replicas begin to follow.
+/// Warm-up, at any scale: connections are opened, and a new topic's replicas begin to follow.
 pub(super) const WARMUP: Duration = Duration::from_secs(1);
 
 const PRODUCERS: usize = 3;
@@ -40,17 +41,18 @@ const FLAT_OUT: f64 = 600_000.0;
 /// Client settings that the post's experiments have in common.
 const COMMON: &[(&str, &str)] = &[("linger.ms", "5"), ("compression.type", "lz4")];
 
-/// In virtual time it is the post's own size: nine brokers, 108 partitions, 90 MB/s.
+/// In virtual time, the post's own size: nine brokers, 108 partitions, 90 MB/s.
 const POST_BROKERS: u32 = 9;
 const POST_PARTITIONS: i32 = 108;
 const POST_AGENTS: u32 = 9;
 const POST_RATE: f64 = 90.0 * 1024.0 * 1024.0 / SIZE as f64;
 /// In virtual time: records sent as fast as possible.
 const POST_FLAT_OUT: f64 = 4_000_000.0;
-/// In virtual time: from zone to zone of a region.
+/// In virtual time: one-way delay between zones of a region.
 const ZONES: (Duration, Duration) = (Duration::from_micros(300), Duration::from_micros(500));
 
-/// The post's set-up in virtual time with so many producers and replicas. Its values are random: lz4 would not make them smaller.
+/// The post's set-up in virtual time, with this number of producers and replicas. Random values are not
+/// compressible, so lz4 would not reduce them.
 pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas: i16) -> Workload {
     let records = POST_RATE * STEADY.mul_f64(setting.scale).as_secs_f64();
     Workload {
@@ -71,13 +73,13 @@ pub(super) fn of_the_post(setting: &Setting, arm: &Arm, producers: u32, replicas
     }
 }
 
-/// The same with nine producers, and as fast as possible besides.
+/// The same with nine producers, followed by a load as fast as possible.
 pub(super) fn both_of_the_post(setting: &Setting, arm: &Arm, replicas: i16) -> Workload {
     let flat_out = Some((POST_FLAT_OUT * setting.scale) as u64);
     Workload { flat_out, ..of_the_post(setting, arm, POST_AGENTS, replicas) }
 }
 
-/// Runs both loads with so many replicas.
+/// Runs both loads with this number of replicas.
 ///
 /// # Errors
 /// As [`Load::run`].
@@ -106,7 +108,7 @@ pub(super) fn measure(turn: &Turn<'_>, experiment: &str, replicas: i16) -> Resul
     Ok(sample)
 }
 
-/// Fills a topic of its own without a limit, and notes bytes and time.
+/// Fills a separate topic without a rate limit and adds bytes and time as figures.
 fn as_fast_as_possible(
     turn: &Turn<'_>,
     load: Load,
@@ -125,7 +127,7 @@ fn as_fast_as_possible(
     Ok(())
 }
 
-/// Notes bytes and time of a load without a limit, and what it failed in.
+/// Adds bytes, time and errors of a load without a rate limit as figures.
 pub(super) fn note_flat_out(sample: &mut Sample, fast: Sample) {
     sample.errors += fast.errors;
     sample.first_error = sample.first_error.take().or(fast.first_error);
@@ -136,7 +138,7 @@ pub(super) fn note_flat_out(sample: &mut Sample, fast: Sample) {
     sample.note("flat_out_s", Figure::Total(fast.elapsed.as_secs_f64()));
 }
 
-/// Throughput without a limit, in MB/s.
+/// Throughput without a rate limit, in MB/s.
 pub(super) fn flat_out(sample: &Sample) -> f64 {
     sample.figure("flat_out_mb") / sample.figure("flat_out_s")
 }

@@ -1,4 +1,5 @@
-//! Records from the send to the poll: one at a time, as the pull request behind KAFKA-17182 measured it, and at a steady rate.
+//! Latency from the send to the poll: one record at a time, as measured in the pull request for KAFKA-17182,
+//! and at a steady rate.
 
 mod java;
 mod open_loop;
@@ -25,18 +26,18 @@ use crate::{
 const RECORDS: f64 = 100_000.0;
 const SIZE: usize = 128;
 const PARTITIONS: i32 = 30;
-/// Records before those that count: Kafka's tool has none, and a cluster just started is not what is measured.
+/// Warm-up records. Kafka's tool has none, but a cluster that has just started is not what is measured.
 const WARMUP: u64 = 1_000;
 
-/// Records before all others on Apache Kafka.
+/// Records of the rehearsal on Apache Kafka.
 const REHEARSAL: f64 = 30_000.0;
 
-/// One of the tests.
+/// A test of this experiment.
 struct Test {
     arm: Arm,
     brokers: u32,
     pace: Pace,
-    /// The release of the Java client for Kafka's tool beside it, if not that of the brokers.
+    /// Release of the Java client for the run of Kafka's tool, if not that of the brokers.
     java: Option<&'static str>,
     /// Average and 50th, 99th and 99.9th percentile in ms.
     published: [Option<f64>; 4],
@@ -44,17 +45,19 @@ struct Test {
     note: &'static str,
 }
 
-/// When records are sent.
+/// Send times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// The next one when the one before has been read.
+    /// Closed loop: the next record is sent once the previous one has been read.
     OneAtATime,
-    /// At a steady rate.
+    /// Open loop, at a steady rate.
     OpenLoop,
 }
 
-/// The consumer protocol's client of 4.3 stops in `EndToEndLatency` after some hundred records: its poll waits until it
-/// times out (4.3.0 and 4.3.2 do, 4.2.1 and 4.4.0 do not; probably KAFKA-20915, answers that wake nobody).
+/// Release of the Java client that completes the consumer protocol's test.
+///
+/// `EndToEndLatency` with 4.3.0 or 4.3.2 stops after a few hundred records: its poll waits until it times
+/// out. 4.2.1 and 4.4.0 complete. The cause is probably KAFKA-20915: responses that wake no thread.
 const JAVA_THAT_GOES_ON: Option<&str> = Some("4.4.0");
 
 const PUBLISHED: &str = "pull request 18795, EndToEndLatency";
@@ -143,7 +146,7 @@ impl Experiment for EndToEnd {
     }
 
     fn arms(&self, _: &Setting) -> Vec<Arm> {
-        // A client that lacks a protocol has no arm for it.
+        // A client without the protocol has no arm for it.
         let known =
             |arm: &Arm| readers::with_properties(ConsumerConfig::default(), arm.properties).is_ok();
         TESTS.iter().map(|test| test.arm).filter(known).collect()
@@ -187,7 +190,7 @@ impl Experiment for EndToEnd {
         }))
     }
 
-    /// Each test has a cluster of its own, as when it was published.
+    /// Each test has its own cluster, as in the published run.
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         match &setting.cluster {
             ClusterKind::Bootstrap(_) => {
@@ -211,7 +214,7 @@ impl Experiment for EndToEnd {
         }
         testbed.create_topic(&topic, PARTITIONS, test.brokers as i16)?;
         if turn.setting.cluster == ClusterKind::Apache {
-            // What its brokers still have to compile is in nobody's figures.
+            // The rehearsal keeps the brokers' JIT compilation out of every figure.
             let records = (REHEARSAL * turn.setting.scale).ceil() as u64;
             ours(turn, &testbed, &topic, records)?;
         }
@@ -226,10 +229,10 @@ impl Experiment for EndToEnd {
         let test = TESTS.iter().find(|test| test.arm.name == arm.name);
         let reads = matches!(peer, Peer::FranzGo | Peer::Librdkafka);
         if test.is_some_and(|test| test.pace == Pace::OpenLoop) && !reads {
-            return Err("its driver does not read what it sends at a steady rate");
+            return Err("its driver cannot read back a load at a steady rate");
         }
         if test.is_some_and(|test| test.java.is_some()) && peer == Peer::Java {
-            return Err("its consumer of this release stops with the consumer protocol");
+            return Err("its consumer stops with the consumer protocol in this release");
         }
         Ok(())
     }
@@ -241,7 +244,7 @@ impl Experiment for EndToEnd {
             let seen = in_ms(&sample.latency);
             conditions.push(Condition {
                 text: format!(
-                    "{}: nothing above what was published ({seen:.3?} ms)",
+                    "{}: no figure above the published one ({seen:.3?} ms)",
                     test.arm.name
                 ),
                 held: seen
@@ -266,14 +269,15 @@ fn in_ms(latency: &Latencies) -> [f64; 4] {
     [figures.avg, figures.p50, figures.p99, figures.p999].map(|us| us / 1000.0)
 }
 
-/// Keeps the figures that a report would only show summed up.
+/// Discards progress.
 struct Quiet;
 
 impl Progress for Quiet {
     fn on(&mut self, _: Event<'_>) {}
 }
 
-/// Kafka's tool runs between two halves of ours, where it is at hand: brokers get faster for minutes after their start.
+/// Runs Kafka's tool between two halves of our own, if it is installed: brokers get faster for minutes after
+/// their start.
 fn beside_java(
     turn: &Turn<'_>,
     test: &Test,
@@ -295,7 +299,7 @@ fn beside_java(
     Ok(sample)
 }
 
-/// One client, and when its first record was sent.
+/// Runs Curtail; also returns when its first record was sent.
 fn ours(
     turn: &Turn<'_>,
     testbed: &Testbed,
@@ -304,8 +308,8 @@ fn ours(
 ) -> Result<(Instant, Sample)> {
     let mut producer = ProducerConfig::new(testbed.bootstrap());
     producer.set("acks", "1").map_err(Error::from)?;
-    // Kafka's tool sets fetch.max.wait.ms to 0. A record ends the wait at once (fetch.min.bytes is 1), while without one
-    // a consumer asks anew all the time, and takes the processor from the followers that it waits for.
+    // Kafka's tool sets fetch.max.wait.ms to 0. A record ends the wait at once (fetch.min.bytes is 1).
+    // Without a wait, a consumer keeps sending fetches and takes CPU time from the followers it waits for.
     let consumer =
         ConsumerConfig::default().group_id(format!("{topic}-readers")).enable_auto_commit(false);
     let consumer = readers::with_properties(consumer, turn.arm.properties)?;
@@ -339,7 +343,7 @@ fn ours(
     Ok((start, Sample { phases, probes, exemplars, over_time, ..sample }))
 }
 
-/// Another client, whose driver reads all partitions without a group.
+/// Runs another client, whose driver reads all partitions without a group.
 fn theirs(
     turn: &Turn<'_>,
     driver: &Driver,
@@ -360,7 +364,7 @@ fn theirs(
     })?;
     let mut cpu = measured.cpu;
     if turn.setting.cluster == ClusterKind::Embedded {
-        // The brokers', as for Curtail.
+        // CPU time of the brokers, as for Curtail.
         cpu = cpu + (CpuTime::now() - before);
     }
     let mut latency = Latencies::default();
@@ -373,7 +377,7 @@ fn theirs(
     Ok(sample_of(records, SIZE, latency, cpu))
 }
 
-/// There is one record at a time.
+/// The sample of a run with one record at a time.
 pub(super) fn sample_of(records: u64, size: usize, latency: Latencies, cpu: CpuTime) -> Sample {
     let elapsed = latency.mean() * u32::try_from(records).unwrap_or(u32::MAX);
     let bytes = records * size as u64;

@@ -1,6 +1,6 @@
-//! Reports in formats of others: OpenMessaging Benchmark's result and HdrHistogram's interval log.
+//! Reports in formats of other tools: OpenMessaging Benchmark's result and HdrHistogram's interval log.
 //!
-//! Both want whole distributions, which a report has only in the process that made it.
+//! Both contain whole distributions, which exist only in the process that measured them.
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ use serde::Serialize;
 use super::{ArmReport, LatencyUntil, Report};
 use crate::over_time::Distribution;
 
-/// An arm as OpenMessaging Benchmark writes its results: `null` and empty where nothing was measured. Latencies are in
-/// milliseconds, rates in records a second, and there is one value for each slot of each turn.
+/// An arm as an OpenMessaging Benchmark result; `null` and empty where nothing was measured. Latencies are in
+/// milliseconds, rates in records per second, with one value per slot of each turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OmbResult {
@@ -36,7 +36,7 @@ pub struct OmbResult {
     /// The latencies, each series by its name in the benchmark.
     #[serde(flatten)]
     pub series: BTreeMap<String, Vec<f64>>,
-    /// The same of the whole run.
+    /// The latencies of the whole run.
     #[serde(flatten)]
     pub aggregated: BTreeMap<String, f64>,
     /// The whole distributions: percentile to milliseconds.
@@ -55,7 +55,7 @@ const QUANTILES: [(&str, f64); 7] = [
     ("99999pct", 0.999_99),
 ];
 
-/// One arm as OpenMessaging Benchmark would have reported it; `None` where the experiment measures neither
+/// Converts an arm to an OpenMessaging Benchmark result; `None` if the experiment measures neither
 /// acknowledgements nor polls, or nothing over time.
 #[must_use]
 pub fn omb(report: &Report, arm: &ArmReport) -> Option<OmbResult> {
@@ -119,11 +119,11 @@ fn uncapitalised(text: &str) -> String {
         .collect()
 }
 
-/// Writes every slot of every turn as an interval of one log, with `experiment.arm.client` as its tag. Values are in
-/// nanoseconds, which is what HdrHistogram's tools expect.
+/// Writes every slot of every turn as an interval of one log, tagged `experiment.arm.client`. Values are in
+/// nanoseconds, as HdrHistogram's tools expect.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 pub fn hdr(reports: &[Report], writer: &mut impl io::Write) -> io::Result<()> {
     let mut slots = Vec::new();
     for report in reports {
@@ -140,7 +140,7 @@ pub fn hdr(reports: &[Report], writer: &mut impl io::Write) -> io::Result<()> {
             }
         }
     }
-    // Readers expect intervals in the order of time.
+    // Readers expect intervals in time order.
     slots.sort_by_key(|(from, ..)| *from);
     let began = slots.first().map_or(Duration::ZERO, |(from, ..)| *from);
     let mut serializer = V2DeflateSerializer::new();

@@ -1,4 +1,4 @@
-//! More consumers than a broker has slots for fetch sessions: how often one session pushes another out.
+//! More consumers than a broker has slots for fetch sessions: the number of evictions.
 
 use std::time::Duration;
 
@@ -18,26 +18,28 @@ use crate::perf::{Error, Result};
 
 /// Slots of each broker: two in each of Kafka's eight shards.
 const SLOTS: usize = 16;
-/// Consumers, every one of which reads every partition.
+/// Consumers, each of which reads every partition.
 const CONSUMERS: usize = 24;
-/// Partitions for each broker.
+/// Partitions per broker.
 const PARTITIONS: i32 = 12;
-/// Records a second for each broker.
+/// Records per second per broker.
 const RATE: f64 = 200.0;
 const SIZE: usize = 128;
 const KEYS: Keys = Keys::Cycle(1_000);
 const MEASURED: Duration = Duration::from_secs(60);
-/// What the application does with the records of a poll.
+/// The application's work with the records of a poll.
 const WORK: Duration = Duration::from_millis(5);
-/// How much longer it takes by a timer that ends with a millisecond. Where processors cost nothing a consumer would begin to
-/// work at the very end of one, be back exactly with the next record, and go on in step with the records.
+/// Additional time of that work with a timer that ends on a full millisecond.
+///
+/// Where CPU work costs no time, a consumer would begin its work at the end of a millisecond, be back exactly
+/// with the next record, and stay in step with the records.
 const TICK: Duration = Duration::from_millis(1);
-/// On Apache Kafka, where this is no setting, two minutes.
+/// On Apache Kafka this is not configurable: two minutes.
 const EVICTION_MS: u64 = 2_000;
 
 const CREDIT: Arm = Arm {
     name: "credit",
-    about: "buffered partitions stay in the session; those without credit are not read on",
+    about: "buffered partitions stay in the session; those without credit are not fetched",
     properties: &[("curtail.buffered.partitions", "credit")],
 };
 const ARMS: [Arm; 4] = [
@@ -67,7 +69,7 @@ fn slots() -> (&'static str, String) {
 pub(super) struct FetchSessions;
 
 impl FetchSessions {
-    /// Until every session is old enough to be pushed out, and those that are to be are.
+    /// Until every session is old enough for an eviction, and the first evictions have happened.
     fn warmup(setting: &Setting) -> Duration {
         match setting.cluster {
             ClusterKind::Embedded => Duration::from_millis(3 * EVICTION_MS),
@@ -82,7 +84,7 @@ impl Experiment for FetchSessions {
     }
 
     fn about(&self) -> &'static str {
-        "24 consumers of each broker with 16 slots for sessions: evictions, by what is done about buffered partitions"
+        "24 consumers of brokers with 16 session slots: evictions, by the handling of buffered partitions"
     }
 
     fn source(&self) -> &'static str {
@@ -116,8 +118,7 @@ impl Experiment for FetchSessions {
         if setting.cluster != ClusterKind::Embedded {
             return Vec::new();
         }
-        let what =
-            "sessions may be pushed out sooner than on Apache Kafka, where it takes 120,000 ms";
+        let what = "sessions may be evicted sooner than on Apache Kafka, where it takes 120,000 ms";
         let after = "min.incremental.fetch.session.eviction.ms";
         vec![Modelled::new(what, [(after, EVICTION_MS.to_string())])]
     }
@@ -153,7 +154,7 @@ impl Experiment for FetchSessions {
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         if matches!(setting.cluster, ClusterKind::Bootstrap(_)) {
-            let text = "a cluster of somebody else's does not say what it does with its sessions";
+            let text = "the fetch session counters of an existing cluster are not available";
             return Err(Error::Options(text.into()));
         }
         let mut properties = vec![slots()];
@@ -223,7 +224,7 @@ impl Experiment for FetchSessions {
     }
 }
 
-/// Notes what was counted at the beginning and at the end of the measured part.
+/// Adds the counters from the beginning and the end of the measured part.
 pub(super) fn note_sessions(
     sample: &mut Sample,
     before: Sessions,
@@ -233,7 +234,7 @@ pub(super) fn note_sessions(
     let evictions = after.evictions.saturating_sub(before.evictions) as f64;
     sample.note("evictions_per_s", Figure::Worst(evictions / measured.as_secs_f64()));
     sample.note("evictions_at_start", Figure::Worst(before.evictions as f64));
-    // At the end of the measured part the first consumers may have left already.
+    // At the end of the measured part the first consumers may already have left.
     sample.note("sessions", Figure::Worst(before.sessions as f64));
     sample.note("partitions_in_sessions", Figure::Worst(before.partitions as f64));
 }

@@ -1,10 +1,11 @@
-//! A produce request that waits for a slow replica holds back what is behind it on its connection.
+//! A produce request that waits for a slow replica delays the requests after it on its connection.
 //!
-//! Brokers serve one request of a connection at a time. One broker falters: it is frozen for a part of each half second,
-//! too short for anybody to call it dead. Of the records sent to another broker, one in ten goes to a partition that the
-//! faltering one follows, and its request waits; the others go to partitions that it has nothing to do with, and only
-//! their latency counts. Meanwhile the same producer is asked about topics that it does not know, over a connection that
-//! carries no data.
+//! Brokers serve one request of a connection at a time. One broker falters: it is frozen for a part of each
+//! half second, too short for the controller to fence it. Of the records sent to another broker, one in ten
+//! goes to a partition that the faltering broker replicates, and its request waits. The others go to
+//! partitions without a replica there, and only their latency counts.
+//!
+//! During the load, the same producer looks up unknown topics over a connection that carries no data.
 
 #[cfg(test)]
 mod tests;
@@ -32,20 +33,20 @@ use crate::{
     perf::{Error, Result, client_runtime},
 };
 
-/// Enough that one broker leads partitions with either of the others.
+/// Enough that one broker leads partitions with each of the others.
 const PARTITIONS: i32 = 24;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 500;
 const RUN: Duration = Duration::from_secs(12);
-/// One record of so many goes to the partition with the faltering replica.
+/// One record in this many goes to the partition with the faltering replica.
 const SLOW_ONE_OF: usize = 10;
 
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(150);
-/// Topics that the producer is asked about during a run, and how often.
+/// Unknown topics that the producer looks up during a run.
 const LOOKUPS: u32 = 20;
 
-/// How many times the p99 with a connection of its own may be that without a slow replica.
+/// Limit of the p99 with a separate connection, as a multiple of the p99 without a slow replica.
 const FACTOR: f64 = 2.0;
 
 const NONE: Arm =
@@ -57,12 +58,12 @@ const SHARED: Arm = Arm {
 };
 const ONE_IN_FLIGHT: Arm = Arm {
     name: "in-flight-1",
-    about: "the same with one in flight: what is held back waits in the producer",
+    about: "the same with one in flight: delayed records wait in the producer",
     properties: &[("max.in.flight.requests.per.connection", "1")],
 };
 const APART: Arm = Arm {
     name: "apart",
-    about: "slow requests on a connection of their own (a second producer)",
+    about: "slow requests on a separate connection (a second producer)",
     properties: &[],
 };
 
@@ -75,7 +76,7 @@ impl Experiment for HeadOfLine {
     }
 
     fn about(&self) -> &'static str {
-        "a produce that waits for a slow replica: what waits behind it, on one connection and apart"
+        "a produce request waits for a slow replica: latency of later requests on its connection and on another one"
     }
 
     fn source(&self) -> &'static str {
@@ -186,14 +187,14 @@ impl Experiment for HeadOfLine {
         if let (Some(none), Some(shared)) = (p99(&NONE), p99(&SHARED)) {
             let half = FROZEN.as_secs_f64() * 500.0;
             conditions.push(Condition {
-                text: format!("the effect is there: p99 {shared:.1} ms behind slow requests, {none:.1} without"),
+                text: format!("the effect exists: p99 {shared:.1} ms after slow requests, {none:.1} ms without"),
                 held: shared > none && shared > half,
             });
         }
         if let (Some(none), Some(apart)) = (p99(&NONE), p99(&APART)) {
             conditions.push(Condition {
                 text: format!(
-                    "on connections of their own: p99 within {FACTOR} times of that without ({apart:.2} and {none:.2} ms)"
+                    "on separate connections: p99 within {FACTOR} times that without ({apart:.2} and {none:.2} ms)"
                 ),
                 held: apart <= FACTOR * none,
             });
@@ -211,7 +212,7 @@ fn length(setting: &Setting) -> Duration {
     RUN.mul_f64(setting.scale).max(PERIOD * 2)
 }
 
-/// Those of the warm-up, and all together.
+/// Records of the warm-up, and of the whole load.
 fn records(run: Duration) -> (u64, u64) {
     let records = RATE * run.as_secs_f64();
     ((records * 0.1) as u64, records as u64)
@@ -221,14 +222,14 @@ fn worst(latency: &Latencies, quantile: f64) -> Figure {
     Figure::Worst(latency.quantile(quantile).as_secs_f64() * 1000.0)
 }
 
-/// Notes what it took to be told of unknown topics.
+/// Adds the latency of unknown-topic lookups to the sample.
 pub(super) fn note_lookups(sample: &mut Sample, lookups: &Latencies) {
     sample.note("lookup_p50_ms", worst(lookups, 0.5));
     sample.note("lookup_p90_ms", worst(lookups, 0.9));
 }
 
-/// Makes the sample's latency that of quick partitions, and notes that of the others. Of each record it is given when it was due,
-/// its partition, and its latency.
+/// Makes the latency of the quick partitions the sample's, and adds that of the others as figures. Each
+/// record is given as its due time, its partition and its latency.
 pub(super) fn measure_quick(
     sample: &mut Sample,
     is_quick: impl Fn(i32) -> bool,
@@ -248,16 +249,16 @@ pub(super) fn measure_quick(
     sample.note("slow_p99_ms", worst(&slow, 0.99));
 }
 
-/// Where records go: all to one broker.
+/// Target partitions, all led by one broker.
 pub(super) struct Places {
-    /// Partitions without the faltering broker.
+    /// Partitions without a replica on the faltering broker.
     quick: Vec<i32>,
-    /// One that it follows.
+    /// A partition that the faltering broker replicates.
     slow: i32,
 }
 
 impl Places {
-    /// Of partitions, their leaders and all that have copies.
+    /// Finds them among partitions, each with its leader and its replicas.
     ///
     /// # Errors
     /// Replicas that are not spread like that.
@@ -282,7 +283,8 @@ impl Places {
         })
     }
 
-    /// The quick ones in turn, and one time in so many the slow one, by the same producer or by a second one.
+    /// Sends to the quick partitions in turn and one record in `one_of` to the slow one, by a second producer
+    /// if `apart`.
     pub(super) fn senders(&self, one_of: usize, apart: bool) -> Senders {
         let length = self.quick.len() * one_of;
         let slot = |index: usize| match (index + 1) % one_of {
@@ -297,7 +299,7 @@ fn lookup_topic(topic: &str, index: u32) -> String {
     format!("{topic}-unknown-{index}")
 }
 
-/// Topics that the producer has yet to learn of.
+/// Topics that are unknown to the producer.
 fn lookup_topics(testbed: &Testbed, topic: &str) -> Result<Vec<String>> {
     let topics: Vec<String> = (0..LOOKUPS).map(|index| lookup_topic(topic, index)).collect();
     for topic in &topics {
@@ -306,7 +308,7 @@ fn lookup_topics(testbed: &Testbed, topic: &str) -> Result<Vec<String>> {
     Ok(topics)
 }
 
-/// Asks the first producer about one topic after the other, evenly over the run.
+/// Looks up one topic after the other with the first producer, evenly over the run.
 fn look_up(
     runtime: &Runtime,
     producers: &[Producer],

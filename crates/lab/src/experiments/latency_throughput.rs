@@ -1,8 +1,8 @@
-//! The trade-off between latency and throughput: the same records at three rates under settings for batching, compression,
-//! requests in flight and security, and at which rate latency bends.
+//! The trade-off between latency and throughput: the same records at three rates, under settings for
+//! batching, compression, requests in flight and security.
 //!
-//! Load is open loop, so a rate that is not kept shows as latency. Brokers and producer share the machine: the bend is
-//! that of both together.
+//! Load is open loop, so a rate that cannot be kept shows as latency. Brokers and producer share the machine:
+//! the bend of the curve is that of both together.
 
 #[cfg(test)]
 mod tests;
@@ -20,10 +20,10 @@ use crate::perf::{Error, Result};
 
 const REPLICAS: i16 = 3;
 const RUN: Duration = Duration::from_secs(4);
-/// Each run has so many records at least.
+/// Fewest records of a run.
 const LEAST: f64 = 1_000.0;
 
-/// Records a second: 2, 10 and 40 MB/s.
+/// Records per second: 2, 10 and 40 MB/s.
 const RATES: [f64; 3] = [4_096.0, 20_480.0, 81_920.0];
 
 /// Settings at the three rates.
@@ -93,7 +93,7 @@ impl Experiment for LatencyThroughput {
     }
 
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
-        // Other clusters' secure listeners have certificates and users of their own.
+        // Secure listeners of other clusters have other certificates and users.
         let there = |case: &&Case| !case.sasl_ssl || setting.cluster == ClusterKind::Embedded;
         let arm = |case: &'static Case, name| Arm {
             name,
@@ -108,7 +108,7 @@ impl Experiment for LatencyThroughput {
         1
     }
 
-    /// The post describes the trade-off and gives no figures.
+    /// The source describes the trade-off and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -174,7 +174,7 @@ fn mbps(rate: f64) -> f64 {
     rate * SIZE as f64 / (1024.0 * 1024.0)
 }
 
-/// Up to which rate the objective holds; the middle one is asked for.
+/// Condition: the objective holds up to the middle rate; names the highest rate at which it holds.
 fn of_curve(about: &str, p99_ms: [f64; 3]) -> Condition {
     let within = p99_ms.iter().take_while(|p99| **p99 < TARGET_MS).count();
     let bend = match within {

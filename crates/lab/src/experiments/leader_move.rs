@@ -1,9 +1,10 @@
-//! Leaders move under load: what the hints of KIP-951 are worth.
+//! Leaders move under load: the effect of the leader hints of KIP-951.
 //!
-//! Embedded, after the KIP's micro benchmark at a size that one machine holds: six brokers, 100 partitions, each leader
-//! moved to the next replica in turn. How fast a move becomes known is a model: the partition's three replicas learn of it
-//! at once, the other brokers' metadata is late by [`CONVERGENCE`]. On Apache Kafka there is no model: all leaders of a new
-//! topic move at once, twice, after rehearsals in another topic. In virtual time it is the KIP's benchmark at its full size: all leaders move at once in the middle.
+//! - Embedded: the KIP's micro benchmark at a size for one machine, with six brokers and 100 partitions. Each leader moves to
+//!   the next replica in turn. The propagation of a move is a model: the partition's three replicas learn about it at once,
+//!   the other brokers' metadata is late by [`CONVERGENCE`].
+//! - Apache Kafka: without a model. All leaders of a new topic move at once, twice, after rehearsals in another topic.
+//! - Virtual time: the KIP's benchmark at its full size. All leaders move at once in the middle.
 
 use std::{
     collections::BTreeMap,
@@ -32,17 +33,17 @@ const BROKERS: u32 = 6;
 const PARTITIONS: i32 = 100;
 /// Embedded: length of a run.
 const RUN: Duration = Duration::from_secs(12);
-/// Embedded: how late the brokers that a move does not concern learn of it; on Apache Kafka 4.3 every broker's metadata
-/// was seen to name new leaders 54 to 129 ms after the election was asked for.
+/// Embedded: metadata delay of brokers without a replica of the partition. On Apache Kafka 4.3, every broker's metadata named
+/// the new leaders 54 to 129 ms after the election was requested.
 const CONVERGENCE: Duration = Duration::from_millis(100);
 
-/// In virtual time: records of the KIP and how many of them come a second.
+/// In virtual time: the KIP's number of records, and its records per second.
 const KIP_RECORDS: f64 = 40e6;
 const KIP_RATE: f64 = 100_000.0;
 /// In virtual time: records that are sent as one, which fills a batch of the KIP's `batch.size`.
 const KIP_BUNDLE: u32 = 16;
-/// In virtual time: how late metadata comes to the brokers. The KIP puts the latency that is left down to this without a
-/// figure; the run line with the hints' best 99.9th percentile has 125 ms, that with the worst 346 ms.
+/// In virtual time: metadata delay of the brokers. The KIP attributes the remaining latency to this delay without a figure.
+/// Its run with the hints' best 99.9th percentile has 125 ms, that with the worst 346 ms.
 const KIP_PROPAGATION: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(350));
 
@@ -51,49 +52,67 @@ const APACHE_RUN: Duration = Duration::from_secs(15);
 const MOVES: [f64; 2] = [0.35, 0.7];
 const MOVE_LIMIT: Duration = Duration::from_secs(20);
 
-/// Apache Kafka: length of a rehearsal, in a separate topic. Code that a broker has hardly ever run is slow; a topic that
-/// has been through moves before would hide what users of a new one meet.
+/// Apache Kafka: length of a rehearsal, in a separate topic. A broker is slow before its code is compiled (JIT), and a topic
+/// with earlier moves would hide the latency of a new one.
 const REHEARSAL: Duration = Duration::from_secs(5);
 
-/// The mechanism is to be seen alone: records wait where they were put.
+/// Isolates the mechanism: records wait in their partition instead of going to another one.
 const STAY: (&str, &str) = ("curtail.route.around.trouble", "false");
 
 const HINTS: Arm = Arm {
     name: "hints",
-    about: "the refusal names the next leader, the batch goes there at once (KIP-951)",
-    properties: &[("curtail.leader.discovery", "hint"), STAY],
+    about: "the error response names the next leader, and the batch goes there at once (KIP-951)",
+    properties: &[("curtail.leader.discovery", "hint"), STAY, NEITHER[0], NEITHER[1]],
 };
 const REFRESH: Arm = Arm {
     name: "refresh",
-    about: "a full metadata refresh, then no back-off (the KIP's rejected alternative)",
-    properties: &[("curtail.leader.discovery", "refresh"), STAY],
+    about: "a full metadata refresh without backoff (the KIP's rejected alternative)",
+    properties: &[("curtail.leader.discovery", "refresh"), STAY, NEITHER[0], NEITHER[1]],
 };
 const BASELINE: Arm = Arm {
     name: "baseline",
-    about: "a full metadata refresh and the back-off: clients before KIP-951",
-    properties: &[("curtail.leader.discovery", "refresh-and-back-off"), STAY],
+    about: "a full metadata refresh with backoff: clients before KIP-951",
+    properties: &[
+        ("curtail.leader.discovery", "refresh-and-back-off"),
+        STAY,
+        NEITHER[0],
+        NEITHER[1],
+    ],
 };
 
 const EVERYTHING: Arm = Arm { name: "default", about: "everything on", properties: &[] };
 
 const FEW: Arm = Arm { name: "6-partitions", about: "everything on", properties: &[] };
 const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properties: &[] };
-/// Decision 0053.
-const PROVEN: &[(&str, &str)] = &[("curtail.prefer.proven.partitions", "true")];
+/// Both mechanisms of decision 0053 off.
+const NEITHER: &[(&str, &str)] =
+    &[("curtail.prefer.proven.partitions", "false"), ("curtail.try.leaders.alone", "false")];
+const FEW_NEITHER: Arm = Arm { name: "neither-6-partitions", ..MANY_NEITHER };
+const MANY_NEITHER: Arm = Arm {
+    name: "neither-100-partitions",
+    about: "new leaders are treated as those that have acknowledged something",
+    properties: NEITHER,
+};
 const MANY_PROVEN: Arm = Arm {
     name: "proven-100-partitions",
-    about: "keyless records go to leaders that have acknowledged something",
-    properties: PROVEN,
+    about: "keyless records prefer leaders that have acknowledged something; requests do not care",
+    properties: &[NEITHER[1]],
 };
-const ALONE: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true")];
-const BOTH: &[(&str, &str)] = &[("curtail.try.leaders.alone", "true"), PROVEN[0]];
-const MANY_ALONE: Arm =
-    Arm { name: "alone-100-partitions", about: "a new leader is tried alone", properties: ALONE };
-const MANY_BOTH: Arm =
-    Arm { name: "both-100-partitions", about: "both of these", properties: BOTH };
-const FEW_BOTH: Arm = Arm { name: "both-6-partitions", ..MANY_BOTH };
+const MANY_ALONE: Arm = Arm {
+    name: "alone-100-partitions",
+    about: "new leaders share few requests; keyless records go to any",
+    properties: &[NEITHER[0]],
+};
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
+const KEYED: Arm = Arm {
+    name: "keyed-100-partitions",
+    about: "everything on, records with keys",
+    properties: &[],
+};
+const KEYED_NEITHER: Arm = Arm { name: "neither-keyed-100-partitions", ..MANY_NEITHER };
+/// Different keys of the keyed arms.
+const KEYS: u64 = 10_000;
 
 /// `leader-move`.
 pub(super) struct LeaderMove;
@@ -104,7 +123,7 @@ impl Experiment for LeaderMove {
     }
 
     fn about(&self) -> &'static str {
-        "all leaders move under load: hints, full refresh without back-off, neither"
+        "all leaders move under load: hints, full refresh without backoff, neither"
     }
 
     fn source(&self) -> &'static str {
@@ -117,12 +136,14 @@ impl Experiment for LeaderMove {
                 vec![
                     FEW,
                     MANY,
-                    FEW_BOTH,
-                    MANY_BOTH,
+                    FEW_NEITHER,
+                    MANY_NEITHER,
                     MANY_PROVEN,
                     MANY_ALONE,
                     FEW_BASELINE,
                     MANY_BASELINE,
+                    KEYED,
+                    KEYED_NEITHER,
                 ]
             }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
@@ -142,7 +163,8 @@ impl Experiment for LeaderMove {
         if setting.cluster != ClusterKind::Embedded {
             return Vec::new();
         }
-        let what = "how fast a move becomes known: at once to the partition's replicas, late to the other brokers";
+        let what =
+            "propagation of a move: at once to the partition's replicas, late to the other brokers";
         vec![Modelled::new(what, [("late by", format!("{} ms", CONVERGENCE.as_millis()))])]
     }
 
@@ -204,7 +226,7 @@ impl Experiment for LeaderMove {
             });
         }
         if let (Some(hints), Some(refresh)) = (arms.get(HINTS.name), arms.get(REFRESH.name)) {
-            let what = "p99.9 with hints, against a full refresh without back-off:";
+            let what = "p99.9 with hints, compared with a full refresh without backoff:";
             conditions.push(Condition::below_ms(what, p999(hints), p999(refresh)));
         }
         conditions
@@ -257,7 +279,7 @@ fn move_one(testbed: &Testbed, topic: &str, partition: i32) -> Result<()> {
     testbed.move_leader(topic, partition, replicas[0])
 }
 
-/// Nothing for the brokers concerned, `late` for the others.
+/// Metadata delays: none for the brokers with a replica, `late` for the others.
 fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32, Duration> {
     let delay = |id: i32| if concerned.contains(&id) { Duration::ZERO } else { late };
     testbed.broker_ids().into_iter().map(|id| (id, delay(id))).collect()
@@ -267,7 +289,8 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let few = [FEW.name, FEW_BOTH.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let keyed = [KEYED.name, KEYED_NEITHER.name].contains(&turn.arm.name);
+    let few = [FEW.name, FEW_NEITHER.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));
@@ -275,11 +298,11 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         config: with_properties(config, turn.arm.properties)?,
         topic: topic.clone(),
         records: (RATE * run.as_secs_f64()) as u64,
-        // A broker that has just started compiles while it serves.
+        // A broker that has just started still compiles (JIT).
         warmup: (RATE * run.as_secs_f64() * 0.2) as u64,
         rate: RATE,
         size: SIZE,
-        keys: Keys::None,
+        keys: if keyed { Keys::Cycle(KEYS) } else { Keys::None },
         placement: Placement::Producer,
         seed: turn.setting.seed,
         warm_up: true,
@@ -305,7 +328,8 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     for (asked, known) in moves {
         sample.mark(sent.start, asked, known, "all leaders move, until every broker knows");
     }
-    read_back(&sent, Order::Acknowledged, &mut sample)?;
+    let order = if keyed { Order::Sent } else { Order::Acknowledged };
+    read_back(&sent, order, &mut sample)?;
     sample.note("first_broker_knows_ms", Figure::Worst(seen.first.as_secs_f64() * 1000.0));
     sample.note("all_brokers_know_ms", Figure::Worst(seen.all.as_secs_f64() * 1000.0));
     sample.note("stall_ms", worst_ms(sent.longest_silence(0)));
@@ -313,7 +337,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Moves every leader; says when that was asked for, and when the brokers' metadata showed it.
+/// Moves every leader; returns when the move was requested, and when the brokers' metadata showed it.
 fn move_all(testbed: &Testbed, topic: &str) -> Result<(Instant, Seen)> {
     let former = testbed.describe(topic)?;
     let moved = |now: &TopicDescription| {

@@ -1,11 +1,14 @@
-//! Ninety producers share a modest throughput, so that each has little to put into a batch: what a small linger does to
-//! requests and to the tail.
+//! Ninety producers share a modest throughput, so that each has little to put into a batch: the effect of a
+//! small linger on requests and on the tail.
 //!
-//! As in the post, with a twelfth of its 90 MB/s and 36 of its 108 partitions: three brokers in place of nine, and the
-//! producers share the machine with them. At that rate a producer has hardly ever two records for one partition within
-//! the linger, so they have no keys: each producer fills one partition at a time. The post names neither its three
-//! configurations nor figures; here they are its default of 0, and both ends of the 5 to 10 ms that it recommends. In
-//! virtual time brokers, partitions and throughput are the post's own.
+//! The set-up is that of the post with a twelfth of its 90 MB/s and 36 of its 108 partitions: three brokers
+//! in place of nine, and producers on the same machine. At that rate a producer rarely has two records for
+//! one partition within the linger. The records are therefore keyless: each producer fills one partition at a
+//! time.
+//!
+//! The post states neither its three configurations nor figures. The arms are its default of 0, and both ends
+//! of the 5 to 10 ms that it recommends. In virtual time, brokers, partitions and throughput are the post's
+//! own.
 
 use std::time::Duration;
 
@@ -21,7 +24,7 @@ use crate::perf::Result;
 
 const PRODUCERS: usize = 90;
 const REPLICAS: i16 = 3;
-/// Of all producers together: 7.9 MB/s.
+/// Rate of all producers together: 7.9 MB/s.
 const RATE: f64 = 16_200.0;
 const RUN: Duration = Duration::from_secs(15);
 
@@ -55,7 +58,7 @@ impl Experiment for Linger {
         (2.0 * setting.scale).ceil() as u32
     }
 
-    /// The post shows them as a picture only.
+    /// The post shows its figures only as a picture.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -95,8 +98,10 @@ impl Experiment for Linger {
         for (arm, linger) in [(FIVE, 5.0), (TEN, 10.0)] {
             let Some(some) = arms.get(arm.name) else { continue };
             let limit = quantile_ms(none, 0.99) + linger;
-            let what =
-                format!("linger {}: p99, against that of linger 0 and the linger:", arm.name);
+            let what = format!(
+                "linger {}: p99, compared with that of linger 0 plus the linger:",
+                arm.name
+            );
             conditions.push(Condition::below_ms(&what, quantile_ms(some, 0.99), limit));
         }
         conditions

@@ -1,4 +1,4 @@
-//! Open-loop load whose every record can be told again.
+//! Open-loop load that can identify each of its records afterwards.
 
 mod other;
 #[cfg(test)]
@@ -27,11 +27,11 @@ use crate::{
 
 /// Bytes of a value that hold the record's number.
 const NUMBER: usize = 8;
-/// Numbers of records of an earlier load to the same topic begin here.
+/// First record number of an earlier load to the same topic.
 pub(super) const EARLIER: u64 = 1 << 40;
-/// Records of which room is made for what becomes of them before the first one.
+/// Outcomes for which space is reserved before the first record.
 const MOST_AT_ONCE: usize = 1 << 20;
-/// Bytes that the rest of a value is cut out of, beyond the length of one.
+/// Random bytes that values are cut from, beyond the length of one value.
 const POOL: usize = 1 << 16;
 
 /// Which records carry a key.
@@ -39,18 +39,19 @@ const POOL: usize = 1 << 16;
 pub enum Keys {
     /// None does.
     None,
-    /// All do: so many different ones, one after the other.
+    /// All do: this number of different keys, in turn.
     Cycle(u64),
 }
 
-/// Who chooses the partitions of records without a key.
+/// The component that chooses the partitions of keyless records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The producer.
     Producer,
-    /// The load, in the way of Kafka's partitioner before KIP-794: one partition until a record opens a new batch in it,
-    /// then another one at random. (Java moves that very record; here it is the first of the batch and the next one
-    /// moves.)
+    /// The load, as Kafka's partitioner did before KIP-794: one partition until a record opens a new batch in
+    /// it, then another one at random.
+    ///
+    /// Java moves that very record. Here it stays as the first of its batch, and the next record moves.
     StickyByBatch,
 }
 
@@ -59,43 +60,43 @@ pub enum Placement {
 pub(super) struct Load {
     /// The producer's settings, with `bootstrap.servers`.
     pub(super) config: ProducerConfig,
-    /// Where to. It exists.
+    /// Target topic, which exists.
     pub(super) topic: String,
-    /// How many, the first ones of the warm-up included.
+    /// Number of records, warm-up included.
     pub(super) records: u64,
-    /// How many at the start are sent and checked but not measured.
+    /// Records at the start that are sent and checked but not measured.
     pub(super) warmup: u64,
-    /// Records a second.
+    /// Records per second.
     pub(super) rate: f64,
     /// Bytes of a value, at least 8.
     pub(super) size: usize,
     /// Keys.
     pub(super) keys: Keys,
-    /// Who chooses their partitions.
+    /// The component that chooses the partitions of keyless records.
     pub(super) placement: Placement,
-    /// Decides what values are made of.
+    /// Seed for the values.
     pub(super) seed: u64,
     /// Whether the producer is warmed up before the first record is due.
     pub(super) warm_up: bool,
-    /// Whether another load follows to the same topic, whose check is to leave this one alone.
+    /// Whether another load to the same topic follows, whose check must ignore these records.
     pub(super) earlier: bool,
 }
 
-/// Who sends each record of a load, and when it ends.
+/// Producer and partition of each record of a load, and the end of the load.
 #[derive(Clone, Debug)]
 pub(super) struct Senders {
-    /// What is done with each record, in turn. There is at least one.
+    /// Producer and partition of each record, in turn. There is at least one slot.
     pub(super) slots: Vec<Slot>,
-    /// How many records are due at the same moment: the first of them when it would be due alone.
+    /// Records due at the same time. All are due when the first of them would be due alone.
     pub(super) burst: u64,
-    /// Whether the load ends with its script, if its records do not end before.
+    /// Whether the load ends with its script, if its records have not ended earlier.
     pub(super) end_with_script: bool,
 }
 
-/// What is done with one record.
+/// Producer and partition of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// Which producer sends it. They all share one event loop.
+    /// Index of the producer. All producers share one event loop.
     pub(super) producer: usize,
     /// Its partition; `None` leaves that to the producer.
     pub(super) partition: Option<i32>,
@@ -108,7 +109,7 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// So many producers, in turn.
+    /// This number of producers, in turn.
     pub(super) fn producers(count: usize) -> Self {
         let slot = |producer| Slot { producer, partition: None };
         Self { slots: (0..count).map(slot).collect(), burst: 1, end_with_script: false }
@@ -121,12 +122,12 @@ impl Senders {
         Self { slots, ..Self::default() }
     }
 
-    /// What is done with a record.
+    /// Producer and partition of a record.
     pub(super) fn slot(&self, index: u64) -> Slot {
         self.slots[(index % self.slots.len() as u64) as usize]
     }
 
-    /// The record with which this one is due.
+    /// Index of the first record of the same burst.
     fn first_of_burst(&self, index: u64) -> u64 {
         index - index % self.burst
     }
@@ -141,12 +142,12 @@ impl Senders {
 pub(crate) struct Acknowledged {
     pub(crate) partition: i32,
     pub(crate) offset: Option<i64>,
-    /// Its first request was handed to the socket, where the client says so.
+    /// When the first request with it was handed to the socket, if the client reports it.
     pub(crate) written: Option<u64>,
     pub(crate) at: u64,
 }
 
-/// A record sent, by its index, and what became of it; `None` if it was not acknowledged.
+/// Outcome of the record with this index; `acknowledged` is `None` if it was not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fate {
     pub(crate) sent: u64,
@@ -159,10 +160,10 @@ pub(super) struct Sent {
     pub(super) start: Instant,
     pub(super) fates: Vec<Fate>,
     pub(super) first_error: Option<String>,
-    /// What was seen of it beside this.
+    /// Observations of the load, by probes and readers.
     pub(super) observation: Observation,
     pub(super) load: Load,
-    /// Produce requests that were sent, where the client says so.
+    /// Produce requests sent, if the client reports them.
     pub(super) requests: u64,
     senders: Senders,
     cpu: CpuTime,
@@ -171,10 +172,10 @@ pub(super) struct Sent {
 }
 
 impl Load {
-    /// A load for a turn, with the properties of its arm: no records yet, nor keys.
+    /// A load for a turn with the properties of its arm, without records or keys so far.
     ///
     /// # Errors
-    /// Properties that do not fit.
+    /// Invalid properties.
     pub(super) fn new(turn: &Turn<'_>, topic: &str) -> Result<Self> {
         Ok(Self {
             config: with_properties(turn.testbed.producer(), turn.arm.properties)?,
@@ -191,11 +192,13 @@ impl Load {
         })
     }
 
-    /// Sends everything, and beside it runs `script`, which is given the moment at which the first record is due.
-    /// Returns when every record is acknowledged or has failed and the script is over.
+    /// Sends everything and runs `script` concurrently.
+    ///
+    /// `script` receives the time at which the first record is due. Returns when every record is acknowledged
+    /// or has failed and the script has ended.
     ///
     /// # Errors
-    /// A cluster that cannot be reached, and what the script says.
+    /// An unreachable cluster, and errors of the script.
     pub(super) fn run<T: Send>(
         self,
         script: impl FnOnce(Instant) -> Result<T> + Send,
@@ -203,7 +206,7 @@ impl Load {
         self.run_by(Senders::default(), |start, _| script(start))
     }
 
-    /// As [`Load::run`], with other senders. The script is given the producers, too.
+    /// As [`Load::run`], with other senders. The script also receives the producers.
     ///
     /// # Errors
     /// As [`Load::run`].
@@ -289,7 +292,7 @@ impl Load {
                 record = record.partition(partition);
             }
             let delivery = match producer.try_send(record) {
-                // The rate is kept as far as memory allows; what waits for it is late.
+                // The rate is kept as far as memory allows; a record that waits for memory is late.
                 Err(ClientError::BufferFull { .. } | ClientError::IllegalState(_)) => {
                     sending.runtime.block_on(producer.send(record))
                 }
@@ -369,15 +372,16 @@ fn flush(runtime: &Runtime, producers: &[Producer]) -> Result<()> {
     Ok(())
 }
 
-/// A run that warms brokers up, and how many of them there are at most.
+/// Length of a run that warms up the brokers, and the largest number of such runs.
 const WARM_RUN: Duration = Duration::from_secs(5);
 const WARM_RUNS_MAX: u32 = 24;
 
-/// The brokers are warm when so many runs in a row have brought nothing: each was at least this share of the best.
+/// The brokers are warm after this many consecutive runs whose median was at least this share of the best
+/// one.
 const NO_BETTER: u32 = 3;
 const NO_BETTER_SHARE: f64 = 0.9;
 
-/// Repeats a run until its median latency, which it says, falls no more.
+/// Repeats a run, which returns its median latency, until the median stops falling.
 pub(super) fn until_no_faster(
     told: Told<'_>,
     mut run: impl FnMut() -> Result<Duration>,
@@ -395,11 +399,13 @@ pub(super) fn until_no_faster(
     Ok(())
 }
 
-/// How long one rehearsal of a run is.
+/// Length of one rehearsal of a run.
 pub(super) const REHEARSAL: Duration = Duration::from_secs(5);
 
-/// Apache Kafka: has the topic of a run written to until that gets no faster. The replicas of partitions that are
-/// seconds old are still being set up, and brokers that have just started compile while they serve.
+/// Apache Kafka: writes to the topic of a run until that gets no faster.
+///
+/// Replicas of partitions that are seconds old are still being set up, and brokers that have just started
+/// still compile (JIT).
 ///
 /// # Errors
 /// As [`Load::run`].
@@ -413,7 +419,8 @@ pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
 }
 
 /// As [`rehearse`], in a separate topic with this number of partitions, deleted afterwards, with a script that is given the start of
-/// each run and the topic: the brokers are warm, and the topic of the run is new.
+/// each run and the topic: the brokers are warm, and the topic of the run is new. They still are in later turns, so only
+/// the first turn rehearses.
 ///
 /// # Errors
 /// As [`Load::run`].
@@ -423,7 +430,7 @@ pub(super) fn rehearse_elsewhere(
     partitions: i32,
     script: impl Fn(Instant, &str) -> Result<()> + Sync,
 ) -> Result<()> {
-    if turn.setting.cluster != ClusterKind::Apache {
+    if turn.setting.cluster != ClusterKind::Apache || !turn.is_first {
         return Ok(());
     }
     let topic = format!("{}-rehearsal", load.topic);
@@ -439,8 +446,9 @@ pub(super) fn rehearse_elsewhere(
     turn.testbed.delete_topic(&topic)
 }
 
-/// Gives brokers that have just started work that nobody measures, until they do it no faster any more: a Java virtual
-/// machine compiles while it serves, and what it serves meanwhile says nothing about the client.
+/// Loads brokers that have just started, unmeasured, until they get no faster.
+///
+/// A Java virtual machine compiles while it serves, and that time says nothing about the client.
 ///
 /// # Errors
 /// As [`Load::run`].
@@ -466,12 +474,12 @@ pub(super) fn warm_brokers(testbed: &Testbed, seed: u64, told: Told<'_>) -> Resu
 }
 
 impl Sent {
-    /// Where it went.
+    /// The topic of the load.
     pub(super) fn topic(&self) -> &str {
         &self.load.topic
     }
 
-    /// The settings it was sent with.
+    /// The producer's settings.
     pub(super) fn config(&self) -> &ProducerConfig {
         &self.load.config
     }
@@ -482,7 +490,7 @@ impl Sent {
         nanos(Pacer::new(self.start, self.load.rate).due(first) - self.start)
     }
 
-    /// The figures of the records behind the warm-up.
+    /// The figures of the records after the warm-up.
     pub(super) fn sample(&self) -> Sample {
         let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
         let probes = self.observation.probes();
@@ -513,7 +521,7 @@ impl Sent {
         sample
     }
 
-    /// Takes a consumer's reading in: the phases of the records go on to there.
+    /// Adds a consumer's readings, so that the phases extend to the poll.
     pub(super) fn read_by(&mut self, readings: Readings) {
         self.observation.read_by(readings);
     }
@@ -525,8 +533,10 @@ impl Sent {
         self.start + Duration::from_nanos(last)
     }
 
-    /// Of every acknowledged record behind the warm-up when it was due, its partition, and how long the acknowledgement
-    /// took; times in nanoseconds, since the start.
+    /// Due time, partition and latency until the acknowledgement, for each acknowledged record after the
+    /// warm-up.
+    ///
+    /// Times are nanoseconds; the due time counts from the start.
     pub(super) fn acknowledged(&self) -> impl Iterator<Item = (u64, i32, u64)> {
         let warmup = usize::try_from(self.load.warmup).unwrap_or(usize::MAX);
         self.fates.iter().enumerate().skip(warmup).filter_map(|(index, fate)| {
@@ -535,12 +545,12 @@ impl Sent {
         })
     }
 
-    /// Notes how many requests it took.
+    /// Adds the number of produce requests to the sample.
     pub(super) fn note_requests(&self, sample: &mut Sample) {
         sample.note("requests", Figure::Total(self.requests as f64));
     }
 
-    /// The median latency of the records behind the warm-up.
+    /// The median latency of the records after the warm-up.
     pub(super) fn median(&self) -> Duration {
         self.sample().latency.quantile(0.5)
     }
@@ -550,7 +560,7 @@ impl Sent {
         longest_silence(&self.fates, from)
     }
 
-    /// Bytes of values by partition, as acknowledged.
+    /// Acknowledged bytes of values, by partition.
     pub(super) fn bytes_by_partition(&self) -> BTreeMap<i32, u64> {
         let mut bytes = BTreeMap::new();
         for acknowledged in self.fates.iter().filter_map(|fate| fate.acknowledged) {
@@ -560,7 +570,8 @@ impl Sent {
     }
 }
 
-/// The longest time without an acknowledgement that ended after `from`, both in nanoseconds, `from` since the start.
+/// The longest time without an acknowledgement, of those that ended after `from`. Nanoseconds; `from` counts
+/// from the start.
 pub(super) fn longest_silence(fates: &[Fate], from: u64) -> u64 {
     let acknowledged = fates.iter().filter_map(|fate| fate.acknowledged);
     let mut times: Vec<u64> = acknowledged.map(|acknowledged| acknowledged.at).collect();
@@ -571,7 +582,7 @@ pub(super) fn longest_silence(fates: &[Fate], from: u64) -> u64 {
 
 /// See [`Placement::StickyByBatch`].
 pub(super) struct StickyByBatch {
-    /// Where the next record goes.
+    /// Partition of the next record.
     pub(super) current: i32,
     partitions: i32,
     /// Index of the last record of each partition.
@@ -586,8 +597,8 @@ impl StickyByBatch {
         Self { current, partitions, last: BTreeMap::new(), random }
     }
 
-    /// Takes note of where the record of this index has gone. `earlier` gives those before it by their index, unless their
-    /// batches are closed or they were not sent.
+    /// Records the partition of the record with this index. `earlier` returns an earlier delivery by its
+    /// index; `None` if it was not sent or its batch is closed.
     pub(super) fn sent<'a>(
         &mut self,
         delivery: &Delivery,
@@ -603,7 +614,7 @@ impl StickyByBatch {
     }
 }
 
-/// Values: the record's number, and letters.
+/// Values: the record's number, then letters.
 struct Values {
     first: u64,
     pool: Vec<u8>,
@@ -619,7 +630,7 @@ impl Values {
     }
 
     fn get(&mut self, index: u64) -> &[u8] {
-        // An odd step visits each place of the pool before it comes back to one.
+        // An odd step visits each position of the pool before it repeats one.
         let at = (index.wrapping_mul(40_503) as usize) % POOL;
         let (number, rest) = self.value.split_at_mut(NUMBER);
         number.copy_from_slice(&(self.first + index).to_be_bytes());
@@ -633,12 +644,12 @@ pub(super) fn number(value: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*value.first_chunk::<NUMBER>()?))
 }
 
-/// Sleeps until so long after `start`.
+/// Sleeps until this long after `start`.
 pub(super) fn sleep_until(start: Instant, after: Duration) {
     thread::sleep((start + after).saturating_duration_since(Instant::now()));
 }
 
-/// A duration in milliseconds, as a figure that is largest over all turns.
+/// Milliseconds as a figure that keeps the largest value over all turns.
 pub(super) fn worst_ms(nanos: u64) -> Figure {
     Figure::Worst(nanos as f64 / 1e6)
 }
@@ -647,7 +658,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Properties over the settings of a producer.
+/// Adds properties to the settings of a producer.
 pub(super) fn with_properties(
     mut config: ProducerConfig,
     properties: &[(&str, impl AsRef<str>)],

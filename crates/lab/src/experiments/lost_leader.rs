@@ -1,9 +1,9 @@
-//! A broker is lost under load, killed or frozen: how long nothing is acknowledged, against what the cluster itself
-//! needs until its metadata names other leaders.
+//! Recovery when a broker is killed or frozen under load.
 //!
-//! With two replicas a third of the partitions does not hold the lost broker, and keyless records can go there. With three
-//! and acks=all every partition waits until the cluster drops the broker. Two experiments that differ in the
-//! fault only: `killed-leader` and `frozen-leader`.
+//! The time without an acknowledgement is compared with the time that the cluster needs until its metadata
+//! names other leaders. With two replicas, a third of the partitions has no replica on the lost broker, and
+//! keyless records can go there. With three replicas and acks=all, every partition waits until the controller
+//! fences the broker. The two experiments, `killed-leader` and `frozen-leader`, differ only in the fault.
 
 use std::time::{Duration, Instant};
 
@@ -29,15 +29,15 @@ const SIZE: usize = 1000;
 /// Enough that every partition has some.
 const KEYS: u64 = 1200;
 
-/// How long after its session has timed out the cluster may take to drop a broker.
+/// Longest time for the cluster to fence a broker after its session has timed out.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What happens to the broker.
+/// Fault of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// kill -9
+    /// SIGKILL.
     Killed,
-    /// SIGSTOP, for 20 s
+    /// SIGSTOP for 20 s.
     Frozen,
 }
 
@@ -96,7 +96,7 @@ impl LostLeader {
         let frozen = session.mul_f64(20.0 / 9.0);
         let lost = if self.0 == Fault::Killed { session.mul_f64(1.2) } else { frozen };
         let whole = before + lost + scaled(5.0, 1.0);
-        // Runs that are to be over in seconds are to be gentle as well.
+        // Short runs also use a low rate.
         let rate = RATE * (setting.scale * 10.0).clamp(0.1, 1.0);
         Plan { before, session, frozen, whole, rate }
     }
@@ -114,10 +114,10 @@ impl Experiment for LostLeader {
     fn about(&self) -> &'static str {
         match self.0 {
             Fault::Killed => {
-                "a broker is killed (kill -9): the stall against the cluster's own election"
+                "a broker is killed (kill -9): the stall compared with the cluster's own election"
             }
             Fault::Frozen => {
-                "a broker hangs for 20 s (SIGSTOP): the stall against the cluster's own election"
+                "a broker is frozen for 20 s (SIGSTOP): the stall compared with the cluster's own election"
             }
         }
     }
@@ -247,8 +247,8 @@ impl Experiment for LostLeader {
 }
 
 impl LostLeader {
-    /// Hits the broker and watches the others; says when it was hit, when it went on or had been dropped by all of them,
-    /// and when their metadata had dropped it.
+    /// Injects the fault and watches the other brokers. Returns when the broker was hit, when it resumed or
+    /// all others had fenced it, and when their metadata had dropped it.
     fn strike(
         &self,
         testbed: &Testbed,
@@ -278,7 +278,7 @@ impl LostLeader {
             }
             Ok::<_, Error>(())
         })?;
-        // A broker that goes on is soon back in sync: not before all have shown that it was dropped.
+        // A resumed broker is soon back in sync: wait until all others have shown that it was fenced.
         if self.0 == Fault::Frozen {
             testbed.thaw(victim)?;
         }

@@ -1,25 +1,27 @@
-//! What a send takes while the metadata of very many partitions changes all the time.
+//! Latency of `send` calls while the metadata of a large number of partitions keeps changing.
 //!
-//! A scripted cluster answers every Metadata request with new epochs for every partition and a new leader for one
-//! partition of each topic. Sixteen tasks send records to partitions drawn at random, each on a schedule and on a
-//! thread of its own, so that one that waits keeps no other from sending. A send is timed from its call to its return;
-//! one that a former send of its task has delayed, from when it was due: a lock that is held for long would otherwise
-//! hide the sends that it keeps from being called.
+//! A scripted cluster responds to every Metadata request with new epochs for every partition and a new leader
+//! for one partition of each topic. Sixteen tasks send records to random partitions. Each has a schedule and
+//! a thread, so that a blocked task delays no other.
 //!
-//! Three arms with the same load and the same producer, of which the first two learn as much of the cluster a second:
+//! A send is timed from its call to its return, or from its due time if the task's previous send delayed it.
+//! Otherwise a long-held lock would hide the sends that it keeps from being called.
 //!
-//! * `snapshots`: the producer as it is. Its metadata is older than `metadata.max.age.ms` all the time, so one
-//!   group of topics after the other is asked for, and every answer moves leaders and routes.
-//! * `locked`: metadata as the seed's producer kept it ([`locked`]): before each send the record's partition is looked
-//!   up in one cache behind one lock, which every update holds while it rebuilds the cache.
-//! * `quiet`: the producer as it is, and nothing changes. With sixteen threads and the brokers on the same cores a send
-//!   may be interrupted by the scheduler; this arm says how much of the tail is that.
+//! Three arms run the same load with the same producer; the first two apply equally many metadata updates per
+//! second:
 //!
-//! Java's clients send the same load in a process of their own; their metadata is as old as each of them keeps it, and
-//! `snapshots` stands for `metadata.max.age.ms` alone: java-2.8 has the mutable cache.
+//! * `snapshots`: the producer as it is. Its metadata is always older than `metadata.max.age.ms`, so it
+//!   requests one group of topics after the other, and every response moves leaders and routes.
+//! * `locked`: metadata as the seed's producer kept it ([`locked`]). Before each send the record's partition
+//!   is looked up in one cache behind one lock, which every update holds while it rebuilds the cache.
+//! * `quiet`: the producer as it is, and nothing changes. Sixteen threads and the brokers share the cores, so
+//!   the scheduler may interrupt a send; this arm shows how much of the tail that explains.
 //!
-//! Besides, the kernel is asked before and after each send how often it took the thread off its core. Where it did
-//! so although the thread could have gone on, the send was preempted; where the thread had to wait, it waited.
+//! Java's clients send the same load in a separate process and keep their own metadata age. `snapshots` then
+//! stands for `metadata.max.age.ms` alone: java-2.8 has the mutable cache.
+//!
+//! Before and after each send, the kernel's counters of context switches are read. An involuntary switch
+//! counts the send as preempted; a voluntary one counts it as waiting.
 
 mod locked;
 mod senders;
@@ -53,16 +55,16 @@ use crate::{
 
 const TOPICS: usize = 5000;
 const PARTITIONS: usize = 50;
-/// Every topic is refreshed once in this time; `metadata.max.age.ms` of the first arm.
+/// Period in which every topic is refreshed once; `metadata.max.age.ms` of the first arm.
 const REFRESH: Duration = Duration::from_millis(500);
-/// Of the measured part of a turn.
+/// Length of the measured part of a turn.
 const LENGTH: Duration = Duration::from_secs(10);
 
-/// 99th percentile of a send.
+/// Limit of the 99th percentile of a send.
 const P99_US: f64 = 50.0;
-/// How many times below the locked arm's: the seed's 200 ms to 5 ms.
+/// Required factor below the locked arm's: the seed's 200 ms to 5 ms.
 const FACTOR: f64 = 40.0;
-/// Both arms learn as much, but for so much.
+/// Smallest ratio of the two arms' metadata updates that counts as equal.
 const AS_MANY: f64 = 0.9;
 
 const SNAPSHOTS: Arm = Arm {
@@ -78,7 +80,7 @@ const LOCKED: Arm = Arm {
 const QUIET: Arm =
     Arm { name: "quiet", about: "immutable snapshots, nothing is refreshed", properties: &[] };
 
-/// How much there is of everything.
+/// Size of an experiment.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     topics: usize,
@@ -95,7 +97,7 @@ impl Experiment for MetadataChurn {
     }
 
     fn about(&self) -> &'static str {
-        "what a send takes while 250,000 partitions change all the time"
+        "latency of send while 250,000 partitions keep changing"
     }
 
     fn source(&self) -> &'static str {
@@ -145,14 +147,14 @@ impl Experiment for MetadataChurn {
         if setting.cluster == ClusterKind::Embedded {
             return Ok(Testbed::none());
         }
-        let text = "metadata-churn brings brokers of its own; run it without --cluster";
+        let text = "metadata-churn starts its own brokers; run it without --cluster";
         Err(Error::Options(text.into()))
     }
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         let length = LENGTH.mul_f64(turn.setting.scale);
         let size = Size { topics: TOPICS, partitions: PARTITIONS, length };
-        // Another draw in each round.
+        // Another random sequence in each round.
         let seed = turn.setting.seed.wrapping_add(u64::from(turn.round) << 32);
         match turn.driver {
             None => run(turn.arm, size, seed),
@@ -162,9 +164,9 @@ impl Experiment for MetadataChurn {
 
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         if arm.name == LOCKED.name {
-            return Err("its cache is this laboratory's own");
+            return Err("only Curtail has this arm");
         }
-        peer.has_churn().then_some(()).ok_or("only Java's drivers have this load")
+        peer.has_churn().then_some(()).ok_or("only the Java drivers support this load")
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
@@ -207,12 +209,12 @@ fn per_second(sample: &Sample) -> f64 {
     sample.figure(REFRESHED) / sample.elapsed.as_secs_f64()
 }
 
-/// Runs one arm once, with a cluster and a producer of its own.
+/// Runs one arm once, with a new cluster and producer.
 fn run(arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
     let cluster = ScriptedCluster::start(size.partitions).map_err(|error| scripted(&error))?;
     let names: Arc<[Arc<str>]> =
         (0..size.topics).map(|n| Arc::from(format!("topic-{n:05}"))).collect();
-    // Enough that what a long wait has held up can be sent at once.
+    // Enough memory to send at once all records that a long wait has delayed.
     let config = ProducerConfig::new(cluster.bootstrap()).buffer_memory(1 << 28);
     let config = with_properties(config, arm.properties)?;
     let runtime = client_runtime()?;
@@ -266,7 +268,7 @@ fn run_by(driver: &Driver, arm: &Arm, size: Size, seed: u64) -> Result<Sample> {
     std::thread::sleep(begin.saturating_duration_since(Instant::now()));
     let (before, cpu) = (cluster.topics_answered(), CpuTime::now());
     let measured = sending.finish()?;
-    // The brokers are in this process, as they are for Curtail.
+    // The brokers run in this process, as they do for Curtail.
     let cpu = measured.cpu + (CpuTime::now() - cpu);
     let latency_until = LatencyUntil::Returned;
     let mut sample = Sample { cpu, latency_until, ..Sample::default() };

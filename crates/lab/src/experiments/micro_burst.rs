@@ -1,8 +1,8 @@
-//! Many clients that happen to send at the same moment: the requests of a burst queue up at the brokers, and those in its
-//! tail wait longest. A small linger makes fewer of them.
+//! Many clients that happen to send at the same time: the requests of a burst queue up at the brokers, and
+//! the last ones wait longest. A small linger reduces their number.
 //!
-//! All producers have records at the same moment, for many partitions. The same records spread evenly over time say what
-//! the burst costs.
+//! All producers have records at the same time, for many partitions. The same records spread evenly over time
+//! show the cost of the burst.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::perf::Result;
 const PRODUCERS: usize = 24;
 const REPLICAS: i16 = 3;
 const SIZE: usize = 100;
-/// Bursts a second, and records of each: ten of each producer.
+/// Bursts per second, and records per burst: ten from each producer.
 const BURSTS: f64 = 10.0;
 const BURST: u64 = 240;
 const RUN: Duration = Duration::from_secs(15);
 
 const LINGER: f64 = 5.0;
-/// Requests with a linger, of those without.
+/// Largest ratio of the requests with a linger to those without.
 const REQUESTS: f64 = 0.8;
 
 const EVEN: Arm = Arm {
@@ -36,7 +36,7 @@ const EVEN: Arm = Arm {
 };
 const BURSTING: Arm = Arm {
     name: "burst",
-    about: "linger.ms=0, all producers at the same moment",
+    about: "linger.ms=0, all producers at the same time",
     properties: &[("linger.ms", "0")],
 };
 const LINGERING: Arm = Arm {
@@ -54,7 +54,7 @@ impl Experiment for MicroBurst {
     }
 
     fn about(&self) -> &'static str {
-        "24 producers that send at the same moment: the tail of a burst, with and without a small linger"
+        "24 producers that send at the same time: the tail of a burst, with and without a small linger"
     }
 
     fn source(&self) -> &'static str {
@@ -69,7 +69,7 @@ impl Experiment for MicroBurst {
         (2.0 * setting.scale).ceil() as u32
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the effect and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -129,13 +129,13 @@ impl Experiment for MicroBurst {
             let median = quantile_ms(burst, 0.5);
             conditions.push(Condition {
                 text: format!(
-                    "the burst is there: p50 {median:.2} ms at the same moment, {even:.2} ms evenly spread"
+                    "the effect exists: p50 {median:.2} ms at the same time, {even:.2} ms evenly spread"
                 ),
                 held: median > even,
             });
         }
         if let Some(linger) = arms.get(LINGERING.name) {
-            let what = "p99 with a linger, against that without and the linger:";
+            let what = "p99 with a linger, compared with that without plus the linger:";
             let limit = p99 + LINGER;
             conditions.push(Condition::below_ms(what, quantile_ms(linger, 0.99), limit));
             let (few, many) = (linger.figure("requests"), burst.figure("requests"));
@@ -151,14 +151,14 @@ impl Experiment for MicroBurst {
     }
 }
 
-/// Those of the warm-up, and all together.
+/// Records of the warm-up, and of the whole load.
 fn records(setting: &Setting) -> (u64, u64) {
     let before = (BURSTS * WARMUP.as_secs_f64()) as u64;
     let bursts = (BURSTS * RUN.as_secs_f64() * setting.scale).ceil() as u64;
     (BURST * before, BURST * (before + bursts))
 }
 
-/// How many are due at the same moment.
+/// Number of records due at the same time.
 fn burst(arm: &Arm) -> u64 {
     if arm.name == EVEN.name { 1 } else { BURST }
 }

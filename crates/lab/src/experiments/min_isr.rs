@@ -1,8 +1,8 @@
-//! `min.insync.replicas` decides whether there are acknowledgements, not when: with all three replicas in sync, with one
-//! of them slow, and with one of them gone.
+//! `min.insync.replicas` decides whether records are acknowledged, not how fast: with all three replicas in
+//! sync, with one of them slow, and with one of them stopped.
 //!
-//! A slow replica is one that is frozen for a part of each half second, as by the pauses of a garbage collector; it stays
-//! in sync. Records go to partitions that it follows. One that is gone has been stopped in an orderly way: it leaves the
+//! A slow replica is frozen for a part of each half second, as by garbage collection, and stays in sync.
+//! Records go to partitions that it follows. A stopped replica shuts down in an orderly way, so it leaves the
 //! in-sync replicas at once.
 
 use std::time::{Duration, Instant};
@@ -20,21 +20,22 @@ use crate::perf::{Error, Result};
 
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
-/// Of a run, and when a replica goes and comes back.
+/// Length of a run.
 const RUN: Duration = Duration::from_secs(8);
+/// When a replica stops and comes back, as parts of the run.
 const GONE: [f64; 2] = [0.25, 0.75];
-/// The pauses of a slow replica.
+/// The freezes of a slow replica.
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
-/// Records are there for so long if a broker takes its time to come back.
+/// Length of the prepared load, if a broker is slow to come back.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// How much the same percentile may differ between values of the setting.
+/// Largest ratio of the same percentile between values of the setting.
 const FACTOR: f64 = 1.25;
-/// A partition that goes on when a replica leaves does so within this.
+/// A partition that continues when a replica leaves does so within this time.
 const STALL_MS: f64 = 500.0;
 
-/// What happens to one of three replicas.
+/// State of one of the three replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replica {
     Whole,
@@ -42,7 +43,7 @@ enum Replica {
     Gone,
 }
 
-/// A value of the setting, and what happens to a replica.
+/// A value of the setting, and the state of a replica.
 struct Case {
     arm: Arm,
     min_isr: &'static str,
@@ -51,9 +52,9 @@ struct Case {
 
 const fn case(name: &'static str, min_isr: &'static str, replica: Replica) -> Case {
     let about = match replica {
-        Replica::Whole => "all replicas keep up",
+        Replica::Whole => "all replicas in sync",
         Replica::Slow => "one replica is frozen for 100 ms of each 500",
-        Replica::Gone => "one replica is stopped, and comes back",
+        Replica::Gone => "one replica is stopped and restarted",
     };
     Case { arm: Arm { name, about, properties: &[] }, min_isr, replica }
 }
@@ -79,7 +80,7 @@ impl Experiment for MinIsr {
     }
 
     fn about(&self) -> &'static str {
-        "min.insync.replicas 1, 2 and 3, with all replicas, a slow one, and one gone"
+        "min.insync.replicas 1, 2 and 3: with all replicas in sync, a slow one, and a stopped one"
     }
 
     fn source(&self) -> &'static str {
@@ -94,7 +95,7 @@ impl Experiment for MinIsr {
         1
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the setting and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -150,7 +151,7 @@ impl Experiment for MinIsr {
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         if let Some((from, until)) = gone {
-            sample.mark(sent.start, from, until, "a replica is gone");
+            sample.mark(sent.start, from, until, "a replica is stopped");
             sample.note("gone_ms", worst_ms(nanos(until - from)));
             sample.note("stall_ms", worst_ms(sent.longest_silence(nanos(from - sent.start))));
         }
@@ -184,12 +185,12 @@ fn case_of(arm: &Arm) -> Result<&'static Case> {
     case.ok_or_else(|| Error::Options(format!("no arm {}", arm.name)))
 }
 
-/// Each run has at least two pauses of a slow replica.
+/// Length of a run, with at least two freezes of a slow replica.
 fn length(setting: &Setting) -> Duration {
     RUN.mul_f64(setting.scale).max(PERIOD * 2)
 }
 
-/// In virtual time: what happens to the replica, and the end of the run.
+/// In virtual time: the acts on the replica, and the end of the run.
 fn script(replica: Replica, victim: i32, run: Duration) -> Vec<(When, Act)> {
     let broker = victim;
     let mut script = match replica {
@@ -204,7 +205,7 @@ fn script(replica: Replica, victim: i32, run: Duration) -> Vec<(When, Act)> {
     script
 }
 
-/// Partitions that a broker follows and does not lead.
+/// Partitions whose leader is another broker.
 fn followed_by(testbed: &Testbed, topic: &str, broker: i32) -> Result<Vec<i32>> {
     let described = testbed.describe(topic)?;
     let followed = described.partitions.iter().filter(|p| p.leader != Some(broker));
@@ -215,7 +216,7 @@ fn followed_by(testbed: &Testbed, topic: &str, broker: i32) -> Result<Vec<i32>> 
     Ok(followed)
 }
 
-/// When a replica was stopped, and when it was on its way back.
+/// When a replica was stopped, and when its restart began.
 type Absence = (Instant, Instant);
 
 fn happen(
@@ -247,7 +248,7 @@ fn happen(
     Ok(None)
 }
 
-/// The same percentile for every value of the setting.
+/// Condition: the same percentile for every value of the setting.
 fn alike(arms: &Arms<'_>, replica: Replica, quantile: f64) -> Option<Condition> {
     let cases = CASES.iter().filter(|case| case.replica == replica);
     let seen: Vec<f64> =
@@ -264,15 +265,20 @@ fn alike(arms: &Arms<'_>, replica: Replica, quantile: f64) -> Option<Condition> 
     })
 }
 
-/// With a replica gone, a setting of 1 or 2 goes on and 3 waits.
+/// Condition: with a replica stopped, a setting of 1 or 2 continues and 3 waits.
 fn without_one(case: &Case, sample: &Sample, setting: &Setting) -> Condition {
     let (stall, gone) = (sample.figure("stall_ms"), sample.figure("gone_ms"));
     let name = case.arm.name;
     if case.min_isr == "3" {
-        let text = format!("{name}: nothing while it is gone ({stall:.0} ms of {gone:.0})");
+        let text =
+            format!("{name}: no acknowledgement while it is stopped ({stall:.0} of {gone:.0} ms)");
         return Condition { text, held: stall >= gone };
     }
-    // Brokers of Apache Kafka on the same two cores stop and start as well.
+    // Brokers of Apache Kafka stop and start on the same two cores.
     let limit = if setting.cluster == ClusterKind::Apache { 4.0 * STALL_MS } else { STALL_MS };
-    Condition::below_ms(&format!("{name}: goes on without it, longest silence"), stall, limit)
+    Condition::below_ms(
+        &format!("{name}: continues without it, longest time without an acknowledgement"),
+        stall,
+        limit,
+    )
 }

@@ -1,9 +1,9 @@
-//! Experiments: a workload, arms that switch a mechanism off, the published figures, and what must hold.
+//! Experiments: a workload, arms that switch a mechanism off, the published figures, and conditions.
 //!
-//! Each file that implements [`Experiment`] is one experiment; [`all`] lists them. [`run`] starts the cluster, runs
-//! the arms interleaved, and gives a [`Report`]: the figures beside the published ones, and which conditions held. Load
-//! is open loop, latency counts from the intended send time, and what was acknowledged is compared with what the
-//! topic holds afterwards.
+//! Each file that implements [`Experiment`] is one experiment; [`all`] lists them. [`run`] starts the
+//! cluster, runs the arms interleaved, and returns a [`Report`] with the measured and published figures and
+//! the conditions. Load is open loop, and latency counts from the intended send time. Acknowledged records
+//! are compared with the content of the topic afterwards.
 
 mod acks;
 mod bystanders;
@@ -78,23 +78,24 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterKind {
-    /// One in this process, in real time.
+    /// An embedded cluster in this process, in real time.
     Embedded,
-    /// One in this process, in virtual time: the real client and the real brokers on a modelled network and modelled disks.
+    /// A simulation in this process, in virtual time: the real client and brokers on a modelled network and
+    /// disks.
     Sim,
     /// A real Apache Kafka on this machine, started for the run.
     Apache,
-    /// One that is there: `host:port`, one or more separated by commas. Nothing of it can be broken.
+    /// An existing cluster: `host:port`, one or more separated by commas. No faults are injected into it.
     Bootstrap(String),
 }
 
 impl ClusterKind {
-    /// Whether the brokers, the clients and the load have one machine between them.
+    /// Whether brokers, clients and load share one machine.
     #[must_use]
     pub fn shares_machine(&self) -> bool {
         match self {
             Self::Embedded | Self::Apache => true,
-            // Its machines are its own.
+            // Each simulated node has its own machine.
             Self::Sim => false,
             Self::Bootstrap(servers) => servers.split(',').all(|server| {
                 let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
@@ -104,17 +105,17 @@ impl ClusterKind {
         }
     }
 
-    /// What of the cluster is a model, whatever the experiment.
+    /// Modelled parts of the cluster, for any experiment.
     fn models(&self) -> Vec<Modelled> {
         match self {
             Self::Embedded => vec![Modelled::new(
-                "the brokers are Curtail's embedded cluster in the process of the client: real TCP, replication and \
-                 log files, but not Apache Kafka",
+                "the brokers: Curtail's embedded cluster in the client's process, with real TCP, replication and log \
+                 files, but not Apache Kafka",
                 [],
             )],
             Self::Sim => vec![Modelled::new(
-                "the clock: client and brokers are Curtail's own, in virtual time, in which processors cost nothing but what \
-                 is said here",
+                "the clock: Curtail's client and brokers run in virtual time, in which CPU work costs no time except where \
+                 stated here",
                 [],
             )],
             Self::Apache | Self::Bootstrap(_) => Vec::new(),
@@ -133,24 +134,26 @@ impl fmt::Display for ClusterKind {
     }
 }
 
-/// How an experiment is to be run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Where.
+    /// The cluster.
     pub cluster: ClusterKind,
-    /// The only arm to run; all of them without it.
-    pub arm: Option<String>,
+    /// The arms to run; empty for all.
+    pub arms: Vec<String>,
+    /// How many times each arm runs; `None` for the experiment's own number.
+    pub rounds: Option<u32>,
     /// The clients to run the arms with, at least one.
     pub clients: Vec<Client>,
-    /// The project's folder `peers/`, which the drivers of other clients are built from; without it the one in the
-    /// current directory or above it.
+    /// The project's folder `peers/`, which the drivers of other clients are built from; `None` for the one
+    /// in the current directory or above it.
     pub peers: Option<PathBuf>,
-    /// The length of the run as a part of the full one, above 0 and at most 1.
+    /// Length of the run as a part of the full one, above 0 and at most 1.
     pub scale: f64,
-    /// Decides what is left to chance: payloads, and which broker is hit first.
+    /// Seed for payloads and for the first broker that a fault hits.
     pub seed: u64,
-    /// Whether a consumer reads beside every load, so that the phases of the way to a reader are known too. What it takes of
-    /// the brokers and of the processor is part of what is measured.
+    /// Whether a consumer runs alongside every load, so that the phases up to the poll are measured too. The
+    /// measured CPU time and broker load include it.
     pub reader: bool,
     /// Whether the slowest records get a timeline ([`crate::timeline`]). It costs CPU time in client and brokers.
     pub why: bool,
@@ -162,7 +165,8 @@ impl Setting {
     pub fn new(cluster: ClusterKind) -> Self {
         Self {
             cluster,
-            arm: None,
+            arms: Vec::new(),
+            rounds: None,
             clients: vec![Client::Curtail],
             peers: None,
             scale: 1.0,
@@ -178,36 +182,41 @@ impl Setting {
         }
         let twice = |at: usize| self.clients[..at].contains(&self.clients[at]);
         if self.clients.is_empty() || (0..self.clients.len()).any(twice) {
-            return Err(Error::Options("name at least one client, and each of them once".into()));
+            return Err(Error::Options("name at least one client, each only once".into()));
+        }
+        if self.rounds == Some(0) {
+            return Err(Error::Options("the number of rounds must be at least 1".into()));
         }
         Ok(())
     }
 }
 
-/// One way to run a workload: what it is called, what it is for, and the client's settings for it.
+/// An arm: one way to run a workload, with the client's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Arm {
-    /// Its name, as in `--arm`.
+    /// Name, as in `--arm`.
     pub name: &'static str,
-    /// One line: which mechanism is on or off.
+    /// One line: the mechanism that is on or off.
     pub about: &'static str,
-    /// Properties of the client, on top of the experiment's own.
+    /// Properties of the client, after the experiment's own.
     pub properties: &'static [(&'static str, &'static str)],
 }
 
-/// One run of one arm, as the runner asks for it.
+/// One turn: a run of one arm.
 pub struct Turn<'a> {
     /// The cluster of the whole experiment.
     pub testbed: &'a Testbed,
-    /// The arm to run.
+    /// The arm of this turn.
     pub arm: &'a Arm,
-    /// How many times each arm has run before.
+    /// Earlier turns of this arm.
     pub round: u32,
+    /// Whether no turn came before, of any arm.
+    pub is_first: bool,
     /// The whole setting.
     pub setting: &'a Setting,
-    /// The driver of the client that is measured; `None` for Curtail.
+    /// The driver of the measured client; `None` for Curtail.
     pub driver: Option<&'a Driver>,
-    /// Who wants to know how far it is.
+    /// Receives progress events.
     told: Told<'a>,
 }
 
@@ -222,11 +231,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Sends the load with the client that is measured, as [`Load::run_observed`]. What other clients do
-    /// inside is not observed.
+    /// Sends the load with the measured client, as [`Load::run_observed`]. Other clients are not observed
+    /// inside.
     ///
     /// # Errors
-    /// As [`Load::run_observed`]; a client that lacks a setting of the load's.
+    /// As [`Load::run_observed`]; a client that lacks a setting of the load.
     fn send<T: Send>(
         &self,
         load: Load,
@@ -258,12 +267,12 @@ impl Turn<'_> {
         load.run_observed_by(self.testbed, self.observe(), senders, script)
     }
 
-    /// What is to be seen of a load, where the experiment has no consumers of its own.
+    /// The observations of a load, for experiments without their own consumers.
     fn observe(&self) -> Observe {
         if self.setting.reader { Observe::PhasesWithReader } else { Observe::Phases }
     }
 
-    /// A broker to hit: another one in each round.
+    /// The broker that a fault hits, another one in each round.
     #[must_use]
     pub fn victim(&self) -> i32 {
         let ids = self.testbed.broker_ids();
@@ -274,66 +283,66 @@ impl Turn<'_> {
 
 /// An experiment of the laboratory.
 pub trait Experiment: Sync {
-    /// Its name on the command line.
+    /// Name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it shows, in one line.
+    /// Subject, in one line.
     fn about(&self) -> &'static str;
 
-    /// Where workload and published figures come from.
+    /// Source of the workload and of the published figures.
     fn source(&self) -> &'static str;
 
-    /// The arms on this cluster, in the order in which they are shown.
+    /// The arms on this cluster, in display order.
     fn arms(&self, setting: &Setting) -> Vec<Arm>;
 
-    /// How many times each arm runs.
+    /// Number of turns of each arm.
     fn rounds(&self, setting: &Setting) -> u32;
 
-    /// Figures that others have published, or that were measured of others here.
+    /// Figures that others have published, or that were measured with other software here.
     fn published(&self, setting: &Setting) -> Vec<Published>;
 
-    /// What is a model here, not the thing itself, with its parameters.
+    /// Modelled parts of the experiment, with their parameters.
     fn models(&self, _setting: &Setting) -> Vec<Modelled> {
         Vec::new()
     }
 
-    /// What the simulation is to do for an arm.
+    /// The simulation of an arm.
     ///
     /// # Errors
-    /// An experiment that virtual time says nothing about.
+    /// An experiment that is not available in virtual time.
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let _ = (setting, arm);
         let name = self.name();
-        let text = format!("{name} says nothing in virtual time; run it on `embedded` or `apache`");
+        let text =
+            format!("{name} is not available in virtual time; run it on `embedded` or `apache`");
         Err(Error::Options(text))
     }
 
     /// Starts the cluster that all turns share. The simulation starts its own.
     ///
     /// # Errors
-    /// A cluster that does not start, or of which the experiment has no use.
+    /// A cluster that does not start or does not suit the experiment.
     fn start(&self, setting: &Setting) -> Result<Testbed>;
 
-    /// Runs one arm once. What it changes in the cluster it sets right again.
+    /// Runs one arm once and undoes its changes of the cluster.
     ///
     /// # Errors
-    /// What keeps the run from having a result. Records that were not acknowledged are a result.
+    /// Anything that prevents a result. Records that were not acknowledged are a result.
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample>;
 
-    /// Whether another client can run this arm, and if not, why. Settings of the arm that a client lacks are found
-    /// without this.
+    /// Checks that another client can run this arm. Settings that the client lacks are checked elsewhere.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
-        Err("only Curtail's client has the load of this experiment")
+        Err("only Curtail supports the load of this experiment")
     }
 
-    /// What must hold, of Curtail's arms that ran.
+    /// The conditions, on Curtail's arms that ran.
     fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition>;
 }
 
-/// The samples of the arms that ran with Curtail's own client.
+/// Samples of the arms that ran with Curtail.
 pub struct Arms<'a>(&'a [(Arm, Sample)]);
 
 impl Arms<'_> {
@@ -343,21 +352,22 @@ impl Arms<'_> {
         self.0.iter().find(|(arm, _)| arm.name == name).map(|(_, sample)| sample)
     }
 
-    /// For each arm that ran: nothing lost, duplicated or reordered, and no error surfaced.
+    /// Conditions of each arm that ran: no record lost, duplicated or reordered, and no error.
     #[must_use]
     pub fn intact(&self) -> Vec<Condition> {
         self.intact_where(|_| true)
     }
 
-    /// As [`Arms::intact`], for some of the arms.
+    /// As [`Arms::intact`], for the chosen arms.
     #[must_use]
     pub fn intact_where(&self, chosen: impl Fn(&Arm) -> bool) -> Vec<Condition> {
         let condition = |(arm, sample): &(Arm, Sample)| {
             let Sample { errors, lost, duplicated, reordered, .. } = sample;
             Condition {
                 text: format!(
-                    "{}: 0 lost, 0 duplicated, 0 reordered, no error ({lost}, {duplicated}, {reordered}, {errors})",
-                    arm.name
+                    "{}: {} ({lost}, {duplicated}, {reordered}, {errors})",
+                    arm.name,
+                    Condition::INTEGRITY
                 ),
                 held: lost + duplicated + reordered + errors == 0,
             }
@@ -366,7 +376,7 @@ impl Arms<'_> {
     }
 }
 
-/// All experiments, in the order in which they are listed.
+/// All experiments, in display order.
 #[must_use]
 pub fn all() -> Vec<&'static dyn Experiment> {
     vec![
@@ -392,15 +402,15 @@ pub fn all() -> Vec<&'static dyn Experiment> {
     ]
 }
 
-/// The experiment of that name.
+/// The experiment of this name.
 ///
 /// # Errors
-/// There is none; the message names those there are.
+/// An unknown name; the message lists the known ones.
 pub fn find(name: &str) -> Result<&'static dyn Experiment> {
     let all = all();
     if let Some(found) = all.iter().find(|experiment| experiment.name() == name) {
         return Ok(*found);
     }
     let names: Vec<_> = all.iter().map(|experiment| experiment.name()).collect();
-    Err(Error::Options(format!("there is no experiment '{name}'; there are {}", names.join(", "))))
+    Err(Error::Options(format!("unknown experiment '{name}'; known are {}", names.join(", "))))
 }

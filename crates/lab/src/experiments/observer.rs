@@ -1,4 +1,4 @@
-//! Watching the cluster's own metadata from outside, over connections that carry nothing else.
+//! Observes the cluster's metadata from outside, over separate connections.
 
 use std::{
     thread,
@@ -14,15 +14,15 @@ use tokio::{
 use super::Testbed;
 use crate::perf::{Error, Result};
 
-/// Between two looks.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// When the metadata of several brokers first said something, since a moment.
+/// When the metadata of several brokers first met a condition, relative to a given time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// In one of them.
+    /// In the first broker.
     pub(super) first: Duration,
-    /// In all of them.
+    /// In all brokers.
     pub(super) all: Duration,
 }
 
@@ -34,19 +34,19 @@ impl Seen {
         Ok(Self { first, all })
     }
 
-    /// The longer time of each.
+    /// The larger value of each.
     pub(super) fn max(self, other: Self) -> Self {
         Self { first: self.first.max(other.first), all: self.all.max(other.all) }
     }
 }
 
-/// Does something, and asks each of these brokers about the topic until it says what is waited for. The connections are open
-/// before: to open them takes processor time that the brokers need for what is done.
+/// Runs an action, and asks each of these brokers for the topic until its metadata meets a condition.
 ///
-/// Gives when it was begun, what came of it, and what was seen.
+/// The connections are opened earlier, because that takes CPU time that the brokers need for the action.
+/// Returns the start of the action, its result, and the observation.
 ///
 /// # Errors
-/// When one has not said it within `limit`.
+/// A broker whose metadata does not meet the condition within `limit`.
 pub(super) fn watch<T>(
     testbed: &Testbed,
     brokers: &[i32],
@@ -72,7 +72,7 @@ pub(super) fn watch<T>(
     })
 }
 
-/// Asks one broker.
+/// Connection to one broker.
 struct Watcher {
     runtime: Runtime,
     admin: Admin,
@@ -90,7 +90,7 @@ impl Watcher {
         Ok(Self { runtime, admin, address: address.to_owned() })
     }
 
-    /// Asks until the broker says it; gives how long that took.
+    /// Repeats the request until the condition is met; returns how long that took.
     fn until(
         self,
         topic: &str,

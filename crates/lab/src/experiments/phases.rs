@@ -1,4 +1,4 @@
-//! What is seen of each record of a load: by its producer, inside the brokers, and by a reader.
+//! Observations of each record of a load: by its producer, inside the brokers, and by a reader.
 
 mod journal;
 mod probes;
@@ -33,36 +33,38 @@ use crate::{
 /// Maximum number of partitions per run whose slowest record gets a timeline.
 const TIMELINES: usize = 5;
 
-/// What is to be seen of a load's records.
+/// Extent of the observations of a load's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Observe {
-    /// What happens up to the commit, and the acknowledgement.
+    /// Phases up to the commit, and the acknowledgement.
     Phases,
-    /// The way to a reader as well: a consumer of every partition, from their ends on, which runs beside the load. What it
-    /// takes of the brokers and of the processor is part of what is measured.
+    /// Phases up to the poll as well.
+    ///
+    /// A consumer of every partition, from their ends on, runs alongside the load. The measured CPU time and
+    /// broker load include it.
     PhasesWithReader,
 }
 
-/// What was seen of a load beside its acknowledgements. Of no record is more kept than a few numbers.
+/// Observations of a load other than its acknowledgements: a few numbers per record.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
-    /// Where the brokers can be looked into.
+    /// Phase timestamps inside the brokers, if they are embedded.
     journals: Option<Journals>,
-    /// Which broker leads a partition, for those that cannot be looked into.
+    /// Leaders by partition, for brokers without phase timestamps.
     leaders: BTreeMap<i32, i32>,
-    /// By number of the record.
+    /// Readings by record number.
     readings: Readings,
-    /// From outside, where the brokers cannot be looked into.
+    /// Probes from outside, for brokers without phase timestamps.
     probes: Probes,
-    /// With `--why`.
+    /// Trace, with `--why`.
     timeline: Option<Timeline>,
 }
 
 impl Load {
-    /// As [`Load::run`], and [`Sent::sample`] says where the time of every record went.
+    /// As [`Load::run`]. [`Sent::sample`] then reports the phases of every record.
     ///
     /// # Errors
-    /// As [`Load::run`]; and what keeps a reader from reading.
+    /// As [`Load::run`], and errors of the reader.
     pub(super) fn run_observed<T: Send>(
         self,
         testbed: &Testbed,
@@ -72,7 +74,7 @@ impl Load {
         self.run_observed_by(testbed, observe, Senders::default(), |start, _| script(start))
     }
 
-    /// As [`Load::run_observed`], with other senders. A load whose end is not known beforehand has no reader.
+    /// As [`Load::run_observed`], with other senders. A load whose end is not known in advance has no reader.
     ///
     /// # Errors
     /// As [`Load::run_observed`].
@@ -100,17 +102,17 @@ impl Load {
     }
 }
 
-/// How the brokers' part becomes known.
+/// Source of the brokers' phases.
 enum Watch<'a> {
-    /// They are looked into.
+    /// Phase timestamps inside embedded brokers.
     Inside { testbed: &'a Testbed, journal: Arc<Journal> },
-    /// They can only be asked.
+    /// Probes of brokers that can only be observed from outside.
     Outside { testbed: &'a Testbed, prober: Box<Prober<'a>>, before: Box<Probes> },
 }
 
 impl<'a> Watch<'a> {
     fn begin(testbed: &'a Testbed, load: &Load) -> Result<Self> {
-        // Each batch has a record at least. One that is cut off with its leader's log is written again.
+        // Each batch has at least one record. A batch truncated from its leader's log is appended again.
         let limit = usize::try_from(load.records.saturating_mul(2)).unwrap_or(usize::MAX);
         let journal = Arc::new(Journal::new(&load.topic, limit));
         if testbed.observe(journal.clone()) {
@@ -153,13 +155,13 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// A look into the brokers of the simulation.
+/// Observation of the simulation's brokers.
 #[cfg(feature = "sim")]
 pub(super) struct Inside(Arc<Journal>);
 
 #[cfg(feature = "sim")]
 impl Inside {
-    /// From now on, at a load of so many records.
+    /// Begins to observe a load of this number of records.
     pub(super) fn begin(cluster: &ClusterHandle, topic: &str, records: u64) -> Self {
         let limit = usize::try_from(records.saturating_mul(2)).unwrap_or(usize::MAX);
         let journal = Arc::new(Journal::new(topic, limit));
@@ -167,13 +169,13 @@ impl Inside {
         Self(journal)
     }
 
-    /// What was seen, with times since `start`.
+    /// Returns the observations, with times since `start`.
     pub(super) fn end(self, start: Instant) -> Observation {
         Observation { journals: Some(self.0.take(start)), ..Observation::default() }
     }
 }
 
-/// Where a record is, and when it passed its stations.
+/// Place and phase timestamps of a record.
 pub(super) struct Way {
     pub(super) stations: Stations,
     pub(super) offset: Option<i64>,
@@ -181,17 +183,17 @@ pub(super) struct Way {
 }
 
 impl Observation {
-    /// What a consumer has read.
+    /// Adds the readings of a consumer.
     pub(super) fn read_by(&mut self, readings: Readings) {
         self.readings = readings;
     }
 
-    /// Adds the trace of a load that another client sent: the brokers' part.
+    /// Adds the brokers' trace of a load that another client sent.
     pub(super) fn traced(&mut self, timeline: Option<Timeline>) {
         self.timeline = timeline;
     }
 
-    /// Adds timelines of the slowest records to a sample, one for each of their batches.
+    /// Adds timelines of the slowest records to a sample, one per batch.
     pub(super) fn explain(&self, sample: &mut Sample) {
         let Some(timeline) = &self.timeline else { return };
         sample.requests_served = timeline.requests();
@@ -217,12 +219,12 @@ impl Observation {
         }
     }
 
-    /// What was seen from outside.
+    /// The probes from outside.
     pub(super) fn probes(&self) -> Probes {
         self.probes.clone()
     }
 
-    /// Notes where the time of one record went.
+    /// Adds the phases of one record.
     pub(super) fn note(
         &self,
         index: usize,
@@ -250,8 +252,9 @@ impl Observation {
         });
     }
 
-    /// The way of a record that was due at `due`, in nanoseconds since the start. `None` of a client that does not say
-    /// when it handed it to the socket.
+    /// The phase timestamps of a record that was due at `due`, in nanoseconds since the start.
+    ///
+    /// `None` if the client does not report when it handed the record to the socket.
     pub(super) fn way(
         &self,
         index: usize,
@@ -269,7 +272,7 @@ impl Observation {
             handed: acknowledged.written?,
             appended: entry.map(|entry| entry.appended),
             committed: entry.and_then(|entry| entry.committed),
-            // With acks=0 the socket is all that there is to know of.
+            // With acks=0 the write to the socket is the last phase timestamp.
             acknowledged: (acks != Acks::None).then_some((acknowledged.at, acks == Acks::All)),
             read: reading.map(|reading| (reading.caught_up, reading.read)),
         };
@@ -279,7 +282,7 @@ impl Observation {
     }
 }
 
-/// Nanoseconds from `start` to `at`; 0 of what was before.
+/// Nanoseconds from `start` to `at`; 0 if `at` is earlier.
 fn since(start: Instant, at: Instant) -> u64 {
     nanos(at.saturating_duration_since(start))
 }

@@ -1,4 +1,4 @@
-//! Consumers beside a load, whose every record they read.
+//! Consumers that run alongside a load and read all its records.
 
 #[cfg(test)]
 mod tests;
@@ -29,35 +29,35 @@ use crate::{
     },
 };
 
-/// How long records may stay away before they are given up.
+/// Longest wait for the next record; the missing records then count as lost.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What several consumers note together.
+/// Latencies over time that several consumers record together.
 pub(super) type SharedOverTime = Arc<Mutex<OverTime>>;
 
-/// What is to be read.
+/// The records that a consumer expects.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     /// When the first record was due.
     pub(super) start: Instant,
-    /// Records a second.
+    /// Records per second.
     pub(super) rate: f64,
-    /// How many there are, the first ones of the warm-up included.
+    /// Number of records, warm-up included.
     pub(super) records: u64,
-    /// How many at the start do not count.
+    /// Records at the start that do not count.
     pub(super) warmup: u64,
-    /// What the application does after each poll that gave something.
+    /// The application's work after each non-empty poll.
     pub(super) work: Work,
     /// Latencies of all consumers together, by the records' intended send time.
     pub(super) over_time: SharedOverTime,
     /// The partition whose records do not count, if any.
     pub(super) apart: Option<i32>,
-    /// Records of an earlier load that are read, too.
+    /// Records of an earlier load to read as well.
     pub(super) backlog: u64,
 }
 
 impl Expected {
-    /// All of them count, are read as they come, and there is nothing to read before.
+    /// All records count, the application does nothing with them, and there is no backlog.
     pub(super) fn new(start: Instant, rate: f64, records: u64) -> Self {
         Self {
             start,
@@ -72,14 +72,14 @@ impl Expected {
     }
 }
 
-/// What an application does with the records of a poll.
+/// The application's work with the records of a poll.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// Nothing, which takes no time.
+    /// None, which takes no time.
     Nothing,
-    /// It sleeps for so long and on until the timer's next millisecond.
+    /// Sleeps this long and on to the timer's next millisecond.
     Sleep(Duration),
-    /// In virtual time: so long at least, and longer by up to so much, each length as likely as any other.
+    /// In virtual time: `least` and up to `more`, uniformly distributed.
     #[cfg(feature = "sim")]
     Drawn { handle: Handle, least: Duration, more: Duration },
 }
@@ -103,32 +103,33 @@ impl Work {
 pub(super) struct Reading {
     pub(super) partition: i32,
     pub(super) offset: i64,
-    /// The poll of the partition before: from then on the consumer was where this record is, or is fetched with.
+    /// The partition's previous poll. From then on the consumer had reached this record or was fetching it.
     pub(super) caught_up: u64,
-    /// The poll that gave it out.
+    /// The poll that returned it.
     pub(super) read: u64,
 }
 
-/// Of every record, by its number; `None` of one that was not read.
+/// The reading of every record, by number; `None` for a record that was not read.
 pub(super) type Readings = Vec<Option<Reading>>;
 
 /// What one consumer has read.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) readings: Readings,
-    /// From the intended send time until the poll gave it out, of the records behind the warm-up that count.
+    /// From the intended send time to the poll that returned the record; records after the warm-up that
+    /// count.
     pub(super) latency: Latencies,
-    /// When the last record of the earlier load was there, since the start.
+    /// When the last record of the earlier load was read, since the start.
     pub(super) caught_up: Option<Duration>,
     missing: u64,
     again: u64,
     out_of_order: u64,
 }
 
-/// Makes consumers, each at the end of every partition.
+/// Creates consumers, each at the end of every partition.
 ///
 /// # Errors
-/// Settings that do not fit, a topic that is not there.
+/// Invalid settings, or a missing topic.
 pub(super) fn at_end(
     runtime: &Runtime,
     config: &ConsumerConfig,
@@ -146,7 +147,7 @@ pub(super) fn at_end(
     })
 }
 
-/// Makes one consumer, as [`at_end`].
+/// Creates one consumer, as [`at_end`].
 ///
 /// # Errors
 /// As [`at_end`].
@@ -165,12 +166,12 @@ pub(super) async fn partitions(consumer: &Consumer, topic: &str) -> Result<Vec<T
     Ok(partitions.iter().map(|info| TopicPartition::new(topic, info.partition)).collect())
 }
 
-/// A runtime of the consumers' own.
+/// A separate runtime for the consumers.
 pub(super) fn runtime() -> Result<Runtime> {
     client_runtime()
 }
 
-/// Has each consumer read everything, on tasks of their own.
+/// Starts one task per consumer, which reads everything.
 pub(super) fn read(
     runtime: &Runtime,
     consumers: Vec<Consumer>,
@@ -180,24 +181,24 @@ pub(super) fn read(
     consumers.into_iter().map(read).collect()
 }
 
-/// Waits for all of them and adds what they read up.
+/// Waits for all readers and collects what they read.
 pub(super) fn join(runtime: &Runtime, readers: Vec<JoinHandle<Result<Read>>>) -> Result<Vec<Read>> {
     let joined = readers.into_iter().map(|reader| {
         let ended = runtime.block_on(reader);
-        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader ended: {error}"))))
+        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader failed: {error}"))))
     });
     joined.collect()
 }
 
 impl Read {
-    /// Notes what was lost, given out twice and out of order on the way to this consumer.
+    /// Adds the records that this consumer missed, received twice or received out of order.
     pub(super) fn add_to(&self, sample: &mut Sample) {
         sample.lost += self.missing;
         sample.duplicated += self.again;
         sample.reordered += self.out_of_order;
     }
 
-    /// Notes how long it took to catch up with an earlier load.
+    /// Adds the time to catch up with an earlier load, as a figure.
     pub(super) fn note_caught_up(&self, sample: &mut Sample) {
         if let Some(caught_up) = self.caught_up {
             sample.note("caught_up_ms", worst_ms(nanos(caught_up)));
@@ -205,7 +206,8 @@ impl Read {
     }
 }
 
-/// Of a load that each of the consumers has read whole: what was lost on the way to any, and latencies until the polls.
+/// The sample of a load that each consumer has read completely: losses on the way to any of them, and
+/// latencies until the polls.
 ///
 /// # Errors
 /// As [`read_back`].
@@ -215,7 +217,7 @@ pub(super) fn sample(
     mut read: Vec<Read>,
     over_time: &Mutex<OverTime>,
 ) -> Result<Sample> {
-    // The phases of one of them: all read the same.
+    // The phases are those of one consumer: all read the same records.
     if let Some(first) = read.first_mut() {
         sent.read_by(std::mem::take(&mut first.readings));
     }
@@ -242,13 +244,14 @@ pub(super) struct Reader {
 struct Progress {
     /// Number of the last record.
     last: Option<u64>,
-    /// The last poll that gave something of it out, in nanoseconds since the start, and the one before.
+    /// The last poll that returned records of the partition, in nanoseconds since the start, and the previous
+    /// one.
     polled: u64,
     before: u64,
 }
 
 impl Progress {
-    /// A poll gives a record out; says when the poll before did.
+    /// Records that a poll returned a record; returns the time of the previous poll.
     fn poll(&mut self, at: u64) -> u64 {
         if self.polled != at {
             self.before = std::mem::replace(&mut self.polled, at);
@@ -271,7 +274,7 @@ impl Reader {
         self.left == 0 && self.behind == 0
     }
 
-    /// Takes what a poll gave.
+    /// Takes the records of a poll.
     pub(super) fn take(&mut self, records: impl IntoIterator<Item = ConsumerRecord>) {
         let now = now();
         for record in records {
@@ -283,7 +286,7 @@ impl Reader {
         let (partition, offset) = (record.partition(), record.offset());
         let read = nanos(now.saturating_duration_since(self.expected.start));
         let progress = self.partitions.entry(partition).or_default();
-        // To read records of an earlier load is to catch up.
+        // Records of an earlier load count for the catch-up, too.
         let caught_up = progress.poll(read);
         let Some(number) = record.value().and_then(number) else { return };
         if number >= EARLIER {
@@ -319,27 +322,27 @@ impl Reader {
         self.behind = self.behind.saturating_sub(1);
     }
 
-    /// How many different records have been read.
+    /// Number of different records read.
     pub(super) fn taken(&self) -> u64 {
         self.expected.records - self.left
     }
 
-    /// What was read.
+    /// Returns what was read.
     pub(super) fn finish(self) -> Read {
         let records = self.expected.records;
         self.finish_of(records)
     }
 
-    /// What was read, where there were fewer records than expected.
+    /// Returns what was read when fewer records were sent than expected.
     pub(super) fn finish_of(mut self, records: u64) -> Read {
         self.read.missing = records.saturating_sub(self.taken());
         self.read
     }
 
-    /// Reads until everything is read, or nothing more comes.
+    /// Reads until all records are read or no more arrive.
     ///
     /// # Errors
-    /// What the consumer says.
+    /// Errors of the consumer.
     pub(super) async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
         while !self.is_done() {
             let records = consumer.poll(PATIENCE).await?;
@@ -354,10 +357,10 @@ impl Reader {
     }
 }
 
-/// Reads until it is told how many records there are and has them all, or nothing more comes.
+/// Reads until the number of records is known and all are read, or no more arrive.
 ///
 /// # Errors
-/// What the consumer says.
+/// Errors of the consumer.
 pub(super) async fn read_until_told(
     mut consumer: Consumer,
     expected: Expected,
@@ -384,14 +387,14 @@ pub(super) async fn read_until_told(
     Ok(reader.finish_of(records))
 }
 
-/// Has the sample tell the latencies of consumers, not those of the acknowledgements.
+/// Replaces the sample's latencies, those of the acknowledgements, by those of consumers.
 pub(super) fn set_latency(sample: &mut Sample, latency: Latencies, over_time: &Mutex<OverTime>) {
     sample.latency = latency;
     sample.over_time = std::mem::take(&mut *over_time.lock());
     sample.latency_until = LatencyUntil::Polled;
 }
 
-/// Properties over the settings of a consumer.
+/// Adds properties to the settings of a consumer.
 pub(super) fn with_properties(
     mut config: ConsumerConfig,
     properties: &[(&str, impl AsRef<str>)],
@@ -402,7 +405,7 @@ pub(super) fn with_properties(
     Ok(config)
 }
 
-/// All of them together.
+/// Merges latencies.
 pub(super) fn merged<'a>(latencies: impl IntoIterator<Item = &'a Latencies>) -> Latencies {
     latencies.into_iter().fold(Latencies::default(), |mut sum, latencies| {
         sum.add(latencies);

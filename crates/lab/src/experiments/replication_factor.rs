@@ -1,4 +1,4 @@
-//! What each further copy costs: one, two and three replicas with acks=all.
+//! Cost of each further replica: one, two and three replicas with acks=all.
 
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::perf::{Error, Result};
 
-const ONE: Arm = Arm { name: "1", about: "the leader's copy alone", properties: &[] };
+const ONE: Arm = Arm { name: "1", about: "the leader alone", properties: &[] };
 const TWO: Arm = Arm { name: "2", about: "one follower", properties: &[] };
 const THREE: Arm =
     Arm { name: "3", about: "two followers: the slower one decides", properties: &[] };
@@ -36,7 +36,7 @@ impl Experiment for ReplicationFactor {
         (3.0 * setting.scale).ceil() as u32
     }
 
-    /// The post describes it and gives no figures.
+    /// The source describes the effect and gives no figures.
     fn published(&self, _: &Setting) -> Vec<Published> {
         Vec::new()
     }
@@ -63,14 +63,14 @@ impl Experiment for ReplicationFactor {
             let (sooner, later) = (quantile_ms(one, 0.5), quantile_ms(three, 0.5));
             conditions.push(Condition {
                 text: format!(
-                    "copies take time: p50 {later:.2} ms with three, {sooner:.2} with one"
+                    "replicas take time: p50 {later:.2} ms with three, {sooner:.2} with one"
                 ),
                 held: later > sooner,
             });
             let (one, three) = (flat_out(one), flat_out(three));
             conditions.push(Condition {
                 text: format!(
-                    "copies take throughput, which is not divided by more than their number \
+                    "replicas take throughput, which is not divided by more than their number \
                      ({three:.1} MB/s with three, {one:.1} with one)"
                 ),
                 held: three < one && 3.0 * three >= one,
@@ -80,7 +80,7 @@ impl Experiment for ReplicationFactor {
     }
 }
 
-/// An arm's name is the number of its replicas.
+/// Number of replicas, which is the arm's name.
 fn replicas(arm: &Arm) -> Result<i16> {
     arm.name.parse().map_err(|_| Error::Options(format!("no arm {}", arm.name)))
 }

@@ -1,4 +1,4 @@
-//! The outcome of an experiment as `--json` writes it and `curtail lab compare` reads it again.
+//! The result of an experiment, as `--json` writes it and `curtail lab compare` reads it.
 
 mod environment;
 #[cfg(test)]
@@ -23,30 +23,30 @@ use crate::{
 /// One experiment on one cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Its name.
+    /// Name of the experiment.
     pub experiment: String,
-    /// Where workload and published figures come from.
+    /// Source of the workload and of the published figures.
     pub source: String,
     /// `embedded`, `apache`, or the address of the cluster.
     pub cluster: String,
-    /// The length of the run as a part of the full one.
+    /// Length of the run, as a part of the full one.
     pub scale: f64,
-    /// What was left to chance came from this.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The command that ran it; empty if it was none.
+    /// The command line; empty if it is unknown.
     #[serde(default)]
     pub command: String,
-    /// Where it ran.
+    /// The machine and the versions.
     #[serde(default)]
     pub environment: Environment,
-    /// What is a model, not the thing itself.
+    /// Modelled parts of the run.
     #[serde(default)]
     pub models: Vec<Modelled>,
-    /// What was measured.
+    /// Results of the arms.
     pub arms: Vec<ArmReport>,
-    /// Figures to compare with.
+    /// Published figures to compare with.
     pub published: Vec<PublishedFigure>,
-    /// What must hold.
+    /// Conditions of the experiment.
     pub conditions: Vec<Condition>,
 }
 
@@ -57,20 +57,37 @@ impl Report {
         self.conditions.iter().all(|condition| condition.held)
     }
 
-    /// What a reader has to know before the figures, a sentence each.
+    /// Whether the conditions hold, in one sentence.
+    #[must_use]
+    pub fn conclusion(&self) -> String {
+        let failed: Vec<&Condition> = self.conditions.iter().filter(|c| !c.held).collect();
+        match (self.conditions.len(), &*failed) {
+            (0, _) => "No condition was set.".to_owned(),
+            (all, []) => format!("All {all} conditions hold."),
+            (all, [first, ..]) => {
+                format!(
+                    "{} of {all} conditions do NOT hold. The first: {}.",
+                    failed.len(),
+                    first.text
+                )
+            }
+        }
+    }
+
+    /// Limits of the figures, which a reader must know first; a sentence each.
     #[must_use]
     pub fn limits(&self) -> Vec<String> {
         let Environment { cores, shares_machine, load_before, load_after, .. } = self.environment;
         let mut limits = Vec::new();
         if shares_machine {
             limits.push(format!(
-                "The brokers, the clients and the load share one machine with {cores} cores: ratios say more than \
+                "The brokers, the clients and the load share one machine with {cores} cores: ratios are more reliable than \
                  absolute figures."
             ));
         }
         if let (Some(before), Some(after)) = (load_before, load_after) {
             let Environment { busy_percent, stolen_percent, .. } = self.environment;
-            let busy = busy_percent.map(|busy| format!(", {busy:.0}% of its time was used"));
+            let busy = busy_percent.map(|busy| format!(", {busy:.0}% of its CPU time was used"));
             let stolen = stolen_percent.filter(|stolen| *stolen >= 0.5);
             let stolen = stolen.map(|stolen| format!(", {stolen:.0}% went to other machines"));
             limits.push(format!(
@@ -87,16 +104,16 @@ impl Report {
             limits.push(format!("Runs were shortened to {} of their full length.", self.scale));
         }
         if self.arms.iter().any(|arm| arm.rounds.len() == 1) {
-            limits.push("Arms ran once: what differs between them may be noise.".to_owned());
+            limits.push("Each arm ran once, so differences between arms may be noise.".to_owned());
         }
         limits
     }
 }
 
-/// Something that stands for what it is not.
+/// A modelled part of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modelled {
-    /// What it stands for, and how.
+    /// The modelled part.
     pub what: String,
     /// Its parameters by name, with their units.
     pub parameters: BTreeMap<String, String>,
@@ -110,21 +127,21 @@ impl Modelled {
     }
 }
 
-/// What a record's latency ends with. It begins with the intended send time.
+/// End of a record's latency. It begins with the intended send time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyUntil {
-    /// Its acknowledgement.
+    /// The acknowledgement.
     #[default]
     Acknowledged,
-    /// The poll that gives it to the application.
+    /// The poll that returns the record.
     Polled,
-    /// The return of the call that sends it, from the call on.
+    /// The return of the `send` call. This latency begins with the call.
     Returned,
 }
 
 impl LatencyUntil {
-    /// In words, for a heading.
+    /// Words for a heading.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -135,10 +152,10 @@ impl LatencyUntil {
     }
 }
 
-/// One arm, all its turns together.
+/// Result of one arm, all its turns together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ArmReport {
-    /// Its name.
+    /// Name of the arm.
     pub name: String,
     /// The client that was measured.
     pub client: String,
@@ -150,106 +167,110 @@ pub struct ArmReport {
     pub lost: u64,
     /// Records found more than once.
     pub duplicated: u64,
-    /// Records found behind one that had to follow them.
+    /// Records found after one that had to follow them.
     pub reordered: u64,
-    /// Records a second.
+    /// Records per second.
     pub throughput_rps: f64,
-    /// Bytes of values a second, in units of 1024 * 1024.
+    /// Bytes of values per second, in units of 1024 * 1024.
     pub throughput_mbps: f64,
-    /// Processor time of a record, user and system, in microseconds; of an embedded cluster's brokers too.
+    /// CPU time per record, user and system, in microseconds; includes the brokers of an embedded cluster.
     pub cpu_us_per_record: f64,
-    /// Whether the brokers' processor time is in there.
+    /// Whether the CPU time includes the brokers.
     #[serde(default)]
     pub cpu_includes_brokers: bool,
     /// Latencies from the intended send time.
     pub latency_us: Summary,
-    /// What ends them.
+    /// End of these latencies.
     #[serde(default)]
     pub latency_until: LatencyUntil,
-    /// Their distribution.
+    /// Distribution of these latencies.
     #[serde(default)]
     pub latency_curve: Vec<Point>,
-    /// Where the time went, as far as it could be seen.
+    /// Phases of these latencies, as far as they were observed.
     pub phases_us: PhasesReport,
-    /// Whether phases beyond `produce` are not what each record took, but estimated from probes: of single records in a
-    /// cluster without load, publish with the answer's way back; and of what a consumer knew of the high watermark.
+    /// Whether the phases after `produce` are estimates instead of per-record measurements.
+    ///
+    /// Publish (with the one-way delay of the response) and commit come from probes with single records in a
+    /// cluster without load. Catch-up and fetch come from the high watermark that a consumer knew.
     #[serde(default)]
     pub phases_estimated: bool,
-    /// How far off estimates may be to either side, of what the phases take in a cluster without load: in 95 of 100 cases they are not
-    /// further off.
+    /// Possible error of the estimates to either side, relative to the phases in a cluster without load. It
+    /// holds in 95 of 100 cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_us: Option<PhasesReport>,
-    /// From the station that the acknowledgement waits for (with acks=1 the append, with acks=all the commit, the socket
-    /// where the brokers cannot be looked into) until it was read.
+    /// From the last phase timestamp that the acknowledgement waits for until the acknowledgement was read.
+    /// That timestamp is the append with acks=1 and the commit with acks=all; without timestamps inside the
+    /// brokers it is the write to the socket.
     #[serde(default)]
     pub acknowledge_us: Option<Phase>,
-    /// The slowest records, the slowest one first; empty where single records were not looked at.
+    /// The slowest records, slowest first; empty if single records were not observed.
     #[serde(default)]
     pub exemplars: Vec<Exemplar>,
     /// Timelines of the slowest records; empty without `--why`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timelines: Vec<RecordTimeline>,
-    /// Requests that the brokers served, by broker, API and client; empty without `--why` or off Apache Kafka.
+    /// Requests that the brokers served, by broker, API and client; empty without `--why` or without Apache
+    /// Kafka.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests_served: BTreeMap<String, u64>,
-    /// Where the records went; empty where it could not be seen.
+    /// Records by broker; empty if unknown.
     #[serde(default)]
     pub brokers: Vec<BrokerShare>,
-    /// Each turn by itself: what differs between them is noise.
+    /// Each turn separately: the spread between them is noise.
     #[serde(default)]
     pub rounds: Vec<RoundReport>,
-    /// Figures of the experiment's own, by name with the unit at its end.
+    /// Figures specific to the experiment, by name with the unit at its end.
     #[serde(deserialize_with = "figures")]
     pub extra: BTreeMap<String, f64>,
 }
 
-/// A figure that is no number is written as `null`.
+/// Reads figures; NaN and infinity are written as `null`.
 fn figures<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     let figures = BTreeMap::<String, Option<f64>>::deserialize(from)?;
     Ok(figures.into_iter().map(|(name, figure)| (name, figure.unwrap_or(f64::NAN))).collect())
 }
 
-/// One turn of an arm.
+/// Result of one turn of an arm.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RoundReport {
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Start of the turn, in milliseconds since 1970-01-01 UTC.
     pub started_ms: u64,
     /// Records acknowledged in the measured part.
     pub records: u64,
     /// Records that were not acknowledged.
     pub errors: u64,
-    /// Records a second.
+    /// Records per second.
     pub throughput_rps: f64,
-    /// Bytes of values a second, in units of 1024 * 1024.
+    /// Bytes of values per second, in units of 1024 * 1024.
     pub throughput_mbps: f64,
-    /// Processor time of a record, as the arm's.
+    /// CPU time per record, as for the arm.
     pub cpu_us_per_record: f64,
-    /// Latencies, as the arm's.
+    /// Latencies, as for the arm.
     pub latency_us: Summary,
-    /// Latencies by the records' intended send time; `null` where it was not looked at.
+    /// Latencies by the records' intended send time; `null` if they were not recorded over time.
     pub over_time: Option<OverTimeReport>,
-    /// What was done to the cluster or to the client meanwhile.
+    /// Faults and other changes of the cluster or of the client during the turn.
     pub faults: Vec<FaultSpan>,
-    /// The same as `over_time`, as distributions: for formats of others that want them whole.
+    /// The distributions behind `over_time`, for export formats that need them.
     #[serde(skip)]
     pub distributions: OverTime,
 }
 
-/// Something that was done to the cluster or to the client.
+/// A fault or another change of the cluster or of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultSpan {
-    /// From when on, in milliseconds since the run's first record was due.
+    /// Start, in milliseconds since the run's first record was due.
     pub from_ms: f64,
-    /// Until when; the same for what takes no time.
+    /// End; equal to the start if the change takes no time.
     pub until_ms: f64,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
-/// What one broker acknowledged, with what is not measured at the start.
+/// Records that one broker acknowledged, warm-up included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerShare {
-    /// The broker.
+    /// Broker id.
     pub broker: i32,
     /// Records.
     pub records: u64,
@@ -257,25 +278,24 @@ pub struct BrokerShare {
     pub bytes: u64,
 }
 
-/// One of the slowest records.
+/// A slow record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exemplar {
     /// The turn, from 0.
     pub round: u32,
-    /// When it was meant to be sent, in milliseconds since the turn's first record was.
+    /// Intended send time, in milliseconds since the turn's first record was due.
     pub at_ms: f64,
-    /// Its partition.
+    /// Partition of the record.
     pub partition: i32,
     /// Its offset, if it is known.
     pub offset: Option<i64>,
-    /// The broker that appended it; where brokers cannot be looked into, the one that led the partition after the run.
+    /// The broker that appended it; without phase timestamps inside brokers, the leader after the run.
     pub leader: Option<i32>,
-    /// From the intended send time until it was read where something reads, until it was acknowledged otherwise; in
-    /// microseconds.
+    /// From the intended send time until it was read, or acknowledged if there is no reader; in microseconds.
     pub latency_us: f64,
-    /// How long each of its phases took, in microseconds; those that could not be seen are left out.
+    /// Duration of each phase, in microseconds, without the phases that were not observed.
     pub phases_us: BTreeMap<String, f64>,
-    /// The phase that took longest beyond its own median over all records of the arm.
+    /// The phase that exceeds its median over all records of the arm by most.
     pub blame: Option<String>,
 }
 
@@ -300,16 +320,17 @@ impl Exemplar {
 /// The names of the phases in the order in which a record passes them.
 pub const PHASES: [&str; 5] = ["produce", "publish", "commit", "catch_up", "fetch"];
 
-/// The phases of a record; `null` where a phase could not be seen.
+/// The phases of records; `null` for a phase that was not observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhasesReport {
     /// From the intended send time until the first request with the batch was handed to the socket.
     pub produce: Option<Phase>,
-    /// Until the leader had appended it; requests that failed are in here.
+    /// Until the leader had appended it, failed requests included.
     pub publish: Option<Phase>,
     /// Until the high watermark had passed it.
     pub commit: Option<Phase>,
-    /// Until a consumer had read what was before it: until its poll before the one that gave the record out.
+    /// Until a consumer had read the records before it: until the partition's poll before the one that
+    /// returned it.
     pub catch_up: Option<Phase>,
     /// Until a poll returned it.
     pub fetch: Option<Phase>,
@@ -325,7 +346,7 @@ impl PhasesReport {
     }
 }
 
-/// One phase, in microseconds; NaN (`null`) of what probes are too few for.
+/// One phase, in microseconds; NaN (`null`) where probes are too few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "WrittenPhase")]
 pub struct Phase {
@@ -339,7 +360,7 @@ pub struct Phase {
     pub p9999: f64,
 }
 
-/// A phase as it is written.
+/// The JSON form of a phase.
 #[derive(Deserialize)]
 struct WrittenPhase {
     p50: Option<f64>,
@@ -355,33 +376,33 @@ impl From<WrittenPhase> for Phase {
     }
 }
 
-/// A figure of others, as an experiment states it.
+/// A published figure, as an experiment states it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
-    /// The arm it compares with, or the client it was measured of.
+    /// The arm to compare with, or the client that was measured.
     pub arm: &'static str,
-    /// Where it is from.
+    /// Source of the figure.
     pub source: &'static str,
     /// Latencies.
     pub latency_us: PublishedLatency,
-    /// Throughput in units of 1024 * 1024 bytes a second.
+    /// Throughput in units of 1024 * 1024 bytes per second.
     pub throughput_mbps: Option<f64>,
-    /// What else is to be known.
+    /// Note on the figure.
     pub note: &'static str,
 }
 
-/// A figure of others in a report; see [`Published`].
+/// A published figure in a report; see [`Published`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
-    /// The arm it compares with, or the client it was measured of.
+    /// The arm to compare with, or the client that was measured.
     pub arm: String,
-    /// Where it is from.
+    /// Source of the figure.
     pub source: String,
     /// Latencies.
     pub latency_us: PublishedLatency,
-    /// Throughput in units of 1024 * 1024 bytes a second.
+    /// Throughput in units of 1024 * 1024 bytes per second.
     pub throughput_mbps: Option<f64>,
-    /// What else is to be known.
+    /// Note on the figure.
     pub note: String,
 }
 
@@ -393,7 +414,7 @@ impl From<Published> for PublishedFigure {
     }
 }
 
-/// Those latencies that were published, in microseconds.
+/// Published latencies, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishedLatency {
     /// Mean.
@@ -410,24 +431,33 @@ pub struct PublishedLatency {
     pub max: Option<f64>,
 }
 
-/// Something that must hold.
+/// A condition that must hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// What, with the figures seen.
+    /// The condition, with the measured figures.
     pub text: String,
     /// Whether it did.
     pub held: bool,
 }
 
 impl Condition {
-    /// `seen` is below `limit`, both in milliseconds. A figure that is not there (NaN) is not below.
+    /// Phrase of the conditions about lost, duplicated and reordered records.
+    pub(super) const INTEGRITY: &str = "0 lost, 0 duplicated, 0 reordered, no error";
+
+    /// Whether this is about lost, duplicated or reordered records of an arm.
+    #[must_use]
+    pub fn is_integrity(&self) -> bool {
+        self.text.contains(Self::INTEGRITY)
+    }
+
+    /// Requires `seen` to be below `limit`, both in milliseconds. A missing figure (NaN) is not below.
     #[must_use]
     pub fn below_ms(what: &str, seen: f64, limit: f64) -> Self {
         Self { text: format!("{what} below {limit:.1} ms ({seen:.1} ms)"), held: seen < limit }
     }
 }
 
-/// Throughput and processor time of a sample.
+/// Throughput and CPU time of a sample.
 struct Rates {
     rps: f64,
     mbps: f64,
@@ -447,9 +477,8 @@ impl Rates {
 }
 
 impl RoundReport {
-    /// A turn that began then.
-    ///
-    /// What belongs to this turn alone is taken out of the sample.
+    /// The result of a turn that began at this time. Takes the turn's faults and latencies over time out of
+    /// the sample.
     pub(super) fn new(started_ms: u64, sample: &mut Sample) -> Self {
         let rates = Rates::of(sample);
         Self {
@@ -468,7 +497,7 @@ impl RoundReport {
 }
 
 impl ArmReport {
-    /// An arm whose turns are all in the sample.
+    /// The result of an arm from the sample of all its turns.
     pub(super) fn new(
         arm: &Arm,
         client: Client,
@@ -529,7 +558,7 @@ impl PhasesReport {
         }
     }
 
-    /// Values and errors of what probes say.
+    /// Values and errors estimated from probes.
     fn estimated(probes: &Probes) -> Option<(Self, Self)> {
         let estimates = probes.estimates();
         let of = |name, part: fn(&Estimate) -> f64| {
@@ -546,7 +575,7 @@ impl PhasesReport {
         (values != Self::default()).then_some((values, errors))
     }
 
-    /// What is missing here from `other`.
+    /// Fills missing phases from `other`.
     fn or(self, other: Self) -> Self {
         Self {
             produce: self.produce.or(other.produce),

@@ -1,11 +1,11 @@
-//! A rolling restart under load: each broker in turn is stopped in an orderly way, started again, and waited for until
-//! everything is in sync.
+//! A rolling restart under load: each broker in turn is stopped in an orderly way and restarted, and the next
+//! one follows once all replicas are in sync.
 //!
-//! After the roll simulation of KIP-951 at a size that one machine holds: six brokers (three with Apache Kafka), 12 and 120
-//! partitions (the KIP does not number its low and high), acks=1 and all, with hints and as before them. End-to-end
-//! latency is taken with acks=all, where everything that was acknowledged has to arrive. With acks=1 what a leader had
-//! acknowledged and no follower had fetched when it was stopped is lost, whoever the client is; it is reported, and
-//! counts for nothing.
+//! The experiment follows the roll simulation of KIP-951 at a size for one machine: six brokers (three with
+//! Apache Kafka), 12 and 120 partitions (the KIP does not number its low and high), acks=1 and all, with
+//! leader hints and without them. End-to-end latency is measured with acks=all, where every acknowledged
+//! record must arrive. With acks=1, records that a stopped leader had acknowledged and no follower had
+//! fetched are lost with any client; they are reported and fail no condition.
 
 use std::{thread, time::Duration};
 
@@ -30,10 +30,10 @@ const MANY: i32 = 120;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 1_000;
 const KEYS: u64 = 10_000;
-/// How long a broker is away, and how long the next one waits once everything is in sync.
+/// Downtime of a broker, and the pause before the next one once all replicas are in sync.
 const AWAY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Records are there for so long.
+/// Length of the prepared load.
 const LONGEST: Duration = Duration::from_secs(300);
 
 const ONE: &[(&str, &str)] = &[("acks", "1")];
@@ -191,7 +191,7 @@ impl Experiment for Roll {
     }
 }
 
-/// Whether what is acknowledged is committed.
+/// Whether acknowledged records are committed.
 fn committed(arm: &str) -> bool {
     [FEW_ALL, FEW_ALL_BEFORE, MANY_ALL, MANY_ALL_BEFORE].iter().any(|all| all.name == arm)
 }

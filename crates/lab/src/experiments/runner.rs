@@ -17,31 +17,31 @@ use crate::{
     perf::{Error, Result},
 };
 
-/// What happens in a run.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The driver of another client is being built, unless it is there.
+    /// The driver of another client is being built, unless it already exists.
     Building {
         /// The client.
         client: Client,
     },
     /// The cluster is being started.
     Starting,
-    /// There is no such arm with this client.
+    /// This arm does not run with this client.
     Without {
         /// The arm.
         arm: &'a str,
         /// The client.
         client: Client,
-        /// Why not.
+        /// The reason.
         reason: &'a str,
     },
-    /// Brokers that have just started, or whose topic is new, are given work that nobody measures, until they do it no faster.
+    /// Brokers that have just started, or whose topic is new, get unmeasured load until they get no faster.
     Rehearsing {
-        /// Which time it is, counted from 1.
+        /// Number of this rehearsal, from 1.
         run: u32,
-        /// How often at most.
+        /// Largest number of rehearsals.
         at_most: u32,
     },
     /// A turn begins.
@@ -50,34 +50,35 @@ pub enum Event<'a> {
         arm: &'a str,
         /// The client.
         client: Client,
-        /// How many turns have been, of all arms.
+        /// Turns that have ended, of all arms.
         done: usize,
-        /// How many there are.
+        /// Turns in total.
         of: usize,
     },
 }
 
-/// Whoever is told of what happens, from whichever thread.
+/// Callback for events, from any thread.
 pub(super) type Told<'a> = &'a (dyn Fn(Event<'_>) + Sync + 'a);
 
 /// An arm with a client.
 struct Pair {
     arm: Arm,
     client: Client,
-    /// All turns together, and each by itself.
+    /// All turns together, and each separately.
     sample: Option<Sample>,
     rounds: Vec<RoundReport>,
-    /// It has turned out that there is no such pair.
+    /// Whether a run showed that the client cannot run this arm.
     dropped: bool,
 }
 
-/// Runs an experiment: every arm with every client once a round, the first of a round being another one each time, so
-/// that what changes on the machine meanwhile concerns all of them alike.
+/// Runs an experiment: every arm with every client once per round.
+///
+/// Each round starts with another pair, so that changes of the machine during the run affect all pairs alike.
 ///
 /// # Errors
-/// An arm that does not exist, arms that none of the clients can run, a driver that cannot be built, a cluster that does
-/// not start or of which the experiment has no use, a run that could not be brought to its end. Conditions that do not
-/// hold are part of the report.
+/// An unknown arm, arms that none of the clients can run, a driver that cannot be built, a cluster that does
+/// not start or does not suit the experiment, a run that could not be completed. Conditions that do not hold
+/// are part of the report.
 pub fn run(
     experiment: &dyn Experiment,
     setting: &Setting,
@@ -117,7 +118,7 @@ fn measure(
     if setting.cluster == ClusterKind::Apache && !testbed.bootstrap().is_empty() {
         warm_brokers(&testbed, setting.seed, told)?;
     }
-    let rounds = experiment.rounds(setting);
+    let rounds = setting.rounds.unwrap_or_else(|| experiment.rounds(setting));
     let of = rounds as usize * pairs.len();
     for done in 0..of {
         let (round, place) = (done / pairs.len(), done % pairs.len());
@@ -129,7 +130,8 @@ fn measure(
         told(Event::Turn { arm: arm.name, client, done, of });
         let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
         let round = round as u32;
-        let turn = Turn { testbed: &testbed, arm: &arm, round, setting, driver, told };
+        let is_first = done == 0;
+        let turn = Turn { testbed: &testbed, arm: &arm, round, is_first, setting, driver, told };
         let started = now_ms();
         let mut sample = experiment.turn(&turn);
         if let Ok(sample) = &mut sample {
@@ -140,7 +142,8 @@ fn measure(
     Ok(())
 }
 
-/// Plays all pairs in virtual time; what was a model in it. Once is enough: nothing differs the next time.
+/// Runs all pairs once in virtual time and returns the models used. Once is enough: a second run would be
+/// identical.
 fn simulate(
     experiment: &dyn Experiment,
     setting: &Setting,
@@ -148,7 +151,7 @@ fn simulate(
     told: Told<'_>,
 ) -> Result<Vec<Modelled>> {
     if setting.reader || pairs.iter().any(|pair| pair.client != Client::Curtail) {
-        let text = "in virtual time there is no client but curtail, and no reader beside it";
+        let text = "in virtual time only curtail runs, and without --reader";
         return Err(Error::Options(text.into()));
     }
     let mut models = Vec::new();
@@ -163,7 +166,7 @@ fn simulate(
     Ok(models)
 }
 
-/// When a turn in virtual time began.
+/// Start time of a turn in virtual time.
 const VIRTUAL_START: u64 = 0;
 
 #[cfg(feature = "sim")]
@@ -179,7 +182,7 @@ impl Pair {
         Self { arm, client, sample: None, rounds: Vec::new(), dropped: false }
     }
 
-    /// Adds what a turn that began then has measured, or drops the pair if the client lacks what it takes.
+    /// Adds the result of a turn, or drops the pair if the client lacks a requirement.
     fn add(&mut self, started: u64, sample: Result<Sample>, told: Told<'_>) -> Result<()> {
         match sample {
             Ok(mut sample) => {
@@ -204,7 +207,7 @@ fn used(pairs: &[Pair], client: Client) -> bool {
     pairs.iter().any(|pair| pair.client == client)
 }
 
-/// The arms that were chosen, each with the clients that can run it.
+/// The chosen arms, each with the clients that can run it.
 fn pairs(experiment: &dyn Experiment, setting: &Setting, told: Told<'_>) -> Result<Vec<Pair>> {
     let (mut pairs, mut none) = (Vec::new(), None);
     for arm in chosen(experiment, setting)? {
@@ -227,7 +230,7 @@ fn pairs(experiment: &dyn Experiment, setting: &Setting, told: Told<'_>) -> Resu
     }
 }
 
-/// Whether there is this arm with this client; why not, if there is not.
+/// Checks that the client can run the arm; the error is the reason.
 fn admitted(experiment: &dyn Experiment, arm: &Arm, client: Client) -> Result<(), String> {
     let Some(peer) = client.peer() else { return Ok(()) };
     experiment.admits(arm, peer)?;
@@ -244,7 +247,7 @@ fn report(
     for Pair { arm, client, sample, rounds, .. } in pairs {
         let Some(sample) = sample else { continue };
         let mut report = ArmReport::new(&arm, client, &sample, rounds);
-        // For other clients it is added.
+        // For other clients the brokers' share is added.
         report.cpu_includes_brokers = setting.cluster == ClusterKind::Embedded;
         arms.push(report);
         if client == Client::Curtail {
@@ -271,14 +274,16 @@ fn report(
 /// The arms to run.
 fn chosen(experiment: &dyn Experiment, setting: &Setting) -> Result<Vec<Arm>> {
     let arms = experiment.arms(setting);
-    let Some(name) = &setting.arm else { return Ok(arms) };
-    if let Some(arm) = arms.iter().find(|arm| arm.name == name) {
-        return Ok(vec![*arm]);
+    if setting.arms.is_empty() {
+        return Ok(arms);
     }
-    let names: Vec<_> = arms.iter().map(|arm| arm.name).collect();
-    Err(Error::Options(format!(
-        "{} has no arm '{name}'; it has {}",
-        experiment.name(),
-        names.join(", ")
-    )))
+    if let Some(name) = setting.arms.iter().find(|name| arms.iter().all(|arm| arm.name != **name)) {
+        let names: Vec<_> = arms.iter().map(|arm| arm.name).collect();
+        return Err(Error::Options(format!(
+            "{} has no arm '{name}'; it has {}",
+            experiment.name(),
+            names.join(", ")
+        )));
+    }
+    Ok(arms.into_iter().filter(|arm| setting.arms.iter().any(|name| name == arm.name)).collect())
 }

@@ -1,4 +1,4 @@
-//! What one or several turns of an arm measured.
+//! Measurements of one or several turns of an arm.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::{
     timeline::RecordTimeline,
 };
 
-/// A figure of an experiment's own, and what becomes of it over several turns.
+/// A figure specific to an experiment, and how several turns combine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
     /// Turns add up.
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-/// What one or several turns of an arm measured.
+/// Measurements of one or several turns of an arm.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// Records acknowledged in the measured part.
@@ -55,33 +55,33 @@ pub struct Sample {
     pub lost: u64,
     /// Records found more than once.
     pub duplicated: u64,
-    /// Records found behind one that had to follow them.
+    /// Records found after one that had to follow them.
     pub reordered: u64,
     /// Length of the measured part.
     pub elapsed: Duration,
-    /// Processor time of this process in the measured part; with an embedded cluster the brokers' too.
+    /// CPU time of this process in the measured part, including the brokers of an embedded cluster.
     pub cpu: CpuTime,
-    /// From the intended send time to the acknowledgement; where an experiment is about `send` itself, of that.
+    /// From the intended send time to the acknowledgement; in experiments about `send` itself, to its return.
     pub latency: Latencies,
-    /// The same, by when the records were due since the first one of the run was.
+    /// The same latencies, by due time since the run's first record was due.
     pub over_time: OverTime,
     /// What ends these latencies.
     pub latency_until: LatencyUntil,
-    /// Where the time went, of every record acknowledged in the measured part.
+    /// The phases of every record acknowledged in the measured part.
     pub phases: Phases,
-    /// From outside, where the brokers cannot be looked into.
+    /// Probes from outside, for brokers without phase timestamps.
     pub probes: Probes,
     /// The slowest of these records.
     pub exemplars: Exemplars,
     /// Records acknowledged and bytes of their values by broker, those of the warm-up included.
     pub brokers: BTreeMap<i32, (u64, u64)>,
-    /// What was done to the cluster or to the client meanwhile.
+    /// Faults and other changes of the cluster or of the client during the turn.
     pub faults: Vec<FaultSpan>,
     /// Timelines of the slowest records, with `--why`.
     pub timelines: Vec<RecordTimeline>,
     /// Requests that the brokers served, by broker, API and client, with `--why` on Apache Kafka.
     pub requests_served: BTreeMap<String, u64>,
-    /// Figures of the experiment's own, by name with the unit at its end.
+    /// Figures specific to the experiment, by name with the unit at its end.
     pub extra: BTreeMap<String, Figure>,
 }
 
@@ -117,18 +117,18 @@ impl Sample {
         }
     }
 
-    /// Notes what was done to the cluster or to the client between two moments of a run that began at `start`.
+    /// Adds a fault or change that lasted from `from` to `until`, in a run that began at `start`.
     pub fn mark(&mut self, start: Instant, from: Instant, until: Instant, what: impl Into<String>) {
         let ms = |at: Instant| at.saturating_duration_since(start).as_secs_f64() * 1000.0;
         self.faults.push(FaultSpan { from_ms: ms(from), until_ms: ms(until), what: what.into() });
     }
 
-    /// Notes a figure of the experiment's own.
+    /// Adds a figure specific to the experiment.
     pub fn note(&mut self, name: impl Into<String>, figure: Figure) {
         self.extra.insert(name.into(), figure);
     }
 
-    /// A figure of the experiment's own; NaN, of which nothing holds, where it was not measured.
+    /// A figure specific to the experiment. NaN, which fails every condition, if it was not measured.
     #[must_use]
     pub fn figure(&self, name: &str) -> f64 {
         self.extra.get(name).map_or(f64::NAN, |figure| figure.value())

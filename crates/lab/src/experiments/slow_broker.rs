@@ -1,4 +1,4 @@
-//! One broker answers 20 ms later than the others: where keyless records go, and what they wait.
+//! One broker responds 20 ms later than the others: distribution and latency of keyless records.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,13 +20,13 @@ use crate::{
 const RECORDS: f64 = 122_880.0;
 const SIZE: usize = 512;
 const PARTITIONS: i32 = 3;
-/// The broker that is slow, as in the KIP the first one.
+/// The slow broker, the first one as in the KIP.
 const SLOW: i32 = 1;
 const DELAY: Duration = Duration::from_millis(20);
 
-/// 99th percentile of the default arms.
+/// Limit of the 99th percentile in the default arms.
 const P99_MS: f64 = 5.0;
-/// Share of the records that the slow broker may get in the default arms.
+/// Largest share of the records on the slow broker in the default arms.
 const SHARE_PERCENT: f64 = 0.5;
 
 const OFF: &[(&str, &str)] = &[("partitioner.adaptive.partitioning.enable", "false")];
@@ -38,7 +38,7 @@ struct Case {
     arm: Arm,
     rate: f64,
     placement: Placement,
-    /// Whether the published figures are to be met.
+    /// Whether the published figures must be met.
     default: bool,
 }
 
@@ -114,8 +114,8 @@ impl Experiment for SlowBroker {
 
     fn models(&self, setting: &Setting) -> Vec<Modelled> {
         let how = match setting.cluster {
-            ClusterKind::Apache => "a TCP proxy in front of the broker holds back what it says",
-            _ => "the broker waits before each answer to a produce request",
+            ClusterKind::Apache => "a TCP proxy in front of the broker delays its responses",
+            _ => "the broker waits before each response to a produce request",
         };
         let delay = format!("{} ms", DELAY.as_millis());
         vec![Modelled::new(format!("the slow broker: {how}"), [("delay", delay)])]
@@ -165,12 +165,12 @@ impl Experiment for SlowBroker {
             earlier: false,
         };
         rehearse(&load, turn)?;
-        // Not before the start: what a client does to get ready is not measured, and teaches it nothing.
+        // Only from the start: requests of the client's set-up must not reveal the slow broker.
         let sent = turn.send(load, |_| testbed.slow(SLOW, DELAY));
         testbed.slow(SLOW, Duration::ZERO)?;
         let (sent, ()) = sent?;
         let mut sample = sent.sample();
-        let what = format!("broker {SLOW} answers {} ms late", DELAY.as_millis());
+        let what = format!("broker {SLOW} responds {} ms late", DELAY.as_millis());
         sample.mark(sent.start, sent.start, sent.end(), what);
         read_back(&sent, Order::Acknowledged, &mut sample)?;
         note_shares(&mut sample, &sent.bytes_by_partition(), &leaders);
@@ -180,8 +180,8 @@ impl Experiment for SlowBroker {
 
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         match (arm.name.starts_with("sticky-"), peer.sticks_by_batch()) {
-            (true, false) => Err("its partitioner is not that of before KIP-794"),
-            (false, true) => Err("its partitioner is that of the arm sticky"),
+            (true, false) => Err("it lacks the partitioner of before KIP-794"),
+            (false, true) => Err("its partitioner is that of the sticky arms"),
             _ => Ok(()),
         }
     }
@@ -197,7 +197,7 @@ impl Experiment for SlowBroker {
     }
 }
 
-/// Which broker leads each partition: one each.
+/// Leader of each partition: one partition per broker.
 fn leaders(testbed: &Testbed, topic: &str) -> Result<BTreeMap<i32, i32>> {
     let described = testbed.describe(topic)?;
     let leaders: BTreeMap<i32, i32> =

@@ -1,8 +1,9 @@
-//! One partition is not drained, its records in the buffer: what the others notice.
+//! Latency of the other partitions while one partition is paused with records in the consumer's buffer.
 //!
-//! The consumer pauses the partition and goes on with it again and again, as an application does that stems the flow of
-//! one. What the others' records wait while it is paused is compared with what they wait while everything is drained, in
-//! windows of the same run: in runs of their own, what the machine does besides was larger than what is measured.
+//! The consumer pauses and resumes the partition repeatedly, as an application does that limits the flow of
+//! one partition. The others' latency during a pause is compared with their latency while no partition is
+//! paused, in windows of the same run. Between separate runs, other work of the machine varied more than the
+//! effect.
 
 use std::time::{Duration, Instant};
 
@@ -25,17 +26,17 @@ use crate::{
 const PARTITIONS: i32 = 6;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 500;
-/// Each of quiet and stall.
+/// Length of each quiet and each paused window.
 const WINDOW: Duration = Duration::from_millis(250);
 const ROUNDS: f64 = 60.0;
-/// How much worse the 99th percentile of the others may be.
+/// Largest ratio of the others' 99th percentile.
 const FACTOR: f64 = 1.25;
-/// The partition that is not drained.
+/// The partition that is paused.
 const STALLED: i32 = 0;
 
 const CREDIT: Arm = Arm {
     name: "credit",
-    about: "the others are fetched on: curtail.buffered.partitions=credit, the default",
+    about: "the others are still fetched: curtail.buffered.partitions=credit, the default",
     properties: &[("curtail.buffered.partitions", "credit")],
 };
 const ARMS: [Arm; 3] = [
@@ -61,7 +62,7 @@ impl Experiment for StalledPartition {
     }
 
     fn about(&self) -> &'static str {
-        "one of six partitions is paused again and again: what the others' records wait meanwhile"
+        "one of six partitions is paused repeatedly: latency of the other five"
     }
 
     fn source(&self) -> &'static str {
@@ -119,7 +120,7 @@ impl Experiment for StalledPartition {
         read.add_to(&mut sample);
         let drained = others.drained.quantile(0.99).as_secs_f64() * 1000.0;
         readers::set_latency(&mut sample, others.stalled, &over_time);
-        windows.mark(&mut sample, sent.start, &format!("partition {STALLED} is not drained"));
+        windows.mark(&mut sample, sent.start, &format!("partition {STALLED} is paused"));
         sample.note("drained_p99_ms", Figure::Worst(drained));
         testbed.delete_topic(&topic)?;
         Ok(sample)
@@ -150,16 +151,16 @@ fn windows(setting: &Setting) -> Windows {
     }
 }
 
-/// From the intended send time until the poll gave a record of another partition out.
+/// Latencies of the other partitions, from the intended send time until the poll that returned the record.
 #[derive(Default)]
 struct Others {
-    /// Of records due while the partition was paused.
+    /// Records due while the partition was paused.
     stalled: Latencies,
-    /// Of records due while everything was drained.
+    /// Records due while no partition was paused.
     drained: Latencies,
 }
 
-/// Reads everything, and leaves one partition alone in the windows for that.
+/// Reads everything and pauses one partition in the windows for it.
 async fn consume(
     mut consumer: Consumer,
     expected: Expected,

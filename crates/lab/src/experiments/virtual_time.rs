@@ -1,6 +1,6 @@
 //! Plays a workload in virtual time: the real client and the real brokers on the machines of a [`World`].
 //!
-//! Nothing here reads a clock or draws a number that is not the world's: the same seed gives the same figures.
+//! All clocks and random numbers are those of the world: the same seed gives the same figures.
 
 mod closed_loop;
 mod load;
@@ -41,19 +41,19 @@ use crate::{
 
 const TOPIC: &str = "simulated";
 
-/// From the moment at which everything is ready until the first record is due.
+/// Time from the end of the set-up until the first record is due.
 const LEAD: Duration = Duration::from_millis(50);
 
-/// How long followers get to have what the leaders have before the topic is read: more than a follower's fetch waits.
+/// Time for followers to catch up before the topic is read back: longer than a follower's fetch waits.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Virtual time beyond that of the load after which a run counts as hanging.
+/// Virtual time after the end of the load at which a run counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Plays it.
+/// Plays a simulation.
 ///
 /// # Errors
-/// Settings that do not fit, a run that does not come to its end.
+/// Invalid settings, a run that does not end.
 pub(super) fn play(simulated: Simulated, seed: u64) -> Result<Sample> {
     match simulated {
         Simulated::Load(workload) => play_load(*workload, seed),
@@ -85,7 +85,7 @@ fn play_one(workload: Workload, seed: u64) -> Result<Sample> {
     in_world(workload.model, seed, limit, |handle| Play { workload, handle, seed }.run())
 }
 
-/// Does something in a world of its own, where it may take so long.
+/// Runs a future in a new world, for at most this virtual time.
 fn in_world<F: Future<Output = Result<Sample>> + Send + 'static>(
     model: Model,
     seed: u64,
@@ -135,7 +135,7 @@ async fn start_cluster(
     Ok(cluster)
 }
 
-/// Gives the way of metadata to each broker a length of its own.
+/// Gives each broker its own metadata delay.
 fn propagate(handle: &Handle, model: &Model, cluster: &ClusterHandle) -> BTreeMap<i32, Duration> {
     let (shortest, longest) = model.propagation;
     let more = nanos(longest.saturating_sub(shortest));
@@ -148,7 +148,7 @@ fn propagate(handle: &Handle, model: &Model, cluster: &ClusterHandle) -> BTreeMa
     delays
 }
 
-/// A topic that producers have yet to learn of.
+/// A topic that is unknown to producers.
 fn unknown_topic(number: u32) -> String {
     format!("unknown-{number}")
 }
@@ -274,7 +274,7 @@ impl Play {
         Ok(())
     }
 
-    /// Asks a producer about one of those topics after the other.
+    /// Looks up one unknown topic after the other with a producer.
     fn look_up(
         &self,
         producer: Producer,
@@ -296,7 +296,7 @@ impl Play {
         }
     }
 
-    /// Reads the topic from a machine that does not count.
+    /// Reads the topic back from an extra machine.
     async fn read_back(&self, cluster: &ClusterHandle) -> Result<Found> {
         let config = ConsumerConfig::new(cluster.bootstrap()).auto_offset_reset(OffsetReset::None);
         let env = self.handle.env(self.handle.add_observer());
@@ -366,7 +366,7 @@ impl Play {
         }
     }
 
-    /// What each broker was sent, by the leaders at the end.
+    /// Adds the records and bytes of each broker, by the leaders at the end.
     fn note_shares(
         &self,
         sample: &mut Sample,

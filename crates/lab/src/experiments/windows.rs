@@ -1,5 +1,5 @@
-//! A fault that comes and goes within one run, so that what the machine does besides falls on the time with it and on
-//! the time without it alike.
+//! A fault that is repeated within one run, so that other work of the machine affects the time with and
+//! without the fault alike.
 
 #[cfg(test)]
 mod tests;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use super::{Sample, load::sleep_until};
 use crate::perf::Result;
 
-/// One round after the other: quiet, with the fault, and a rest in which what the fault has left behind goes away.
+/// Rounds of three parts: quiet, fault, and a rest in which the effects of the fault fade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Before the first round.
+    /// Time before the first round.
     pub warmup: Duration,
-    /// Nothing happens.
+    /// Length of the part before the fault.
     pub quiet: Duration,
-    /// The fault is there.
+    /// Length of the fault.
     pub fault: Duration,
-    /// It is over.
+    /// Length of the part after the fault, which does not count.
     pub rest: Duration,
-    /// How many rounds.
+    /// Number of rounds.
     pub rounds: u32,
 }
 
-/// Where in a round a moment is.
+/// Part of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Quiet,
@@ -38,7 +38,7 @@ impl Windows {
         self.quiet + self.fault + self.rest
     }
 
-    /// When the fault comes and goes in each round, since the start.
+    /// Begin and end of the fault in each round, since the start.
     pub(super) fn faults(&self) -> impl Iterator<Item = (Duration, Duration)> {
         let Self { warmup, quiet, fault, .. } = *self;
         let round = self.round();
@@ -48,12 +48,12 @@ impl Windows {
         })
     }
 
-    /// From the start to the end of the last round.
+    /// Time from the start to the end of the last round.
     pub(super) fn whole(&self) -> Duration {
         self.warmup + self.round() * self.rounds
     }
 
-    /// Where a moment is, in nanoseconds since the start.
+    /// The part at a time in nanoseconds since the start.
     pub(super) fn part(&self, nanos: u64) -> Part {
         let at = Duration::from_nanos(nanos);
         let Some(within) = at.checked_sub(self.warmup).filter(|_| at < self.whole()) else {
@@ -67,7 +67,7 @@ impl Windows {
         }
     }
 
-    /// How long after a moment, in nanoseconds since the start, its part ends at the latest; `None` after the last round.
+    /// Longest rest of the part at a time in nanoseconds since the start; `None` after the last round.
     pub(super) fn left(&self, nanos: u64) -> Option<Duration> {
         let at = Duration::from_nanos(nanos);
         if at < self.warmup {
@@ -88,10 +88,10 @@ impl Windows {
         }
     }
 
-    /// Has the fault come and go in its time, and returns at the end of the last round.
+    /// Calls `come` and `go` at the begin and end of each fault; returns at the end of the last round.
     ///
     /// # Errors
-    /// What `come` and `go` say.
+    /// Errors of `come` and `go`.
     pub(super) fn run(
         &self,
         start: Instant,

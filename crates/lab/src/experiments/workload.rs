@@ -1,15 +1,15 @@
-//! What an experiment does, as data: for a runner in virtual time, which has no threads to wait with.
+//! An experiment as data, for the runner in virtual time, which has no threads to wait with.
 
 use std::{ops::Range, time::Duration};
 
 use super::{Arm, Keys, Modelled, Order, Placement, Setting, Windows};
 
-/// What the simulation is to do.
+/// Work of the simulation.
 #[derive(Clone, Debug)]
 pub enum Simulated {
-    /// Records come when they are due.
+    /// Open loop: each record is sent when it is due.
     Load(Box<Workload>),
-    /// The next record comes when the one before has been read.
+    /// Closed loop: the next record is sent once the previous one has been read.
     ClosedLoop(ClosedLoop),
 }
 
@@ -20,7 +20,7 @@ impl From<Workload> for Simulated {
 }
 
 impl Simulated {
-    /// What a report has to say of the model.
+    /// Parts of the simulation that are models, for the report.
     #[must_use]
     pub fn models(&self) -> Vec<Modelled> {
         match self {
@@ -41,19 +41,19 @@ pub struct ClosedLoop {
     pub replicas: i16,
     /// The producer's settings by Kafka's names; later ones win.
     pub producer: Vec<(&'static str, String)>,
-    /// Those of the consumer, which has all partitions; with `group.id` as the only member of its group.
+    /// The consumer's settings. It reads all partitions; with `group.id` it is the only member of its group.
     pub consumer: Vec<(&'static str, String)>,
-    /// Records that are measured.
+    /// Records that are measured, after the warm-up.
     pub records: u64,
-    /// Records before them.
+    /// Records of the warm-up.
     pub warmup: u64,
     /// Bytes of a value.
     pub size: usize,
-    /// What is a model.
+    /// The modelled network, brokers and disks.
     pub model: Model,
 }
 
-/// A load on one topic, and what happens to the cluster meanwhile.
+/// A load on one topic, and what happens to the cluster during it.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Brokers of the cluster.
@@ -72,44 +72,48 @@ pub struct Workload {
     pub client_hosts: u32,
     /// The producers' settings by Kafka's names; later ones win.
     pub properties: Vec<(&'static str, String)>,
-    /// Records of all producers together, or how many at most ([`Workload::end`]).
+    /// Records of all producers together; an upper bound with [`End::Script`].
     pub records: u64,
-    /// How many of them at the start are sent and checked but not measured.
+    /// Records at the start that are sent and checked but not measured.
     pub warmup: u64,
-    /// Records a second of all producers together, above 0; `None` for as many as they get rid of.
+    /// Records per second of all producers together, above 0; `None` for as fast as possible.
     pub rate: Option<f64>,
     /// Bytes of a value, at least 8.
     pub size: usize,
-    /// How many records are due at the same moment, at least 1: the first of them when it would be due alone.
+    /// Records due at the same time, at least 1. All are due when the first of them would be due alone.
     pub burst: u64,
-    /// How many records one record of the load stands for, at least 1: it is as large as all of them, is sent when the last of
-    /// them is due, and the latency of each counts from when it was due itself.
+    /// Load records that one sent record stands for, at least 1.
+    ///
+    /// The sent record is as large as all of them and is sent when the last of them is due. The latency of
+    /// each counts from its own due time.
     pub bundle: u32,
     /// Keys.
     pub keys: Keys,
-    /// Who chooses the partitions of records without a key.
+    /// The component that chooses the partitions of keyless records.
     pub placement: Placement,
-    /// Which partitions they go to.
+    /// Target partitions.
     pub sent_to: SentTo,
-    /// Which order the topic must have.
+    /// The order that the check of the topic requires.
     pub order: Order,
     /// Which records count.
     pub measured: Measured,
-    /// Consumers beside the load, each of which reads every record.
+    /// Consumers that run alongside the load and read every record.
     pub readers: Option<Readers>,
-    /// How often the first producer is asked about a topic that it does not know, evenly over the load.
+    /// Number of lookups of unknown topics by the first producer, evenly spread over the load.
     pub lookups: u32,
-    /// What happens when.
+    /// Script: acts and their times.
     pub script: Vec<(When, Act)>,
     /// What ends the load.
     pub end: End,
-    /// So many records are sent again to a topic of their own, as fast as possible, undisturbed, for their throughput alone.
+    /// Records sent a second time, undisturbed and as fast as possible, to a separate topic. Only their
+    /// throughput counts.
     pub flat_out: Option<u64>,
-    /// What is a model.
+    /// The modelled network, brokers and disks.
     pub model: Model,
 }
 
-/// No records yet, on a cluster of one broker, from one producer without keys to all partitions; nothing happens meanwhile.
+/// No records yet: a cluster of one broker, one producer without keys for all partitions, and an empty
+/// script.
 impl Default for Workload {
     fn default() -> Self {
         Self {
@@ -143,7 +147,7 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// What a report has to say of the model.
+    /// Parts of the workload that are models, for the report.
     #[must_use]
     pub fn models(&self) -> Vec<Modelled> {
         let mut models = self.model.describe();
@@ -151,13 +155,13 @@ impl Workload {
             && !longest.is_zero()
         {
             models.push(Modelled::new(
-                "what a consumer's application does after each poll that gave something",
+                "the application's work after each non-empty poll",
                 [("at least", format!("{shortest:?}")), ("at most", format!("{longest:?}"))],
             ));
         }
         if self.bundle > 1 {
             models.push(Modelled::new(
-                "the load: several records are sent as one that is as large, when the last of them is due",
+                "the load: one sent record stands for several, has their size, and is sent when the last of them is due",
                 [("records in one", self.bundle.to_string())],
             ));
         }
@@ -165,69 +169,73 @@ impl Workload {
     }
 }
 
-/// Which partitions records go to.
+/// Target partitions of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentTo {
     /// To all, as keys or [`Workload::placement`] say.
     All,
-    /// In turn to those that a broker does not lead when the load begins.
+    /// In turn to the partitions that a broker does not lead when the load begins.
     NotLedBy(i32),
-    /// In turn to those that a broker has no copy of when the load begins, and to those that it leads.
+    /// In turn to the partitions that a broker leads or has no replica of when the load begins.
     WithoutOrLedBy(i32),
-    /// In turn to each of them.
+    /// In turn to each partition.
     Each,
-    /// All to one other broker: in turn to those of its partitions that `follower` has no copy of, and one record in so many to one
-    /// that it follows.
+    /// All to one leader other than `follower`.
+    ///
+    /// Records go in turn to this leader's partitions without a replica on `follower`, and one record in
+    /// `one_of` to a partition that `follower` replicates.
     Beside {
-        /// The id of the broker that follows.
+        /// Id of the following broker.
         follower: i32,
-        /// One record in so many.
+        /// Interval, in records, between those to the partition that `follower` replicates.
         one_of: usize,
-        /// Whether a second producer sends that one.
+        /// Whether a second producer sends these records.
         apart: bool,
     },
 }
 
-/// Which records count, of those behind the warm-up.
+/// Records that count, of those after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
     /// All of them.
     All,
-    /// Those that are due while a broker is in trouble, to partitions that it has no copy of; beside them those before, and
-    /// those to other partitions.
+    /// Records due while a broker is impaired, to partitions without a replica on it.
+    ///
+    /// Records due earlier and records to other partitions are reported separately.
     Bystanders {
-        /// Its id.
+        /// Id of the impaired broker.
         broker: i32,
-        /// When it is.
+        /// The periods in which it is impaired.
         windows: Windows,
     },
-    /// Those to partitions that a broker has no copy of, and the others beside them.
+    /// Records to partitions without a replica on a broker. The others are reported separately.
     Without {
-        /// Its id.
+        /// Id of that broker.
         broker: i32,
     },
 }
 
-/// Consumers without a group: each is assigned every partition, is at its end before the first record is due, and has a
-/// machine of its own.
+/// Consumers without a group.
+///
+/// Each is assigned every partition, is at its end before the first record is due, and has its own machine.
 #[derive(Clone, Debug)]
 pub struct Readers {
-    /// How many.
+    /// Number of consumers.
     pub count: u32,
     /// Their settings by Kafka's names; later ones win.
     pub properties: Vec<(&'static str, String)>,
-    /// How long the application takes after each poll that gave something: the shortest and the longest time, each one in
-    /// between as likely as any other.
+    /// Shortest and longest time that the application takes after a non-empty poll. The distribution is
+    /// uniform.
     pub work: (Duration, Duration),
-    /// What becomes of their latencies.
+    /// Use of their latencies.
     pub latency: ReaderLatency,
-    /// What they have to read before, where the load ends with its records.
+    /// Records of an earlier load to read first, if the load ends with its records.
     pub backlog: Option<Backlog>,
-    /// The partition whose records have no place in the latencies, if any.
+    /// The partition whose records do not count in the latencies, if any.
     pub apart: Option<i32>,
 }
 
-/// One that does nothing with the records, and whose latencies count.
+/// One consumer that does nothing with the records and whose latencies count.
 impl Default for Readers {
     fn default() -> Self {
         Self {
@@ -241,21 +249,21 @@ impl Default for Readers {
     }
 }
 
-/// Records in front of the end of some partitions, which consumers begin to read when the first new record is due.
+/// Records before the end of some partitions. Consumers begin to read them when the first new record is due.
 #[derive(Clone, Debug)]
 pub struct Backlog {
-    /// How many, all partitions together.
+    /// Records of all these partitions together.
     pub records: u64,
-    /// Where they are, evenly.
+    /// Partitions that hold them, evenly.
     pub partitions: Range<i32>,
 }
 
-/// What becomes of the latencies until polls gave the records out.
+/// Use of the latencies that end with the poll that returns the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderLatency {
-    /// They are the latencies of the arm, in place of those until the acknowledgement.
+    /// They are the latencies of the arm, instead of those until the acknowledgement.
     Measured,
-    /// Their 99th percentile is a figure of its own.
+    /// Their 99th percentile is reported as a separate figure.
     Beside,
 }
 
@@ -264,88 +272,92 @@ pub enum ReaderLatency {
 pub enum End {
     /// All of its records have been sent.
     Records,
-    /// Its script is over; that is to be before all records have been sent.
+    /// Its script has ended, which must happen before all records have been sent.
     Script,
 }
 
-/// When something happens.
+/// Time of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long after the first record was due, if what comes before it in the script is over by then.
+    /// This long after the first record was due, or at the end of the previous act if that is later.
     At(Duration),
-    /// So long after what comes before it in the script was over.
+    /// This long after the end of the previous act.
     After(Duration),
 }
 
-/// Something that happens to the cluster. What is broken at the end is set right before the topic is read back.
+/// Something that happens to the cluster. The runner repairs whatever is still broken before it reads the
+/// topic back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Each partition is led by the next one of its in-sync replicas.
+    /// Moves the leadership of each partition to its next in-sync replica.
     RotateLeaders,
-    /// A broker's answers to produce requests are so much later from now on.
+    /// Delays a broker's responses to produce requests from now on.
     Slow {
-        /// Its id.
+        /// Id of the broker.
         broker: i32,
-        /// How much later.
+        /// Additional delay.
         by: Duration,
     },
-    /// kill -9
+    /// Kills a broker (SIGKILL).
     Kill {
         /// The broker's id.
         broker: i32,
     },
-    /// SIGSTOP
+    /// Freezes a broker (SIGSTOP).
     Freeze {
         /// The broker's id.
         broker: i32,
     },
-    /// SIGCONT
+    /// Resumes a frozen broker (SIGCONT).
     Thaw {
         /// The broker's id.
         broker: i32,
     },
-    /// SIGTERM, which is over when the broker has handed everything over and is gone.
+    /// Shuts a broker down (SIGTERM). Ends when it has moved its leaders and exited.
     Stop {
         /// The broker's id.
         broker: i32,
     },
-    /// A broker that was killed or stopped is started, which is over when it serves.
+    /// Starts a broker that was killed or stopped. Ends when it serves requests.
     Restart {
         /// The broker's id.
         broker: i32,
     },
-    /// Nothing, until every broker knows each partition to have a leader and all its replicas in sync.
+    /// Waits until every broker knows a leader for each partition, with all replicas in sync.
     AwaitInSync,
-    /// The brokers are asked for what they count of their fetch sessions.
+    /// Reads the fetch session counters of the brokers.
     CountSessions,
-    /// Nothing: the load goes on.
+    /// Does nothing; the load continues.
     GoOn,
 }
 
-/// What takes time in the simulation, and how much. Client and brokers are the real ones; beyond this processors cost no time.
+/// Modelled times. Client and brokers are the real code; beyond these times CPU work costs no time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// Network: the shortest way from one machine to another.
+    /// Network: shortest one-way delay between two machines.
     pub latency: Duration,
-    /// Network: so much longer at most, each length as likely as any other.
+    /// Network: largest additional delay, uniformly distributed.
     pub jitter: Duration,
-    /// Network: bytes a second of each machine, in each direction.
+    /// Network: bytes per second of each machine, in each direction.
     pub bandwidth: u64,
-    /// Network: bytes under way and unread in one direction of a connection.
+    /// Network: bytes in flight or unread in one direction of a connection.
     pub socket_buffer: usize,
-    /// Broker: what it needs for a request that writes, or a follower for an answer with something to write, one at a time.
+    /// Broker: time for a produce request, or for a follower's fetch response with records, one at a time.
     pub request: Duration,
-    /// Broker: what it needs for each batch of it.
+    /// Broker: additional time per batch in it.
     pub append: Duration,
-    /// Broker: bytes that it writes a second.
+    /// Broker: bytes written per second.
     pub disk_bandwidth: u64,
-    /// Metadata: the shortest and the longest time from the controller to a broker; each broker has its own in between.
+    /// Metadata: shortest and longest delay from the controller to a broker. Each broker has its own fixed
+    /// delay in between.
     pub propagation: (Duration, Duration),
 }
 
 impl Default for Model {
-    /// Machines of the size that the published figures are from (`m5.xlarge`, `r5.xlarge`): up to 10 Gbit/s of network, four
-    /// processors that share a tenth of a millisecond for a request, a page cache before the disk. Metadata takes as long as on Apache Kafka 4.3 on an idle machine: 54 to 129 ms.
+    /// Machines of the size behind the published figures (`m5.xlarge`, `r5.xlarge`): up to 10 Gbit/s of
+    /// network, four CPUs that share 0.1 ms per request, and a page cache before the disk.
+    ///
+    /// The metadata delay is that of Apache Kafka 4.3 on an idle machine: 54 to 129 ms.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(250),
@@ -370,14 +382,14 @@ impl Model {
             Modelled::new(
                 "the network",
                 [
-                    ("one way at least", time(latency)),
-                    ("longer by at most", time(jitter)),
+                    ("one-way delay, at least", time(latency)),
+                    ("additional delay, at most", time(jitter)),
                     ("each machine, each direction", format!("{bandwidth} bytes/s")),
                     ("socket buffers", format!("{socket_buffer} bytes")),
                 ],
             ),
             Modelled::new(
-                "what a broker's writing takes, one request at a time",
+                "a broker's time for writing, one request at a time",
                 [
                     ("a request", time(request)),
                     ("a batch of it", time(append)),
@@ -385,24 +397,24 @@ impl Model {
                 ],
             ),
             Modelled::new(
-                "how long metadata is under way to a broker, each broker having a time of its own",
+                "metadata delay from the controller to a broker, fixed for each broker",
                 [("at least", time(shortest)), ("at most", time(longest))],
             ),
         ]
     }
 }
 
-/// An experiment's settings of the client, and over them those of an arm.
+/// An experiment's client settings, followed by those of an arm.
 pub(super) fn properties(own: &[(&'static str, &str)], arm: &Arm) -> Vec<(&'static str, String)> {
     own.iter().chain(arm.properties).map(|(name, value)| (*name, (*value).to_owned())).collect()
 }
 
-/// The broker that something happens to: another one with each seed, as in each round of the others.
+/// The broker that the script hits. It changes with the seed, as it changes with the round in real time.
 pub(super) fn victim(setting: &Setting) -> i32 {
     1 + (setting.seed % 3) as i32
 }
 
-/// A broker hangs again and again, from one `period` to the next for a time too short for anybody to call it dead.
+/// Freezes a broker once per `period`, each time too briefly for the controller to fence it.
 pub(super) fn falter(
     broker: i32,
     run: Duration,

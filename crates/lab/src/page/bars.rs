@@ -1,4 +1,4 @@
-//! Bars: where the time went, and where the records went.
+//! Bars: the phases of each arm, and its records by broker.
 
 use super::{
     markup::{Element, el, figure, table},
@@ -9,19 +9,19 @@ use crate::experiments::{ArmReport, PHASES, Phase, Report};
 const BAR: f64 = 20.0;
 const GAP: f64 = 10.0;
 
-/// Room for so many bars with names beside them.
+/// Frame with room for this number of bars and their names.
 fn frame(bars: usize) -> Frame {
     let height = 50.0 + bars as f64 * (BAR + GAP);
     Frame { width: 760.0, height, left: 190.0, right: 18.0, top: 8.0, bottom: 42.0 }
 }
 
-/// One bar: its name, and its parts by the number of their colour, with their names.
+/// A bar: its name, and its parts with the number of their colour and their names.
 struct Bar<'a> {
     name: &'a str,
     parts: Vec<(usize, String, f64)>,
 }
 
-/// Bars whose parts follow each other. Values are as on the axis; `text` is written into a part that has room.
+/// Bars with consecutive parts. Values are on the axis' scale; `text` is written into a part that has room.
 fn bars(says: &str, unit: &str, until: f64, all: &[Bar<'_>], text: fn(f64) -> String) -> Element {
     let frame = frame(all.len());
     let x = Scale::linear(until, frame.across());
@@ -53,7 +53,7 @@ fn area_sample(at: usize) -> Element {
     rectangle(&area(at), 0.0, 0.0, 34.0, 12.0)
 }
 
-/// What a bar of phases is made of: the way to the reader, and where nothing reads the way of the acknowledgement.
+/// Parts of a bar: the phases up to the poll; without a reader, the acknowledgement as the last one.
 const PARTS: [&str; 6] = ["produce", "publish", "commit", "catch_up", "fetch", "acknowledge"];
 
 fn parts(arm: &ArmReport) -> [Option<Phase>; 6] {
@@ -62,13 +62,13 @@ fn parts(arm: &ArmReport) -> [Option<Phase>; 6] {
     [produce, publish, commit, catch_up, fetch, acknowledge]
 }
 
-/// The phases of each arm, as far as they were seen.
+/// The observed phases of each arm.
 pub(super) fn phases(report: &Report, names: &[String]) -> Element {
     let seen = |arm: &ArmReport| parts(arm).iter().any(Option::is_some);
     if !report.arms.iter().any(seen) {
-        return el("p").text("Where the time went: not seen.");
+        return el("p").text("Phases: not measured.");
     }
-    let caption = "Where the time went: the phases of a record";
+    let caption = "Phases of a record's latency";
     let mut plots = Vec::new();
     for (name, of) in PERCENTILES.into_iter().take(3) {
         let all = names.iter().zip(&report.arms).map(|(name, arm)| {
@@ -99,7 +99,7 @@ const PERCENTILES: [Percentile; 4] = [
     ("99.99th percentile", |phase| phase.p9999),
 ];
 
-/// How the bars are to be read.
+/// Explanation of the bars.
 fn phase_notes(report: &Report) -> String {
     let mut notes =
         "Percentiles of phases do not add up to the percentile of the whole.".to_owned();
@@ -107,10 +107,10 @@ fn phase_notes(report: &Report) -> String {
     let unseen = PHASES.into_iter().enumerate().filter(|(at, _)| none(*at));
     let unseen: Vec<&str> = unseen.map(|(_, phase)| phase).collect();
     if !unseen.is_empty() {
-        notes += &format!(" Not seen in this run: {}.", unseen.join(", "));
+        notes += &format!(" Not measured in this run: {}.", unseen.join(", "));
     }
     if report.arms.iter().any(|arm| arm.phases_estimated) {
-        notes += " Phases beyond produce are estimated from probes in a cluster without load, with an error in 95 of 100 cases no \
+        notes += " Phases after produce are estimated from probes in a cluster without load. In 95 of 100 cases the error is no \
                   larger than in the table.";
     }
     notes
@@ -132,14 +132,14 @@ fn phase_numbers(report: &Report, names: &[String], caption: &str) -> Element {
         let cells = parts(arm).into_iter().zip(errors).map(|(phase, error)| match (phase, error) {
             (Some(phase), Some(error)) => format!("{} ± {}", figures(&phase), figures(&error)),
             (Some(phase), None) => figures(&phase),
-            (None, _) => "not seen".to_owned(),
+            (None, _) => "not measured".to_owned(),
         });
         std::iter::once(name.clone()).chain(cells).collect()
     });
     table(&format!("{caption}: median / p99 / p99.9 / p99.99 in ms"), &columns, rows.collect())
 }
 
-/// Where the records of each arm went; nothing where it was not seen.
+/// Records of each arm by broker; `None` if unknown.
 pub(super) fn brokers(report: &Report, names: &[String]) -> Option<Element> {
     let mut ids: Vec<i32> =
         report.arms.iter().flat_map(|arm| arm.brokers.iter().map(|share| share.broker)).collect();
@@ -148,7 +148,7 @@ pub(super) fn brokers(report: &Report, names: &[String]) -> Option<Element> {
     if ids.is_empty() {
         return None;
     }
-    let caption = "Where the records went: share of each broker";
+    let caption = "Records by broker";
     let share = |arm: &ArmReport, id: i32| {
         arm.brokers.iter().find(|share| share.broker == id).map_or((0, 0), |s| (s.records, s.bytes))
     };
@@ -172,7 +172,7 @@ pub(super) fn brokers(report: &Report, names: &[String]) -> Option<Element> {
     columns.extend(brokers.iter().cloned());
     let rows = names.iter().zip(&report.arms).map(|(name, arm)| {
         let cells = ids.iter().map(|&id| match arm.brokers.is_empty() {
-            true => "not seen".to_owned(),
+            true => "not measured".to_owned(),
             false => {
                 let (records, bytes) = share(arm, id);
                 format!("{records} records, {bytes} bytes ({})", text(percent(arm, id)))

@@ -11,7 +11,7 @@ use crate::experiments::{ArmReport, PublishedFigure, Report};
 const FRAME: Frame =
     Frame { width: 760.0, height: 360.0, left: 62.0, right: 18.0, top: 12.0, bottom: 44.0 };
 
-/// The plot and its numbers; nothing where no arm has a curve.
+/// The plot and its numbers; `None` if no arm has a curve.
 pub(super) fn plot(report: &Report, names: &[String]) -> Option<Element> {
     let curves: Vec<Vec<(f64, f64)>> = report.arms.iter().map(points).collect();
     if curves.iter().all(Vec::is_empty) {
@@ -48,7 +48,7 @@ pub(super) fn plot(report: &Report, names: &[String]) -> Option<Element> {
     Some(figure(&caption, plots, vec![numbers(report, names, &caption)]))
 }
 
-/// A curve by the number of nines, in milliseconds. The longest comes right behind the last quantile that is told apart.
+/// A curve by the number of nines, in milliseconds. The longest latency follows the last resolved quantile.
 fn points(arm: &ArmReport) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::with_capacity(arm.latency_curve.len());
     for point in &arm.latency_curve {
@@ -69,7 +69,7 @@ fn ticks(last: f64) -> impl Iterator<Item = (f64, String)> {
 
 /// A published figure in the plot.
 struct Mark {
-    /// The arm it belongs to.
+    /// The arm to compare with.
     arm: Option<usize>,
     nines: f64,
     ms: f64,
@@ -126,7 +126,7 @@ fn numbers(report: &Report, names: &[String], caption: &str) -> Element {
     table(&format!("{caption}, in ms"), &columns, rows.into())
 }
 
-/// A point of the curve, if it is told apart.
+/// A point of the curve, if the quantile is resolved.
 fn quantile(arm: &ArmReport, quantile: f64) -> Option<f64> {
     let near = arm.latency_curve.iter().find(|point| (point.quantile - quantile).abs() < 1e-7);
     near.map(|point| point.us)

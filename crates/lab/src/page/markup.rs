@@ -1,8 +1,8 @@
-//! Elements of HTML and SVG, well-formed as XML too. Text and attributes are escaped here and nowhere else.
+//! Elements of HTML and SVG that are also well-formed XML. Text and attributes are escaped only here.
 
 use std::fmt::{Display, Write as _};
 
-/// An element with all that is in it.
+/// An element with its content.
 pub(crate) struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
@@ -44,7 +44,7 @@ impl Element {
         self
     }
 
-    /// Writes it out.
+    /// Appends the element to a text.
     pub(crate) fn write(&self, to: &mut String) {
         let _ = write!(to, "<{}", self.name);
         for (name, value) in &self.attributes {
@@ -52,7 +52,7 @@ impl Element {
             escape(value, to);
             to.push('"');
         }
-        // An empty element of HTML has no end tag unless it is one of these; SVG does not mind.
+        // In HTML only these elements have no end tag; SVG accepts both forms.
         if self.children.is_empty() && ["meta", "br"].contains(&self.name) {
             to.push_str("/>");
             return;
@@ -71,8 +71,7 @@ impl Element {
     }
 }
 
-/// What markup could be mistaken for becomes a reference; what XML does not allow at all becomes the replacement
-/// character.
+/// Escapes markup characters, and replaces characters that XML does not allow.
 fn escape(text: &str, to: &mut String) {
     for character in text.chars() {
         match character {
@@ -88,7 +87,7 @@ fn escape(text: &str, to: &mut String) {
     }
 }
 
-/// A cell of more characters is text that may have several lines.
+/// A cell with more characters may wrap.
 const LONG: usize = 24;
 
 /// A table: a caption, column headings, and rows whose first cell is their heading.
@@ -105,7 +104,7 @@ pub(crate) fn table(caption: &str, columns: &[String], rows: Vec<Vec<String>>) -
     let head = el("thead").child(el("tr").children(columns.iter().map(heading)));
     let body = el("tbody").children(rows.into_iter().map(row));
     let table = el("table").child(el("caption").text(caption)).child(head).child(body);
-    // A table that is wider than the screen scrolls by itself, also with the keyboard.
+    // A table wider than the screen scrolls separately, also with the keyboard.
     let scroll = el("div").class("scroll").attr("tabindex", "0").attr("role", "region");
     scroll.attr("aria-label", caption).child(table)
 }

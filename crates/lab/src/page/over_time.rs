@@ -1,4 +1,4 @@
-//! Latency over time, with what was done meanwhile.
+//! Latency over time, with the faults of the run.
 
 use super::{
     markup::{Element, el, figure, table},
@@ -11,10 +11,10 @@ use crate::{
 
 const FRAME: Frame =
     Frame { width: 760.0, height: 204.0, left: 62.0, right: 18.0, top: 38.0, bottom: 40.0 };
-/// Rows of a table of numbers: slots are put together until there are no more.
+/// Most rows of a table of numbers; slots are merged to stay below it.
 const ROWS: usize = 40;
 
-/// What is drawn of a slot: its name, its classes, and the figure.
+/// A line of the plot: its name, its classes, and the figure of a slot.
 type Line = (&'static str, &'static str, fn(&Slot) -> f64);
 
 /// Lowest first.
@@ -24,7 +24,7 @@ const LINES: [Line; 3] = [
     ("longest", "series c3 d3", |slot| slot.max),
 ];
 
-/// A plot for each arm, all on the same axes; nothing where no arm was looked at over time.
+/// A plot for each arm, all on the same axes; `None` if no arm has latencies over time.
 pub(super) fn plot(report: &Report, names: &[String]) -> Option<Element> {
     let shown: Vec<(&String, Shown<'_>)> = names
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn plot(report: &Report, names: &[String]) -> Option<Element> {
     Some(figure(caption, plots, numbers))
 }
 
-/// The turn of an arm that is shown.
+/// The turn of an arm to show.
 struct Shown<'a> {
     number: usize,
     rounds: usize,
@@ -77,15 +77,15 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// In milliseconds.
+    /// End of the turn, in milliseconds.
     fn end(&self) -> f64 {
         self.slots.last().map_or(0.0, |slot| slot.from_ms + self.slot_ms)
     }
 
     fn draw(&self, name: &str, x: &Scale, y: &Scale) -> Element {
         let faults: Vec<String> = self.faults.iter().map(in_words).collect();
-        let faults = if faults.is_empty() { "nothing".to_owned() } else { faults.join("; ") };
-        let says = format!("{name}: latency over time; done meanwhile: {faults}.");
+        let faults = if faults.is_empty() { "none".to_owned() } else { faults.join("; ") };
+        let says = format!("{name}: latency over time; faults: {faults}.");
         let ticks = x.ticks().into_iter().map(|(at, _)| (x.at(at), short(at)));
         FRAME
             .svg(&says)
@@ -97,7 +97,7 @@ impl<'a> Shown<'a> {
             .child(label("start", FRAME.left, 14.0, name).class("strong"))
     }
 
-    /// A line that is interrupted where no record was due.
+    /// A line with gaps where no record was due.
     fn lines(
         &self,
         what: &str,
@@ -152,12 +152,12 @@ fn in_words(fault: &FaultSpan) -> String {
     }
 }
 
-/// A band as long as the fault, and what it was.
+/// A band as long as the fault, with its description.
 fn mark(fault: &FaultSpan, x: &Scale) -> Element {
     let (bottom, top) = FRAME.up();
     let (from, until) = (x.at(fault.from_ms / 1000.0), x.at(fault.until_ms / 1000.0));
     let band = rectangle("fault", from, top, (until - from).max(1.5), bottom - top);
-    // Where it fits: behind the beginning, or before it.
+    // Where it fits: after the beginning, or before it.
     let (anchor, at) = match from < f64::midpoint(FRAME.left, FRAME.width) {
         true => ("start", from + 3.0),
         false => ("end", until.max(from + 1.5) - 3.0),

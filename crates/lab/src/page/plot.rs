@@ -2,27 +2,27 @@
 
 use super::markup::{Element, el};
 
-/// So many colours there are, and as many ways to dash a line, so that none has to be told by its colour.
+/// Number of colours, and of dash patterns, so that no line is identified by its colour alone.
 pub(crate) const COLOURS: usize = 8;
 
-/// Where values are on the page.
+/// Mapping of values to pixels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     from: f64,
     until: f64,
-    /// Where `from` and `until` are.
+    /// Pixels of `from` and `until`.
     pixels: (f64, f64),
     logarithmic: bool,
 }
 
 impl Scale {
-    /// An axis from 0.
+    /// A linear axis from 0.
     pub(crate) fn linear(until: f64, pixels: (f64, f64)) -> Self {
         Self { from: 0.0, until: if until > 0.0 { until } else { 1.0 }, pixels, logarithmic: false }
     }
 
-    /// A logarithmic axis that has all of these values, from a power of ten to another one. Values that have no logarithm
-    /// are at its beginning.
+    /// A logarithmic axis over all of these values, from one power of ten to another. Values without a
+    /// logarithm are placed at its beginning.
     pub(crate) fn logarithmic(values: impl Iterator<Item = f64>, pixels: (f64, f64)) -> Self {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
         let bounds = positive.fold(None, |bounds: Option<(f64, f64)>, value| {
@@ -35,7 +35,7 @@ impl Scale {
         Self { from, until, pixels, logarithmic: true }
     }
 
-    /// The place of a value.
+    /// The pixel of a value.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let value = match self.logarithmic {
             true if value > 0.0 => value.log10(),
@@ -46,7 +46,7 @@ impl Scale {
         self.pixels.0 + part * (self.pixels.1 - self.pixels.0)
     }
 
-    /// Values worth a line, and whether they are worth a label.
+    /// Values of grid lines, and whether each has a label.
     pub(crate) fn ticks(&self) -> Vec<(f64, bool)> {
         if !self.logarithmic {
             let step = round_step(self.until / 8.0);
@@ -61,14 +61,14 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below.
+/// The smallest 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| *step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-/// The size of a plot and of what is inside its axes.
+/// Size of a plot and of the area inside its axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) width: f64,
@@ -84,12 +84,12 @@ impl Frame {
         (self.left, self.width - self.right)
     }
 
-    /// Upwards.
+    /// Pixels of the vertical axis, upwards.
     pub(crate) fn up(&self) -> (f64, f64) {
         (self.height - self.bottom, self.top)
     }
 
-    /// An empty plot that says what it shows.
+    /// An empty plot with a description.
     pub(crate) fn svg(&self, says: &str) -> Element {
         let Self { width, height, .. } = self;
         el("svg")
@@ -118,7 +118,7 @@ impl Frame {
         el("g").children(lines)
     }
 
-    /// What the axes are of.
+    /// Titles of the axes.
     pub(crate) fn titles(&self, horizontal: &str, vertical: &str) -> Element {
         let (left, right) = self.across();
         let (bottom, top) = self.up();
@@ -130,7 +130,7 @@ impl Frame {
     }
 }
 
-/// A text at a place, beginning, ending or with its middle there.
+/// A text that begins, ends or is centred at a position.
 pub(crate) fn label(anchor: &str, x: f64, y: f64, text: &str) -> Element {
     place(el("text"), x, y).attr("text-anchor", anchor).text(text)
 }
@@ -157,12 +157,12 @@ pub(crate) fn polyline(class: &str, points: &[(f64, f64)]) -> Element {
     el("polyline").class(class).attr("points", points.join(" "))
 }
 
-/// What a browser shows when it is pointed at.
+/// Tooltip in a browser.
 pub(crate) fn hint(text: &str) -> Element {
     el("title").text(text)
 }
 
-/// The classes of a series' line. When all colours have been used they come again with other dashes.
+/// Classes of a series' line. After the last colour, they repeat with other dashes.
 pub(crate) fn series(at: usize) -> String {
     format!("series c{} d{}", at % COLOURS, (at + at / COLOURS) % COLOURS)
 }
@@ -188,7 +188,7 @@ pub(crate) fn legend<'a>(
     el("ul").class("legend").children(entries)
 }
 
-/// A number as short as it stays readable.
+/// Formats a number as short as is readable.
 pub(crate) fn short(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! What is said in tables and lists.
+//! Tables and lists of the page.
 
 use super::{
     markup::{Element, el, table},
@@ -6,13 +6,13 @@ use super::{
 };
 use crate::experiments::{
     ArmReport, Environment, PHASES, PublishedFigure, Report,
-    compare::{LEGEND, Metric, Row},
+    compare::{Metric, Row, legend},
 };
 
-/// The slowest records of each arm that are shown.
+/// Number of slowest records shown per arm.
 const SLOWEST: usize = 20;
 
-/// Each condition, and in a word whether it held.
+/// A row per condition, with whether it held.
 pub(super) fn conditions(report: &Report) -> Element {
     let condition = |condition: &crate::experiments::Condition| {
         let (class, word) = if condition.held { ("held", "held") } else { ("failed", "NOT HELD") };
@@ -20,21 +20,21 @@ pub(super) fn conditions(report: &Report) -> Element {
         el("li").child(word).text(": ").text(&condition.text)
     };
     match report.conditions.is_empty() {
-        true => el("p").text("None was set."),
+        true => el("p").text("None."),
         false => el("ul").class("conditions").children(report.conditions.iter().map(condition)),
     }
 }
 
-/// Arms by the first one.
+/// Ratios of the arms to the first one.
 pub(super) fn ratios(first: &str, names: &[String], rows: &[Row]) -> Vec<Element> {
     let mut columns = vec!["arm".to_owned()];
     columns.extend(Metric::ALL.map(|metric| metric.name().to_owned()));
-    let rows = names.iter().zip(rows).map(|(name, row)| {
-        let cells = row.ratios.iter().map(ToString::to_string);
-        std::iter::once(name.clone()).chain(cells).collect()
-    });
-    let caption = format!("Each arm by {first}; their turns were interleaved");
-    vec![table(&caption, &columns, rows.collect()), el("p").class("note").text(LEGEND)]
+    let cells = names
+        .iter()
+        .zip(rows)
+        .map(|(name, row)| std::iter::once(name.clone()).chain(row.cells(rows)).collect());
+    let caption = format!("Ratio of each arm to {first}; turns were interleaved");
+    vec![table(&caption, &columns, cells.collect()), el("p").class("note").text(legend(rows))]
 }
 
 const COLUMNS: [&str; 15] = [
@@ -42,16 +42,16 @@ const COLUMNS: [&str; 15] = [
     "reord.", "errors", "source",
 ];
 
-/// What was measured, and what others have published.
+/// Measured and published figures.
 pub(super) fn figures(report: &Report, names: &[String]) -> Element {
     let mut rows: Vec<Vec<String>> =
         names.iter().zip(&report.arms).map(|(name, arm)| measured(name, arm)).collect();
     rows.extend(report.published.iter().map(published));
     let brokers = report.arms.iter().any(|arm| arm.cpu_includes_brokers);
-    let cpu = if brokers { " (the brokers' too)" } else { "" };
+    let cpu = if brokers { " (brokers included)" } else { "" };
     let caption = format!(
-        "Latencies in ms, MB of 1024 * 1024 bytes, CPU in µs a record{cpu}. What others published or what was \
-         measured of them has its source at the end."
+        "Latencies in ms, MB of 1024 * 1024 bytes, CPU time in µs per record{cpu}. The last \
+         column is the source: this run, or a published figure."
     );
     table(&caption, &COLUMNS.map(str::to_owned), rows)
 }
@@ -79,7 +79,7 @@ fn published(published: &PublishedFigure) -> Vec<String> {
     row
 }
 
-/// Figures of the experiment's own, if it has any.
+/// Figures specific to the experiment, if any.
 pub(super) fn extra(report: &Report, names: &[String]) -> Option<Element> {
     let mut columns = vec!["figure".to_owned()];
     columns.extend(names.iter().cloned());
@@ -93,11 +93,11 @@ pub(super) fn extra(report: &Report, names: &[String]) -> Option<Element> {
         std::iter::once(key.clone()).chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = keys.into_iter().map(row).collect();
-    let caption = "The experiment's own figures, with the unit at the end of the name";
+    let caption = "Figures specific to the experiment, with the unit at the end of the name";
     (!rows.is_empty()).then(|| table(caption, &columns, rows))
 }
 
-/// The slowest records of each arm and which phase is to blame.
+/// The slowest records of each arm, each with the phase to blame.
 pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     let mut columns = ["", "turn", "due at, s", "partition", "offset", "leader", "latency"]
         .map(str::to_owned)
@@ -105,7 +105,7 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     columns.extend(PHASES.map(str::to_owned));
     columns.push("to blame".to_owned());
     let ms = |us: f64| short(us / 1000.0);
-    let unseen = || "not seen".to_owned();
+    let unseen = || "not measured".to_owned();
     let rows = names.iter().zip(&report.arms).flat_map(|(name, arm)| {
         arm.exemplars.iter().take(SLOWEST).map(move |slow| {
             let mut row = vec![
@@ -125,17 +125,17 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     });
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {
-        return el("p").text("Single records: not seen.");
+        return el("p").text("Single records: not measured.");
     }
     let caption = format!("The {SLOWEST} slowest records of each arm; latency and phases in ms");
     table(&caption, &columns, rows)
 }
 
-/// The command, the machine, and what is a model.
+/// The command, the machine, and the models.
 pub(super) fn environment(report: &Report) -> Element {
     let Environment { system, processor, cores, memory_bytes, release_build, versions, .. } =
         &report.environment;
-    let text = |text: &str| el("span").text(if text.is_empty() { "not known" } else { text });
+    let text = |text: &str| el("span").text(if text.is_empty() { "unknown" } else { text });
     let command = match report.command.is_empty() {
         true => text(""),
         false => el("code").text(&report.command),
@@ -144,7 +144,7 @@ pub(super) fn environment(report: &Report) -> Element {
         format!(", {} GiB of memory", short(bytes as f64 / f64::from(1 << 30)))
     });
     let machine = match cores {
-        // A run in virtual time is the same on all of them.
+        // A run in virtual time is the same on every machine.
         0 => String::new(),
         _ => format!("{cores} cores, {processor}{memory}"),
     };
@@ -161,7 +161,7 @@ pub(super) fn environment(report: &Report) -> Element {
         el("li").text(format_args!("{}{parameters}", model.what))
     });
     let models = match report.models.is_empty() {
-        true => text("nothing"),
+        true => text("none"),
         false => el("ul").children(models),
     };
     let entries = [
@@ -169,7 +169,7 @@ pub(super) fn environment(report: &Report) -> Element {
         ("System", text(system)),
         ("Machine", text(&machine)),
         ("Versions", text(&versions.join(", "))),
-        ("What is a model", models),
+        ("Models", models),
     ];
     let entries = entries.into_iter();
     el("dl")

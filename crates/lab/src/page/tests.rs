@@ -9,7 +9,7 @@ use crate::{
     over_time::OverTime,
 };
 
-/// A report that has everything.
+/// A report with every kind of figure.
 fn full() -> Report {
     let mut arm = arm("<arm> & \"others\"", &[100.0, 110.0]);
     let (mut latencies, mut over_time) = (Latencies::default(), OverTime::default());
@@ -59,21 +59,22 @@ fn full() -> Report {
 }
 
 #[test]
-fn a_page_is_well_formed_and_says_everything() {
+fn a_page_is_well_formed_and_complete() {
     let text = page(&[full(), report("y", vec![])]);
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(&text, options).unwrap();
     let all = |name: &str| document.descendants().filter(|n| n.has_tag_name(name)).count();
-    // Percentiles, two arms over time of which one has nothing, three percentiles of phases, brokers.
+    // Percentiles, two arms over time (one is empty), three percentiles of phases, brokers.
     assert_eq!(document.descendants().filter(|n| n.attribute("role") == Some("img")).count(), 6);
     assert_eq!((all("section"), all("details"), all("figure")), (2, 4, 4));
     let words: String =
         document.descendants().filter(roxmltree::Node::is_text).filter_map(|n| n.text()).collect();
     for said in [
         "NOT HELD: p99 < 1 ms",
+        "Conditions of 1 of 2 experiments do NOT hold.",
         "<arm> & \"others\"",
         "broker 2 <frozen> from 5 s to 9 s",
-        "Not seen in this run: publish, catch_up, fetch.",
+        "Not measured in this run: publish, catch_up, fetch.",
         "KIP-951: 40,000,000 records",
         "the network (delay 1 ms)",
         "are estimated from probes",
@@ -82,7 +83,7 @@ fn a_page_is_well_formed_and_says_everything() {
         "200",
         "to blame",
         "--client 'a\u{fffd}b'",
-        "Each arm by <arm>",
+        "Ratio of each arm to <arm>",
     ] {
         assert!(words.contains(said), "{said}: {words}");
     }
@@ -97,9 +98,9 @@ fn nothing_is_loaded_from_elsewhere() {
 }
 
 #[test]
-fn what_was_not_seen_is_said() {
+fn a_page_names_the_figures_that_are_missing() {
     let text = page(&[report("y", vec![arm("a", &[1.0])])]);
-    for said in ["Where the time went: not seen.", "Single records: not seen.", "None was set."] {
+    for said in ["Phases: not measured.", "Single records: not measured.", "None."] {
         assert!(text.contains(said), "{said}");
     }
     assert!(!text.contains("<nav"), "one experiment needs no contents");

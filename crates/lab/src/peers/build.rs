@@ -1,4 +1,4 @@
-//! Where the drivers' sources are, and what builds them.
+//! Sources of the drivers, and their build commands.
 
 use std::{
     env,
@@ -18,19 +18,19 @@ pub struct Checkout {
     folder: PathBuf,
 }
 
-/// How a driver is made.
+/// Build and run of a driver.
 #[derive(Debug, PartialEq, Eq)]
 struct Recipe {
-    /// Below `peers/`.
+    /// Folder below `peers/`.
     folder: &'static str,
-    /// The programs it takes, and what to do without one.
+    /// Required programs, each with what to do if it is missing.
     needs: &'static [(&'static str, &'static str)],
     build: Vec<OsString>,
-    /// Whether the build tool finds out by itself, and quickly, that there is nothing to do.
+    /// Whether the build tool itself detects quickly that it has nothing to do.
     quick: bool,
-    /// What the build makes.
+    /// File that the build creates.
     made: PathBuf,
-    /// The driver's command.
+    /// Command of the driver.
     run: Vec<OsString>,
 }
 
@@ -41,14 +41,14 @@ const GO: (&str, &str) = ("go", "install Go 1.26 or newer");
 const MAKE: (&str, &str) = ("make", "install make (librdkafka is built from its sources)");
 const CC: (&str, &str) = ("cc", "install a C compiler");
 
-/// A file that tells the folder from others of that name.
+/// A file that distinguishes this folder from others of the same name.
 const MARK: &str = "librdkafka/Cargo.toml";
 
 impl Checkout {
     /// The given folder, or `peers/` in the current directory or one above it.
     ///
     /// # Errors
-    /// There is none: the drivers are no part of an installed command.
+    /// No such folder: the drivers are not part of an installed command.
     pub fn find(given: Option<&Path>) -> Result<Self> {
         if let Some(folder) = given {
             return match folder.join(MARK).is_file() {
@@ -64,14 +64,14 @@ impl Checkout {
         let found = found.into_iter().find(|folder| folder.join(MARK).is_file());
         found.map(|folder| Self { folder }).ok_or_else(|| {
             Error::Options(
-                "other clients are built from the project's checkout; run this inside it, or say \
+                "other clients are built from the project's checkout; run this inside it, or state \
                  where its folder `peers` is with --peers DIR"
                     .into(),
             )
         })
     }
 
-    /// Builds a driver, unless it is there and newer than what it is made of.
+    /// Builds a driver unless it exists and is newer than its sources.
     ///
     /// # Errors
     /// A tool that is missing, a build that fails.
@@ -87,7 +87,7 @@ impl Checkout {
         let [program, words @ ..] = &recipe.build[..] else { return Ok(driver) };
         let mut build = Command::new(program);
         build.args(words).current_dir(&folder);
-        // Each driver has its own target directory, wherever the project's own is.
+        // Each driver has its own target directory, independent of the project's.
         if program == CARGO.0 {
             build.env("CARGO_TARGET_DIR", folder.join("target"));
         }
@@ -99,7 +99,7 @@ impl Checkout {
             return Err(failed(peer, &last_lines(&text)));
         }
         if !recipe.quick {
-            // As old as what it was made of: a source that changed meanwhile is newer.
+            // Dates the driver to the start of the build, so that a source changed during the build is newer.
             let made = fs::File::options().append(true).open(&recipe.made);
             let dated = made.and_then(|made| made.set_modified(begun));
             dated.map_err(|error| failed(peer, &error.to_string()))?;
@@ -142,8 +142,8 @@ fn rust(name: &'static str, needs: &'static [(&str, &str)], peers: &Path) -> Rec
     }
 }
 
-/// One source, built against several releases of kafka-clients: each has a folder of its own below `target`, but for
-/// the current one.
+/// One source, built against several releases of kafka-clients. Each release has its own folder below
+/// `target`, except the current one.
 fn java(peer: Peer, peers: &Path) -> Recipe {
     let version = peer.kafka_clients().unwrap_or_default();
     let target = peers.join("java/target");
@@ -162,7 +162,7 @@ fn java(peer: Peer, peers: &Path) -> Recipe {
     let mut classes = made.clone().into_os_string();
     classes.push(":");
     classes.push(target.join("jars/*"));
-    // The collector's settings are those of Kafka's own start scripts; the heap is that of its perf tool.
+    // The collector's settings are those of Kafka's start scripts; the heap is that of its perf tool.
     let mut run = words([
         "java",
         "-server",
@@ -180,7 +180,7 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
     words.map(OsString::from).into()
 }
 
-/// Refuses with what is missing and what it is for.
+/// Fails if a program is missing, with its name and purpose.
 fn require<'a>(
     peer: Peer,
     needs: impl Iterator<Item = &'a (&'static str, &'static str)>,
@@ -196,7 +196,7 @@ fn require<'a>(
     Err(Error::Options(format!("{} cannot be built: {}", peer.name(), missing.join("; "))))
 }
 
-/// Whether the file is newer than everything in the folder but what was built there.
+/// Whether the file is newer than all sources in the folder.
 fn is_current(made: &Path, folder: &Path) -> bool {
     let Ok(made) = fs::metadata(made).and_then(|made| made.modified()) else { return false };
     newest(folder).is_some_and(|newest| newest <= made)
@@ -218,7 +218,7 @@ fn newest(folder: &Path) -> Option<SystemTime> {
     newest
 }
 
-/// The end of what a build has said, on one line.
+/// The last lines of a build's output, on one line.
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(8)..].join(" | ")

@@ -1,4 +1,4 @@
-//! Runs drivers: a process that is told what to send, says when it is ready, and begins at a moment it is given.
+//! Runs drivers: a process that receives an order, reports when it is ready, and begins at a given time.
 
 use std::{
     ffi::OsString,
@@ -23,27 +23,27 @@ use crate::{
     perf::{Error, Result, sleep_precisely},
 };
 
-/// How long a driver may take to start, beside its warm-up.
+/// Longest start of a driver, without its warm-up.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// How long it may take to learn of very many topics.
+/// Longest time to look up a large number of topics.
 const TOPICS_LIMIT: Duration = Duration::from_secs(900);
-/// How long it may take to end behind the last record's time: longer than any client waits for an acknowledgement.
+/// Longest time to end after the last record was due: longer than any client waits for an acknowledgement.
 const END_LIMIT: Duration = Duration::from_secs(420);
-/// How long its process may outlive what it says.
+/// Longest time from the end of a driver's output to the end of its process.
 const EXIT_LIMIT: Duration = Duration::from_secs(30);
-/// From the word to the start, so that the word is there by then.
+/// Time from the `go` line to the start, so that the line arrives in time.
 const LEAD: Duration = Duration::from_millis(20);
-/// Lines of its stderr that an error shows.
+/// Lines of the driver's stderr in an error.
 const TAIL: usize = 6;
 
-/// Another client's driver, built.
+/// A built driver of another client.
 #[derive(Clone, Debug)]
 pub struct Driver {
     peer: Peer,
     command: Vec<OsString>,
 }
 
-/// What ends a latency.
+/// End of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     Acknowledged,
@@ -51,25 +51,25 @@ pub(crate) enum Until {
     Read,
 }
 
-/// What a driver is to send.
+/// Order of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Order {
     pub(crate) bootstrap: String,
     pub(crate) topic: String,
-    /// Those that count.
+    /// Measured records.
     pub(crate) records: u64,
-    /// Those before, which nobody is told about.
+    /// Warm-up records, which are not reported.
     pub(crate) warmup: u64,
     pub(crate) rate: f64,
     pub(crate) size: usize,
-    /// How many different keys; `None` for records without one.
+    /// Number of different keys; `None` for keyless records.
     pub(crate) keys: Option<u64>,
     pub(crate) until: Until,
     pub(crate) seed: u64,
     pub(crate) properties: Vec<(String, String)>,
 }
 
-/// One record after the other, from the send to the poll.
+/// Order of round trips: one record after the other, from the send to the poll.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RoundTrips {
     pub(crate) bootstrap: String,
@@ -81,33 +81,34 @@ pub(crate) struct RoundTrips {
     pub(crate) properties: Vec<(String, String)>,
 }
 
-/// Calls of `send` while metadata of very many partitions changes. Only the Java drivers have this load.
+/// Order of `send` calls while metadata of a large number of partitions changes. Only the Java drivers
+/// support it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Churn {
     pub(crate) bootstrap: String,
     pub(crate) topics: usize,
     pub(crate) partitions: usize,
     pub(crate) senders: u32,
-    /// Those of each sender that count.
+    /// Measured records of each sender.
     pub(crate) records: u64,
     pub(crate) warmup: u64,
-    /// Of each sender.
+    /// Records per second of each sender.
     pub(crate) rate: f64,
     pub(crate) size: usize,
     pub(crate) seed: u64,
     pub(crate) properties: Vec<(String, String)>,
 }
 
-/// What a driver has measured.
+/// Measurements of a driver.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) fates: Vec<Told>,
     pub(crate) cpu: CpuTime,
-    /// The first error that a record had.
+    /// The first error of a record.
     pub(crate) first_error: Option<String>,
 }
 
-/// The part of a driver's JSON that the fates do not tell.
+/// The driver's JSON, as far as it is not in the fates.
 #[derive(Deserialize)]
 struct Summary {
     cpu_user_us: u64,
@@ -158,7 +159,7 @@ impl Churn {
     }
 }
 
-/// The time of so many records.
+/// Time to send this number of records.
 fn length(records: u64, rate: f64) -> Duration {
     Duration::from_secs_f64(records as f64 / rate)
 }
@@ -190,32 +191,32 @@ fn settings(properties: &[(String, String)]) -> impl Iterator<Item = String> {
 }
 
 impl Driver {
-    /// A driver that is started with this command.
+    /// A driver that this command starts.
     pub(crate) fn new(peer: Peer, command: Vec<OsString>) -> Self {
         Self { peer, command }
     }
 
-    /// The client.
+    /// The client of the driver.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Starts it and returns when it is ready to send the first record that counts.
+    /// Starts the driver and returns when it is ready to send the first measured record.
     pub(crate) fn load(&self, order: &Order) -> Result<Ready> {
         let ready = READY_LIMIT + 2 * length(order.warmup, order.rate);
         let end = 2 * length(order.records, order.rate) + END_LIMIT;
         self.start(order.arguments(), order.records, ready, end)
     }
 
-    /// As [`Self::load`], when the client knows all topics.
+    /// As [`Self::load`]; ready when the client knows all topics.
     pub(crate) fn churn(&self, churn: &Churn) -> Result<Ready> {
         let end = 2 * length(churn.records + churn.warmup, churn.rate) + END_LIMIT;
         let records = u64::from(churn.senders) * churn.records;
         self.start(churn.arguments(), records, TOPICS_LIMIT, end)
     }
 
-    /// Starts it and waits for at most `limit` until it is ready; it is to end within `end` from the word on.
+    /// Starts the driver and waits at most `limit` until it is ready. From `go` on, it must end within `end`.
     fn start(
         &self,
         arguments: Vec<String>,
@@ -235,28 +236,28 @@ impl Driver {
         Ok(Ready { running, records, limit: end })
     }
 
-    /// Runs it to its end.
+    /// Runs round trips to their end.
     pub(crate) fn round_trips(&self, trips: &RoundTrips) -> Result<Measured> {
         let running = Running::start(self, trips.arguments())?;
-        // A record may take a minute, but hardly all of them.
+        // One record may take a minute, but not all of them.
         let all = u32::try_from(trips.records + trips.warmup).unwrap_or(u32::MAX);
         let limit = END_LIMIT + Duration::from_millis(100) * all;
         running.finish(trips.records, limit)
     }
 }
 
-/// A driver that waits for the word.
+/// A driver that waits for `go`.
 pub(crate) struct Ready {
     running: Running,
     records: u64,
     limit: Duration,
 }
 
-/// A driver that sends.
+/// A driver that is sending.
 pub(crate) struct Sending(Ready);
 
 impl Ready {
-    /// Gives the word; says when the first record is due.
+    /// Sends `go`; returns when the first record is due.
     pub(crate) fn go(mut self) -> Result<(Sending, Instant)> {
         let clock = clock_gettime(ClockId::CLOCK_MONOTONIC)
             .map_err(|error| Error::Unexpected(format!("the clock cannot be read: {error}")))?;
@@ -277,15 +278,15 @@ impl Sending {
     }
 }
 
-/// The process of a driver. It ends with this value.
+/// The process of a driver, which is killed when this is dropped.
 struct Running {
     name: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// All lines of its stderr, once that is closed.
+    /// All lines of its stderr, once it is closed.
     said: Option<JoinHandle<Vec<String>>>,
-    /// Where its fates and its figures are to be.
+    /// Folder of its fates and figures.
     folder: TempDir,
 }
 
@@ -300,7 +301,7 @@ impl Running {
         let [program, words @ ..] = &command[..] else {
             return Err(Error::Options(format!("{name} has no command")));
         };
-        // What it inherits: its sleeps end as punctually as those of this process.
+        // The driver inherits this: its sleeps are as precise as those of this process.
         sleep_precisely();
         let mut child = Command::new(program)
             .args(words)
@@ -316,7 +317,7 @@ impl Running {
             .map_err(cannot)?;
         let (sender, lines) = channel();
         if let Some(stdout) = child.stdout.take() {
-            // Nobody listening any more is the end of the run.
+            // A receiver that is gone ends the run.
             std::thread::spawn(move || each_line(stdout, |line| sender.send(line).is_ok()));
         }
         let said = child.stderr.take().map(|stderr| {
@@ -333,13 +334,13 @@ impl Running {
         Ok(Self { name, child, stdin, lines, said, folder })
     }
 
-    /// Waits for its end and reads what it has written.
+    /// Waits for its end and reads its output.
     fn finish(mut self, records: u64, limit: Duration) -> Result<Measured> {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
-                // Figures for a person.
+                // Figures for users.
                 Ok(_) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
@@ -369,7 +370,7 @@ impl Running {
         Ok(Measured { fates, cpu, first_error: first.map(str::to_owned) })
     }
 
-    /// How it ended, once it has closed its output; `None` if it goes on all the same.
+    /// Its exit status once it has closed its output; `None` if it keeps running.
     fn exit(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + EXIT_LIMIT;
         while Instant::now() < deadline {
@@ -381,15 +382,15 @@ impl Running {
         None
     }
 
-    /// What its early end was.
+    /// The error for a driver that ended early.
     fn ended(&mut self) -> Error {
         match self.exit() {
             Some(status) => self.failed(&format!("has ended ({status})")),
-            None => self.failed("has closed its output and goes on"),
+            None => self.failed("has closed its output and keeps running"),
         }
     }
 
-    /// An error with its last words. It is over then.
+    /// Kills the driver and returns an error with its last stderr lines.
     fn failed(&mut self, what: &str) -> Error {
         self.kill();
         let said = self.stderr();
@@ -399,10 +400,10 @@ impl Running {
             [] => "nothing".to_owned(),
             last => last.join(" | "),
         };
-        Error::Unexpected(format!("the driver of {} {what}; its last words: {said}", self.name))
+        Error::Unexpected(format!("the driver of {} {what}; last stderr lines: {said}", self.name))
     }
 
-    /// All that it has said on stderr. Only when it is over.
+    /// All lines of its stderr. Call it only after the process has ended.
     fn stderr(&mut self) -> Vec<String> {
         self.said.take().and_then(|said| said.join().ok()).unwrap_or_default()
     }
@@ -420,7 +421,7 @@ impl Drop for Running {
     }
 }
 
-/// Every line of a stream that is wanted, until its end. Bytes that are no text count as such.
+/// Passes on every line of a stream while `wanted` returns `true`. Invalid UTF-8 is replaced.
 fn each_line(stream: impl Read, mut wanted: impl FnMut(String) -> bool) {
     for line in BufReader::new(stream).split(b'\n') {
         let Ok(line) = line else { return };

@@ -1,18 +1,19 @@
-//! What a driver writes down of each record: [`SIZE`] bytes, in the order of the records' numbers, little-endian.
+//! Format of a driver's fates: [`SIZE`] bytes per record, in the order of the records' numbers,
+//! little-endian.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 8 | when it was sent, in nanoseconds since the start |
-//! | 8 | when it was acknowledged, likewise; -1 if it was not |
-//! | 4 | its partition |
-//! | 8 | its offset; -1 if it is not known |
+//! | 8 | send time, in nanoseconds since the start |
+//! | 8 | acknowledgement time, likewise; -1 if not acknowledged |
+//! | 4 | partition |
+//! | 8 | offset; -1 if unknown |
 
 use crate::perf::{Error, Result};
 
 /// Bytes of one record.
 pub(crate) const SIZE: usize = 28;
 
-/// What became of one record. Times are nanoseconds since the start.
+/// Outcome of one record. Times are nanoseconds since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) sent: u64,
@@ -27,10 +28,10 @@ pub(crate) struct Place {
     pub(crate) offset: Option<i64>,
 }
 
-/// Reads the fates of so many records.
+/// Reads the fates of this number of records.
 ///
 /// # Errors
-/// What is not that: another length, an acknowledgement before the send, a partition below 0.
+/// Malformed fates: a wrong length, an acknowledgement before the send, a partition below 0.
 pub(crate) fn read(bytes: &[u8], records: u64) -> Result<Vec<Told>> {
     let (chunks, rest) = bytes.as_chunks::<SIZE>();
     if !rest.is_empty() || chunks.len() as u64 != records {
@@ -38,7 +39,8 @@ pub(crate) fn read(bytes: &[u8], records: u64) -> Result<Vec<Told>> {
         return Err(Error::Unexpected(text));
     }
     let read = chunks.iter().enumerate().map(|(number, chunk)| {
-        told(chunk).ok_or_else(|| Error::Unexpected(format!("record {number} has no such fate")))
+        told(chunk)
+            .ok_or_else(|| Error::Unexpected(format!("record {number} has a malformed fate")))
     });
     read.collect()
 }

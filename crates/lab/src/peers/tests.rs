@@ -12,7 +12,9 @@ fn names_are_read_as_they_are_written() {
         assert_eq!(client.to_string().parse::<Client>().unwrap(), client);
     }
     let error = "kafkajs".parse::<Client>().unwrap_err().to_string();
-    assert!(error.contains("no client 'kafkajs'") && error.contains("curtail, java, java-3.6"));
+    assert!(
+        error.contains("unknown client 'kafkajs'") && error.contains("curtail, java, java-3.6")
+    );
 }
 
 #[test]
@@ -37,7 +39,7 @@ fn a_client_takes_the_settings_it_has() {
     }
     let properties = [("linger.ms", "0"), availability];
     let lacks = Peer::FranzGo.lacks(&properties).unwrap();
-    assert_eq!(lacks, "it has no partitioner.availability.timeout.ms=5");
+    assert_eq!(lacks, "it does not support partitioner.availability.timeout.ms=5");
     assert_eq!(Peer::Java.lacks(&properties), None);
 }
 
@@ -64,7 +66,7 @@ fn fates_are_read_as_they_are_documented() {
 }
 
 #[test]
-fn what_cannot_be_a_fate_is_refused() {
+fn malformed_fates_are_rejected() {
     for wrong in [bytes(-1, 7, 2, 9), bytes(8, 7, 2, 9), bytes(5, -2, 2, 9), bytes(5, 7, -1, 9)] {
         assert!(read(&wrong, 1).is_err(), "{wrong:?}");
     }
@@ -85,13 +87,13 @@ fn order() -> Order {
     }
 }
 
-/// A driver that is a shell script, which is given the driver's command line.
+/// A driver that is a shell script, which receives the driver's command line.
 fn script(text: &str) -> Driver {
     let words = ["sh", "-c", text, "driver"].map(OsString::from);
     Driver::new(Peer::FranzGo, words.into())
 }
 
-/// Sets `fates` and `json` to where they are to be, from the command line.
+/// Sets `fates` and `json` to the paths on the command line.
 const FIND: &str = r#"
     words="$*"
     while [ $# -gt 0 ]; do
@@ -106,7 +108,7 @@ fn run(text: &str) -> Result<Measured> {
     script(&format!("{FIND}{text}")).load(&order())?.go()?.0.finish()
 }
 
-/// A command of the shell that writes fates.
+/// A shell command that writes fates.
 fn write_fates(fates: &[Vec<u8>]) -> String {
     let mut escaped = String::new();
     for byte in fates.concat() {
@@ -116,7 +118,7 @@ fn write_fates(fates: &[Vec<u8>]) -> String {
 }
 
 #[test]
-fn a_driver_is_told_what_to_send_and_when_and_what_it_tells_is_read() {
+fn a_driver_receives_its_order_and_its_output_is_read() {
     let fates = write_fates(&[bytes(5, 7, 2, 9), bytes(6, -1, -1, -1)]);
     let text = format!(
         "echo ready; read go when; echo \"first error: $go $words\" >&2; \
@@ -134,7 +136,7 @@ fn a_driver_is_told_what_to_send_and_when_and_what_it_tells_is_read() {
 }
 
 #[test]
-fn a_driver_whose_consumer_reads_the_load_is_told_so() {
+fn a_driver_that_reads_the_load_receives_until_read() {
     let fates = write_fates(&[bytes(5, 7, 2, 9), bytes(6, 8, 2, 10)]);
     let text = format!(
         "{FIND}echo ready; read go; echo \"first error: $words\" >&2; {fates}{JSON} echo 2 records"
@@ -146,7 +148,7 @@ fn a_driver_whose_consumer_reads_the_load_is_told_so() {
 }
 
 #[test]
-fn a_driver_for_round_trips_needs_no_word() {
+fn a_round_trip_driver_starts_without_go() {
     let fates = write_fates(&[bytes(5, 7, 2, 9)]);
     let trips = RoundTrips {
         bootstrap: "b:1".into(),
@@ -166,19 +168,19 @@ fn a_driver_for_round_trips_needs_no_word() {
 }
 
 #[test]
-fn a_driver_that_fails_is_an_error_with_its_last_words() {
+fn a_failed_driver_is_an_error_with_its_last_stderr_lines() {
     let fates = write_fates(&[bytes(5, 7, 2, 9)]);
     let short = format!("echo ready; read go; {fates}{JSON}");
     for (text, expected) in [
-        ("echo no broker >&2; exit 1", "has ended (exit status: 1); its last words: no broker"),
-        ("kill -9 $$", "has ended (signal: 9 (SIGKILL)); its last words: nothing"),
+        ("echo no broker >&2; exit 1", "has ended (exit status: 1); last stderr lines: no broker"),
+        ("kill -9 $$", "has ended (signal: 9 (SIGKILL)); last stderr lines: nothing"),
         (
             "echo Killroy was here; echo a >&2; echo b >&2; exec sleep 60",
-            "says \"Killroy was here\" instead of \"ready\"; its last words: ",
+            "says \"Killroy was here\" instead of \"ready\"; last stderr lines: ",
         ),
         (
             "echo ready; read go; echo lost >&2; exit 4",
-            "has ended (exit status: 4); its last words: lost",
+            "has ended (exit status: 4); last stderr lines: lost",
         ),
         ("echo ready; read go; true", "has written no json: "),
         (

@@ -1,4 +1,4 @@
-//! Consuming as fast as it goes, after `kafka-consumer-perf-test`.
+//! Consuming as fast as possible, after `kafka-consumer-perf-test`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::cpu::CpuTime;
 
-/// Where to begin reading.
+/// Start position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// At the first offset of each partition.
@@ -25,29 +25,29 @@ pub enum From {
     Latest,
 }
 
-/// How to consume.
+/// Options of a run that consumes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where from.
+    /// The cluster.
     pub target: Target,
     /// The topic.
     pub topic: Topic,
-    /// Settings of the consumer; the target decides `bootstrap.servers`.
+    /// Settings of the consumer. The target sets `bootstrap.servers`.
     pub config: ConsumerConfig,
     /// Records to read.
     pub records: u64,
-    /// Where to begin.
+    /// Start position.
     pub from: From,
-    /// How long to wait for the next record before the run ends short.
+    /// Longest wait for the next record before the run ends early.
     pub timeout: Duration,
     /// Length of a reporting interval.
     pub interval: Duration,
-    /// Records of this size to fill the topic with first, as many as are then read: what an embedded cluster
-    /// needs, which begins empty.
+    /// Size of the records to fill the topic with first, as many as are then read. An embedded cluster begins
+    /// empty and needs this.
     pub fill: Option<usize>,
 }
 
-/// The outcome of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The figures.
@@ -62,14 +62,14 @@ pub struct Outcome {
     pub bytes: u64,
     /// Whether the run ended because no record came within the timeout.
     pub timed_out: bool,
-    /// The consumer's own metrics at the end.
+    /// The consumer's metrics at the end.
     pub metrics: ConsumerMetrics,
 }
 
-/// Consumes, on this thread, until the records are read or none comes for the timeout.
+/// Consumes, on this thread, until the records are read or none arrives within the timeout.
 ///
 /// # Errors
-/// Options that make no run, a cluster that cannot be reached, a topic that does not exist.
+/// Invalid options, an unreachable cluster, a missing topic.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     if options.records == 0 {
         return Err(Error::Options("the number of records must be above 0".into()));
@@ -92,7 +92,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     })
 }
 
-/// Writes what is to be read. The cost of it is not part of the run.
+/// Writes the records to read. Its cost is not part of the run.
 fn fill(runtime: &Runtime, bootstrap: &str, options: &Options, size: usize) -> Result<()> {
     let mut values = Values::prepare(&Payload::Random { size })?;
     let mut config = ProducerConfig::new(bootstrap);
@@ -103,7 +103,7 @@ fn fill(runtime: &Runtime, bootstrap: &str, options: &Options, size: usize) -> R
         for index in 0..options.records {
             let record = Record::to(&options.topic.name).value(values.get(index));
             let delivery = producer.send(record).await?;
-            // One look at each batch finds any error.
+            // Checking one record per batch finds any error.
             if let Some(before) = last.replace(delivery)
                 && let Some(Err(error)) = before.outcome()
             {
@@ -158,7 +158,7 @@ async fn read(
     Ok(Outcome { report, start_ms, end_ms: now_ms(), assigning, bytes, timed_out, metrics })
 }
 
-/// The longest single poll, so that intervals are told in time.
+/// Longest single poll, so that interval reports are on time.
 const POLL: Duration = Duration::from_millis(100);
 
 async fn assign(consumer: &mut Consumer, topic: &str, from: From) -> Result<()> {
@@ -176,7 +176,7 @@ async fn assign(consumer: &mut Consumer, topic: &str, from: From) -> Result<()> 
     Ok(())
 }
 
-/// What was read, and what was told of it.
+/// Records read and reported so far.
 struct Count {
     records: u64,
     bytes: u64,

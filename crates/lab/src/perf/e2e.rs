@@ -28,16 +28,16 @@ use crate::{
     phases::{Exemplar, Exemplars, PhaseName, Phases, Stations},
 };
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where.
+    /// The cluster.
     pub target: Target,
-    /// The topic. Nobody else may write to it meanwhile.
+    /// The topic. No other client may write to it during the run.
     pub topic: Topic,
-    /// Settings of the producer; the target decides `bootstrap.servers`, and nothing lingers.
+    /// Settings of the producer. The target sets `bootstrap.servers`, and `linger.ms` is 0.
     pub producer: ProducerConfig,
-    /// Settings of the consumer; the target decides `bootstrap.servers`.
+    /// Settings of the consumer. The target sets `bootstrap.servers`.
     pub consumer: ConsumerConfig,
     /// Records to send, the warm-up included.
     pub records: u64,
@@ -55,9 +55,9 @@ pub struct Options {
     pub header_value_size: usize,
 }
 
-/// How long a record may take to come back, as in Kafka's tool.
+/// Longest wait for a record to be read back, as in Kafka's tool.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Every so many records, progress is told.
+/// Records between two progress reports.
 const SAMPLE: u64 = 1000;
 
 /// What a run measured.
@@ -66,25 +66,25 @@ pub(crate) struct Measured {
     pub(crate) latencies: Latencies,
     pub(crate) phases: Phases,
     pub(crate) exemplars: Exemplars,
-    /// When the first record that counts was sent.
+    /// Send time of the first record that counts.
     pub(crate) start: Instant,
     pub(crate) over_time: OverTime,
 }
 
-/// Has the brokers of a cluster that is there tell an observer what happens in them, if they can.
+/// Registers an observer at the brokers of a running cluster; returns whether they support it.
 pub(crate) type Look<'a> = &'a dyn Fn(Arc<dyn Observer>) -> bool;
 
-/// Sends one record after the other and reads each back before the next.
+/// Sends one record at a time and reads each back before it sends the next.
 ///
-/// The client runs on this thread alone. The phases of a record are known where the cluster is embedded.
+/// The client runs on this thread alone. Phases of a record are measured on an embedded cluster only.
 ///
 /// # Errors
-/// A cluster that cannot be reached, a record that does not come back within a minute or comes back changed.
+/// An unreachable cluster, and a record that is not read back within a minute or comes back changed.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     measure(options, &|_| false, progress).map(|measured| measured.report)
 }
 
-/// As [`run`], with the distributions themselves.
+/// As [`run`], and returns the distributions themselves.
 pub(crate) fn measure(
     options: &Options,
     look: Look<'_>,
@@ -116,17 +116,17 @@ pub(crate) fn measure(
     })
 }
 
-/// What is to be known of the brokers, and of what everything costs.
+/// Observations of the brokers, and the CPU time of the run.
 pub(crate) struct Brokers<'a> {
-    /// What they do, where they can be looked into.
+    /// The brokers' phase timestamps, if they are embedded.
     pub(crate) leaders: Option<&'a Leaders>,
-    /// Whether the processor time is theirs, too.
+    /// Whether the CPU time includes that of the brokers.
     pub(crate) includes_brokers: bool,
-    /// The processor time up to now.
+    /// Returns the CPU time used so far.
     pub(crate) cpu: fn() -> CpuTime,
 }
 
-/// Sends and reads back with clients that are there, to and from a topic that is there; closes them.
+/// Sends and reads back with existing clients and an existing topic, then closes the clients.
 ///
 /// # Errors
 /// As [`run`].
@@ -155,10 +155,10 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Assigns every partition. The positions are fixed before the first send: it must not be missed.
+/// Assigns every partition and fixes the positions before the first send, which must not be missed.
 ///
 /// # Errors
-/// A topic that is not there.
+/// A missing topic.
 pub(crate) async fn assign_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
     let partitions = consumer.partitions_for(topic).await?;
     let partitions: Vec<_> =
@@ -167,14 +167,14 @@ pub(crate) async fn assign_at_end(consumer: &mut Consumer, topic: &str) -> Resul
     to_end(consumer, &partitions).await
 }
 
-/// The only member of its group gets all partitions.
+/// Subscribes as the only member of the group, which is assigned all partitions.
 async fn subscribe_at_end(consumer: &mut Consumer, topic: &str) -> Result<()> {
     let all = consumer.partitions_for(topic).await?.len();
     consumer.subscribe([topic])?;
     let begun = now();
     while consumer.assignment().len() < all {
         if now().saturating_duration_since(begun) > LONGEST {
-            return Err(unexpected(format!("the group gave no partitions within {LONGEST:?}")));
+            return Err(unexpected(format!("the group assigned no partitions within {LONGEST:?}")));
         }
         consumer.poll(Duration::from_millis(10)).await?;
     }
@@ -201,11 +201,11 @@ struct Loop<'a> {
     headers: usize,
     acks: Acks,
     leaders: Option<&'a Leaders>,
-    /// When the poll before returned: from then on the consumer waited for the next record.
+    /// Return of the previous poll. From then on the consumer waited for the next record.
     caught_up: Instant,
 }
 
-/// The way of one record.
+/// Phase timestamps of one record.
 struct Passed {
     sent: Instant,
     read: Instant,
@@ -274,7 +274,7 @@ impl<'a> Loop<'a> {
         let cpu = (brokers.cpu)() - cpu;
         progress.on(Event::Advanced { done: records });
         let cost = Cost { cpu, includes_brokers: brokers.includes_brokers };
-        // In a closed loop each record is meant to be sent when it is.
+        // In a closed loop the intended send time is the actual one.
         let latency = summary(&latencies);
         let report = Report {
             latency_us: latency,
@@ -303,13 +303,13 @@ impl<'a> Loop<'a> {
         let mut records = read.into_iter();
         let Some(record) = records.next() else {
             return Err(unexpected(format!(
-                "{}-{}: the record did not come back within {LONGEST:?}",
+                "{}-{}: the record was not read back within {LONGEST:?}",
                 self.topic, metadata.partition
             )));
         };
         check(&record, value, &metadata)?;
         if records.next().is_some() {
-            return Err(unexpected(format!("more than one record came back; {ALONE}")));
+            return Err(unexpected(format!("more than one record was read back; {ALONE}")));
         }
         let stations = self.stations(sent, now, &delivery, &metadata);
         self.caught_up = now;
@@ -322,7 +322,7 @@ impl<'a> Loop<'a> {
         self.leaders.and_then(|leaders| leaders.seen(written))
     }
 
-    /// When the record passed its stations, since its send.
+    /// Phase timestamps of the record, relative to its send.
     fn stations(
         &self,
         sent: Instant,
@@ -383,12 +383,12 @@ fn unexpected(text: String) -> Error {
     Error::Unexpected(text)
 }
 
-/// What was read is what was sent, from the place where it was written.
+/// Checks that the record read is the record sent, at the offset it was written to.
 fn check(record: &ConsumerRecord, value: &[u8], written: &RecordMetadata) -> Result<()> {
     let place = (record.partition(), Some(record.offset()));
     if place != (written.partition, written.offset.or(place.1)) {
         return Err(unexpected(format!(
-            "expected the record at {}-{} offset {:?}, but offset {} of partition {} came back; {ALONE}",
+            "expected the record at {}-{} offset {:?}, but offset {} of partition {} was read back; {ALONE}",
             written.topic,
             written.partition,
             written.offset,
@@ -398,7 +398,7 @@ fn check(record: &ConsumerRecord, value: &[u8], written: &RecordMetadata) -> Res
     }
     if record.value() != Some(value) {
         return Err(unexpected(format!(
-            "the record at {}-{} offset {} came back changed",
+            "the record at {}-{} offset {} was read back changed",
             written.topic,
             written.partition,
             record.offset()

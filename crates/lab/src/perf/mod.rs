@@ -1,8 +1,8 @@
 //! The engines of `curtail perf`: [`produce`], [`consume`] and [`e2e`], after Kafka's three tools.
 //!
-//! Load is open loop where a rate is given: record `i` is due at `start + i / rate`, and its latency counts from
-//! then, so that a stall is not hidden by the records that could not be sent meanwhile. The latency from the
-//! actual send, which is what Kafka's tool shows, is reported beside it.
+//! With a rate, load is open loop: record `i` is due at `start + i / rate`, and its latency counts from then.
+//! A stall therefore counts for every record that it delays. The latency from the actual send, which Kafka's
+//! tool reports, is reported as well.
 
 pub mod consume;
 pub mod e2e;
@@ -18,7 +18,7 @@ pub use report::{Cost, Event, Interval, PhasesReport, Progress, Report, Window};
 pub(crate) use target::client_runtime;
 pub use target::{Embedded, Target, Topic};
 
-/// Why a run ended without a report. One line that says what to do.
+/// Reason of a run without a report: one line with what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,7 +31,7 @@ pub enum Error {
     /// The embedded cluster did not start or stopped.
     #[error("the embedded cluster did not start: {0}")]
     Cluster(String),
-    /// Options that make no run.
+    /// Invalid options.
     #[error("{0}")]
     Options(String),
     /// The operating system refused a thread or an event loop.
@@ -40,10 +40,10 @@ pub enum Error {
     /// The client that is measured has no such setting.
     #[error("{0}")]
     Lacking(String),
-    /// What came back is not what was sent.
+    /// A record came back changed.
     #[error("{0}")]
     Unexpected(String),
-    /// The run was told to end before its time.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! When each record of an open loop is due.
+//! Due times of an open loop.
 
 #[cfg(test)]
 mod tests;
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Record `i` is due at `start + i / rate`, whatever became of the records before it.
+/// Record `i` is due at `start + i / rate`, independent of the records before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
     start: Instant,
@@ -22,12 +22,12 @@ impl Pacer {
     }
 
     pub(crate) fn due(&self, index: u64) -> Instant {
-        // From the index each time: steps that are added up would drift.
+        // Computed from the index, because accumulated steps would drift.
         self.start + Duration::from_nanos((index as f64 * 1e9 / self.rate) as u64)
     }
 
-    /// Sleeps until record `index` is due and returns that time and the time it is then. A record that is late
-    /// is due at once.
+    /// Sleeps until record `index` is due; returns the due time and the current time. Returns at once if it
+    /// is late.
     pub(crate) fn wait(&self, index: u64) -> (Instant, Instant) {
         let due = self.due(index);
         let mut now = Instant::now();
@@ -43,6 +43,6 @@ impl Pacer {
 pub(crate) fn sleep_precisely() {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if nix::sys::prctl::set_timerslack(1).is_err() {
-        // Sleeps are then a little longer; the figures count from the intended time and stay right.
+        // Sleeps are then slightly longer. The figures count from the intended time and stay correct.
     }
 }

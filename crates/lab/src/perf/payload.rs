@@ -1,4 +1,4 @@
-//! Values of records, made before the clock starts.
+//! Values of records, generated before the measurement.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{Error, Result};
 
-/// Where values come from, as the flags of Kafka's tool say.
+/// Source of values, with the flags of Kafka's tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// `--record-size`: random upper-case letters.
@@ -21,17 +21,17 @@ pub enum Payload {
     File {
         /// The file.
         path: PathBuf,
-        /// What separates the pieces.
+        /// Separator of the pieces.
         delimiter: String,
     },
     /// `--payload-monotonic`: the record's number in decimal digits.
     Monotonic,
 }
 
-/// Bytes that random values are cut out of, beyond the length of one.
+/// Random bytes that values are cut from, beyond the length of one value.
 const POOL: usize = 1 << 16;
 
-/// Values made ready.
+/// Generated values.
 #[derive(Debug)]
 pub(super) enum Values {
     Pool { pool: Vec<u8>, size: usize },
@@ -71,7 +71,7 @@ impl Values {
     pub(super) fn get(&mut self, index: u64) -> &[u8] {
         match self {
             Self::Pool { pool, size } => {
-                // An odd step visits each place of the pool before it comes back to one.
+                // An odd step visits each position of the pool before it repeats one.
                 let at = (index.wrapping_mul(40_503) as usize) % POOL;
                 &pool[at..at + *size]
             }

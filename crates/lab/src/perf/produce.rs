@@ -24,23 +24,23 @@ use super::{
 };
 use crate::{cpu::CpuTime, latency::Latencies};
 
-/// How to produce.
+/// Options of a run that produces.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to.
+    /// The cluster.
     pub target: Target,
     /// The topic.
     pub topic: Topic,
-    /// Settings of the producer; the target decides `bootstrap.servers`. With a `transactional.id` the records are sent
-    /// in transactions.
+    /// Settings of the producer. The target sets `bootstrap.servers`. With a `transactional.id` the records
+    /// are sent in transactions.
     pub config: ProducerConfig,
-    /// How long a transaction stays open: the first record sent so long after its beginning is its last one.
+    /// Length of a transaction. It ends with the first record that is sent this long after its beginning.
     pub transaction_duration: Duration,
     /// Records to send, the warm-up included.
     pub records: u64,
-    /// What is in them.
+    /// Content of the records.
     pub payload: Payload,
-    /// Records a second; `None` for as fast as it goes.
+    /// Records per second; `None` for as fast as possible.
     pub rate: Option<f64>,
     /// Records at the start that the steady-state report leaves out.
     pub warmup: u64,
@@ -48,19 +48,19 @@ pub struct Options {
     pub interval: Duration,
 }
 
-/// The outcome of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of all records.
+    /// Report of all records.
     pub whole: Report,
-    /// Of those behind the warm-up, if there was one.
+    /// Report of the records after the warm-up, if there was one.
     pub steady: Option<Report>,
-    /// The producer's own metrics at the end, of the whole run.
+    /// The producer's metrics of the whole run.
     pub metrics: ProducerMetrics,
 }
 
 impl Outcome {
-    /// The part that counts: behind the warm-up, if there was one.
+    /// The report that counts: of the records after the warm-up, if there was one.
     #[must_use]
     pub fn measured(&self) -> &Report {
         self.steady.as_ref().unwrap_or(&self.whole)
@@ -69,14 +69,14 @@ impl Outcome {
 
 /// Produces, on this thread, until everything is acknowledged or failed.
 ///
-/// The thread sends, sleeping until a record is due when a rate is given and waiting for `buffer.memory` when it
-/// is full; the client's own work runs on another thread. Records that are not acknowledged are counted in the
-/// report. In transactions nothing is sent while one of them is being committed, and what that holds up counts as
-/// latency from the intended send time.
+/// The thread sends: with a rate it sleeps until a record is due, and it waits while `buffer.memory` is full.
+/// The client's own work runs on another thread. Records that are not acknowledged are counted in the report.
+/// With transactions nothing is sent during a commit; the delay counts as latency from the intended send
+/// time.
 ///
 /// # Errors
-/// Options that make no run, a cluster that cannot be reached, a topic that does not exist, a record that is too
-/// large, a transaction that cannot be committed.
+/// Invalid options, an unreachable cluster, a missing topic, a record that is too large, a transaction that
+/// cannot be committed.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     options.check()?;
     let runtime = client_runtime()?;
@@ -91,7 +91,8 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     let mut sender = Sender { options, runtime: &runtime, client, values, progress };
     let measured = sender.run();
     let metrics = sender.client.metrics();
-    // After an error of one record the others' fate no longer matters, but brokers and sockets are closed in order.
+    // After an error the outcome of the other records does not matter, but brokers and sockets still close in
+    // order.
     let closed = runtime.block_on(sender.client.close());
     drop(guard);
     let measured = measured?;
@@ -131,10 +132,10 @@ struct Sender<'a> {
     progress: &'a mut dyn Progress,
 }
 
-/// How often progress is told.
+/// Interval of progress events.
 const PROGRESS: Duration = Duration::from_millis(100);
 
-/// When the next progress and the next window are due, in nanoseconds since the start.
+/// When the next progress event and window are due, in nanoseconds since the start.
 struct Due {
     progress: u64,
     window: u64,
@@ -149,15 +150,15 @@ struct Part {
     cpu: CpuTime,
 }
 
-/// What was measured, before it is made a report.
+/// Measurements of a run, before they become a report.
 struct Measured {
     warm: Option<Part>,
     rest: Part,
 }
 
 impl Sender<'_> {
-    /// The warm-up and the rest. Between them everything is acknowledged, so that neither the work nor the
-    /// delays of the one are found in the other.
+    /// Runs the warm-up and the rest. All records are acknowledged in between, so that neither part contains
+    /// work or delays of the other.
     fn run(&mut self) -> Result<Measured> {
         let Options { records, warmup, .. } = *self.options;
         self.progress.on(Event::Started { total: records });
@@ -202,7 +203,7 @@ impl Sender<'_> {
     }
 }
 
-/// A part on its way.
+/// A part in progress.
 struct Course<'a> {
     options: &'a Options,
     runtime: &'a Runtime,
@@ -217,7 +218,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Sends the records of `left` until one was sent at `until` or later, or none is left.
+    /// Sends records of `left` until one was sent at or after `until`, or none is left.
     fn send(
         &mut self,
         door: &Door<'_>,
@@ -261,7 +262,7 @@ impl Course<'_> {
     }
 }
 
-/// Sends without waiting if that is possible. Before it waits for memory it settles what is acknowledged.
+/// Sends without waiting if possible. Before it waits for memory, it settles acknowledged records.
 fn send(
     door: &Door<'_>,
     runtime: &Runtime,
@@ -307,7 +308,7 @@ impl Measured {
 
 fn report(tally: &Tally, options: &Options, elapsed: Duration, cost: Cost) -> Report {
     let records = tally.sent.count();
-    // Without a rate a record is meant to be sent when it is.
+    // Without a rate the intended send time is the actual one.
     let intended: &Latencies = if options.rate.is_some() { &tally.intended } else { &tally.sent };
     Report {
         errors: tally.errors,

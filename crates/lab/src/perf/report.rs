@@ -1,4 +1,4 @@
-//! What a run tells while it goes and when it is over.
+//! Progress and report of a run.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{
     latency::{Latencies, Summary},
 };
 
-/// Is told how far a run is. Called from the thread that measures: it must be quick.
+/// Receives the progress of a run. Called from the measuring thread, so it must be quick.
 pub trait Progress {
-    /// Something happened.
+    /// Handles an event.
     fn on(&mut self, event: Event<'_>);
 }
 
@@ -21,43 +21,43 @@ impl<F: FnMut(Event<'_>)> Progress for F {
     }
 }
 
-/// What happened in a run.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Something is prepared, before anything is measured.
+    /// A preparation before the measured part, named in words.
     Preparing(&'a str),
     /// The measured part begins.
     Started {
         /// Records it will have.
         total: u64,
     },
-    /// So many records are done; about ten times a second.
+    /// Records done so far; sent about ten times per second.
     Advanced {
         /// Records acknowledged or read so far.
         done: u64,
     },
-    /// A reporting interval of a producer is over.
+    /// A reporting interval of a producer has ended.
     Window(&'a Window),
-    /// A reporting interval of a consumer is over.
+    /// A reporting interval of a consumer has ended.
     Interval(&'a Interval),
     /// Every thousandth record of an end-to-end run.
     Sample {
         /// Number of the record.
         index: u64,
-        /// Its latency.
+        /// Latency of the record.
         latency: Duration,
     },
 }
 
-/// What a producer did in one reporting interval.
+/// Records acknowledged in one reporting interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// Records acknowledged.
     pub records: u64,
     /// Bytes of their values.
     pub bytes: u64,
-    /// How long the interval was.
+    /// Length of the interval.
     pub elapsed: Duration,
     /// Mean latency from the actual send.
     pub avg: Duration,
@@ -65,7 +65,7 @@ pub struct Window {
     pub max: Duration,
 }
 
-/// What a consumer did up to the end of one reporting interval.
+/// Records read up to the end of one reporting interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Wall-clock time of its end, in milliseconds since 1970-01-01 UTC.
@@ -78,16 +78,16 @@ pub struct Interval {
     pub new_records: u64,
     /// Bytes of the interval.
     pub new_bytes: u64,
-    /// How long the interval was.
+    /// Length of the interval.
     pub elapsed: Duration,
 }
 
-/// Processor time of a run.
+/// CPU time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Used in the measured part, by the whole process.
     pub cpu: CpuTime,
-    /// Whether the brokers ran in the same process, so that their work is in there.
+    /// Whether the brokers ran in the same process, so that their CPU time is included.
     pub includes_brokers: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct Report {
     pub tool: &'static str,
     /// The client that was measured.
     pub client: &'static str,
-    /// Its version.
+    /// Version of the client.
     pub version: &'static str,
     /// Records acknowledged or read in the measured part.
     pub records: u64,
@@ -111,20 +111,20 @@ pub struct Report {
     pub record_size: u64,
     /// Length of the measured part.
     pub seconds: f64,
-    /// Records a second.
+    /// Records per second.
     pub throughput_rps: f64,
-    /// Bytes a second, in units of 1024 * 1024.
+    /// Bytes per second, in units of 1024 * 1024.
     pub throughput_mbps: f64,
-    /// The rate that was aimed at; absent without a limit.
+    /// The target rate; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_rps: Option<f64>,
-    /// Processor time of a record, user and system, in microseconds.
+    /// CPU time per record, user and system, in microseconds.
     pub cpu_us_per_record: f64,
     /// User time of the measured part, in microseconds.
     pub cpu_user_us: f64,
     /// System time of the measured part, in microseconds.
     pub cpu_system_us: f64,
-    /// Whether the brokers ran in this process, so that the processor time is theirs too.
+    /// Whether the brokers ran in this process, so that their CPU time is included.
     pub cpu_includes_brokers: bool,
     /// Latencies from the intended send time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct Report {
     /// Latencies from the actual send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_latency_us: Option<Summary>,
-    /// Where the time went.
+    /// The phases of the records' latency.
     pub phases_us: PhasesReport,
 }
 
@@ -157,7 +157,7 @@ pub struct PhasesReport {
     /// Until the high watermark had passed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<Summary>,
-    /// Until the consumer had read what was before it.
+    /// Until the consumer had read the records before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up: Option<Summary>,
     /// Until a poll returned it.
@@ -166,7 +166,7 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// The phases there are, by name, in the order in which a record passes them.
+    /// The observed phases by name, in the order in which a record passes them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Summary)> {
         [
             ("queue", self.queue),
@@ -174,7 +174,7 @@ impl PhasesReport {
             ("produce", self.produce),
             ("publish", self.publish),
             ("commit", self.commit),
-            ("catch-up", self.catch_up),
+            ("catch_up", self.catch_up),
             ("fetch", self.fetch),
         ]
         .into_iter()
@@ -187,7 +187,7 @@ pub(super) fn summary(latencies: &Latencies) -> Option<Summary> {
     (latencies.count() > 0).then(|| latencies.summary())
 }
 
-/// What every report has.
+/// Figures common to all reports.
 pub(super) struct Figures {
     pub(super) tool: &'static str,
     pub(super) records: u64,

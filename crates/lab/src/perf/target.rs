@@ -1,4 +1,4 @@
-//! Which cluster a run goes to, and the threads it needs.
+//! Target cluster of a run, and the threads it needs.
 
 use std::{
     sync::{Arc, mpsc},
@@ -15,10 +15,10 @@ use tokio::{
 
 use super::{Error, Event, Progress, Result};
 
-/// Which cluster a run goes to.
+/// Target cluster of a run.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A cluster that is there: `host:port`, one or more separated by commas.
+    /// An existing cluster: `host:port`, one or more separated by commas.
     Bootstrap(String),
     /// An embedded cluster in this process, for the length of the run.
     Embedded(Box<ClusterConfig>),
@@ -27,14 +27,14 @@ pub enum Target {
 /// The topic of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// Its name.
+    /// Topic name.
     pub name: String,
-    /// Partitions and replication factor to create it with where it does not exist; `None` where it must exist
-    /// or the brokers create it.
+    /// Partitions and replication factor to create it with if it does not exist; `None` if it must exist or
+    /// the brokers create it.
     pub create: Option<(i32, i16)>,
 }
 
-/// The event loop of a client: one thread beside the one that measures.
+/// The event loop of a client: one thread, in addition to the measuring thread.
 pub(crate) fn client_runtime() -> Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(1)
@@ -44,12 +44,12 @@ pub(crate) fn client_runtime() -> Result<Runtime> {
         .map_err(Error::Threads)
 }
 
-/// The event loop of a client on the thread that measures, so that nothing is handed between threads.
+/// The event loop of a client on the measuring thread, which avoids handovers between threads.
 pub(super) fn local_runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().map_err(Error::Threads)
 }
 
-/// A cluster that takes requests.
+/// A cluster that serves requests.
 #[derive(Debug)]
 pub(super) struct Running {
     bootstrap: String,
@@ -57,7 +57,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts the cluster where it is embedded, with the topic.
+    /// Starts the cluster if it is embedded, with the topic.
     pub(super) fn start(
         target: &Target,
         topic: &Topic,
@@ -87,8 +87,8 @@ impl Running {
         self.embedded.is_some()
     }
 
-    /// Creates the topic in a cluster that was there, where that is asked for and it does not exist; with the security
-    /// of the client that is measured.
+    /// Creates the topic in an existing cluster if requested and missing, with the security settings of the
+    /// measured client.
     pub(super) async fn prepare(&self, topic: &Topic, security: &SecurityConfig) -> Result<()> {
         let Some((partitions, replication_factor)) = topic.create else { return Ok(()) };
         if self.is_embedded() {
@@ -110,7 +110,7 @@ impl Running {
     }
 }
 
-/// An embedded cluster on a thread of its own, so that its work and the client's share no event loop.
+/// An embedded cluster on its own thread, so that its work and the client's share no event loop.
 #[derive(Debug)]
 pub struct Embedded {
     bootstrap: String,
@@ -119,10 +119,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts it and returns when it takes requests.
+    /// Starts the cluster and returns when it serves requests.
     ///
     /// # Errors
-    /// [`Error::Cluster`] says why it does not start, such as a port in use.
+    /// [`Error::Cluster`] with the cause, such as a port in use.
     pub fn start(
         config: ClusterConfig,
         observer: Option<Arc<dyn Observer>>,
@@ -135,7 +135,7 @@ impl Embedded {
             let runtime = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => {
-                    // The other side waits for this message.
+                    // The starting thread waits for this message.
                     let _ = started.send(Err(error.to_string()));
                     return;
                 }
@@ -168,12 +168,12 @@ async fn serve(
     let cluster = match open(config, observer, topics).await {
         Ok(cluster) => cluster,
         Err(error) => {
-            // The other side waits for this message.
+            // The starting thread waits for this message.
             let _ = started.send(Err(error.to_string()));
             return;
         }
     };
-    // Nobody waiting any more is the same as being told to stop.
+    // If the starting thread is gone, the cluster stops.
     if started.send(Ok(cluster.bootstrap())).is_ok() {
         let _ = stopped.await;
     }

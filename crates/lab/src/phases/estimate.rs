@@ -1,13 +1,15 @@
-//! What can be said of phases inside brokers that cannot be looked into, and how well.
+//! Estimates of the phases inside brokers without phase timestamps, with their error.
 //!
-//! Single records of the same size to the same partition, once with acks=1 and once with acks=all: a request with acks=1 is
-//! answered when the record is published, one with acks=all when it is committed. The cluster has nothing else to do
-//! meanwhile, so this is what the phases take without waiting for other records, and with waking up for each of them, which a
-//! load makes cheaper. How far that is from what they take under load no error tells.
+//! Probes are single records of the same size to the same partition, once with acks=1 and once with acks=all.
+//! A request with acks=1 is acknowledged when the record is published, one with acks=all when it is
+//! committed.
 //!
-//! Each quantile has an interval from the order of the values alone, whatever their distribution: the rank of a quantile is
-//! binomial. With [`DEVIATIONS`] for each of two quantiles their difference is within its interval in 95 of 100 cases. Where
-//! the values are too few for an interval, as they are far out, there is no estimate (NaN).
+//! The cluster is otherwise idle, so the estimate contains no waits for other records, but a wake-up per
+//! record, which a load makes cheaper. The error does not cover the difference to a cluster under load.
+//!
+//! Each quantile has an interval from the order of the values alone, for any distribution: the rank of a
+//! quantile is binomial. With [`DEVIATIONS`] for each of two quantiles, their difference is within its
+//! interval in 95 of 100 cases. Where too few values lie far out for an interval, there is no estimate (NaN).
 
 #[cfg(test)]
 mod tests;
@@ -18,29 +20,29 @@ use crate::latency::Latencies;
 /// Standard deviations to either side: 97.5% of a normal distribution.
 const DEVIATIONS: f64 = 2.24;
 
-/// The quantiles that are estimated: those of reports.
+/// Estimated quantiles, those of reports.
 const QUANTILES: [f64; 4] = [0.5, 0.99, 0.999, 0.9999];
 
 /// Observations from outside.
 #[derive(Clone, Debug, Default)]
 pub struct Probes {
-    /// Requests with acks=1, from the socket until the answer was read, in nanoseconds.
+    /// Requests with acks=1, from the socket until the response was read, in nanoseconds.
     pub leader: Vec<u64>,
     /// Requests with acks=all.
     pub all: Vec<u64>,
-    /// Of each record that a consumer beside the load has read: from when the consumer first knew of a high watermark
-    /// beyond the record until it had read what was before it.
+    /// For each record that a consumer alongside the load has read: from when the consumer first knew of a
+    /// high watermark after the record until it had read the records before it.
     pub catch_up: Latencies,
-    /// The time between two looks at the high watermark: it was passed by so much earlier at most.
+    /// Time between two reads of the high watermark: the largest error of when it was passed.
     pub looks: Latencies,
 }
 
-/// A value and how far off it may be, in nanoseconds; NaN where nothing can be said.
+/// A value and its possible error, in nanoseconds; NaN without an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// How far off it may be to either side.
+    /// Possible error to either side.
     pub error: f64,
 }
 
@@ -49,7 +51,7 @@ impl Estimate {
 }
 
 impl Probes {
-    /// Adds those of another turn.
+    /// Adds the probes of another turn.
     pub fn add(&mut self, other: Self) {
         self.leader.extend(other.leader);
         self.all.extend(other.all);
@@ -57,13 +59,13 @@ impl Probes {
         self.looks.add(&other.looks);
     }
 
-    /// The estimates of a phase for each of p50, p99, p99.9 and p99.99; `None` of those about which the probes say nothing.
+    /// The estimates of a phase for p50, p99, p99.9 and p99.99; `None` for a phase without probes.
     #[must_use]
     pub fn estimates(&self) -> PerPhase<Option<[Estimate; 4]>> {
         let mut of = PerPhase::default();
         let (leader, all) = (sorted(&self.leader), sorted(&self.all));
         if !leader.is_empty() && !all.is_empty() {
-            // The answer's way back is in there.
+            // Includes the one-way delay of the response.
             *of.get_mut(super::PhaseName::Publish) = Some(QUANTILES.map(|q| publish(&leader, q)));
             *of.get_mut(super::PhaseName::Commit) =
                 Some(QUANTILES.map(|q| difference(&all, &leader, q)));
@@ -84,14 +86,14 @@ fn sorted(values: &[u64]) -> Vec<u64> {
     sorted
 }
 
-/// A quantile of sorted values, and the interval that it is in.
+/// A quantile of sorted values, and its interval.
 fn interval(sorted: &[u64], quantile: f64) -> Option<[f64; 3]> {
     let n = sorted.len() as f64;
     let at = |rank: f64| Some(*sorted.get((rank as usize).checked_sub(1)?)? as f64);
     let spread = DEVIATIONS * (n * quantile * (1.0 - quantile)).sqrt();
     let value = at((n * quantile).ceil().max(1.0))?;
     let high = at((n * quantile + spread).ceil() + 1.0)?;
-    // Nothing takes less than no time.
+    // No duration is negative.
     let low = at((n * quantile - spread).floor()).unwrap_or(0.0);
     Some([low, value, high])
 }

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{PhaseName, Phases, Times};
 
-/// How many are kept.
+/// Number of records kept.
 const KEPT: usize = 20;
 
 /// One record. Times are in nanoseconds.
@@ -12,22 +12,22 @@ const KEPT: usize = 20;
 pub struct Exemplar {
     /// Its turn, from 0.
     pub round: u32,
-    /// From the intended send time until it was read where something reads, until it was acknowledged otherwise.
+    /// From the intended send time until it was read, or acknowledged if there is no reader.
     pub latency: u64,
-    /// When it was meant to be sent, since the start of its turn.
+    /// Intended send time, since the start of its turn.
     pub at: u64,
-    /// Its partition.
+    /// Partition of the record.
     pub partition: i32,
     /// Its offset, if it is known.
     pub offset: Option<i64>,
-    /// The broker that appended it; where brokers cannot be looked into, the one that led the partition after the run.
+    /// The broker that appended it; without phase timestamps inside brokers, the leader after the run.
     pub leader: Option<i32>,
-    /// Its phases, as far as they could be seen.
+    /// The observed phases.
     pub phases: Times,
 }
 
 impl Exemplar {
-    /// The phase to blame: the one that took longest beyond what it takes usually, which is the median of all records.
+    /// The phase to blame: the one that exceeds its median over all records by most.
     #[must_use]
     pub fn blame(&self, usual: &Phases) -> Option<PhaseName> {
         let excess = |phase: PhaseName| {
@@ -35,13 +35,13 @@ impl Exemplar {
             let median = u64::try_from(usual.get(phase).quantile(0.5).as_nanos()).ok()?;
             Some((i128::from(took) - i128::from(median), phase))
         };
-        // The earlier of two that are equally late: what follows may be late because of it.
+        // The earlier of two equal ones, which may have delayed the later one.
         let phases = PhaseName::ALL.into_iter().filter_map(excess);
         phases.min_by_key(|(excess, phase)| (Reverse(*excess), *phase)).map(|(_, phase)| phase)
     }
 }
 
-/// The slowest records of many: twenty at most.
+/// The slowest records of many: at most twenty.
 #[derive(Clone, Debug, Default)]
 pub struct Exemplars(BinaryHeap<Reverse<BySlowness>>);
 
@@ -63,14 +63,14 @@ impl PartialOrd for BySlowness {
 }
 
 impl Exemplars {
-    /// Whether one of this latency would be kept.
+    /// Whether a record of this latency would be kept.
     #[must_use]
     pub fn takes(&self, latency: u64) -> bool {
         let fastest = self.0.peek().map(|Reverse(BySlowness(fastest))| fastest.latency);
         self.0.len() < KEPT || fastest.is_some_and(|fastest| latency > fastest)
     }
 
-    /// Says which turn the records are of.
+    /// Sets the turn of the records.
     pub(crate) fn set_round(&mut self, round: u32) {
         let of_round = |Reverse(BySlowness(exemplar))| Exemplar { round, ..exemplar };
         let all: Vec<Exemplar> = self.0.drain().map(of_round).collect();
@@ -85,7 +85,7 @@ impl Exemplars {
         }
     }
 
-    /// Adds those of another turn.
+    /// Adds the exemplars of another turn.
     pub fn add(&mut self, other: Self) {
         other.0.into_iter().for_each(|Reverse(BySlowness(exemplar))| self.offer(exemplar));
     }

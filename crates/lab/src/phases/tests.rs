@@ -24,7 +24,7 @@ fn phases_follow_each_other_and_make_up_the_whole() {
 }
 
 #[test]
-fn what_could_not_be_seen_has_no_time() {
+fn an_unobserved_phase_has_no_time() {
     let stations =
         Stations { due: 100, handed: 110, acknowledged: Some((150, true)), ..Stations::default() };
     assert_eq!(stations.times(), of([Some(10), None, None, None, None, Some(40)]));
@@ -75,7 +75,7 @@ fn the_phase_furthest_beyond_its_own_median_is_to_blame() {
         leader: None,
         phases: of(phases),
     };
-    // The longest phase is as long as ever.
+    // The longest phase is as long as usual.
     let commit = slow([Some(5_000_000), Some(1500), Some(900_000), None, None, Some(10)]);
     assert_eq!(commit.blame(&usual), Some(PhaseName::Commit));
     let alike = slow([None, Some(2000), Some(3000), None, None, None]);

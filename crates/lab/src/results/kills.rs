@@ -1,10 +1,10 @@
-//! What `curtail lab kills --json` wrote, as far as the page needs it.
+//! Reports of `curtail lab kills --json`, as far as the page needs them.
 
 use serde::Deserialize;
 
 use crate::experiments::Environment;
 
-/// The directory of these reports beside those of the experiments.
+/// Directory of these reports, next to those of the experiments.
 pub(super) const NAME: &str = "kills";
 
 #[derive(Debug, Deserialize)]

@@ -352,7 +352,7 @@ fn runs_that_cannot_be_kept_are_refused_in_one_line() {
     };
     assert!(
         with("experiment", json!("nothing"))
-            .starts_with("x.json: there is no experiment 'nothing'; there are ")
+            .starts_with("x.json: unknown experiment 'nothing'; known are ")
     );
     assert_eq!(
         with("cluster", json!("host:9092")),

@@ -20,7 +20,7 @@ pub(crate) struct Served {
     pub(super) partitions: Vec<ServedPartition>,
 }
 
-/// Where the time of a request went, in milliseconds.
+/// Phases of a request inside the broker, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Took {
     pub(super) total: f64,
@@ -40,9 +40,9 @@ pub(super) struct ServedPartition {
     /// Topic name or id, whichever the version has.
     pub(super) topic: String,
     pub(super) partition: i32,
-    /// Of a Fetch request that names the partition: the offset and the leader epoch asked for.
+    /// Requested offset and leader epoch, in a Fetch request that names the partition.
     pub(super) asked: Option<(i64, i32)>,
-    /// Of a response that names the partition: error code and, of a Fetch response, the high watermark.
+    /// Error code and, in a Fetch response, the high watermark, if the response names the partition.
     pub(super) told: Option<(i64, Option<i64>)>,
 }
 

@@ -10,7 +10,7 @@ use super::{
     client::Traced,
 };
 
-/// How much of the time before a record was due and after its acknowledgement belongs to its timeline, in milliseconds.
+/// Time before a record was due and after its acknowledgement that belongs to its timeline, in milliseconds.
 const MARGIN: f64 = 5.0;
 
 /// Fetches of followers that are listed for each follower.
@@ -41,7 +41,7 @@ struct Outcome<'a> {
 }
 
 impl Timeline {
-    /// Explains where the time of a record went. Empty if no response of the run acknowledges it.
+    /// Explains the latency of a record. Empty if no response of the run acknowledges it.
     pub(crate) fn explain(&self, place: Place) -> Vec<Line> {
         let topic = self.topics.first().map_or("", String::as_str);
         let name = format!("{topic}-{}", place.partition);
@@ -214,8 +214,8 @@ impl Timeline {
         self.traced.iter().filter_map(of).collect()
     }
 
-    /// The first fetches of the partition by each follower at each leader that had the batch, and when the leader told the
-    /// follower of a high watermark beyond the record.
+    /// Each follower's first fetches of the partition at each leader of the batch, and when the leader
+    /// reported a high watermark after the record.
     fn followers(&self, place: Place, leaders: &[(i32, f64)], end: f64) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut listed: BTreeMap<(i32, i32), usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a session of either side is made from.
+//! TLS configurations of clients and servers.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use rustls::{
 
 use super::{Identity, MaterialError};
 
-/// Whether a server's certificate has to be for the host that was dialled.
+/// Whether the client verifies a server certificate's host name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostCheck {
-    /// It has to name the host.
+    /// The certificate must name the host that was dialled.
     #[default]
     Https,
-    /// It has to lead to a trusted one, whomever it names.
+    /// The certificate must chain to a trusted one; its host name is ignored.
     Off,
 }
 
-/// What a server asks of its clients.
+/// The client certificate policy of a server.
 #[derive(Clone, Debug)]
 pub enum ClientAuth {
-    /// No certificate.
+    /// Requests no certificate.
     None,
-    /// A certificate if they have one. One that does not lead to a trusted one is refused.
+    /// Requests a certificate but accepts a client without one. An untrusted certificate is refused.
     Requested(RootCertStore),
-    /// A certificate that leads to a trusted one.
+    /// Requires a certificate that chains to a trusted one.
     Required(RootCertStore),
 }
 
-/// What a client offers.
+/// TLS versions and cipher suites that a client offers.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// Versions of TLS.
     pub versions: Vec<&'static SupportedProtocolVersion>,
-    /// Cipher suites, the preferred one first; all there are if it is empty.
+    /// Cipher suites, the preferred one first. Empty means all supported ones.
     pub suites: Vec<CipherSuite>,
 }
 
 impl From<&[&'static SupportedProtocolVersion]> for Terms {
-    /// With all cipher suites.
+    /// All cipher suites.
     fn from(versions: &[&'static SupportedProtocolVersion]) -> Self {
         Self { versions: versions.to_vec(), suites: Vec::new() }
     }
@@ -71,11 +71,12 @@ impl Terms {
     }
 }
 
-/// A client's side: whom it trusts, and what it proves itself with if a server asks.
+/// Creates a client's configuration: its trusted certificates, and its identity for servers that
+/// request one.
 ///
 /// # Errors
-/// The key is of an unknown kind or does not fit the certificate, nothing is trusted, or no version with a cipher suite is
-/// left.
+/// The key's type is unknown, the key does not match the certificate, no certificate is trusted, or
+/// no version with a cipher suite remains.
 pub fn client_config(
     trusted: RootCertStore,
     check: HostCheck,
@@ -105,7 +106,7 @@ pub fn client_config(
     Ok(Arc::new(config))
 }
 
-/// A server's side: what it proves itself with, and what it asks of its clients.
+/// Creates a server's configuration: its identity and its client certificate policy.
 ///
 /// # Errors
 /// As [`client_config`].
@@ -141,7 +142,8 @@ fn unusable(error: Error) -> MaterialError {
     })
 }
 
-/// All that the verifier checks but the name: that comes last there, after the chain of certificates.
+/// Checks everything but the host name. The inner verifier checks the name last, after the
+/// certificate chain.
 #[derive(Debug)]
 struct AnyHost(Arc<WebPkiServerVerifier>);
 

@@ -1,4 +1,5 @@
-//! Certificates and private keys as they come: PEM, with keys in clear or encrypted, and PKCS#12.
+//! Certificates and private keys in their file formats: PEM, with plaintext or encrypted keys, and
+//! PKCS#12.
 
 use std::fmt;
 
@@ -20,60 +21,62 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-/// Why certificates or a key cannot be used. Holds nothing of the key or the password.
+/// Why certificates or a key cannot be used. Contains no part of the key or the password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaterialError {
     /// The text is not PEM.
     #[error("not PEM: {0}")]
     Pem(String),
-    /// There is no certificate in it.
+    /// The text contains no certificate.
     #[error("no certificate (BEGIN CERTIFICATE) in it")]
     NoCertificate,
-    /// There is no private key in it.
+    /// The text contains no private key.
     #[error("no private key (BEGIN PRIVATE KEY or BEGIN ENCRYPTED PRIVATE KEY) in it")]
     NoKey,
-    /// The key is encrypted, and there is no password.
+    /// The key is encrypted, and no password was given.
     #[error("the private key is encrypted; its password is needed")]
     PasswordNeeded,
-    /// The key is encrypted in the way of old versions of OpenSSL.
+    /// The key is encrypted in the format of old OpenSSL versions.
     #[error(
         "the private key is encrypted in OpenSSL's old format; convert it with 'openssl pkcs8 -topk8 -v2 aes256'"
     )]
     OldEncryption,
-    /// The password does not fit, or the key is encrypted in a way that is not known.
+    /// The password is wrong, or the key's encryption is unsupported.
     #[error(
         "the private key cannot be decrypted: the password is wrong, or the encryption is not PBES2"
     )]
     Decryption,
-    /// The store of certificates or keys cannot be read.
+    /// The certificate or key store cannot be read.
     #[error("{0}")]
     Store(String),
-    /// Key and certificates do not fit each other, or are of a kind that is not known.
+    /// Key and certificates do not match, or their type is unsupported.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// What one side proves itself with: its certificate, those that lead from it to a trusted one, and its private key.
+/// An identity for one side of TLS: its certificate, the chain to a trusted one, and its private
+/// key.
 pub struct Identity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
 }
 
 impl Identity {
-    /// From a certificate with those above it, and its private key.
+    /// Creates an identity from a certificate with its chain, and its private key.
     #[must_use]
     pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
         Self { chain, key }
     }
 
-    /// The certificate that proves the identity, without those above it.
+    /// The identity's own certificate, without its chain.
     #[must_use]
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.chain.first()
     }
 
-    /// From PEM texts, which may be one and the same. `password` decrypts a key that is encrypted (PKCS#8 with PBES2).
+    /// Reads an identity from PEM texts; both may be the same text. `password` decrypts an
+    /// encrypted key (PKCS#8 with PBES2).
     ///
     /// # Errors
     /// See [`MaterialError`].
@@ -85,7 +88,8 @@ impl Identity {
         Ok(Self { chain: certificates_from_pem(chain)?, key: key_from_pem(key, password)? })
     }
 
-    /// From a PKCS#12 store, as `keytool` and OpenSSL write it: its private key with the certificates that lead up from it.
+    /// Reads an identity from a PKCS#12 store written by `keytool` or OpenSSL: its private key and
+    /// the key's certificate chain.
     ///
     /// # Errors
     /// The store cannot be read with this password, or has no private key with a certificate.
@@ -105,7 +109,7 @@ impl Identity {
         Ok(Self { chain, key: key.into() })
     }
 
-    /// The certificate and those above it.
+    /// The certificate and its chain.
     #[must_use]
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
@@ -124,7 +128,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Every certificate of a PEM text, at least one.
+/// Returns all certificates of a PEM text, at least one.
 ///
 /// # Errors
 /// The text is not PEM, or has no certificate.
@@ -138,10 +142,10 @@ pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>
     Ok(certificates)
 }
 
-/// Every certificate that a PKCS#12 store marks as trusted, as `keytool -importcert` does.
+/// Returns all certificates that a PKCS#12 store marks as trusted, as `keytool -importcert` does.
 ///
 /// # Errors
-/// The store cannot be read with this password, or there is none.
+/// The store cannot be read with this password, or has no trusted certificate.
 pub fn certificates_from_pkcs12(
     store: &[u8],
     password: &str,
@@ -188,7 +192,7 @@ fn key_from_pem(
 
 fn decrypted(text: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, MaterialError> {
     let text = std::str::from_utf8(text).map_err(|error| MaterialError::Pem(error.to_string()))?;
-    // What is in such a section is a label of its own to PEM only; the parser does not know it.
+    // The PEM parser does not know this section's label, so the label is replaced.
     let relabelled = text.replace("ENCRYPTED PRIVATE KEY", "PRIVATE KEY");
     let document = PrivatePkcs8KeyDer::from_pem_slice(relabelled.as_bytes())
         .map_err(|error| MaterialError::Pem(error.to_string()))?;
@@ -198,8 +202,10 @@ fn decrypted(text: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, Mate
     Ok(PrivatePkcs8KeyDer::from(clear.as_bytes().to_vec()).into())
 }
 
-/// An elliptic curve's private key with its public half, which Java leaves out and ring asks for; `None` for any other key.
-/// Whether the certificate is the key's shows when the two are used.
+/// Adds the public half to an elliptic curve's private key; `None` for any other key.
+///
+/// Java omits the public half, and ring requires it. A certificate of another key is detected when
+/// the two are used.
 fn with_public_half(key: &[u8], certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
     let info = PrivateKeyInfoRef::try_from(key).ok()?;
@@ -213,7 +219,8 @@ fn with_public_half(key: &[u8], certificate: &CertificateDer<'_>) -> Option<Vec<
     PrivateKeyInfoRef::new(info.algorithm, OctetStringRef::new(&half).ok()?).to_der().ok()
 }
 
-/// RFC 5915's ECPrivateKey with its last field; `None` if that is there already.
+/// Appends the public key, the last field of RFC 5915's ECPrivateKey; `None` if the key already has
+/// it.
 fn with_public_key(key: &[u8], public: BitStringRef<'_>) -> der::Result<Option<Vec<u8>>> {
     const PUBLIC_KEY: TagNumber = TagNumber(1);
     let fields = AnyRef::from_der(key)?;
@@ -231,8 +238,8 @@ fn with_public_key(key: &[u8], public: BitStringRef<'_>) -> der::Result<Option<V
     AnyRef::new(Tag::Sequence, &fields)?.to_der().map(Some)
 }
 
-/// Puts the markers of sections on lines of their own: in a property the whole text may be one line, with spaces for
-/// the line breaks, which Kafka accepts.
+/// Puts section markers on separate lines. Kafka accepts a property with the whole text on one line
+/// and spaces as line breaks.
 fn on_lines(text: &[u8]) -> Vec<u8> {
     const DASHES: &[u8] = b"-----";
     let mut lines = Vec::with_capacity(text.len() + 16);

@@ -1,7 +1,9 @@
-//! TLS over any [`Socket`](crate::Socket), for either side, and what certificates and keys it needs.
+//! TLS over any [`Socket`](crate::Socket), for clients and servers, and reading of certificates and
+//! keys.
 //!
-//! [`TlsSocket::connect`] and [`TlsSocket::accept`] shake hands and give a socket that is used like the one below it.
-//! There is no task of its own: whoever writes encrypts, whoever reads decrypts.
+//! [`TlsSocket::connect`] and [`TlsSocket::accept`] complete the handshake and return a socket with
+//! the same interface as the one below it. TLS has no task: the writing task encrypts, the reading
+//! task decrypts.
 
 mod config;
 mod material;
@@ -20,17 +22,18 @@ pub use rustls::{
 };
 pub use socket::TlsSocket;
 
-/// Why there is no TLS connection.
+/// Why a TLS connection failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The handshake was not over in the time given.
+    /// The handshake did not finish within its timeout.
     #[error("no TLS handshake within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// The peer closed the connection instead of shaking hands.
+    /// The peer closed the connection during the handshake.
     #[error("the connection was closed in the middle of the TLS handshake")]
     Closed,
-    /// What the peer sent cannot be accepted, its certificate included; or it says so of what it was sent.
+    /// A TLS error, such as an unacceptable certificate; found by this side or reported by the
+    /// peer.
     #[error("{0}")]
     Session(#[from] rustls::Error),
     /// The socket below failed.
@@ -39,7 +42,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Failures of an open session come as input and output errors with the session's own inside.
+    /// Converts an error of an open session, which wraps the TLS error in an I/O error.
     fn of(error: io::Error) -> Self {
         match session_error(&error) {
             Some(session) => Self::Session(session.clone()),
@@ -48,7 +51,7 @@ impl TlsError {
     }
 }
 
-/// What the TLS session has to say for an error of a [`TlsSocket`]; `None` if the socket below failed.
+/// Returns the TLS error inside an error of a [`TlsSocket`]; `None` if the socket below failed.
 ///
 /// With TLS 1.3 a client learns only after the handshake that the server does not accept its certificate.
 #[must_use]

@@ -24,12 +24,13 @@ const INCOMING: usize = 32 * 1024;
 
 /// A socket whose bytes are encrypted on the socket below it.
 ///
-/// What a write has reported as written is with the socket below, all of it: nothing waits in here for another write.
-/// Whoever was told `WouldBlock`, or that a part was written, goes on with the very bytes that were left, as with any
-/// stream.
+/// Bytes reported as written are completely with the socket below: none of them waits here for
+/// another write. After `WouldBlock` or a partial write, the caller must retry with exactly the
+/// remaining bytes, as with any stream.
 ///
-/// The peer ends the stream by saying so (`close_notify`). A connection that ends without it is an
-/// [`io::ErrorKind::UnexpectedEof`]: whoever is in between could have cut it. Dropping the socket says so to the peer.
+/// The peer ends the stream with `close_notify`. A connection that ends without it is an
+/// [`io::ErrorKind::UnexpectedEof`], since an attacker could have cut it. Dropping the socket sends
+/// `close_notify`.
 pub struct TlsSocket {
     inner: Box<dyn Socket>,
     state: Mutex<State>,
@@ -38,32 +39,33 @@ pub struct TlsSocket {
 
 struct State {
     session: Connection,
-    /// Encrypted bytes from the socket below; those in `start..end` are still to be decrypted.
+    /// Encrypted bytes from the socket below; `start..end` is not yet decrypted.
     incoming: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The last byte that was taken from a writer is encrypted, but was not reported as written, because what it is
-    /// in is not with the socket below yet.
+    /// Whether the last byte taken from a writer is encrypted but unreported, because its record is
+    /// not yet with the socket below.
     held_back: bool,
-    /// What the peer sent is not TLS, or not meant for this session.
+    /// A TLS error in the peer's bytes.
     failed: Option<rustls::Error>,
 }
 
-/// How far a stream can be read.
+/// Whether a stream has more to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stream {
-    /// There may be more.
+    /// More bytes may follow.
     Open,
-    /// The peer has said that this is the end.
+    /// The peer has ended the stream.
     Ended,
 }
 
 impl TlsSocket {
-    /// Shakes hands as the client, with a server that has to prove that it is `name`, within `limit`.
+    /// Completes the handshake as the client within `limit`. The server must prove that it is
+    /// `name`.
     ///
     /// # Errors
-    /// See [`TlsError`]. With TLS 1.3 a server that does not accept the client's certificate says so only after this;
-    /// see [`super::session_error`].
+    /// See [`TlsError`]. With TLS 1.3 a server reports an unacceptable client certificate only
+    /// after the handshake; see [`super::session_error`].
     ///
     /// # Cancel safety
     /// Not cancel safe: a dropped future drops the connection.
@@ -77,7 +79,7 @@ impl TlsSocket {
         Self::shake_hands(socket, session.into(), limit).await
     }
 
-    /// Shakes hands as the server, within `limit`.
+    /// Completes the handshake as the server within `limit`.
     ///
     /// # Errors
     /// See [`TlsError`].
@@ -111,13 +113,13 @@ impl TlsSocket {
         Ok(Self { inner, state: Mutex::new(state), peer_certificates })
     }
 
-    /// The certificates that the peer has proved itself with, its own first. Empty for a client without one.
+    /// The peer's certificates, its own first. Empty for a client without one.
     #[must_use]
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         &self.peer_certificates
     }
 
-    /// Protocol version and cipher suite, such as `TLSv1_3, TLS13_AES_256_GCM_SHA384`.
+    /// Describes protocol version and cipher suite, such as `TLSv1_3, TLS13_AES_256_GCM_SHA384`.
     #[must_use]
     pub fn describe(&self) -> String {
         let state = self.lock();
@@ -151,7 +153,7 @@ impl State {
         }
     }
 
-    /// Gives everything encrypted to the socket below, however long that takes.
+    /// Writes all encrypted bytes to the socket below and waits until it has accepted them.
     async fn drain(&mut self, inner: &dyn Socket) -> io::Result<()> {
         loop {
             match self.flush(inner) {
@@ -163,7 +165,7 @@ impl State {
         }
     }
 
-    /// Gives what is encrypted to the socket below. `WouldBlock` if it does not take all.
+    /// Writes encrypted bytes to the socket below. `WouldBlock` if it does not accept all of them.
     fn flush(&mut self, inner: &dyn Socket) -> io::Result<()> {
         while self.session.wants_write() {
             if self.session.write_tls(&mut Below(inner))? == 0 {
@@ -173,8 +175,8 @@ impl State {
         Ok(())
     }
 
-    /// Encrypts and writes. Of what the socket below does not take at once the last byte is not reported as written:
-    /// that brings the caller back to have the rest flushed.
+    /// Encrypts and writes. If the socket below does not accept everything at once, the last byte
+    /// is not reported as written. The caller therefore calls again, which flushes the rest.
     fn write(&mut self, inner: &dyn Socket, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(inner)?;
         if self.held_back && bufs.iter().any(|buf| !buf.is_empty()) {
@@ -192,25 +194,26 @@ impl State {
         }
     }
 
-    /// Reads from the socket below; nothing to be decrypted afterwards means that it has ended. Only to be called with
-    /// nothing left to decrypt.
+    /// Reads from the socket below. If nothing is left to decrypt afterwards, that socket has
+    /// ended. Call only when nothing is left to decrypt.
     fn poll_incoming(&mut self, inner: &dyn Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut read = ReadBuf::new(&mut self.incoming);
         ready!(inner.poll_read(cx, &mut read))?;
         (self.start, self.end) = (0, read.filled().len());
         if self.end == 0 {
-            // So the session knows that nothing more comes.
+            // An empty read tells the session that the stream has ended.
             self.session.read_tls(&mut io::empty())?;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Decrypts some of what was read; 0 if the session takes no more.
+    /// Decrypts some of the bytes read; 0 if the session takes no more.
     fn decrypt(&mut self, inner: &dyn Socket) -> io::Result<usize> {
         let taken = self.session.read_tls(&mut &self.incoming[self.start..self.end])?;
         self.start += taken;
         let outcome = self.session.process_new_packets();
-        // An alert, or an answer of the session's own. What is not taken now goes before the next write.
+        // The session may have an alert or a handshake response to send. The next write flushes the
+        // remainder.
         let answered = self.flush(inner);
         if let Err(error) = outcome {
             self.failed = Some(error.clone());
@@ -222,7 +225,7 @@ impl State {
         }
     }
 
-    /// Moves decrypted bytes into `buf`. Whether the stream has ended.
+    /// Moves decrypted bytes into `buf` and returns whether the stream has ended.
     fn give_out(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<Stream> {
         let mut reader = self.session.reader();
         while buf.remaining() > 0 {
@@ -250,7 +253,7 @@ impl State {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         loop {
-            // An error after some bytes is left for the next call, which meets it again.
+            // An error after some bytes is left for the next call, which hits it again.
             match self.give_out(buf) {
                 Ok(Stream::Open) => {}
                 Err(e) if buf.filled().len() == before => return Poll::Ready(Err(e)),
@@ -261,7 +264,7 @@ impl State {
             }
             if self.start < self.end {
                 match self.decrypt(inner) {
-                    // What follows the end does not count.
+                    // Bytes after the end of the stream are discarded.
                     Ok(0) => self.start = self.end,
                     Ok(_) => {}
                     Err(_) if buf.filled().len() > before => return Poll::Ready(Ok(())),
@@ -281,7 +284,7 @@ fn invalid(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// The socket below, for the session to write to.
+/// The socket below, as the session's writer.
 struct Below<'a>(&'a dyn Socket);
 
 impl Write for Below<'_> {
@@ -320,7 +323,7 @@ impl Drop for TlsSocket {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.session.send_close_notify();
-        // As far as the socket takes it without waiting: a peer that does not read is not waited for.
+        // Without waiting: a peer that does not read must not delay the drop.
         let _ = state.flush(&*self.inner);
     }
 }

@@ -1,4 +1,4 @@
-//! Both sides over a socket in memory that takes and gives bytes in small pieces.
+//! Both sides of TLS over a socket in memory that transfers bytes in small pieces.
 
 mod memory;
 
@@ -22,10 +22,10 @@ use crate::{Socket, SocketExt as _};
 const LIMIT: Duration = Duration::from_secs(60);
 const BOTH: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
 
-/// Who signs certificates here.
+/// The authority that signs the tests' certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate that an authority has signed.
+/// A certificate signed by an authority.
 struct Signed {
     chain: String,
     key: String,
@@ -76,7 +76,8 @@ fn named(name: &str) -> ServerName<'static> {
     ServerName::try_from(name.to_owned()).expect("a name")
 }
 
-/// What a server sends to end its handshake has to fit: a client here does not read before it is over.
+/// Bytes a pipe holds. The end of the server's handshake must fit: a client here does not read
+/// before then.
 const ROOM: usize = 2000;
 
 type Side = Result<TlsSocket, TlsError>;
@@ -126,7 +127,7 @@ async fn read_exactly(socket: &dyn Socket, length: usize, piece: usize) -> Vec<u
 }
 
 #[test]
-fn bytes_arrive_in_order_whatever_the_pieces() {
+fn bytes_arrive_in_order_for_any_piece_size() {
     for (chunk, room, piece) in
         [(1, ROOM, 3), (17, ROOM, 4096), (5000, 20_000, 16_384), (1 << 20, 1 << 20, 1 << 17)]
     {
@@ -146,7 +147,7 @@ fn bytes_arrive_in_order_whatever_the_pieces() {
 }
 
 #[test]
-fn a_socket_that_is_dropped_tells_its_end_after_everything_written() {
+fn a_dropped_socket_ends_its_stream_after_all_written_bytes() {
     run(async {
         let pair = MemorySocket::pair(1 << 20, 1 << 20);
         let (left, right) = shake(pair, client(BOTH), server()).await;
@@ -159,7 +160,7 @@ fn a_socket_that_is_dropped_tells_its_end_after_everything_written() {
 }
 
 #[test]
-fn what_was_reported_as_written_needs_no_further_write_to_arrive() {
+fn bytes_reported_as_written_arrive_without_another_write() {
     run(async {
         let (left, right) = shake(MemorySocket::pair(100, ROOM), client(BOTH), server()).await;
         let (left, right) = (left.expect("the client's"), right.expect("the server's"));
@@ -191,7 +192,7 @@ fn both_sides_can_write_at_once() {
 }
 
 #[test]
-fn a_connection_cut_without_its_end_being_told_is_an_error() {
+fn a_connection_cut_without_close_notify_is_an_unexpected_eof() {
     run(async {
         let (a, b) = MemorySocket::pair(1 << 20, 1 << 20);
         let scissors = b.scissors();
@@ -206,7 +207,7 @@ fn a_connection_cut_without_its_end_being_told_is_an_error() {
 }
 
 #[test]
-fn a_peer_that_does_not_shake_hands_is_given_up() {
+fn a_failed_handshake_is_reported_with_its_cause() {
     run(async {
         let connect = |socket: MemorySocket, limit| {
             TlsSocket::connect(Box::new(socket), client(BOTH), named("broker"), limit)
@@ -251,7 +252,7 @@ async fn refused_because(
 }
 
 #[test]
-fn a_server_has_to_be_the_one_that_was_dialled() {
+fn an_untrusted_expired_or_misnamed_server_is_refused() {
     run(async {
         let good = |check| refused_because(&SERVER, AUTHORITY.trusted(), check);
         assert_eq!(good(HostCheck::Https).await, None);
@@ -292,7 +293,7 @@ fn a_server_has_to_be_the_one_that_was_dialled() {
 }
 
 #[test]
-fn a_client_proves_itself_if_it_is_asked() {
+fn a_requested_client_certificate_is_sent_and_verified() {
     run(async {
         let server = |auth| server_config(SERVER.identity(), auth, BOTH).expect("usable");
         let with = |identity| {
@@ -322,7 +323,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_bytes_make_it_panic_or_hang(
+    fn arbitrary_bytes_cause_no_panic_and_no_hang(
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         record in prop::bool::ANY,
         open in prop::bool::ANY,
@@ -331,7 +332,7 @@ proptest! {
             let (a, b) = MemorySocket::pair(1 << 20, 1 << 20);
             let mut hostile = bytes;
             if record && hostile.len() >= 5 {
-                // What looks like a record gets further in.
+                // Bytes that look like a record reach deeper code.
                 let length = u16::try_from(hostile.len() - 5).expect("short");
                 hostile[0] = 20 + hostile[0] % 5;
                 hostile[1..3].copy_from_slice(&[3, 3]);
@@ -355,7 +356,7 @@ proptest! {
     }
 }
 
-/// Of no use to anybody: made for this test.
+/// A key made for this test only.
 const CLEAR_KEY: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgXyGddv0CqbPbHReb
 uPlBr+isFFfgKV+XRpE0BxTwCt2hRANCAAT9/wUF1HVoAW6xIap/f5AUOMIIdp1Q
@@ -372,7 +373,7 @@ UULRkNhXb1lTXKpEQ+746ILv7FBECCEQ+4dXSVZX7ouN8Y0hfGiDSRmJBseoEru9
 -----END ENCRYPTED PRIVATE KEY-----";
 
 #[test]
-fn pem_is_taken_on_one_line_and_keys_encrypted() {
+fn pem_is_read_from_one_line_and_with_encrypted_keys() {
     let one_line = SERVER.chain.replace('\n', " ");
     let certificates = certificates_from_pem(one_line.as_bytes()).expect("PEM");
     assert_eq!(certificates, SERVER.identity().chain);
@@ -406,8 +407,8 @@ fn a_key_of_another_certificate_is_refused() {
     assert_eq!(refused.to_string(), "the private key is not that of the certificate");
 }
 
-/// Made for this test: `keytool -genkeypair -keyalg EC -storepass opensesame`, the same by `openssl pkcs12 -export`, and its
-/// certificate by `keytool -importcert`.
+/// Both stores were made for this test: `keytool -genkeypair -keyalg EC -storepass opensesame` and
+/// `openssl pkcs12 -export`. `keytool -importcert` made the store of the certificate.
 #[test]
 fn pkcs12_is_read_as_keytool_and_openssl_write_it() {
     let by_keytool = include_bytes!("tests/identity.p12");

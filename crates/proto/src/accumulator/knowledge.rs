@@ -1,7 +1,7 @@
 //! Whether the partition's broker knows the producer.
 //!
-//! A broker takes any first sequence of a producer that it does not know. If it refuses the first batch and takes the second,
-//! the first can only be written after it. So one batch goes alone until it is written.
+//! A broker accepts any first sequence of a producer that it does not know. If it refuses the first batch and accepts
+//! the second, the first can only be written after it. So one batch goes alone until it is written.
 
 #[cfg(test)]
 mod tests;

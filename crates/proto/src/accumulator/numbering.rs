@@ -1,4 +1,4 @@
-//! Sequences and epochs: the place of each batch in them, and how a partition goes on after one that was lost.
+//! Sequences and epochs: each batch's sequence, and how a partition continues after a lost batch.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use curtail_wire::records::{ProducerStamp, mark_transactional, stamp};
 use super::{Batch, Idempotence, Incarnation, PartitionQueue, ProducerIdentity};
 use crate::plant::{Plant, planted};
 
-/// Where the partition's sequence stands.
+/// The partition's position in its sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbering {
     pub(super) id: i64,
@@ -17,8 +17,8 @@ pub(super) struct Numbering {
     pub(super) next_sequence: i32,
     /// Whether a sequence was lost, so that the next epoch begins when nothing is in flight.
     pub(super) has_gap: bool,
-    /// The topic whose brokers know the producer id, because a batch was written there under it. A producer id or a topic
-    /// that is new is unknown; a new epoch is known as soon as the id is.
+    /// The topic whose brokers know the producer id, because a batch was written there under it. A new producer id or
+    /// topic is unknown; a new epoch is known as soon as the id is.
     pub(super) known_in: Option<Incarnation>,
 }
 
@@ -33,12 +33,12 @@ impl Numbering {
     }
 }
 
-/// A producer id of which a partition has used up the epochs: brokers refuse a lower one than the last.
+/// A producer id whose epochs this partition has exhausted: brokers refuse a lower epoch than the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpentId(pub(super) i64);
 
 impl<C> PartitionQueue<C> {
-    /// Gives a batch its place in the sequence. A batch sent before keeps the one it has.
+    /// Assigns the batch its sequence. A batch sent before keeps its sequence.
     pub(super) fn number(&mut self, batch: &mut Batch<C>, idempotence: Idempotence) {
         let renumbers = batch.outcome_unknown && planted(Plant::DoubtfulRenumbered);
         if batch.stamp.is_some() && !renumbers {
@@ -74,13 +74,13 @@ impl<C> PartitionQueue<C> {
         batch.stamp = Some(new);
     }
 
-    /// Whether a sequence was lost under this identity, so that what follows it can never be written.
+    /// Whether a sequence was lost under this identity, so that no later batch can be written.
     pub(super) fn has_gap_under(&self, identity: ProducerIdentity) -> bool {
         self.numbering.is_some_and(|n| n.identity() == identity && n.has_gap)
     }
 
-    /// Whether the next batch comes after a sequence that is lost, or had it itself, and so has to wait for the next epoch.
-    /// Under this epoch the broker may refuse it; and each further batch whose outcome is open delays the next epoch.
+    /// Whether the next batch must wait for the next epoch, because its sequence or an earlier one is lost. The
+    /// broker may refuse it under this epoch, and each further batch without an outcome delays the next epoch.
     pub(super) fn waits_for_next_epoch(&self) -> bool {
         self.numbering.is_some_and(|numbering| numbering.has_gap)
             && self.work.as_ref().is_some_and(|work| {
@@ -88,14 +88,16 @@ impl<C> PartitionQueue<C> {
             })
     }
 
-    /// After a lost sequence and with nothing in flight, numbers start over in the next epoch. For a producer
-    /// without a transactional id the client bumps the epoch itself (KIP-360), and brokers keep the state of each
-    /// partition apart, so this concerns the partition alone.
+    /// Restarts the sequence in the next epoch, after a lost sequence and with no batch in flight.
     ///
-    /// What was sent before the lost batch may be in the log: it is sent again under the old epoch first, which tells.
+    /// For a producer without a transactional id the client bumps the epoch itself (KIP-360). Brokers keep the state
+    /// of each partition apart, so this concerns the partition alone.
+    ///
+    /// Batches sent before the lost one may be in the log. They are retried under the old epoch first; the response
+    /// shows their outcome.
     ///
     /// # Errors
-    /// The id has no next epoch, and `newest` is still this id.
+    /// The id's epochs are exhausted, and `newest` is still this id.
     pub(super) fn begin_next_epoch(&mut self, newest: ProducerIdentity) -> Result<(), SpentId> {
         let (Some(numbering), Some(work)) = (&mut self.numbering, &mut self.work) else {
             return Ok(());
@@ -123,7 +125,7 @@ impl<C> PartitionQueue<C> {
     }
 }
 
-/// Sequences wrap from `i32::MAX` to 0.
+/// Returns the sequence after a batch. Sequences wrap from `i32::MAX` to 0.
 pub(super) fn sequence_after(base: i32, records: u32) -> i32 {
     ((i64::from(base) + i64::from(records)) % (i64::from(i32::MAX) + 1)) as i32
 }

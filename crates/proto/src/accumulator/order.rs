@@ -1,16 +1,16 @@
 //! The order of a partition's batches.
 
-/// A place in the partition's order; never reused. The parts of a batch that was split keep its place, one behind the
-/// other.
+/// A position in the partition's order; never reused. The parts of a split batch share its number and follow each
+/// other by `record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
     pub(super) batch: u64,
-    /// Index of the first record in the batch that was taken.
+    /// Index of the part's first record in the batch that was split.
     pub(super) record: u32,
 }
 
 impl Order {
-    /// Of a batch that was never taken.
+    /// The order of a batch that was never taken.
     pub(super) const NEVER_TAKEN: Self = Self::whole(u64::MAX);
 
     pub(super) const fn whole(batch: u64) -> Self {

@@ -1,4 +1,4 @@
-//! A batch in parts: because it is too large for its topic (KAFKA-3995), or because one record is enough to try a leader.
+//! Splits a batch: because it is too large for its topic (KAFKA-3995), or because one record is enough to try a leader.
 
 use bytes::Bytes;
 use curtail_wire::records::{
@@ -13,11 +13,11 @@ use super::{Batch, BatchPolicy, Order, PartitionQueue, numbering::sequence_after
 #[cfg(test)]
 mod tests;
 
-/// The records of a batch in smaller ones, in order.
+/// A batch's records in smaller batches, in order.
 #[derive(Debug)]
 pub struct Parts {
     parts: Vec<Part>,
-    /// What none of several records is larger than, in bytes before compression.
+    /// Upper bound on a part with several records, in bytes before compression.
     target: usize,
 }
 
@@ -27,7 +27,7 @@ struct Part {
     records: u32,
 }
 
-/// What one part has of the batch.
+/// Size of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Records in it.
@@ -37,12 +37,12 @@ pub struct Share {
 }
 
 impl Parts {
-    /// Encodes the records of a batch anew, in parts of `batch.size`, or of half the batch if it is no larger than
-    /// that: whatever the limit is, batches that are refused and split again come below it, or down to single records.
-    /// Of several records there are several parts.
+    /// Encodes the records of a batch again, in parts of `batch.size`, or of half the batch if it is no larger than
+    /// that. A batch with several records gets several parts. Refused parts are split again, so that they fit any
+    /// limit or hold a single record.
     ///
     /// # Errors
-    /// The batch does not have the records that it was made of; nobody else has touched it.
+    /// The batch is not as this client encoded it.
     pub fn of<C>(batch: &Batch<C>, policy: &BatchPolicy) -> Result<Self, RecordError> {
         let whole = records::Batch::parse(batch.payload.clone())?;
         let mut sizing = BatchBuilder::new(Vec::new());
@@ -55,7 +55,7 @@ impl Parts {
         Ok(Self { parts: encode(&whole, policy, is_full)?, target })
     }
 
-    /// The first record of a batch, and the rest.
+    /// Splits a batch into its first record and the rest.
     ///
     /// # Errors
     /// As [`Self::of`].
@@ -66,13 +66,13 @@ impl Parts {
         Ok(Self { parts, target: usize::MAX })
     }
 
-    /// What each part has.
+    /// Returns the size of each part.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = Share> + '_ {
         self.parts.iter().map(|part| Share { records: part.records, bytes: part.payload.len() })
     }
 }
 
-/// Encodes the records anew. `is_full` says whether a part with records in it ends before the next record.
+/// Encodes the records again. `is_full` says whether a part with records in it ends before the next record.
 fn encode(
     whole: &records::Batch,
     policy: &BatchPolicy,
@@ -82,7 +82,7 @@ fn encode(
     let mut builder = BatchBuilder::new(Vec::new());
     let mut complete = |builder: BatchBuilder| {
         let records = builder.count();
-        // As when the batch was sealed: there is nothing to fail.
+        // Sealing cannot fail, as when the batch was sealed first.
         let sealed = builder.seal(&policy.compression, &mut Vec::new());
         let mut payload = sealed.expect("a valid compression level and a batch below 2 GiB");
         if whole.header.is_transactional() {
@@ -120,9 +120,11 @@ fn each_record(
 }
 
 impl<C> PartitionQueue<C> {
-    /// The outcome of a batch in flight: it was refused for its size. The parts take its place, each with the sequence
-    /// of its first record, and are sent as if they had not been sent before; `divide` makes a handle for each of them.
-    /// From here on no batch grows beyond their size. A batch that is given back must fail, as in [`Self::retry`].
+    /// Reports the outcome of a batch in flight: it was refused for its size.
+    ///
+    /// The parts take its place, each with the sequence of its first record, and count as never sent. `divide` makes
+    /// a handle for each of them. From here on no batch grows beyond their size. A returned batch must fail, as in
+    /// [`Self::retry`].
     #[must_use]
     pub fn split(
         &mut self,
@@ -163,8 +165,8 @@ impl<C> PartitionQueue<C> {
 }
 
 impl<C> PartitionQueue<C> {
-    /// Gives a batch back that was never sent ([`Take::Trial`]), in parts that are next, each a batch of its own; `divide`
-    /// makes a handle for each of them.
+    /// Puts back a batch that was never sent ([`Take::Trial`]), as separate batches that are next in the queue.
+    /// `divide` makes a handle for each of them.
     pub fn put_back(&mut self, batch: Batch<C>, parts: Parts, divide: impl FnOnce(C) -> Vec<C>) {
         let Batch { created, completion, bound, .. } = batch;
         let parts = parts.parts.into_iter().zip(divide(completion));
@@ -177,7 +179,7 @@ impl<C> PartitionQueue<C> {
     }
 }
 
-/// The stamp of a part, so many records behind the beginning of its batch.
+/// Returns the stamp of a part that begins `records` after the start of its batch.
 fn behind(stamp: ProducerStamp, records: u32) -> ProducerStamp {
     if stamp == ProducerStamp::NONE {
         return stamp;

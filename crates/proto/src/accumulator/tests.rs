@@ -17,6 +17,7 @@ pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
         linger: Duration::from_millis(linger_ms),
         compression: Compression { codec: Codec::None, level: None },
         delivery_timeout: Duration::from_secs(120),
+        one_in_flight: false,
         began: Instant::now(),
     }
 }
@@ -54,7 +55,7 @@ pub(super) fn take(
     }
 }
 
-/// A queue of which the broker has had a batch already, so that batches need not go one by one.
+/// A queue whose broker has written a batch already, so that batches need not go one by one.
 pub(super) fn known() -> PartitionQueue<u32> {
     let Idempotence::As(identity) = IDENTITY else { unreachable!() };
     let known_in = Some(Incarnation::FIRST);
@@ -100,14 +101,14 @@ fn a_batch_grows_only_while_it_cannot_leave() {
     let now = Instant::now();
     let policy = BatchPolicy { batch_max_size: 800, ..policy(200, 5) };
     let mut queue = known();
-    // The first one is complete when the second record comes; then both wait, and the second grows.
+    // The first batch is complete when the second record arrives; then both wait, and the second grows.
     for _ in 0..12 {
         append(&mut queue, &policy, &[0; 100], now);
     }
     let sent: Vec<Batch<u32>> = (0..3).map(|_| take(&mut queue, &policy, 1, now)).collect();
     assert_eq!(sent.iter().map(|batch| batch.records).collect::<Vec<_>>(), [1, 6, 5]);
     assert!(sent.iter().all(|batch| batch.payload().len() <= 800));
-    // Taken in time, none grows.
+    // A batch that is taken in time does not grow.
     for _ in 0..3 {
         append(&mut queue, &policy, &[0; 150], now);
         assert_eq!(take(&mut queue, &policy, 1, now + policy.linger).records, 1);
@@ -115,7 +116,7 @@ fn a_batch_grows_only_while_it_cannot_leave() {
 }
 
 #[test]
-fn a_batch_that_has_grown_complete_does_not_wait_for_an_answer() {
+fn a_batch_that_has_grown_complete_does_not_wait_for_a_response() {
     let now = Instant::now();
     let policy = BatchPolicy { batch_max_size: 4000, ..policy(200, 5) };
     let mut queue = known();
@@ -130,7 +131,7 @@ fn a_batch_that_has_grown_complete_does_not_wait_for_an_answer() {
 }
 
 #[test]
-fn nothing_leaves_before_the_identity_is_there() {
+fn no_batch_leaves_before_the_identity_is_known() {
     let (policy, now) = (policy(100, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
@@ -138,8 +139,8 @@ fn nothing_leaves_before_the_identity_is_there() {
     assert_eq!(header(&take(&mut queue, &policy, 1, now)).base_sequence, 0);
 }
 
-/// A broker takes any first sequence from a producer it does not know: were the second batch there first, the
-/// first one could never be written.
+/// A broker accepts any first sequence from a producer it does not know. If the second batch arrived before the
+/// first, the first could never be written.
 #[test]
 fn until_one_batch_is_written_the_next_one_waits() {
     let (policy, now) = (policy(1, 0), Instant::now());
@@ -202,7 +203,7 @@ fn transaction(epoch: i16) -> Idempotence {
 }
 
 #[test]
-fn a_transaction_marks_its_batches_and_starts_anew_with_its_identity() {
+fn a_transaction_marks_its_batches_and_a_new_identity_restarts_the_sequences() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     let mut seen = Vec::new();
@@ -221,7 +222,7 @@ fn a_transaction_marks_its_batches_and_starts_anew_with_its_identity() {
 }
 
 #[test]
-fn after_a_lost_batch_nothing_of_the_transaction_leaves_until_the_next_identity() {
+fn after_a_lost_batch_a_transaction_sends_no_batch_until_the_next_identity() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..2 {
@@ -240,9 +241,9 @@ fn after_a_lost_batch_nothing_of_the_transaction_leaves_until_the_next_identity(
     assert_eq!((header(&next).producer_epoch, header(&next).base_sequence), (1, 0));
 }
 
-/// With transactions of version 2 an abort does not wait for what is in flight: the epoch keeps it out of the log.
+/// With transactions of version 2 an abort does not wait for batches in flight: their epoch keeps them out of the log.
 #[test]
-fn what_was_given_up_in_flight_changes_nothing_when_its_outcome_comes() {
+fn an_abandoned_batch_in_flight_has_no_effect_when_its_outcome_arrives() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = PartitionQueue::default();
     append(&mut queue, &policy, b"a", now);
@@ -274,7 +275,7 @@ fn sequences_count_records_and_survive_retries() {
     }
     let sent: Vec<Batch<u32>> = (0..3).map(|_| take(&mut queue, &policy, 1, now)).collect();
     assert_eq!(sent.iter().map(|b| header(b).base_sequence).collect::<Vec<_>>(), [0, 1, 2]);
-    // All three fail, the answers out of order over two connections: they leave again in order, as they were.
+    // All three fail, with responses out of order over two connections. They leave again unchanged and in order.
     let payloads: Vec<Bytes> = sent.iter().map(|b| b.payload().clone()).collect();
     for batch in sent.into_iter().rev() {
         assert!(queue.retry(batch, true, None).is_none());
@@ -288,7 +289,7 @@ fn sequences_count_records_and_survive_retries() {
 }
 
 #[test]
-fn nothing_overtakes_a_batch_that_is_sent_again() {
+fn no_batch_overtakes_a_retried_batch() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -300,12 +301,29 @@ fn nothing_overtakes_a_batch_that_is_sent_again() {
     assert!(queue.is_next(&first) && !queue.is_next(&second));
     assert!(queue.retry(first, false, None).is_none());
     assert!(!queue.is_next(&second));
-    // The second is still in flight: the first waits for its outcome, and the third for the first.
+    // The first batch waits for the outcome of the second, which is in flight; the third waits for the first.
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(second, false, None).is_none());
     let order: Vec<i32> =
         (0..3).map(|_| header(&take(&mut queue, &policy, 1, now)).base_sequence).collect();
     assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn with_one_request_in_flight_a_batch_waits_for_the_outcome_of_the_one_before() {
+    let policy = BatchPolicy { one_in_flight: true, ..policy(90, 0) };
+    let (mut queue, now) = (known(), Instant::now());
+    for value in [[b'a'; 50], [b'b'; 50]] {
+        append(&mut queue, &policy, &value, now);
+    }
+    let next = |queue: &mut PartitionQueue<u32>| queue.take(&policy, Idempotence::Off, to(1), now);
+    let Take::Batch(first) = next(&mut queue) else { panic!("nothing is in flight") };
+    assert!(matches!(next(&mut queue), Take::AfterOutcome));
+    assert!(queue.retry(first, false, None).is_none());
+    let Take::Batch(again) = next(&mut queue) else { panic!("it came back") };
+    assert_eq!(again.attempts, 2);
+    queue.written(&again);
+    assert!(matches!(next(&mut queue), Take::Batch(second) if second.attempts == 1));
 }
 
 #[test]
@@ -320,10 +338,10 @@ fn a_new_leader_waits_for_the_outcomes_of_the_old_one() {
     assert_eq!(header(&take(&mut queue, &policy, 2, now)).base_sequence, 1);
 }
 
-/// The leader hangs and another one is elected: all that is in flight moves, in order and as it was numbered, and what
-/// the former leader answers later changes nothing.
+/// The leader is unresponsive and another one is elected. All batches in flight move in order, with their sequences.
+/// A later response of the previous leader has no effect.
 #[test]
-fn the_whole_train_follows_a_new_leader_without_the_answers_of_the_former() {
+fn all_batches_in_flight_follow_a_new_leader_without_responses_of_the_previous_one() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..7 {
@@ -334,7 +352,7 @@ fn the_whole_train_follows_a_new_leader_without_the_answers_of_the_former() {
     for batch in sent {
         assert!(queue.retry(batch, true, None).is_none());
     }
-    // A second move overlaps: two of them are with the second leader when a third one takes over.
+    // A second move overlaps: two batches are in flight to the second leader when a third one takes over.
     let again: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 2, now)).collect();
     assert!(matches!(queue.take(&policy, IDENTITY, to(3), now), Take::AfterOutcome));
     for batch in again {
@@ -351,9 +369,9 @@ fn the_whole_train_follows_a_new_leader_without_the_answers_of_the_former() {
     assert_eq!(rest, [5, 6]);
 }
 
-/// Five batches that come back together have failed once: the next pause is the second, not the sixth.
+/// Five batches that fail together count as one failure: the next backoff is the second, not the sixth.
 #[test]
-fn batches_that_come_back_together_have_failed_once() {
+fn batches_that_come_back_together_count_as_one_failure() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..5 {
@@ -369,7 +387,7 @@ fn batches_that_come_back_together_have_failed_once() {
 }
 
 #[test]
-fn a_leader_that_is_news_ends_the_back_off() {
+fn a_new_leader_ends_the_backoff() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
@@ -382,9 +400,9 @@ fn a_leader_that_is_news_ends_the_back_off() {
     assert_eq!(queue.failures(), 0);
 }
 
-/// A record appended behind a batch that a broker refuses would wait as long as that does.
+/// A record appended after a batch that the broker refuses would wait as long as that batch.
 #[test]
-fn what_came_back_is_doubtful_until_something_is_written_whoever_leads() {
+fn a_partition_is_doubtful_from_a_failure_to_the_next_write_under_any_leader() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
@@ -408,7 +426,7 @@ fn what_came_back_is_doubtful_until_something_is_written_whoever_leads() {
     assert!(queue.is_idle() && !queue.is_doubtful(), "nothing is in the way");
 }
 
-/// Behind what is refused again and again it would be as stuck as that.
+/// After a batch that is refused repeatedly it would be stuck as well.
 #[test]
 fn one_batch_that_is_not_bound_tries_a_new_leader() {
     let (policy, now) = (policy(1, 0), Instant::now());
@@ -434,7 +452,7 @@ fn one_batch_that_is_not_bound_tries_a_new_leader() {
 }
 
 #[test]
-fn what_is_not_bound_does_not_follow_what_came_back_before_something_is_written() {
+fn an_unbound_batch_does_not_follow_one_that_came_back_until_a_write() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
@@ -459,7 +477,7 @@ fn what_is_not_bound_does_not_follow_what_came_back_before_something_is_written(
 }
 
 #[test]
-fn back_off_holds_the_partition_and_success_ends_it() {
+fn backoff_holds_the_partition_and_success_ends_it() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
@@ -475,7 +493,7 @@ fn back_off_holds_the_partition_and_success_ends_it() {
 }
 
 #[test]
-fn after_a_batch_that_is_not_written_the_rest_goes_on_in_the_next_epoch() {
+fn after_an_unwritten_batch_the_rest_continues_in_the_next_epoch() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -484,16 +502,16 @@ fn after_a_batch_that_is_not_written_the_rest_goes_on_in_the_next_epoch() {
     let sent: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 1, now)).collect();
     let [too_large, behind] = <[_; 2]>::try_from(sent).expect("two");
     assert!(queue.fail(&too_large).is_empty());
-    // What is in flight behind the gap comes back refused, and is numbered anew; the third would be refused as well.
+    // The batch in flight after the gap is refused and renumbered; the third would be refused as well.
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(behind, false, None).is_none());
     let behind = header(&take(&mut queue, &policy, 1, now));
     assert_eq!((behind.producer_epoch, behind.base_sequence), (1, 0));
 }
 
-/// The broker refuses it as out of order, for ever under this epoch: that says nothing about the batch itself.
+/// The broker refuses it as out of order, and would do so indefinitely under this epoch. The batch itself is intact.
 #[test]
-fn what_follows_a_lost_batch_waits_for_the_next_epoch() {
+fn a_batch_after_a_lost_one_waits_for_the_next_epoch() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -511,7 +529,7 @@ fn what_follows_a_lost_batch_waits_for_the_next_epoch() {
 }
 
 #[test]
-fn what_may_have_been_written_before_a_lost_batch_keeps_its_sequence() {
+fn a_batch_that_may_be_written_before_a_lost_one_keeps_its_sequence() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -522,7 +540,7 @@ fn what_may_have_been_written_before_a_lost_batch_keeps_its_sequence() {
     let sequence = header(&unanswered).base_sequence;
     assert!(queue.retry(unanswered, true, None).is_none());
     assert!(queue.fail(&too_large).is_empty());
-    // Under the next epoch the broker could not tell that it has the first batch already.
+    // Under the next epoch the broker could not recognize the first batch as a duplicate.
     let again = take(&mut queue, &policy, 1, now);
     assert_eq!((header(&again).producer_epoch, header(&again).base_sequence), (0, sequence));
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
@@ -532,7 +550,7 @@ fn what_may_have_been_written_before_a_lost_batch_keeps_its_sequence() {
 }
 
 #[test]
-fn a_gap_of_unknown_outcome_takes_down_what_may_have_been_written_behind_it() {
+fn a_gap_of_unknown_outcome_fails_later_batches_that_may_have_been_written() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..4 {
@@ -556,7 +574,7 @@ fn a_gap_of_unknown_outcome_takes_down_what_may_have_been_written_behind_it() {
 }
 
 #[test]
-fn expiry_spares_what_is_in_flight() {
+fn expiry_spares_batches_in_flight() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -593,7 +611,7 @@ fn a_queue_at_rest_is_small() {
 }
 
 #[test]
-fn a_queue_rests_only_when_nothing_is_forgotten_by_that() {
+fn a_queue_rests_only_when_that_loses_no_state() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
@@ -617,7 +635,7 @@ fn a_queue_rests_only_when_nothing_is_forgotten_by_that() {
 }
 
 #[test]
-fn what_was_given_up_before_the_queue_rested_changes_nothing_either() {
+fn a_batch_abandoned_before_the_queue_rested_has_no_effect_either() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = PartitionQueue::default();
     append(&mut queue, &policy, b"a", now);
@@ -641,7 +659,7 @@ fn what_was_given_up_before_the_queue_rested_changes_nothing_either() {
 }
 
 #[test]
-fn only_what_was_never_sent_and_is_not_bound_moves() {
+fn only_unsent_unbound_batches_move() {
     let now = Instant::now();
     let policy = policy(60, 0);
     let (mut from, mut to) = (known(), known());
@@ -671,7 +689,7 @@ fn only_what_was_never_sent_and_is_not_bound_moves() {
 }
 
 #[test]
-fn a_batch_that_moved_expires_when_it_would_have() {
+fn a_moved_batch_keeps_its_expiry_time() {
     let now = Instant::now();
     let policy = policy(60, 0);
     let later = now + Duration::from_secs(60);

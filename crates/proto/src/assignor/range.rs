@@ -1,4 +1,4 @@
-//! `range`: the partitions of each topic in equal ranges, the first members having one more where that is needed.
+//! `range`: the partitions of each topic in equal ranges; the first members get the remainder, one partition each.
 
 use super::{Assignments, Member, Topics, in_order, nothing_for, wants};
 

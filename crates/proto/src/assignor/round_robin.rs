@@ -1,4 +1,5 @@
-//! `roundrobin`: all partitions in order, to the members in turn, passing over members that do not want the topic.
+//! `roundrobin`: all partitions in order, to the members in turn, skipping members that are not subscribed to the
+//! topic.
 
 use super::{Assignments, Member, Topics, in_order, nothing_for, wants};
 

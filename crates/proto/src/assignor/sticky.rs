@@ -1,7 +1,8 @@
-//! `sticky` and `cooperative-sticky`: as balanced as possible, and then as close as possible to what was before.
+//! `sticky` and `cooperative-sticky`: as balanced as possible, and then as close as possible to the previous
+//! assignment.
 //!
-//! Members claim what they had, each with the generation in which it was given to them. A claim of a newer generation
-//! beats an older one; of two claims of one generation neither counts, because one of them must be wrong.
+//! Members claim their previous partitions, each with the generation of that assignment. A claim of a newer
+//! generation beats an older one. Of two claims of one generation neither counts, because one of them must be wrong.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,23 +16,24 @@ use super::{Assignments, Key, Member, Topics, flat, wants};
 mod equal;
 mod general;
 
-/// What a member says it had.
+/// A member's claim of its previous partitions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claim {
     partitions: Vec<Key>,
-    /// -1 where it does not say.
+    /// -1 if the member does not report it.
     generation: i32,
 }
 
-/// `sticky` is eager: what a member had is in its user data, because it owns nothing any more when it joins.
+/// `sticky` is eager: a member's claim is in its user data, because it owns no partition when it joins.
 pub(super) fn claim_of_user_data(member: &Member) -> Claim {
     let data = member.subscription.user_data.as_ref();
-    // Another assignor's data is none for this one.
+    // User data of another assignor counts as none.
     let data = data.and_then(|data| StickyData::decode(data).ok()).unwrap_or_default();
     Claim { partitions: flat(&data.partitions), generation: data.generation.unwrap_or(-1) }
 }
 
-/// `cooperative-sticky`: what a member owns. Members of Kafka 2.4 to 3.1 have the generation in their user data.
+/// `cooperative-sticky`: the partitions that a member owns. Members of Kafka 2.4 to 3.1 have the generation in their
+/// user data.
 pub(super) fn claim_of_owned(member: &Member) -> Claim {
     let subscription = &member.subscription;
     let in_data = || subscription.user_data.as_ref().and_then(consumer_protocol::decode_generation);
@@ -42,12 +44,12 @@ pub(super) fn claim_of_owned(member: &Member) -> Claim {
     Claim { partitions: flat(&subscription.owned), generation }
 }
 
-/// What is known before anything is assigned.
+/// The state before the assignment.
 #[derive(Debug)]
 struct Before {
-    /// What each member keeps if it can, in the order it named it.
+    /// Partitions that each member keeps if it can, in the order it named them.
     owned: BTreeMap<Arc<str>, Vec<Key>>,
-    /// Whose a partition was by an older claim, which a newer one has beaten.
+    /// Owners by an older claim, which a newer one has beaten.
     previous: BTreeMap<Key, Arc<str>>,
 }
 
@@ -72,13 +74,13 @@ pub(super) fn assign(
     }
 }
 
-/// Sorts the claims out: only partitions that exist, of topics that the member still wants.
+/// Resolves the claims. Only existing partitions count, and only of topics that the member still subscribes to.
 fn before(topics: &Topics, members: &[Member], claim_of: fn(&Member) -> Claim) -> Before {
     let mut ordered: Vec<&Member> = members.iter().collect();
     ordered.sort_by(|a, b| a.id.cmp(&b.id));
     let claims: Vec<(&Member, Claim)> =
         ordered.into_iter().map(|member| (member, claim_of(member))).collect();
-    // By partition: the claims on it, the newest last.
+    // The claims on each partition, the newest last.
     let mut claimants: BTreeMap<&Key, Vec<(i32, &Member)>> = BTreeMap::new();
     for (member, claim) in &claims {
         for key in &claim.partitions {
@@ -106,7 +108,7 @@ fn before(topics: &Topics, members: &[Member], claim_of: fn(&Member) -> Claim) -
     for (member, claim) in &claims {
         let mut kept = Vec::new();
         for key in &claim.partitions {
-            // Taken out, because a malformed claim may name a partition twice.
+            // Removed, because a malformed claim may name a partition twice.
             if owners.get(key).is_some_and(|owner| **owner == member.id) {
                 owners.remove(key);
                 kept.push(key.clone());
@@ -117,8 +119,9 @@ fn before(topics: &Topics, members: &[Member], claim_of: fn(&Member) -> Claim) -
     Before { owned, previous }
 }
 
-/// Takes back what another member may still be reading: that one gives it up first, and the rebalance after that hands
-/// it out (KIP-429). Who claims a partition with a newer generation than all others keeps it.
+/// Removes partitions that another member may still be reading from the assignment. That member revokes them first,
+/// and the next rebalance assigns them (KIP-429). A member keeps a partition that it claims with a newer generation
+/// than all others.
 pub(super) fn withhold(assignments: &mut Assignments, members: &[Member]) {
     let mut claims: BTreeMap<Key, Vec<(i32, &Arc<str>)>> = BTreeMap::new();
     for member in members {

@@ -1,4 +1,4 @@
-//! Tables with the outcomes of the Java client's tests, and what every outcome must have in common.
+//! Tables with the outcomes of the Java client's tests, and properties that every outcome must have.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn fixed(instance: &str, id: &str, wanted: &[&str]) -> Member {
     Member { instance: Some(instance.into()), ..member(id, wanted) }
 }
 
-/// A member that had partitions, told in all the ways in which members tell.
+/// A member that had partitions, with a claim in every form that members use.
 fn holding(member: &Member, partitions: &[Key], generation: i32) -> Member {
     let mut holding = member.clone();
     let data = StickyData { partitions: by_topic(partitions), generation: Some(generation) };
@@ -52,7 +52,7 @@ fn shown(assignments: &Assignments) -> String {
 }
 
 #[test]
-fn range_gives_neighbours_topic_by_topic() {
+fn range_assigns_adjacent_partitions_topic_by_topic() {
     let cases: [(Counts<'_>, Vec<Member>, &str); 7] = [
         (&[], vec![member("a", &["t"])], "a: "),
         (&[("t", 3)], vec![member("a", &["t"])], "a: t-0 t-1 t-2"),
@@ -68,7 +68,7 @@ fn range_gives_neighbours_topic_by_topic() {
             vec![member("a", &["t"]), member("b", &["t", "u"]), member("c", &["t"])],
             "a: t-0; b: t-1 u-0 u-1; c: t-2",
         ),
-        // Static members come first and in the order of their instances, whatever ids they have this time.
+        // Static members come first, in the order of their instances, for any member ids.
         (
             &[("t", 4)],
             vec![member("a", &["t"]), fixed("i2", "b", &["t"]), fixed("i1", "c", &["t"])],
@@ -82,7 +82,7 @@ fn range_gives_neighbours_topic_by_topic() {
 }
 
 #[test]
-fn round_robin_goes_in_turn() {
+fn round_robin_assigns_partitions_in_turn() {
     let cases: [(Counts<'_>, Vec<Member>, &str); 5] = [
         (&[], vec![member("a", &["t"])], "a: "),
         (&[("t", 2), ("u", 2)], vec![member("a", &["t"])], "a: t-0 t-1"),
@@ -111,9 +111,9 @@ fn round_robin_goes_in_turn() {
 type Held<'a> = (&'a str, &'a [&'a str], &'a [&'a str], i32);
 
 #[test]
-fn sticky_keeps_what_it_can() {
+fn sticky_keeps_as_many_partitions_as_possible() {
     let t: &[&str] = &["t"];
-    // Members: id, wanted, held, in which generation (-1 says nothing).
+    // Members: id, subscription, held partitions, their generation (-1 for none).
     let cases: [(Counts<'_>, &[Held<'_>], &str); 12] = [
         (&[], &[("a", t, &[], -1)], "a: "),
         (&[("t", 3)], &[("a", t, &[], -1), ("b", t, &[], -1)], "a: t-0 t-2; b: t-1"),
@@ -123,16 +123,16 @@ fn sticky_keeps_what_it_can() {
             &[("a", t, &["t-0", "t-1", "t-2"], 1), ("b", t, &[], -1)],
             "a: t-0 t-1; b: t-2",
         ),
-        // And has it all when the first is gone.
+        // It gets all when the first member is gone.
         (&[("t", 3)], &[("b", t, &["t-2"], 1)], "b: t-0 t-1 t-2"),
-        // What a member had of a topic that it no longer wants, or that is gone, goes.
+        // Partitions of topics that were deleted, or that the member has unsubscribed from, are revoked.
         (
             &[("u", 2)],
             &[("a", &["t", "u"], &["t-0", "u-0"], 1), ("b", &["t", "u"], &["t-1"], 1)],
             "a: u-0; b: u-1",
         ),
         (&[("t", 1), ("u", 1)], &[("a", &["u"], &["t-0"], 1), ("b", t, &[], -1)], "a: u-0; b: t-0"),
-        // Two claims of one generation count for nothing; of two generations the newer one.
+        // Two claims of one generation do not count; of two generations the newer one does.
         (
             &[("t", 2)],
             &[("a", t, &["t-0", "t-1"], 1), ("b", t, &["t-0", "t-1"], 1)],
@@ -144,7 +144,7 @@ fn sticky_keeps_what_it_can() {
             "a: t-1; b: t-0",
         ),
         (&[("t", 2)], &[("a", t, &["t-0"], -1), ("b", t, &["t-0"], 2)], "a: t-1; b: t-0"),
-        // Different wishes.
+        // Different subscriptions.
         (
             &[("t", 3), ("u", 2)],
             &[("a", t, &[], -1), ("b", &["t", "u"], &[], -1), ("c", t, &[], -1)],
@@ -160,7 +160,7 @@ fn sticky_keeps_what_it_can() {
             ],
             "a: t2-0 t3-0; b: t1-0 t3-1; c: t1-1 t5-0; d: t4-0 t5-1",
         ),
-        // A newer claim has too much: a partition goes home to whom it belonged before, though another has less.
+        // A newer claim has too many: a partition returns to its previous owner, though another member has fewer.
         (
             &[("t", 5), ("u", 1)],
             &[
@@ -197,7 +197,7 @@ fn cooperative_sticky_hands_over_in_two_rebalances() {
 }
 
 #[test]
-fn a_partition_that_two_members_claim_is_given_to_neither() {
+fn a_partition_that_two_members_claim_is_assigned_to_neither() {
     let topics = topics(&[("t", 2)]);
     let (a, b) = (member("a", &["t"]), member("b", &["t"]));
     let claims = |a_in, b_in| {
@@ -206,7 +206,7 @@ fn a_partition_that_two_members_claim_is_given_to_neither() {
     let assign = |members: &[Member]| shown(&Assignor::CooperativeSticky.assign(&topics, members));
     assert_eq!(assign(&claims(4, 4)), "a: ; b: t-1");
     assert_eq!(assign(&claims(5, 4)), "a: t-0; b: t-1");
-    // Members of Kafka 2.4 to 3.1 say the generation in their user data.
+    // Members of Kafka 2.4 to 3.1 report the generation in their user data.
     let old = claims(5, 4).map(|mut member| {
         let generation = std::mem::replace(&mut member.subscription.generation, -1);
         member.subscription.user_data = Some(consumer_protocol::encode_generation(generation));
@@ -229,7 +229,7 @@ fn the_group_is_cooperative_if_every_assignor_is() {
 }
 
 #[test]
-fn user_data_says_what_was_given_last() {
+fn user_data_has_the_last_assignment() {
     let had = by_topic(&keys(&["t-1", "t-0"]));
     let data = Assignor::Sticky.user_data(Some((&had, 3))).expect("sticky has some");
     let expected = StickyData { partitions: vec![("t".into(), vec![0, 1])], generation: Some(3) };
@@ -241,7 +241,7 @@ fn user_data_says_what_was_given_last() {
     assert_eq!(generation(None).as_deref(), Some(&[255, 255, 255, 255][..]));
 }
 
-/// Up to seven members, each with its wishes among five topics.
+/// Up to seven members, each with a subscription to some of five topics.
 fn groups() -> impl Strategy<Value = (Topics, Vec<Member>)> {
     let counts = proptest::collection::vec(0..7i32, 1..6);
     counts.prop_flat_map(|counts| {
@@ -261,7 +261,7 @@ fn groups() -> impl Strategy<Value = (Topics, Vec<Member>)> {
     })
 }
 
-/// Every partition that somebody wants is with one member, who wants it.
+/// Every partition that a member subscribes to is assigned to one member, which subscribes to it.
 fn check_complete(topics: &Topics, members: &[Member], assignments: &Assignments) {
     assert_eq!(assignments.len(), members.len());
     let mut given = BTreeSet::new();
@@ -280,7 +280,7 @@ fn check_complete(topics: &Topics, members: &[Member], assignments: &Assignments
     assert_eq!(given, expected);
 }
 
-/// No partition could go to somebody with two less.
+/// No partition could move to a member with two fewer.
 fn check_balanced(members: &[Member], assignments: &Assignments) {
     for (owner, keys) in assignments {
         for key in keys {
@@ -303,7 +303,7 @@ fn after(members: &[Member], assignments: &Assignments, generation: i32) -> Vec<
 
 proptest! {
     #[test]
-    fn every_partition_is_given_once((topics, members) in groups()) {
+    fn every_partition_is_assigned_once((topics, members) in groups()) {
         for assignor in Assignor::ALL {
             check_complete(&topics, &members, &assignor.assign(&topics, &members));
         }
@@ -317,7 +317,7 @@ proptest! {
         for assignor in [Assignor::Sticky, Assignor::CooperativeSticky] {
             prop_assert_eq!(shown(&assignor.assign(&topics, &again)), shown(&first));
         }
-        // New partitions take nothing from anybody where all want the same.
+        // With equal subscriptions, new partitions take none from any member.
         let mut topics = topics;
         if let Some(mut count) = topics.first_entry() {
             *count.get_mut() += more;
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn a_member_that_comes_or_goes_moves_only_what_it_must((topics, mut members) in groups()) {
+    fn a_member_that_joins_or_leaves_moves_as_few_partitions_as_possible((topics, mut members) in groups()) {
         let first = Assignor::Sticky.assign(&topics, &members);
         let same = members.iter().all(|m| m.subscription.topics == members[0].subscription.topics);
         let left = after(&members[1..], &first, 1);
@@ -356,7 +356,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_with_two_members_while_it_moves((topics, members) in groups(), leaving in 0..3usize) {
+    fn no_partition_has_two_owners_while_it_moves((topics, members) in groups(), leaving in 0..3usize) {
         let first = Assignor::Sticky.assign(&topics, &members);
         let mut group = after(&members[leaving.min(members.len() - 1)..], &first, 1);
         group.push(Member { id: "new".into(), ..members[0].clone() });
@@ -368,7 +368,7 @@ proptest! {
                 prop_assert!(held.all(|other| other != *key), "{key:?} is read by another");
             }
         }
-        // Those who lost something join again, and nothing is left over.
+        // Members that lost partitions join again, and every partition is assigned.
         let group = after(&group, &moving, 2);
         let settled = Assignor::CooperativeSticky.assign(&topics, &group);
         check_complete(&topics, &group, &settled);

@@ -25,9 +25,9 @@ fn the_only_broker_may_hold_everything() {
     assert_eq!(fill(&mut of_brokers(100, 1), 1, 10), TOTAL);
 }
 
-/// Records that leave the room for unknown topics may have to wait for whichever broker has room.
+/// Records that leave the account for unknown topics may have to wait for any broker that has room.
 #[test]
-fn what_waits_for_a_topic_does_not_use_up_the_share_of_what_waits_for_a_broker() {
+fn records_waiting_for_a_topic_do_not_use_up_the_share_of_records_waiting_for_a_broker() {
     let mut budget = of_brokers(100, 2);
     assert_eq!(fill(&mut budget, Budget::<u32>::WAITING_ROOM, 10), 500);
     let held = fill(&mut budget, 1, 10);
@@ -56,7 +56,7 @@ fn without_a_bound_one_broker_may_hold_everything() {
 }
 
 #[test]
-fn who_waits_for_its_own_broker_is_in_nobodys_way() {
+fn a_waiter_blocked_by_its_own_broker_blocks_no_other_broker() {
     let mut budget = of_brokers(100, 2);
     fill(&mut budget, 1, 10);
     budget.wait(1, 10, 7);
@@ -84,7 +84,7 @@ fn a_large_record_is_not_starved_by_small_ones() {
 }
 
 #[test]
-fn who_no_longer_waits_is_in_nobodys_way() {
+fn a_waiter_that_has_left_blocks_no_other() {
     let mut budget = of_brokers(100, 3);
     fill(&mut budget, 1, 10);
     let ticket = budget.wait(2, 600, 1);
@@ -96,7 +96,7 @@ fn who_no_longer_waits_is_in_nobodys_way() {
 }
 
 #[test]
-fn what_moves_to_another_broker_counts_for_it() {
+fn transferred_bytes_count_for_the_other_broker() {
     let mut budget = of_brokers(100, 2);
     fill(&mut budget, 1, 10);
     budget.transfer(1, 2, 500);
@@ -123,8 +123,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is taken, given back and moved: nothing is made or lost, a broker takes beyond its share only what it
-    /// was given by a move, nobody waits without a reason, and everybody gets a turn in the end.
+    /// For any sequence of takes, returns and moves: bytes are neither created nor lost. A broker exceeds its share
+    /// only by transferred bytes. No waiter waits without a reason, and each gets its turn in the end.
     #[test]
     fn the_books_balance(steps in steps()) {
         let mut budget = of_brokers(100, 4);
@@ -139,7 +139,7 @@ proptest! {
                         prop_assert!(before == 0 || budget.held(broker) <= budget.free());
                         out.push((broker, need));
                     } else {
-                        // Its number among those who ever waited.
+                        // Its number among all waiters so far.
                         let who = tickets.len() as u32;
                         tickets.push(budget.wait(broker, need, who));
                         waiting.insert(who, (broker, need));
@@ -155,7 +155,7 @@ proptest! {
                     out[nth].0 = to;
                 }
                 Step::Leave { nth } if !tickets.is_empty() => {
-                    // Perhaps its turn has come already.
+                    // Its turn may have come already.
                     let who = nth % tickets.len();
                     budget.leave(tickets[who]);
                     waiting.remove(&(who as u32));

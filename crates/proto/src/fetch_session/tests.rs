@@ -19,7 +19,7 @@ fn named(request: &SessionRequest) -> Vec<(Uuid, i32, i64)> {
 }
 
 #[test]
-fn names_everything_once_and_then_only_changes() {
+fn first_request_names_everything_and_later_ones_only_changes() {
     let mut session = FetchSession::new(Naming::Ids);
     let id = Uuid([1; 16]);
     for partition in 0..3 {
@@ -46,7 +46,7 @@ fn names_everything_once_and_then_only_changes() {
 }
 
 #[test]
-fn what_changes_back_before_a_request_is_no_change() {
+fn a_change_undone_before_a_request_is_no_change() {
     let mut session = FetchSession::new(Naming::Ids);
     session.want(key(1, 1, 0), at(0));
     session.next_request();
@@ -104,7 +104,7 @@ fn an_opening_request_that_fails_is_not_repeated_at_once() {
 }
 
 #[test]
-fn without_a_session_every_partition_comes_first_in_its_turn() {
+fn without_a_session_each_request_begins_with_the_next_partition() {
     let mut session = FetchSession::new(Naming::Ids);
     let keys = [key(1, 1, 0), key(1, 1, 1), key(2, 2, 0)];
     for key in &keys {
@@ -133,7 +133,7 @@ fn a_session_that_misses_partitions_is_not_kept() {
 }
 
 #[test]
-fn an_abandoned_request_costs_nothing_if_it_arrived() {
+fn an_abandoned_request_keeps_the_session_if_it_arrived() {
     let mut session = FetchSession::new(Naming::Ids);
     assert!(session.is_opening());
     session.want(key(1, 1, 0), at(0));
@@ -169,7 +169,7 @@ fn only_a_session_is_closed() {
 }
 
 #[test]
-fn a_topic_made_anew_is_replaced_by_id_and_renewed_by_name() {
+fn a_recreated_topic_is_replaced_by_id_and_renewed_by_name() {
     for naming in [Naming::Ids, Naming::Names] {
         let mut session = FetchSession::new(naming);
         session.want(key(1, 1, 0), at(8));
@@ -186,7 +186,7 @@ fn a_topic_made_anew_is_replaced_by_id_and_renewed_by_name() {
 }
 
 #[test]
-fn another_naming_starts_over_with_everything() {
+fn another_naming_restarts_the_session() {
     let mut session = FetchSession::new(Naming::Ids);
     session.want(key(1, 1, 0), at(3));
     session.next_request();
@@ -224,7 +224,7 @@ struct Broker {
 type Held = BTreeMap<(Uuid, i32), Params>;
 
 impl Broker {
-    /// Error, session id, number of results, and what was fetched.
+    /// Returns the error, the session id, the number of results, and the fetched partitions.
     fn serve(&mut self, request: &SessionRequest) -> (ErrorCode, i32, usize, Option<Held>) {
         let named: Held = request
             .topics
@@ -280,14 +280,14 @@ enum Step {
     Want(u8, u8, i32, i64),
     Unwant(u8, u8, i32),
     Exchange,
-    /// The request arrives, its answer does not.
+    /// The request arrives, its response does not.
     LoseAnswer,
     /// The request does not arrive.
     LoseRequest,
-    /// The answer is not waited for, and the request may have arrived.
+    /// The reader does not wait for the response, and the request may have arrived.
     Abandon(bool),
     Evict,
-    /// The broker's epoch of the session is not the reader's, by more than lost requests can explain.
+    /// The broker's epoch of the session differs from the reader's by more than lost requests can explain.
     Disturb,
     NoSlot(bool),
     Error,
@@ -311,8 +311,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever happens in between: what the broker fetches is what the reader wanted when it asked, and a broken
-    /// session costs one request.
+    /// After any events, the broker fetches what the reader wanted at the request, and a broken session costs one
+    /// request.
     #[test]
     fn the_broker_fetches_exactly_what_is_wanted(steps in prop::collection::vec(step(), 1..80)) {
         let mut session = FetchSession::new(Naming::Ids);

@@ -1,4 +1,4 @@
-//! What the coordinator's answers mean for the member.
+//! How the coordinator's responses change the member.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,50 +14,50 @@ use super::{
 };
 use crate::later::Later;
 
-/// The answer to a JoinGroup.
+/// The response to a JoinGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinReply {
     /// The new generation.
     pub generation: i32,
-    /// The id that the member has now.
+    /// The member's id from now on.
     pub member: Arc<str>,
     /// The assignor that the group has chosen.
     pub protocol: String,
     /// Id of the leader.
     pub leader: Arc<str>,
-    /// The leader returns and its assignment is in force: it has only to follow the metadata (KIP-814).
+    /// The leader has rejoined and its assignment is in force: it only has to follow the metadata (KIP-814).
     pub skip_assignment: bool,
-    /// For the leader: all members with what they told their assignor.
+    /// For the leader: all members with the metadata for their assignor.
     pub members: Vec<(Arc<str>, Option<Arc<str>>, Bytes)>,
 }
 
-/// Why a request has no answer to work with.
+/// Why a request has no usable response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble<E> {
-    /// The coordinator refused it: with the member id that a JoinGroup lacks (KIP-394), or with words of its own.
+    /// The coordinator refused it: with the member id that a JoinGroup lacks (KIP-394), or with a message.
     Refused(ErrorCode, Option<Arc<str>>),
-    /// There was no answer: the request may have been carried out.
+    /// There was no response: the request may have been carried out.
     Lost(E),
-    /// It can never be asked, such as because the broker does not know the request.
+    /// It can never be sent, for example because the broker does not support the request.
     Impossible(E),
 }
 
-/// What a refusal asks for.
+/// The reaction to a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
-    /// Ask another coordinator.
+    /// Find the coordinator again.
     Find,
-    /// Ask again later.
+    /// Retry later.
     Later,
     /// Join again.
     Rejoin,
-    /// Join as a new member: what is owned may belong to others.
+    /// Join as a new member: the owned partitions may belong to others.
     Renew { keep_id: bool },
-    /// Nothing helps.
+    /// Fail: no retry can succeed.
     Fail,
 }
 
-/// What the codes of the group requests ask for. A code that is in no table but passes with time is asked again.
+/// Returns the reaction to an error code of the group requests. Other retriable codes are retried later.
 fn remedy(code: ErrorCode) -> Remedy {
     match code {
         ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE => Remedy::Find,
@@ -75,9 +75,9 @@ fn remedy(code: ErrorCode) -> Remedy {
 }
 
 impl<E> Reason<E> {
-    /// Whether only another subscription ends it. The Java client goes on asking with every poll where somebody may have
-    /// mended it: where a right is missing, and under the classic protocol whatever the coordinator says, unless another
-    /// member has taken this one's place.
+    /// Whether only another subscription ends the failure. The Java client asks again with every poll if an operator
+    /// may have fixed the cause. That holds for a missing ACL permission, and under the classic protocol for every
+    /// refusal except `FENCED_INSTANCE_ID`, with which another member has taken this one's place.
     pub(super) fn lasts(&self, protocol: &Protocol) -> bool {
         match self {
             Self::Reported(_) | Self::Refused(_, ErrorCode::FENCED_INSTANCE_ID, _) => true,
@@ -98,11 +98,11 @@ fn is_missing_right(code: ErrorCode) -> bool {
 }
 
 impl<E: Clone> Membership<E> {
-    /// The answer to [`super::Step::Find`].
+    /// Reports the response to [`super::Step::Find`].
     pub fn found(&mut self, found: Result<Node, Trouble<E>>, now: Instant, unit: f64) {
         match found {
             Ok(node) => self.coordinator = Some(node),
-            // One attempt is enough for a farewell.
+            // One attempt is enough to leave.
             Err(_) if self.departure.take().is_some() => {}
             Err(Trouble::Refused(code, words)) if remedy(code) == Remedy::Fail => {
                 self.failed_once(now, unit);
@@ -113,7 +113,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Commits that were handed over are answered.
+    /// Reports that all commits handed over have a response.
     pub fn flushed(&mut self) {
         if !matches!(self.phase, Phase::Flushing { .. }) {
             return;
@@ -126,7 +126,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// The answer to [`super::Step::Join`].
+    /// Reports the response to [`super::Step::Join`].
     pub fn joined(&mut self, reply: Result<JoinReply, Trouble<E>>, now: Instant, unit: f64) {
         if !matches!(self.phase, Phase::Joining) {
             return;
@@ -134,7 +134,7 @@ impl<E: Clone> Membership<E> {
         match reply {
             Ok(reply) => self.accepted(reply, now),
             Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some(id))) => {
-                // A coordinator requires an id of a member that has none, once (KIP-394).
+                // A coordinator requires an id from a member without one, once (KIP-394).
                 if self.member.is_empty() {
                     self.retry_at_once();
                 } else {
@@ -142,7 +142,7 @@ impl<E: Clone> Membership<E> {
                 }
                 self.member = id;
             }
-            // The member may have been given up meanwhile; with its id the coordinator knows it again.
+            // The coordinator may have evicted the member by now; with its id the coordinator knows it again.
             Err(Trouble::Refused(ErrorCode::REBALANCE_IN_PROGRESS, _)) => {
                 self.failed_once(now, unit);
             }
@@ -179,7 +179,7 @@ impl<E: Clone> Membership<E> {
         self.phase = Phase::Syncing(Sync { identity, protocol, assignments });
     }
 
-    /// The outcome of [`super::Step::Assign`], with the partitions that it was made of.
+    /// Reports the outcome of [`super::Step::Assign`], with the partition counts it was made from.
     pub fn assigned(&mut self, assignments: &Assignments, counts: Topics) {
         let Phase::Assigning(protocol, _) = self.phase else { return };
         let Some(leading) = &mut self.leading else { return };
@@ -194,14 +194,14 @@ impl<E: Clone> Membership<E> {
         self.sync(protocol, encoded.collect());
     }
 
-    /// The answer to [`super::Step::Sync`]: the assignment.
+    /// Reports the response to [`super::Step::Sync`]: the assignment.
     pub fn synced(&mut self, reply: Result<Bytes, Trouble<E>>, now: Instant, unit: f64) {
         if !matches!(self.phase, Phase::Syncing(_)) {
             return;
         }
         let bytes = match reply {
             Ok(bytes) => bytes,
-            // Whether the group is complete is for a new JoinGroup to say.
+            // Only a new JoinGroup shows whether the group is complete.
             Err(Trouble::Lost(_)) => {
                 self.coordinator = None;
                 self.phase = Phase::Joining;
@@ -223,7 +223,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// The answer to [`super::Step::Heartbeat`].
+    /// Reports the response to [`super::Step::Heartbeat`].
     pub fn beaten(&mut self, reply: Result<(), Trouble<E>>, now: Instant, unit: f64) {
         self.beat_at = now.later(self.settings.protocol.heartbeat_interval());
         match reply {
@@ -232,12 +232,13 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// The answer to [`super::Step::Leave`]. Whatever it is, the member has gone.
+    /// Reports the response to [`super::Step::Leave`]. Whatever it is, the member has left.
     pub fn left(&mut self) {
         self.departure = None;
     }
 
-    /// A commit under `identity` was refused. Tells whether the member can commit again by itself.
+    /// Reports that a commit under `identity` was refused. Returns whether the member can commit again without a
+    /// rejoin.
     pub fn commit_refused(&mut self, identity: &Identity, code: ErrorCode, now: Instant) -> bool {
         if code == ErrorCode::STALE_MEMBER_EPOCH {
             return self.successor(identity).is_some();
@@ -261,7 +262,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Who the member is that was `former` before, if it has been in the group ever since.
+    /// Returns the current identity of the member that was `former`, if it has been in the group ever since.
     pub fn successor(&self, former: &Identity) -> Option<Identity> {
         let identity = self.identity()?;
         let same = match &self.reconciliation {
@@ -273,7 +274,7 @@ impl<E: Clone> Membership<E> {
         same.then_some(identity)
     }
 
-    /// The coordinator that was asked is not the right one any more.
+    /// Forgets the coordinator if it is `node`, which no longer is the right one.
     pub fn coordinator_lost(&mut self, node: &Node) {
         if self.coordinator.as_ref() == Some(node) {
             self.coordinator = None;
@@ -303,7 +304,7 @@ impl<E: Clone> Membership<E> {
                 self.failed_once(now, unit);
             }
             Remedy::Later => self.failed_once(now, unit),
-            // Nothing of the consumer protocol is answered so.
+            // The coordinator never responds with this under the consumer protocol.
             Remedy::Rejoin if self.reconciliation.is_some() => self.failed_once(now, unit),
             Remedy::Rejoin => match self.phase {
                 Phase::Joining | Phase::Assigning(..) | Phase::Syncing(_) => {
@@ -312,7 +313,7 @@ impl<E: Clone> Membership<E> {
                 _ => self.ask_to_rejoin(now),
             },
             Remedy::Renew { keep_id } => {
-                // A join that names no membership which has ended would be repeated as it was.
+                // A join that names no ended membership would be repeated unchanged, without backoff.
                 let is_new = keep_id || self.member == self.settings.protocol.own_id();
                 if is_new && matches!(self.phase, Phase::Joining) {
                     self.failed_once(now, unit);
@@ -335,7 +336,7 @@ impl<E: Clone> Membership<E> {
     }
 }
 
-/// A member whose words the leader understands; one that does not speak the protocol gets nothing.
+/// Decodes a member's subscription. A member that does not speak the protocol is assigned no partitions.
 fn member((id, instance, metadata): (Arc<str>, Option<Arc<str>>, Bytes)) -> Option<Member> {
     let subscription = Subscription::decode(&metadata).ok()?;
     Some(Member { id, instance, subscription })

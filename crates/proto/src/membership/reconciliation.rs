@@ -1,6 +1,8 @@
-//! The consumer protocol (KIP-848): one request, in which the member says what has changed on its side, and in whose
-//! answer the coordinator says what the member is to read. What was taken away is acknowledged when the application has
-//! let go of it and its commits are answered; only then the coordinator gives it to others.
+//! The consumer protocol (KIP-848), which needs one request: ConsumerGroupHeartbeat.
+//!
+//! The heartbeat reports the member's changes, and its response carries the member's target assignment. The member
+//! acknowledges a revocation after the application has revoked the partitions and their commits have a response. Only
+//! then does the coordinator assign them to other members.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,29 +25,29 @@ const LEAVES: i32 = -1;
 /// Epoch of a static member that leaves and keeps its place.
 const LEAVES_FOR_A_WHILE: i32 = -2;
 
-/// A ConsumerGroupHeartbeat to send. What is `None` has not changed.
+/// A ConsumerGroupHeartbeat to send. A field that is `None` has not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHeartbeat {
     /// The member.
     pub member: Arc<str>,
     /// Its epoch; 0 to join.
     pub epoch: i32,
-    /// How long the coordinator waits for it to let go of partitions.
+    /// How long the coordinator waits for the member to revoke partitions.
     pub rebalance_timeout: Option<Duration>,
     /// `client.rack`.
     pub rack: Option<Arc<str>>,
     /// `group.remote.assignor`.
     pub assignor: Option<Arc<str>>,
-    /// Topics that it wants by name.
+    /// Topics subscribed to by name.
     pub topics: Option<Vec<Arc<str>>>,
-    /// Topics that it wants by a regular expression; empty for none any more.
+    /// Topics subscribed to by a regular expression; empty to end that subscription.
     pub pattern: Option<Arc<str>>,
-    /// What it owns.
+    /// Partitions that it owns.
     pub owned: Option<TopicIds>,
 }
 
 impl GroupHeartbeat {
-    /// The last one of a member, with the epoch that says how it leaves.
+    /// The last heartbeat of a member, with the epoch that states how it leaves.
     #[must_use]
     pub fn farewell(identity: &Identity) -> Self {
         Self {
@@ -61,55 +63,54 @@ impl GroupHeartbeat {
     }
 }
 
-/// The answer to a ConsumerGroupHeartbeat.
+/// The response to a ConsumerGroupHeartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReply {
     /// The member's epoch from now on.
     pub epoch: i32,
-    /// When to beat again.
+    /// Time until the next heartbeat.
     pub interval: Duration,
-    /// What the member is to read, if that has changed.
+    /// The member's target assignment, if it has changed.
     pub assignment: Option<TopicIds>,
 }
 
-/// What a heartbeat tells of the member.
+/// The member's state as reported in a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     topics: BTreeSet<Arc<str>>,
     pattern: Option<Arc<str>>,
     owned: TopicIds,
-    /// Assignments acknowledged. The coordinator may wait for a word even if nothing has changed that is owned: an offer
-    /// was withdrawn before it was taken, or an answer was lost.
+    /// Assignments acknowledged. The coordinator may wait for an acknowledgement even if the owned partitions have not
+    /// changed: an offer was withdrawn before it was taken, or a response was lost.
     acknowledged: u32,
 }
 
-/// Between what the coordinator wants and what the application does.
+/// The state between the coordinator's target and the application's partitions.
 #[derive(Debug)]
 pub(super) struct Reconciliation {
     /// The regular expression subscribed to.
     pub(super) pattern: Option<Arc<str>>,
-    /// The coordinator was told one at some time.
+    /// Whether the coordinator has ever been sent a pattern.
     pattern_known: bool,
-    /// What the heartbeat says that is under way.
+    /// Contents of the heartbeat in flight.
     saying: Option<Told>,
-    /// What the last one said that was answered.
+    /// Contents of the last heartbeat with a response.
     told: Option<Told>,
-    /// The coordinator may count this member: it was asked to, and not told that the member leaves.
+    /// Whether the coordinator may count this member: it received a join and no leave.
     met: bool,
     /// The epoch in which this membership began.
     since: i32,
     target: TopicIds,
-    /// The target is new: the application hears of it even if it changes nothing.
+    /// Whether the target is new: the application is notified even if it changes nothing.
     fresh: bool,
-    /// An assignment was taken, or an offer withdrawn: the coordinator has to be told.
+    /// Whether an acknowledgement is due: an assignment was taken, or an offer withdrawn.
     owes_word: bool,
     acknowledged: u32,
-    /// Names of topics in the target and of those owned.
+    /// Names of the topics in the target and of the owned topics.
     names: BTreeMap<Uuid, Arc<str>>,
-    /// Not before this time names are asked for again.
+    /// Earliest time of the next request for topic names.
     resolve_at: Instant,
-    /// What the coordinator is told is owned: what the application reads, and what it has let go of while commits of it
-    /// are under way.
+    /// Partitions reported as owned: the application's, and revoked ones with commits in flight.
     claimed: BTreeSet<Key>,
 }
 
@@ -132,13 +133,13 @@ impl Reconciliation {
         }
     }
 
-    /// The epoch that says goodbye, if anybody has to be told.
+    /// Returns the epoch with which to leave, if the coordinator may count this member.
     pub(super) fn farewell(&mut self, is_static: bool) -> Option<i32> {
         let epoch = if is_static { LEAVES_FOR_A_WHILE } else { LEAVES };
         std::mem::take(&mut self.met).then_some(epoch)
     }
 
-    /// The member is none any more. It keeps what it is subscribed to.
+    /// Ends the membership and keeps the subscription.
     pub(super) fn forget(&mut self) {
         self.saying = None;
         self.told = None;
@@ -149,15 +150,15 @@ impl Reconciliation {
         self.claimed.clear();
     }
 
-    /// The application begins to take what was offered. From now on it counts as owned.
+    /// Counts the offer as owned from now on, because the application begins to take it.
     pub(super) fn taken(&mut self, offer: &BTreeSet<Key>) {
         self.fresh = false;
         self.owes_word = true;
         self.claimed.extend(offer.iter().cloned());
     }
 
-    /// Whether a heartbeat is under way that says what is owned. Nothing can be taken meanwhile: the coordinator may
-    /// give to others what it is told that this member does not own.
+    /// Whether a heartbeat in flight reports the owned partitions. Until its response the application must not take
+    /// any: the coordinator may assign to others the partitions that are not reported as owned.
     pub(super) fn is_claiming(&self) -> bool {
         self.saying.as_ref().is_some_and(|saying| self.claims_in(saying))
     }
@@ -177,7 +178,7 @@ impl Reconciliation {
         self.target.keys().filter(|id| !self.names.contains_key(*id)).copied().collect()
     }
 
-    /// What the coordinator wants, as far as the topics' names are known.
+    /// The coordinator's target, as far as the topics' names are known.
     fn resolved(&self) -> BTreeSet<Key> {
         let known = self.target.iter().filter_map(|(id, partitions)| {
             let name = self.names.get(id)?;
@@ -202,7 +203,8 @@ impl Reconciliation {
         self.names.retain(|id, name| target.contains_key(id) || topics.contains(name));
     }
 
-    /// What is claimed, by topic id. Of two topics of one name the one in the target is meant: the other was deleted.
+    /// The reported partitions, by topic id. Of two topics of one name it reports the one in the target: the other was
+    /// deleted.
     fn claims(&self) -> TopicIds {
         let mut ids: BTreeMap<&Arc<str>, Uuid> = BTreeMap::new();
         for (id, name) in &self.names {
@@ -231,7 +233,7 @@ impl<E: Clone> Membership<E> {
         })
     }
 
-    /// As [`Self::stay`]: beats at the interval, and at once when there is something to tell.
+    /// As [`Self::stay`]: sends a heartbeat at the interval, and at once when there is a change to report.
     pub(super) fn stay_in_group(&mut self, now: Instant, poll_by: Instant) -> Step {
         let to_tell = self.to_tell();
         let Some(reconciliation) = &self.reconciliation else { return Step::Idle };
@@ -252,7 +254,7 @@ impl<E: Clone> Membership<E> {
         Step::Resolve(unresolved, until)
     }
 
-    /// A heartbeat: everything to join and after an error, and otherwise what has changed.
+    /// Sends a heartbeat: with all fields to join and after an error, otherwise with the changes.
     pub(super) fn beat_group(&mut self, now: Instant) -> Step {
         let (Some(to_tell), Some(heartbeat)) = (self.to_tell(), self.group_heartbeat()) else {
             return Step::Idle;
@@ -290,10 +292,10 @@ impl<E: Clone> Membership<E> {
         })
     }
 
-    /// The answer to [`Step::GroupHeartbeat`].
+    /// Reports the response to [`Step::GroupHeartbeat`].
     pub fn group_beaten(&mut self, reply: Result<GroupReply, Trouble<E>>, now: Instant, unit: f64) {
         let Some(reconciliation) = &mut self.reconciliation else { return };
-        // Without that the membership which it was for has ended meanwhile.
+        // Without `saying`, the membership of that heartbeat has ended since.
         let Some(saying) = reconciliation.saying.take() else { return };
         reconciliation.told = None;
         self.beat_at = now;
@@ -302,7 +304,7 @@ impl<E: Clone> Membership<E> {
                 reconciliation.told = Some(saying);
                 self.counted(reply, now);
             }
-            // The coordinator takes the member for gone: no answer to what it was asked.
+            // The coordinator takes the member for gone: this is no response to the request.
             Ok(_) => self.failed_once(now, unit),
             Err(trouble) => self.handle("ConsumerGroupHeartbeat", trouble, now, unit),
         }
@@ -324,7 +326,7 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// The outcome of [`Step::Resolve`]: names of the topics that are known.
+    /// Reports the outcome of [`Step::Resolve`]: the names of the known topics.
     pub fn resolved(&mut self, names: impl IntoIterator<Item = (Uuid, Arc<str>)>, now: Instant) {
         let Some(reconciliation) = &mut self.reconciliation else { return };
         let target = &reconciliation.target;
@@ -334,7 +336,7 @@ impl<E: Clone> Membership<E> {
         self.look_at_target();
     }
 
-    /// Something else is wanted, or has become known. What the application is doing it finishes first.
+    /// Handles a new target or new topic names. A handover in progress ends first.
     fn look_at_target(&mut self) {
         let at_rest = matches!(self.handing, Handing::Nothing);
         let ready = matches!(
@@ -346,11 +348,10 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// What has been let go of is let go of, and every commit of it is answered. What comes next: more to let go of, or
-    /// something to take.
+    /// Continues after a revocation whose commits all have a response: with another revocation or an offer.
     pub(super) fn reconcile(&mut self) {
         let Some(reconciliation) = &mut self.reconciliation else { return };
-        // The membership may have ended while the application was taking something.
+        // The membership may have ended during the handover.
         if self.generation < 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! The coordinator is played by hand, and so is the clock.
+//! The tests play the coordinator and the clock.
 
 use super::*;
 
@@ -110,7 +110,7 @@ impl Member {
         handover
     }
 
-    /// Through the first rebalance, as `m` in generation 1.
+    /// Completes the first rebalance, as `m` in generation 1.
     fn settle(&mut self, indexes: &[i32]) {
         self.flush();
         self.find(1);
@@ -199,11 +199,11 @@ fn the_leader_assigns_and_follows_the_metadata() {
 }
 
 #[test]
-fn an_eager_member_lets_go_of_everything_first() {
+fn an_eager_member_revokes_all_partitions_first() {
     let mut member = Member::new(Assignor::Sticky);
     member.settle(&[0, 1]);
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
-    // The application takes its time, and the member goes on beating and may commit.
+    // The application takes long to revoke; the member continues its heartbeats and may commit.
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
     assert_eq!(member.machine.standing(), Standing::Member(identity(1, "m")));
     assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0, 1])));
@@ -222,7 +222,7 @@ fn an_eager_member_lets_go_of_everything_first() {
 }
 
 #[test]
-fn a_cooperative_member_lets_go_only_of_what_moves() {
+fn a_cooperative_member_revokes_only_partitions_that_move() {
     let mut member = Member::new(Assignor::CooperativeSticky);
     member.settle(&[0, 1]);
     member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
@@ -235,7 +235,7 @@ fn a_cooperative_member_lets_go_only_of_what_moves() {
     member.given(&[0]);
     let adopt = Handover::Adopt { revoked: keys(&[1]), added: Vec::new() };
     assert_eq!(member.hand_over(), adopt);
-    // What it gave up is handed out in the next rebalance.
+    // The next rebalance assigns the revoked partition.
     member.flush();
     assert_eq!(member.expect_join("m").owned, assignor::by_topic(&keys(&[0])));
     member.join_behind(3, "m");
@@ -260,7 +260,7 @@ fn an_offer_that_was_not_taken_is_dropped() {
 }
 
 #[test]
-fn what_the_application_has_begun_it_finishes() {
+fn a_started_handover_is_finished_before_a_later_event_applies() {
     for code in [ErrorCode::REBALANCE_IN_PROGRESS, ErrorCode::UNKNOWN_MEMBER_ID] {
         let mut member = Member::new(Assignor::CooperativeSticky);
         member.flush();
@@ -305,7 +305,7 @@ fn other_topics_need_a_rebalance() {
         assert_eq!(keys.len(), revoked);
         member.flush();
         assert_eq!(member.expect_join("m").topics, ["u".into()]);
-        // And once more while it joins: the answer is for the former topics.
+        // The topics change again during the join: the response is for the previous topics.
         member.machine.subscribe(["v".into()].into(), member.now);
         member.join_behind(2, "m");
         member.given(&[]);
@@ -316,7 +316,7 @@ fn other_topics_need_a_rebalance() {
 }
 
 #[test]
-fn a_member_that_is_not_known_any_more_has_lost_its_partitions() {
+fn a_member_that_the_coordinator_forgot_has_lost_its_partitions() {
     let cases = [(ErrorCode::UNKNOWN_MEMBER_ID, ""), (ErrorCode::ILLEGAL_GENERATION, "m")];
     for (code, id) in cases {
         for by_commit in [false, true] {
@@ -325,7 +325,7 @@ fn a_member_that_is_not_known_any_more_has_lost_its_partitions() {
             if by_commit {
                 let now = member.now;
                 assert!(!member.machine.commit_refused(&identity(1, "m"), code, now));
-                // A commit of long ago says nothing.
+                // A commit of an earlier generation is not evidence.
                 assert!(member.machine.commit_refused(&identity(0, "m"), code, now));
             } else {
                 member.beat(refused(code));
@@ -352,7 +352,7 @@ fn a_fenced_member_stops() {
     member.expect_join("");
 }
 
-/// A member whose first JoinGroup was answered with an error.
+/// A member whose first JoinGroup was refused.
 fn refused_to_join(code: ErrorCode) -> Member {
     let mut member = Member::new(Assignor::Range);
     member.flush();
@@ -363,7 +363,7 @@ fn refused_to_join(code: ErrorCode) -> Member {
 }
 
 #[test]
-fn what_can_be_mended_is_tried_again_with_the_next_poll() {
+fn a_fixable_refusal_is_retried_with_the_next_poll() {
     for (code, lasts) in [
         (ErrorCode::GROUP_AUTHORIZATION_FAILED, false),
         (ErrorCode::GROUP_MAX_SIZE_REACHED, false),
@@ -384,7 +384,7 @@ fn what_can_be_mended_is_tried_again_with_the_next_poll() {
 }
 
 #[test]
-fn refusals_for_good_end_it() {
+fn a_final_refusal_fails_the_member() {
     let cases = [
         ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
         ErrorCode::INVALID_SESSION_TIMEOUT,
@@ -400,7 +400,7 @@ fn refusals_for_good_end_it() {
 }
 
 #[test]
-fn refusals_that_pass_are_asked_again() {
+fn a_retriable_refusal_is_retried() {
     let cases = [
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode::REBALANCE_IN_PROGRESS,
@@ -415,7 +415,7 @@ fn refusals_that_pass_are_asked_again() {
 }
 
 #[test]
-fn another_coordinator_is_looked_for() {
+fn another_coordinator_is_looked_up() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
     member.beat(refused(ErrorCode::NOT_COORDINATOR));
@@ -461,7 +461,7 @@ fn a_rebalance_that_fails_on_the_way_begins_again() {
 }
 
 #[test]
-fn an_application_that_does_not_poll_gives_its_partitions_up() {
+fn an_application_that_does_not_poll_loses_its_partitions() {
     for instance in [None, Some("i".into())] {
         let is_static = instance.is_some();
         let protocol = Protocol::Classic {
@@ -487,10 +487,10 @@ fn an_application_that_does_not_poll_gives_its_partitions_up() {
     }
 }
 
-/// The coordinator gives a static member that comes back what it was last given, and begins no rebalance. What was to
-/// move from it in the next one would be read by nobody.
+/// The coordinator gives a returning static member its last assignment, and begins no rebalance. No member would read
+/// the partitions that it had to revoke in the next one.
 #[test]
-fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
+fn a_static_member_that_lost_partitions_to_revoke_requests_a_rebalance() {
     let instance = Some("static".into());
     let mut member =
         Member::with(Settings { instance, ..settings(&[Assignor::CooperativeSticky]) });
@@ -500,7 +500,7 @@ fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
     member.expect_join("m");
     member.join_behind(2, "m");
     member.given(&[0]);
-    // The application does not take that offer: it does not poll any more.
+    // The application does not take that offer, because it no longer polls.
     member.pass(301 * SECOND);
     member.next();
     assert_eq!(member.hand_over(), Handover::Lose(keys(&[0, 1, 2])));
@@ -518,7 +518,7 @@ fn a_static_member_that_lost_what_was_to_move_asks_for_a_rebalance() {
 
 /// A known member joins again at once. A member that is refused before it has joined backs off.
 #[test]
-fn a_join_that_is_refused_without_end_backs_off() {
+fn a_join_that_is_refused_repeatedly_backs_off() {
     for code in [
         ErrorCode::UNKNOWN_MEMBER_ID,
         ErrorCode::ILLEGAL_GENERATION,
@@ -541,7 +541,7 @@ fn a_join_that_is_refused_without_end_backs_off() {
 }
 
 #[test]
-fn a_member_id_that_is_required_again_and_again_is_asked_for_with_backoff() {
+fn a_member_id_that_is_required_repeatedly_is_requested_with_backoff() {
     let mut member = Member::new(Assignor::Range);
     member.flush();
     member.find(1);
@@ -554,7 +554,7 @@ fn a_member_id_that_is_required_again_and_again_is_asked_for_with_backoff() {
 }
 
 #[test]
-fn who_leaves_says_so_unless_it_is_static() {
+fn a_leaving_member_sends_leave_group_unless_it_is_static() {
     for instance in [None, Some("i".into())] {
         let is_static = instance.is_some();
         let mut member = Member::with(Settings { instance, ..settings(&[Assignor::Range]) });
@@ -575,7 +575,7 @@ fn who_leaves_says_so_unless_it_is_static() {
 }
 
 #[test]
-fn a_farewell_does_not_wait_for_a_coordinator_that_cannot_be_found() {
+fn a_leave_does_not_wait_for_a_coordinator_that_cannot_be_found() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
     member.machine.coordinator_lost(&node(1));
@@ -586,7 +586,7 @@ fn a_farewell_does_not_wait_for_a_coordinator_that_cannot_be_found() {
 }
 
 #[test]
-fn whoever_leaves_while_it_joins_wants_no_answer() {
+fn a_member_that_leaves_while_joining_ignores_the_response() {
     let mut member = Member::new(Assignor::Range);
     member.flush();
     member.find(1);

@@ -2,11 +2,11 @@
 
 use curtail_wire::metadata::MetadataTopic;
 
-/// The in-sync replicas of a topic's partitions, in two arrays: 4 bytes a partition and 4 bytes a replica, because
-/// there are hundreds of thousands.
+/// The in-sync replicas of a topic's partitions, in two arrays: 4 bytes per partition and 4 bytes per replica,
+/// because there are hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InSync {
-    /// Where each partition's replicas end.
+    /// End of each partition's replicas.
     ends: Box<[u32]>,
     replicas: Box<[i32]>,
 }
@@ -16,7 +16,7 @@ impl InSync {
         let count = answered.partitions.len();
         let mut by_index = vec![&[][..]; count];
         for partition in &answered.partitions {
-            // Partition indices are dense in Kafka; one beyond the count can only be garbage.
+            // Partition indexes are dense in Kafka; one beyond the count is garbage.
             let slot = usize::try_from(partition.index).ok().and_then(|i| by_index.get_mut(i));
             if let Some(slot) = slot {
                 *slot = &partition.isr;

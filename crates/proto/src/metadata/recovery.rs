@@ -1,4 +1,4 @@
-//! Whom to ask, and when the brokers once known are of no more use.
+//! Which brokers to request metadata from, and when the known brokers are abandoned.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ mod tests;
 /// `metadata.recovery.strategy` (KIP-899).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryStrategy {
-    /// `none`: once brokers are known, only those are asked.
+    /// `none`: once brokers are known, metadata is requested from those only.
     None,
-    /// `rebootstrap`: when the known brokers cannot be used, `bootstrap.servers` are asked again.
+    /// `rebootstrap`: when the known brokers cannot be used, `bootstrap.servers` are tried again.
     #[default]
     Rebootstrap,
 }
@@ -22,45 +22,45 @@ pub enum Source {
     Known,
     /// The known brokers, then `bootstrap.servers`.
     KnownThenBootstrap,
-    /// `bootstrap.servers` only: the known brokers are not to be trusted any more.
+    /// `bootstrap.servers` only: the known brokers are no longer trusted.
     Bootstrap,
 }
 
-/// Keeps track of whether metadata still comes in.
+/// Records whether metadata still arrives.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     strategy: RecoveryStrategy,
     /// `metadata.recovery.rebootstrap.trigger.ms` (KIP-1102).
     trigger: Duration,
-    /// When the first of the failures since the last answer happened.
+    /// Time of the first failure since the last response.
     failing_since: Option<Instant>,
-    /// A broker said REBOOTSTRAP_REQUIRED.
+    /// Whether a broker responded REBOOTSTRAP_REQUIRED.
     demanded: bool,
 }
 
 impl Recovery {
-    /// A client that has just started.
+    /// Starts without a failure.
     pub fn new(strategy: RecoveryStrategy, trigger: Duration) -> Self {
         Self { strategy, trigger, failing_since: None, demanded: false }
     }
 
-    /// Metadata has come in.
+    /// Reports that metadata has arrived.
     pub fn answered(&mut self) {
         self.failing_since = None;
         self.demanded = false;
     }
 
-    /// A refresh has failed, with every broker that was tried.
+    /// Reports that a refresh has failed with every broker that was tried.
     pub fn failed(&mut self, now: Instant) {
         self.failing_since.get_or_insert(now);
     }
 
-    /// A broker said REBOOTSTRAP_REQUIRED (KIP-1102).
+    /// Reports that a broker responded REBOOTSTRAP_REQUIRED (KIP-1102).
     pub fn demand(&mut self) {
         self.demanded = true;
     }
 
-    /// Whom to ask now. `known`: whether any broker is known.
+    /// Returns the addresses to try now. `known`: whether any broker is known.
     pub fn source(&self, known: bool, now: Instant) -> Source {
         if !known {
             return Source::Bootstrap;

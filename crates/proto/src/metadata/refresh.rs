@@ -1,18 +1,18 @@
-//! Which topics to ask for next, and when.
+//! Which topics to request metadata for next, and when.
 //!
-//! Topics are fetched because somebody needs them, again when an error says that they may have changed, and again
-//! when they have grown old; they are forgotten when nobody has used them for `metadata.max.idle.ms`. A request
-//! asks for a bounded group: what errors wait for never queues behind what has merely grown old, and no answer is
-//! so large that parsing it keeps other tasks waiting.
+//! A topic's metadata is fetched when a task needs it, after an error that suggests a change, and when it has grown
+//! old. A topic is forgotten after `metadata.max.idle.ms` without use. A request names a bounded group of topics.
+//! Urgent topics therefore never queue after merely old ones, and no response is so large that parsing it delays
+//! other tasks.
 //!
 //! Rules:
-//! * a topic is in one request at a time; whoever needs it meanwhile joins that request;
-//! * the first refresh that an error asks for leaves at once; the next one of the same topic for the same [`Cause`] not
-//!   before `retry.backoff.ms` have passed since its answer. What one broker has been asked about for a while never
-//!   delays the first error of another;
-//! * a topic that does not exist or lacks a leader is asked for again after `retry.backoff.ms` for about a second,
-//!   which covers creation and election, and then with doubling pauses (KIP-580); one that nobody waits for any
-//!   more is not asked for again.
+//! * A topic is in one request at a time; a task that needs it joins the request in flight.
+//! * The first refresh after an error leaves at once. The next one of the same topic for the same [`Cause`] waits for
+//!   `retry.backoff.ms` after the response. Repeated refreshes because of one broker never delay the first error of
+//!   another.
+//! * A topic that does not exist or lacks a leader is requested again after `retry.backoff.ms` for about a second,
+//!   which covers creation and election. After that the backoff doubles (KIP-580). A topic for which no task waits is
+//!   not requested again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +25,10 @@ use crate::{backoff::Backoff, later::Later};
 #[cfg(test)]
 mod tests;
 
-/// Repetitions at the shortest pause, before the pauses double.
+/// Repetitions at the shortest backoff, before it doubles.
 const STEADY: u32 = 10;
 
-/// When topics are asked for, and how many at once.
+/// When topics are requested, and how many at once.
 #[derive(Clone, Copy, Debug)]
 pub struct RefreshPolicy {
     /// `metadata.max.age.ms`.
@@ -39,74 +39,74 @@ pub struct RefreshPolicy {
     pub backoff: Backoff,
     /// Topics in one request, at least 1.
     pub group_topics: usize,
-    /// Partitions that the topics of one request are known to have; a larger topic is asked for alone.
+    /// Partitions that the topics of one request are known to have; a larger topic is requested alone.
     pub group_partitions: usize,
 }
 
-/// What a topic is asked for again for.
+/// Why a topic is requested again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// Somebody has no metadata of it, or a broker says that what there is is old.
+    /// A task has no metadata of the topic, or a broker reports that the known metadata is old.
     Topic,
-    /// This broker hangs, or cannot be reached.
+    /// This broker is unresponsive or unreachable.
     Broker(i32),
 }
 
-/// What an answer said of a topic.
+/// A topic's state in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It is there and every partition has a leader.
+    /// It exists and every partition has a leader.
     Complete,
-    /// It is there, and some partition has no leader.
+    /// It exists, and some partition has no leader.
     Leaderless,
-    /// An error, or nothing at all.
+    /// The response has an error for it, or leaves it out.
     Nothing,
 }
 
-/// The topics that somebody uses, and what is due.
+/// The topics in use, and when each is due.
 #[derive(Debug)]
 pub struct Refresh {
     policy: RefreshPolicy,
     topics: BTreeMap<Arc<str>, Entry>,
-    /// Topics that somebody waits for, by due time.
+    /// Topics that a task waits for, by due time.
     urgent: BTreeSet<(Instant, Arc<str>)>,
-    /// Topics that grow old, by due time.
+    /// Topics whose metadata ages, by due time.
     aging: BTreeSet<(Instant, Arc<str>)>,
-    /// Somebody wants to know the brokers, whatever the topics.
+    /// Whether a task needs the brokers, independent of topics.
     brokers: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     place: Place,
-    /// What it has been asked for since the last request for it left.
+    /// Causes since the last request for it left.
     wanted: BTreeSet<Cause>,
-    /// What the request under way asks for it for; nothing: it had grown old.
+    /// Causes of the request in flight; empty if the metadata had grown old.
     asked: BTreeSet<Cause>,
-    /// When it was last wanted or seen in use.
+    /// When it was last requested or seen in use.
     used: Instant,
-    /// The last answer described it.
+    /// Whether the last response described it.
     known: bool,
-    /// Until when a refresh for the same cause waits.
+    /// Earliest next refresh for each cause.
     not_before: BTreeMap<Cause, Instant>,
-    /// Answers in a row that were not complete.
+    /// Incomplete responses in a row.
     failures: u32,
 }
 
-/// Where an entry waits.
+/// The queue that an entry is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Urgent(Instant),
     Aging(Instant),
-    /// In the request under way. `again`: due once more then, for an error that came since, of which a request that left
-    /// before may know nothing.
+    /// In the request in flight. `again`: due again afterwards, for an error since then. The request left before that
+    /// error, so its response may not reflect it.
     UnderWay {
         again: Option<Instant>,
     },
 }
 
 impl Refresh {
-    /// Nothing to ask for.
+    /// Creates an empty set of topics.
     pub fn new(policy: RefreshPolicy) -> Self {
         let policy = RefreshPolicy { group_topics: policy.group_topics.max(1), ..policy };
         Self {
@@ -118,7 +118,7 @@ impl Refresh {
         }
     }
 
-    /// Somebody needs the topic and has no metadata of it, or an error says that what there is may be old.
+    /// Requests a refresh: a task has no metadata of the topic, or an error suggests that the known metadata is old.
     pub fn want(&mut self, topic: &str, cause: Cause, now: Instant) {
         if let Some((name, _)) = self.topics.get_key_value(topic) {
             let name = name.clone();
@@ -144,7 +144,7 @@ impl Refresh {
         entry.used = now;
         let at = entry.not_before.get(&cause).map_or(now, |earliest| *earliest.max(&now));
         match entry.place {
-            // A request for the same cause is joined; any other left without knowing of the error.
+            // A request for the same cause is joined; any other left before the error.
             Place::UnderWay { .. } if entry.asked.contains(&cause) => {}
             Place::UnderWay { again } => {
                 let again = again.map_or(at, |due| due.min(at));
@@ -155,7 +155,7 @@ impl Refresh {
         }
     }
 
-    /// An error that concerns no topic in particular: every topic in use may have changed, and the brokers.
+    /// Requests a refresh of every topic in use and of the brokers, after an error that names no topic.
     pub fn want_all(&mut self, cause: Cause, now: Instant) {
         let names: Vec<Arc<str>> = self.topics.keys().cloned().collect();
         self.brokers |= names.is_empty();
@@ -164,7 +164,7 @@ impl Refresh {
         }
     }
 
-    /// When there is next something to ask for; `None` while nothing is in use or all of it is under way.
+    /// Returns when the next request is due; `None` while no topic is in use or all of them are in flight.
     pub fn next_due(&self, now: Instant) -> Option<Instant> {
         if self.brokers {
             return Some(now);
@@ -174,8 +174,8 @@ impl Refresh {
         urgent.into_iter().chain(aging).min()
     }
 
-    /// Topics that the next group would ask for although nobody has wanted them since their last answer. Whether
-    /// they are still in use is for the caller to find out, before [`Self::take`].
+    /// Topics of the next group that no task has requested since their last response. The caller finds out whether
+    /// they are still in use, before [`Self::take`].
     pub fn unwanted(&self, now: Instant) -> Vec<Arc<str>> {
         self.due(now)
             .take(self.policy.group_topics)
@@ -183,17 +183,17 @@ impl Refresh {
             .collect()
     }
 
-    /// What is due, most pressing first. What is only old waits until nothing else is due.
+    /// Due topics, most urgent first. Topics that are only old wait until no other topic is due.
     fn due(&self, now: Instant) -> impl Iterator<Item = Arc<str>> + '_ {
         let pressing = self.urgent.first().is_some_and(|(at, _)| *at <= now);
         let list = if pressing { &self.urgent } else { &self.aging };
         list.iter().take_while(move |(at, _)| *at <= now).map(|(_, name)| name.clone())
     }
 
-    /// The group to ask for now, and the topics that nobody uses any more, which are forgotten. `in_use` are those
-    /// of [`Self::unwanted`] that somebody uses; `partitions` says how large a topic is known to be.
+    /// Returns the group to request now, and the topics that it forgets because they are not in use.
     ///
-    /// `None` if nothing is to be asked; an empty group asks for the brokers only.
+    /// `in_use` are the topics of [`Self::unwanted`] that are in use; `partitions` returns a topic's known size. The
+    /// group is `None` if no request is due; an empty group requests the brokers only.
     pub fn take(
         &mut self,
         now: Instant,
@@ -224,7 +224,7 @@ impl Refresh {
         ((brokers || !group.is_empty()).then_some(group), expired)
     }
 
-    /// The answer of the request under way has come. `unit` is a random draw from `[0, 1)`.
+    /// Reports the response to the request in flight. `unit` is a random draw from `[0, 1)`.
     pub fn answered(&mut self, topic: &str, said: Said, now: Instant, unit: f64) {
         let Some((name, _)) = self.topics.get_key_value(topic) else { return };
         let name = name.clone();
@@ -238,7 +238,7 @@ impl Refresh {
         if said != Said::Complete {
             causes.insert(Cause::Topic);
         }
-        // To fetch a topic for the first time is no error: the first one after it still leaves at once.
+        // The first fetch of a topic is no error: the first refresh after it still leaves at once.
         if !first || said != Said::Complete {
             let until = now.later(backoff.after(1, unit));
             entry.not_before.extend(causes.into_iter().map(|cause| (cause, until)));
@@ -255,7 +255,7 @@ impl Refresh {
         self.put(&name, place);
     }
 
-    /// The request under way has failed: its topics are as due as they were.
+    /// Reports that the request in flight has failed: its topics are due again.
     pub fn failed(&mut self, group: &[Arc<str>], now: Instant) {
         self.brokers |= group.is_empty();
         for name in group {
@@ -289,7 +289,7 @@ impl Refresh {
 }
 
 impl Entry {
-    /// Whether the topic may be forgotten, if nobody says that it is in use.
+    /// Whether the topic may be forgotten, if no caller reports it as in use.
     fn is_idle(&self, now: Instant, max_idle: Option<Duration>) -> bool {
         if !self.wanted.is_empty() {
             return false;

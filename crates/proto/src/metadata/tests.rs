@@ -37,7 +37,7 @@ fn hint(topic: &str, partition: i32, id: i32, epoch: i32) -> Hint {
 }
 
 #[test]
-fn a_stale_answer_never_overrides_a_newer_epoch() {
+fn a_stale_response_never_overrides_a_newer_epoch() {
     let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5), (1, 7)]), None);
     let (snapshot, changes) = snapshot.apply(&answer("t", 1, &[(2, 4), (2, 8)]), None);
     assert_eq!(snapshot.leader("t", 0), Leader { id: 0, epoch: 5 });
@@ -81,9 +81,9 @@ fn an_absurd_hint_does_not_pin_its_leader() {
     assert_eq!(next.leader("t", 0).id, 1);
 }
 
-/// A partition that the answer leaves out, or names without an epoch, is not forgotten.
+/// A partition that the response leaves out, or names without an epoch, keeps its leader epoch.
 #[test]
-fn an_answer_without_an_epoch_does_not_reset_it() {
+fn a_response_without_an_epoch_does_not_reset_it() {
     let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5), (1, 7)]), None);
     let (next, _) = snapshot.apply(&answer("t", 1, &[(2, -1), (2, -1)]), None);
     assert_eq!(next.leader("t", 0), Leader { id: 0, epoch: 5 });
@@ -95,9 +95,9 @@ fn an_answer_without_an_epoch_does_not_reset_it() {
     assert_eq!(next.leader("t", 1).epoch, 7, "nor can a stale hint win afterwards");
 }
 
-/// A hint may name a broker without its address. Whoever waits for that leader is told when the address comes.
+/// A hint may name a broker without its address. Tasks that wait for that leader are notified when the address arrives.
 #[test]
-fn a_topic_changes_when_the_address_of_its_leader_comes() {
+fn a_topic_changes_when_the_address_of_its_leader_arrives() {
     let (snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 5)]), None);
     let (hinted, _) = snapshot.apply_hints(&[hint("t", 0, 9, 6)], &[]);
     assert_eq!(hinted.node(9), None);
@@ -122,7 +122,7 @@ fn an_unchanged_topic_is_shared_between_snapshots() {
 }
 
 #[test]
-fn a_full_answer_drops_what_it_does_not_name_and_a_partial_one_does_not() {
+fn a_full_response_drops_topics_it_does_not_name_and_a_partial_one_does_not() {
     let (first, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
     let (partial, _) = first.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
     assert!(partial.topic("a").is_some());
@@ -148,7 +148,7 @@ fn only_unknown_topic_removes_a_topic() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_taken_and_silence_is_an_error() {
+fn only_requested_topics_are_applied_and_a_missing_one_is_an_error() {
     let (next, changes) =
         Snapshot::default().apply(&answer("b", 2, &[(0, 1)]), Some(&["a".into()]));
     assert!(next.topic("b").is_none());
@@ -157,7 +157,7 @@ fn only_what_was_asked_for_is_taken_and_silence_is_an_error() {
 }
 
 #[test]
-fn an_expired_topic_is_gone_and_the_rest_is_shared() {
+fn an_expired_topic_is_removed_and_the_rest_is_shared() {
     let (both, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 1)]), None);
     let (both, _) = both.apply(&answer("b", 2, &[(0, 1)]), Some(&["b".into()]));
     let left = both.without(&["a".into()]);
@@ -182,7 +182,7 @@ fn another_cluster_starts_over() {
 }
 
 #[test]
-fn partitions_are_added_and_a_topic_made_anew_may_have_fewer() {
+fn partitions_are_added_and_a_recreated_topic_may_have_fewer() {
     let (two, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
     let (three, _) = two.apply(&answer("a", 1, &[(0, 5), (1, 4), (2, 0)]), None);
     assert_eq!(three.topic("a").unwrap().leaders.len(), 3);
@@ -200,7 +200,7 @@ fn unknown(topic: &str) -> MetadataResponse {
 
 /// A broker that lags behind the controller has not seen the new partitions of a topic that grows.
 #[test]
-fn an_answer_with_fewer_partitions_of_the_same_topic_id_drops_none() {
+fn a_response_with_fewer_partitions_of_the_same_topic_id_drops_none() {
     let (three, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5), (2, 0)]), None);
     let (stale, changes) = three.apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
     assert_eq!(stale.topic("a").unwrap().leaders.len(), 3);
@@ -244,7 +244,7 @@ fn missing_topics_are_forgotten_once_two_full_responses_leave_them_out() {
 
 /// Metadata before version 10 has no topic ids: a smaller topic may be another one of that name.
 #[test]
-fn without_topic_ids_a_topic_has_the_partitions_of_the_last_answer() {
+fn without_topic_ids_a_topic_has_the_partitions_of_the_last_response() {
     let (two, _) = Snapshot::default().apply(&answer("a", 0, &[(0, 5), (1, 5)]), None);
     let (one, _) = two.apply(&answer("a", 0, &[(0, 6)]), None);
     assert_eq!(one.topic("a").unwrap().leaders.len(), 1);
@@ -253,7 +253,7 @@ fn without_topic_ids_a_topic_has_the_partitions_of_the_last_answer() {
     assert_eq!(next.topic("a").unwrap().leaders[..], [Leader { id: 2, epoch: 0 }]);
 }
 
-/// While the brokers are upgraded, some of them tell the topic's id and others do not.
+/// During an upgrade, some brokers report the topic's id and others do not.
 #[test]
 fn a_topic_keeps_an_id_that_an_older_broker_leaves_out() {
     let (known, _) = Snapshot::default().apply(&answer("a", 1, &[(0, 5), (1, 5)]), None);
@@ -263,7 +263,7 @@ fn a_topic_keeps_an_id_that_an_older_broker_leaves_out() {
     assert_eq!(topic.leaders[..], [Leader { id: 2, epoch: 6 }, Leader { id: 1, epoch: 5 }]);
 }
 
-/// One step of a client's knowledge of a topic.
+/// One change of a client's view of a topic.
 #[derive(Clone, Debug)]
 enum Step {
     Answer { id: u8, leaders: Vec<(i32, i32)> },
@@ -287,7 +287,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// As long as no other topic takes the name: no partition of a topic id goes away, and no epoch goes back.
+    /// As long as no other topic takes the name, a topic id loses no partition and no epoch goes back.
     #[test]
     fn a_topic_id_never_loses_partitions_or_epochs(steps in prop::collection::vec(step(), 1..60)) {
         let mut snapshot = Snapshot::default();
@@ -309,7 +309,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes in whatever order: no partition's epoch ever goes back.
+    /// For any responses and hints in any order, no partition's epoch goes back.
     #[test]
     fn epochs_only_go_forward(steps in prop::collection::vec((any::<bool>(), 0..3usize, 0..3i32, 0..10i32), 1..60)) {
         let (mut snapshot, _) = Snapshot::default().apply(&answer("t", 1, &[(0, 0), (0, 0), (0, 0)]), None);

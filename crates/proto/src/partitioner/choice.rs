@@ -1,63 +1,63 @@
-//! The choice among brokers: who answers about as soon as any.
+//! The choice among brokers that respond about as fast as the fastest.
 //!
-//! Java weighs partitions by the number of their queued batches, so that a broker whose queue never grows keeps its
-//! full share however slowly it answers. Here the measure is the time that a record added now has to expect until it
-//! is acknowledged ([`crate::load::Load::expected_wait`]), and the choice is uniform among all that are about as good as
-//! the best: equal brokers get equal shares, and a slow one gets nothing until the others are as slow, because
-//! their queues have grown.
+//! The Java client weighs partitions by the number of their queued batches, so a broker whose queue never grows keeps
+//! its full share however slowly it responds. Here the measure is the expected time until a record added now is
+//! acknowledged ([`crate::load::Load::expected_wait`]). The choice is uniform among all brokers about as good as the
+//! best. Equal brokers get equal shares. A slow broker gets nothing until the queues of the others have grown and
+//! made them as slow.
 
 use std::time::Duration;
 
-/// How much longer than the best a broker may take, in times the best, and still be as good.
+/// Multiple of the best wait up to which a broker counts as equally good.
 const TIMES: u32 = 2;
 
-/// What it may take longer in any case: below this, differences are noise.
+/// Allowance on top of the multiple: below this, differences are noise.
 const SLACK: Duration = Duration::from_millis(1);
 
-/// What is known of one broker that leads partitions of the topic.
+/// One broker that leads partitions of the topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
-    /// How many usable partitions of the topic it leads.
+    /// Number of usable partitions of the topic that it leads.
     pub partitions: u32,
-    /// Time until a record added now is acknowledged; zero where nothing is known yet.
+    /// Time until a record added now is acknowledged; zero if unknown.
     pub wait: Duration,
-    /// How long its oldest request has been without an answer.
+    /// Age of its oldest request without a response.
     pub unanswered: Option<Duration>,
-    /// Whether records for it are on their way or waiting, so that its answer time is measured anyway.
+    /// Whether records for it are in flight or waiting, so that its response time is measured anyway.
     pub busy: bool,
 }
 
-/// How to choose.
+/// Rule of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Uniformly (`partitioner.adaptive.partitioning.enable=false`).
     Uniform,
-    /// By the time to expect.
+    /// By the expected wait.
     Adaptive {
         /// `partitioner.availability.timeout.ms`; `None` for zero, which switches it off.
         availability_timeout: Option<Duration>,
     },
 }
 
-/// What was chosen.
+/// The chosen partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// Index of the candidate.
     pub candidate: usize,
-    /// Which of its partitions.
+    /// Index among the candidate's partitions.
     pub nth: u32,
-    /// Whether the broker is avoided otherwise and gets this one record to be measured.
+    /// Whether the broker is otherwise avoided and gets this one record as a measurement.
     pub probe: bool,
-    /// What the best broker's records have to expect.
+    /// Expected wait of the best broker.
     pub best: Duration,
 }
 
-/// Whether `wait` is too long beside the best of all.
+/// Whether `wait` is too long in comparison with the best broker's.
 pub fn is_late(wait: Duration, best: Duration) -> bool {
     wait > best.saturating_mul(TIMES).saturating_add(SLACK)
 }
 
-/// Chooses one partition. `draw` is any random number. `None` when no candidate has a partition.
+/// Chooses one partition. `draw` is any random number. Returns `None` if no candidate has a partition.
 pub fn choose(candidates: &[Candidate], rule: Rule, probe_due: bool, draw: u64) -> Option<Chosen> {
     let Rule::Adaptive { availability_timeout } = rule else {
         return among(candidates, |_| true, draw, Duration::ZERO);
@@ -70,7 +70,7 @@ pub fn choose(candidates: &[Candidate], rule: Rule, probe_due: bool, draw: u64) 
         let fit = candidates.iter().filter(|c| c.partitions > 0 && fits(c));
         fit.map(|c| c.wait).min()
     };
-    // When no broker is available, all are as good as none.
+    // When no broker is available, all count as equal.
     let (best, needs_available) = match best_of(&available) {
         Some(best) => (best, true),
         None => (best_of(&|_| true)?, false),
@@ -85,7 +85,7 @@ pub fn choose(candidates: &[Candidate], rule: Rule, probe_due: bool, draw: u64) 
     among(candidates, good, draw, best)
 }
 
-/// One of the partitions of the candidates that fit, each as likely as any other.
+/// Chooses uniformly among the partitions of the candidates that fit.
 fn among(
     candidates: &[Candidate],
     fits: impl Fn(&Candidate) -> bool,

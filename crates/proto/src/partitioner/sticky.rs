@@ -1,17 +1,17 @@
-//! Which partition keyless records go to now, and for how long.
+//! The current partition of keyless records, and how long they stay with it.
 
 use super::sync::{AtomicU64, Ordering};
 
-/// One record in so many may go to a broker that is avoided for being slow, to learn whether it still is. Few enough
-/// that the 99.9th percentile does not feel it.
+/// Records per probe. A probe is one record to a broker that is avoided for being slow, to measure whether it still
+/// is. Probes are rare enough not to affect the 99.9th percentile.
 pub const PROBE_EVERY: u64 = 2048;
 
-/// Where the choice moves on to.
+/// The next choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     /// The partition.
     pub partition: u32,
-    /// Whether one record is all it gets for now.
+    /// Whether it gets only one record for now.
     pub probe: bool,
 }
 
@@ -43,11 +43,11 @@ impl Sticky {
         (self.state.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Takes note of `bytes` sent to `partition`. `batch_complete` says whether the record filled a batch: the
-    /// choice moves on at a batch's end, so that a switch does not cut batches short, and at the latest after
-    /// twice the stickiness.
+    /// Records `bytes` sent to `partition`. `batch_complete` means that the record filled a batch. The choice moves
+    /// on at a batch's end, so that a switch does not cut batches short, and at the latest after twice the
+    /// stickiness.
     ///
-    /// `next` is asked only when the choice moves on, and told whether a probe is due.
+    /// `next` is called only when the choice moves on. Its argument is whether a probe is due.
     pub fn sent(
         &self,
         partition: u32,
@@ -75,14 +75,14 @@ impl Sticky {
         self.state.load(Ordering::Relaxed) as u32 >= self.most()
     }
 
-    /// Moves on from `partition` now, if it is still the choice: it takes no keyless records any more.
+    /// Moves on from `partition` now, if it is still the choice: it no longer takes keyless records.
     pub fn leave(&self, partition: u32, next: impl FnOnce(bool) -> Next) {
         if self.current() != partition {
             return;
         }
-        // No probe: what is left behind may be one.
+        // This choice is no probe, because the one it ends may be.
         let after = u64::from(next(false).partition) << 32;
-        // Senders add bytes to the same choice at the same time.
+        // Senders may add bytes to the same choice at the same time.
         let mut before = self.state.load(Ordering::Relaxed);
         while (before >> 32) as u32 == partition {
             let left =
@@ -100,7 +100,7 @@ impl Sticky {
         let since = self.since_probe.load(Ordering::Relaxed).saturating_add(u64::from(produced));
         let next = next(since >= PROBE_EVERY * u64::from(bytes));
         self.since_probe.store(if next.probe { 0 } else { since }, Ordering::Relaxed);
-        // A probe begins with its bytes used up, so that the choice moves on after one record.
+        // A probe starts with its bytes used up, so that the choice moves on after one record.
         let used = if next.probe { self.most() } else { 0 };
         u64::from(next.partition) << 32 | u64::from(used)
     }

@@ -41,7 +41,7 @@ fn to(partition: u32) -> impl FnOnce(bool) -> Next {
 }
 
 #[test]
-fn bytes_are_uniform_whatever_the_record_sizes() {
+fn bytes_are_uniform_for_any_record_sizes() {
     let mut draw = draws();
     let sticky = Sticky::new(0, 1000);
     let mut bytes = [0u64; 3];
@@ -78,7 +78,7 @@ fn a_partition_is_left_at_once_and_only_while_it_is_the_choice() {
 }
 
 #[test]
-fn a_probe_is_one_record_and_due_once_in_so_many() {
+fn a_probe_is_one_record_and_due_once_per_interval() {
     let sticky = Sticky::new(0, 1000);
     let mut probes = 0;
     for n in 0..10 * PROBE_EVERY {
@@ -114,25 +114,25 @@ fn shares(candidates: &[Candidate], rule: Rule) -> Vec<u32> {
 }
 
 #[test]
-fn brokers_that_answer_about_as_soon_share_by_partitions() {
+fn brokers_that_respond_about_as_fast_share_by_partitions() {
     let shares = shares(&[broker(1, 3), broker(2, 4), broker(0, 1)], ADAPTIVE);
     assert_eq!(shares[2], 0);
     assert!((shares[1] as f64 / shares[0] as f64 - 2.0).abs() < 0.2, "{shares:?}");
 }
 
 #[test]
-fn a_slow_broker_gets_nothing_until_the_others_are_as_slow() {
+fn a_slow_broker_gets_no_records_until_the_others_are_as_slow() {
     assert_eq!(shares(&[broker(1, 1), broker(1, 20), broker(1, 1)], ADAPTIVE)[1], 0);
     assert!(shares(&[broker(1, 15), broker(1, 20), broker(1, 15)], ADAPTIVE)[1] > 1500);
 }
 
 #[test]
-fn the_uniform_rule_does_not_mind() {
+fn the_uniform_rule_ignores_waits() {
     assert!(shares(&[broker(1, 1), broker(1, 20), broker(1, 1)], Rule::Uniform)[1] > 1500);
 }
 
 #[test]
-fn a_broker_that_has_not_answered_in_time_is_not_available_unless_none_is() {
+fn a_broker_with_an_overdue_response_is_unavailable_unless_all_are() {
     let rule = Rule::Adaptive { availability_timeout: Some(ms(5)) };
     let late = Candidate { unanswered: Some(ms(6)), ..broker(1, 6) };
     assert_eq!(shares(&[broker(1, 6), late], rule)[1], 0);
@@ -141,7 +141,7 @@ fn a_broker_that_has_not_answered_in_time_is_not_available_unless_none_is() {
 }
 
 #[test]
-fn a_probe_goes_to_a_slow_broker_with_nothing_on_its_way() {
+fn a_probe_goes_to_a_slow_broker_without_records_in_flight() {
     let slow = broker(1, 20);
     let chosen = choose(&[broker(2, 1), slow], ADAPTIVE, true, 5).expect("a partition");
     assert_eq!((chosen.candidate, chosen.probe), (1, true));
@@ -151,13 +151,13 @@ fn a_probe_goes_to_a_slow_broker_with_nothing_on_its_way() {
     assert_eq!(choose(&[broker(0, 1)], ADAPTIVE, true, 5), None);
 }
 
-/// Three brokers with a partition each, served in virtual time: each answers a record after its own time, and the last
-/// answer is what is known of it.
+/// Three brokers with a partition each, in virtual time. Each responds after a fixed time, and its last response is
+/// what the client knows of it.
 struct World {
     now: Duration,
     loads: [Load; 3],
     usual: [Option<Duration>; 3],
-    /// Answers under way: when, of whom, and when the record was written.
+    /// Responses in flight: arrival time, broker, and when the record was written.
     under_way: Vec<(Duration, usize, Duration)>,
     records: [u64; 3],
 }

@@ -1,18 +1,19 @@
-//! Which of a broker's partitions keyless records go to, while not all of them have acknowledged something.
+//! The partition of a broker for keyless records, while some of its partitions have acknowledged no batch.
 //!
-//! A leader that is new acknowledges late: on Apache Kafka each replica flushes the partition's leader epochs to disk
-//! before the first batch of an epoch, one partition after the other, and a follower that asked too early comes again
-//! after `replica.fetch.backoff.ms`. A connection is answered in order, so every record behind such a batch waits too.
-//! One partition at a time is therefore tried, with one record where others are proven, and the rest goes to those.
+//! A new leader acknowledges late. On Apache Kafka each replica flushes the partition's leader epochs to disk before
+//! the first batch of an epoch, one partition after the other. A follower that fetched too early returns only after
+//! `replica.fetch.backoff.ms`. Responses of a connection are in order, so every record after such a batch waits too.
+//! Therefore one partition at a time is tried, with one record if others are proven, and all other records go to
+//! those.
 
 /// A partition's state under its current leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has acknowledged a batch.
     Proven,
-    /// It has not, and may be tried.
+    /// It has acknowledged no batch, and may be tried.
     Untried,
-    /// It has not, and its followers may not have reached the new leader yet.
+    /// It has acknowledged no batch, and its followers may not have reached the new leader yet.
     Settling,
 }
 
@@ -21,26 +22,26 @@ pub enum Standing {
 pub struct Picked {
     /// The partition.
     pub partition: u32,
-    /// What the choice is to it.
+    /// Role of the choice for the partition.
     pub as_what: Role,
 }
 
-/// What a choice is to its partition.
+/// Role of a choice for its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is proven, or under trial already.
+    /// The partition is proven, or under trial already.
     Home,
-    /// A trial begins, with one record: others are proven.
+    /// A trial begins, with one record: other partitions are proven.
     Trial,
-    /// A trial begins with everything: none is known to be proven.
+    /// A trial begins with all records: no partition is known to be proven.
     TrialForWant,
 }
 
-/// Partitions looked at for a proven one.
+/// Partitions examined in the search for a proven one.
 const LOOKS: usize = 64;
 
-/// The partition for the keyless records to come: `partitions[nth]` if it is proven. `trial` is the partition under trial,
-/// if any. None of no partitions.
+/// Chooses the partition for the next keyless records: `partitions[nth]` if it is proven. `trial` is the partition
+/// under trial, if any. Returns `None` without partitions.
 pub fn pick(
     partitions: &[u32],
     nth: usize,
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_partition_takes_what_it_was_drawn_for() {
+    fn a_proven_partition_takes_the_records_it_was_drawn_for() {
         for (nth, &partition) in PARTITIONS.iter().enumerate() {
             assert_eq!(pick(&PARTITIONS, nth, Some(5), |_| Standing::Proven), home(partition));
         }
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_proven_one_everything_goes_to_the_one_under_trial() {
+    fn without_a_proven_partition_all_records_go_to_the_one_under_trial() {
         for standing in [Standing::Untried, Standing::Settling] {
             let first = Some(Picked { partition: 7, as_what: Role::TrialForWant });
             assert_eq!(pick(&PARTITIONS, 2, None, |_| standing), first);

@@ -56,7 +56,7 @@ fn a_time_without_records_is_the_end() {
 }
 
 #[test]
-fn answers_from_before_a_jump_do_not_count() {
+fn responses_from_before_a_jump_do_not_count() {
     let (mut position, mut versions) = started(10);
     let asked = position.fetch_from().expect("at an offset");
     position.seek(10, &mut versions);
@@ -94,7 +94,7 @@ fn fetching_runs_ahead_of_consuming() {
 }
 
 #[test]
-fn an_answer_that_does_not_advance_is_refused() {
+fn a_response_that_does_not_advance_is_refused() {
     let (mut position, _) = started(10);
     let version = position.version();
     assert!(!position.on_fetched(fetch(version, 10), spot(10, 0)));
@@ -102,7 +102,7 @@ fn an_answer_that_does_not_advance_is_refused() {
 }
 
 #[test]
-fn out_of_range_waits_for_what_was_fetched_and_then_resets() {
+fn out_of_range_waits_for_buffered_records_and_then_resets() {
     let (mut position, mut versions) = started(10);
     let version = position.version();
     position.on_fetched(fetch(version, 10), spot(20, 0));
@@ -154,7 +154,7 @@ fn a_cut_log_rewinds_to_the_cut() {
 }
 
 #[test]
-fn a_topic_made_anew_is_read_from_its_beginning() {
+fn a_recreated_topic_is_read_from_its_beginning() {
     for policy in [Policy::Earliest, Policy::Latest] {
         let (mut position, mut versions) = started(10);
         assert_eq!(position.on_recreated(policy, &mut versions), Misfit::Moved);
@@ -295,7 +295,7 @@ fn fetch_response_while_a_validation_is_due_is_discarded() {
     assert_eq!(stale, Misfit::Stale);
     let stale = position.on_diverging(late, end(1, 5), policy, &mut versions);
     assert_eq!(stale, Misfit::Stale);
-    // Records that are buffered already reach the application, and then the result counts.
+    // Buffered records reach the application, and then the result counts.
     let asked = position.validation().expect("due");
     let cut = end(1, 15);
     let early = position.on_validated(asked, cut, policy, &mut versions);
@@ -318,6 +318,18 @@ fn truncation_without_a_policy_is_found_again() {
     }
     position.seek_to(spot(10, 5), &mut versions);
     assert!(position.validation().is_some(), "a seek decides");
+}
+
+#[test]
+fn nothing_before_offset_0_is_truncated() {
+    for policy in [Policy::None, Policy::Latest] {
+        let (mut position, mut versions) = unvalidated(spot(0, 5), 6);
+        let asked = position.validation().expect("due");
+        let unknown = position.on_validated(asked, end(-1, -1), policy, &mut versions);
+        assert_eq!(unknown, Err(Misfit::Moved));
+        assert_eq!(position.validation(), None);
+        assert_eq!(position.fetch_from().map(|from| from.offset), Some(0));
+    }
 }
 
 #[test]
@@ -346,7 +358,7 @@ fn rewind_keeps_the_epoch_of_the_last_record_consumed() {
 #[derive(Clone, Debug)]
 enum Step {
     Ask,
-    /// The outstanding answer brings so many offsets.
+    /// The outstanding response has this many offsets.
     Answer(i64),
     Consume(i64),
     Seek(i64),
@@ -364,12 +376,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Offsets reach the application without a gap and without a repetition between two jumps.
+    /// Between two jumps, offsets reach the application without a gap and without a repetition.
     #[test]
     fn nothing_is_skipped_or_repeated(steps in prop::collection::vec(step(), 1..100)) {
         let (mut position, mut versions) = started(0);
         let mut asked = None;
-        // What lies in the buffer: version and the offsets.
+        // Buffered responses: version and offset.
         let mut buffer: std::collections::VecDeque<(Version, i64)> = Default::default();
         let mut expected = 0;
         for step in steps {
@@ -435,7 +447,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// No fetch goes out while a validation is due, no request names an epoch below the position's, and between two
+    /// No fetch is sent while a validation is due, and no request names an epoch below the position's. Between two
     /// jumps the consumed offset never goes back.
     #[test]
     fn validation_guards_every_fetch(
@@ -496,7 +508,8 @@ proptest! {
                             confirmed = (position.version(), leader);
                         }
                         Err(Misfit::Moved) => {
-                            prop_assert!(reset);
+                            // Nothing before offset 0 can be lost.
+                            prop_assert!(reset || asked.spot.offset == 0);
                             confirmed = (position.version(), leader);
                         }
                         Err(Misfit::Truncated(lost)) => {

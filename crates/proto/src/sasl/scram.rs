@@ -11,10 +11,10 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{SaslError, Secret, Step, readable};
 
-/// Fewer iterations than this protect nothing; Kafka's brokers do not store fewer.
+/// Fewer iterations protect nothing; Kafka's brokers do not store fewer.
 pub const MIN_ITERATIONS: u32 = 4_096;
 
-/// More iterations than this are not done for a broker that has not proved who it is.
+/// The client does not run more iterations for a broker that has not proved its identity.
 pub const MAX_ITERATIONS: u32 = 1_000_000;
 
 /// GS2 header: no channel binding, no authorization id.
@@ -49,7 +49,7 @@ impl Hash {
     }
 
     fn hmac(self, key: &[u8], data: &[u8]) -> Bytes {
-        // A key of any length is taken: the error cannot happen, and an empty result would match nothing.
+        // Keys of any length are valid: the error cannot happen, and an empty result would match nothing.
         Zeroizing::new(match self {
             Self::Sha256 => Hmac::<Sha256>::new_from_slice(key)
                 .map(|mac| mac.chain_update(data).finalize().into_bytes().to_vec())
@@ -61,7 +61,7 @@ impl Hash {
     }
 }
 
-/// The work of an exchange: a key from the password, slow on purpose. Milliseconds, up to a second.
+/// The key derivation of an exchange: slow on purpose, from milliseconds up to a second.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Derivation {
     hash: Hash,
@@ -76,7 +76,7 @@ impl fmt::Debug for Derivation {
     }
 }
 
-/// What a derivation gives. As good as the password for its salt.
+/// The result of a derivation. It is as good as the password for its salt.
 #[derive(Clone)]
 pub struct SaltedPassword(Bytes);
 
@@ -87,7 +87,7 @@ impl fmt::Debug for SaltedPassword {
 }
 
 impl Derivation {
-    /// Does the work, on the caller's thread.
+    /// Derives the key on the caller's thread.
     #[must_use]
     pub fn run(&self) -> SaltedPassword {
         let password = self.password.reveal().as_bytes();
@@ -121,14 +121,14 @@ impl fmt::Debug for Scram {
 }
 
 enum State {
-    /// The broker's first message is to come.
+    /// The broker's first message has not arrived.
     First,
-    /// A key is being derived. What is signed but for the proof, and the last message likewise.
+    /// A key is being derived. `signed` and `last` are the signed text and the last message, both without the proof.
     Deriving {
         signed: String,
         last: String,
     },
-    /// The broker's last message has to bear this signature.
+    /// The broker's last message must have this signature.
     Last {
         signature: Bytes,
     },

@@ -99,7 +99,7 @@ fn a_broker_that_does_not_know_the_password_is_an_impostor() {
 }
 
 #[test]
-fn a_first_answer_has_our_nonce_a_salt_and_a_bearable_number_of_iterations() {
+fn a_first_response_has_our_nonce_a_salt_and_an_accepted_number_of_iterations() {
     let malformed = [
         "",
         "r=other,s=AAAA,i=4096",
@@ -131,7 +131,7 @@ fn a_first_answer_has_our_nonce_a_salt_and_a_bearable_number_of_iterations() {
 }
 
 #[test]
-fn plain_and_bearer_say_it_all_at_once() {
+fn plain_and_bearer_have_a_single_message() {
     let plain = |username: &str, password: &str| Credentials::Plain {
         username: username.into(),
         password: password.into(),
@@ -161,7 +161,7 @@ fn plain_and_bearer_say_it_all_at_once() {
 }
 
 #[test]
-fn nothing_secret_is_shown() {
+fn debug_output_shows_no_secret() {
     let credentials = scram("user", "pencil");
     let (mut exchange, _) = Exchange::begin(&credentials, NONCE).expect("usable");
     let step = exchange.answered(SERVER_FIRST.as_bytes()).expect("accepted");
@@ -172,7 +172,7 @@ fn nothing_secret_is_shown() {
 
 proptest! {
     #[test]
-    fn no_answer_makes_it_panic_or_believe(
+    fn no_response_causes_a_panic_or_false_success(
         first in "(r=rOprNGfwEbeRWgbNEkqO)?[ -~]{0,40}(,s=[A-Za-z0-9+/=]{0,12})?(,i=[0-9]{0,5})?",
         last in prop::collection::vec(any::<u8>(), 0..80),
     ) {

@@ -1,7 +1,7 @@
-//! What the answers of coordinators, and of brokers to produce requests, mean for a transaction.
+//! How responses of coordinators, and of brokers to produce requests, affect a transaction.
 //!
-//! Errors are of three kinds (KIP-691, KIP-1050): those that pass, so that the request is repeated; those after which
-//! the transaction can only be aborted; and those after which the producer can do nothing more.
+//! Errors are of three kinds (KIP-691, KIP-1050). After a retriable error the request is repeated. After an abortable
+//! error the transaction can only be aborted. After a fatal error the producer has failed for good.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,37 +10,37 @@ use curtail_wire::ErrorCode;
 use super::{Coordinator, Key, Machine, Outcome, Phase, Protocol, Reason, Request};
 use crate::{accumulator::ProducerIdentity, later::Later, metadata::Node};
 
-/// How bad an error is.
+/// Severity of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The transaction has to be aborted.
+    /// The transaction must be aborted.
     Abortable,
-    /// The producer can do nothing more.
+    /// The producer has failed for good.
     Fatal,
 }
 
-/// An answer, or its absence.
+/// A response, or its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<E> {
-    /// There was none; nobody knows whether the request was carried out.
+    /// No response: it is unknown whether the request was carried out.
     Lost(E),
-    /// The request cannot be sent, now or later, such as for want of a common version.
+    /// The request cannot be sent, now or later, for example without a common version.
     Impossible(E),
-    /// The coordinator refuses all of it.
+    /// The coordinator refused the whole request.
     Refused(ErrorCode),
-    /// To [`Request::InitProducerId`], and to [`Request::End`] with version 2: who the producer is from now on.
+    /// To [`Request::InitProducerId`], and to [`Request::End`] with version 2: the producer's identity from now on.
     Identity(ProducerIdentity),
-    /// To [`Request::AddOffsets`], and to [`Request::End`] with version 1: done.
+    /// To [`Request::AddOffsets`], and to [`Request::End`] with version 1: success.
     Done,
-    /// To [`Request::AddPartitions`] and [`Request::CommitOffsets`].
+    /// To [`Request::AddPartitions`] and [`Request::CommitOffsets`]: one code per partition.
     Each(Vec<(Key, ErrorCode)>),
 }
 
-/// How bad it is for a transaction that a batch failed with this code; `None` is an error of the client's own, such
-/// as the end of `delivery.timeout.ms`.
+/// Severity of a batch's failure for its transaction; `None` is an error of the client itself, such as the end of
+/// `delivery.timeout.ms`.
 ///
-/// INVALID_PRODUCER_EPOCH is not fatal here: a leader may be behind or ahead of the coordinator. The end of the
-/// transaction tells whether the producer is fenced.
+/// INVALID_PRODUCER_EPOCH is not fatal here: a leader may lag behind or be ahead of the coordinator. The end of the
+/// transaction shows whether the producer is fenced.
 pub fn severity_of_batch(code: Option<ErrorCode>) -> Severity {
     match code {
         Some(
@@ -53,20 +53,20 @@ pub fn severity_of_batch(code: Option<ErrorCode>) -> Severity {
     }
 }
 
-/// What to do about a refusal.
+/// The reaction to a refusal.
 enum Remedy {
-    /// Ask again, of the same coordinator.
+    /// Repeat the request to the same coordinator.
     Repeat,
-    /// Ask again soon: what is in the way takes milliseconds.
+    /// Repeat the request soon: the cause takes milliseconds.
     RepeatSoon,
     /// Find the coordinator again.
     Elsewhere,
-    /// Back to the state before [`Machine::init`], which may be called again.
+    /// Return to the state before [`Machine::init`], which may be called again.
     NotInitialized,
     Abort,
     /// As `Abort`, and the producer needs a new epoch.
     AbortAndRenew,
-    /// As `AbortAndRenew`, and the coordinator knows nothing that could be ended.
+    /// As `AbortAndRenew`, and the coordinator knows no transaction that could be ended.
     Forgotten,
     Fatal,
 }
@@ -108,7 +108,7 @@ fn remedy(request: &Request, code: ErrorCode) -> Remedy {
 }
 
 impl Request {
-    /// Kafka's name of it.
+    /// Kafka's name of the request.
     pub fn name(&self) -> &'static str {
         match self {
             Self::InitProducerId(_) => "InitProducerId",
@@ -121,7 +121,7 @@ impl Request {
 }
 
 impl<E: Clone> Machine<E> {
-    /// A coordinator has been found, or the search has failed with this.
+    /// Reports the coordinator, or why it was not found.
     pub fn found(
         &mut self,
         coordinator: Coordinator,
@@ -151,7 +151,7 @@ impl<E: Clone> Machine<E> {
                 code @ (ErrorCode::GROUP_AUTHORIZATION_FAILED | ErrorCode::TRANSACTION_ABORTABLE),
             ) => match self.phase {
                 Phase::Open | Phase::Committing => self.abortable(reason(code)),
-                // Without an open transaction, there is nothing to abort: the lookup is repeated after a backoff.
+                // Without an open transaction, there is none to abort: the lookup is repeated after a backoff.
                 _ => self.repeat(reason(code), now, unit),
             },
             Reply::Refused(code) if matches!(self.phase, Phase::Initializing) => {
@@ -163,13 +163,12 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// The coordinator's cluster runs transactions by this level of the feature `transaction.version`. The next
-    /// transaction follows it.
+    /// Reports the cluster's level of the feature `transaction.version`. The next transaction follows it.
     pub fn coordinator_speaks(&mut self, level: i16) {
         self.level = level;
     }
 
-    /// What became of the request that [`Machine::next`] gave. Answers the partitions that may be written to from
+    /// Reports the outcome of a request from [`Machine::next`]. Returns the partitions that may be written to from
     /// now on. `unit` is a random draw from `[0, 1)`.
     pub fn answered(
         &mut self,
@@ -205,7 +204,7 @@ impl<E: Clone> Machine<E> {
                 self.ended(*outcome);
             }
             (Request::End(outcome), Reply::Done) => self.ended(*outcome),
-            // No answer that the caller can make of these.
+            // The caller cannot send these replies to these requests.
             (_, Reply::Identity(_) | Reply::Done | Reply::Each(_)) => {}
         }
         Vec::new()
@@ -219,7 +218,7 @@ impl<E: Clone> Machine<E> {
         now: Instant,
         unit: f64,
     ) -> Vec<Key> {
-        // All or none are added; one that says what is wrong tells more than those that were not attempted.
+        // All partitions are added or none. The code of the one at fault is more specific than OPERATION_NOT_ATTEMPTED.
         let refused =
             |code: ErrorCode| code.is_error() && code != ErrorCode::OPERATION_NOT_ATTEMPTED;
         let worst = results.iter().find(|(_, code)| refused(*code));
@@ -254,8 +253,8 @@ impl<E: Clone> Machine<E> {
         now: Instant,
         unit: f64,
     ) {
-        // What passes is repeated as a whole: offsets committed twice are the same offsets. What does not pass
-        // decides.
+        // After retriable errors the request is repeated as a whole: offsets committed twice are the same offsets.
+        // Other errors decide.
         let failed = |passing: bool| {
             let matching = |code: ErrorCode| code.is_error() && code.is_retriable() == passing;
             results.iter().find(move |(_, code)| matching(*code))
@@ -310,7 +309,7 @@ impl<E: Clone> Machine<E> {
                 self.unknown_to_coordinator = true;
                 self.abortable(reason);
             }
-            // A partition that cannot be added is a matter of this transaction; what fences is not.
+            // A partition that cannot be added concerns this transaction only, unless the code fences the producer.
             Remedy::Fatal
                 if matches!(request, Request::AddPartitions(_)) && !is_fatal_to_producer(code) =>
             {
@@ -343,7 +342,7 @@ impl<E: Clone> Machine<E> {
     }
 }
 
-/// Whether the coordinator sends this code before it changes the transaction. It also answers with NOT_COORDINATOR,
+/// Whether the coordinator sends this code before it changes the transaction. It also responds with NOT_COORDINATOR,
 /// COORDINATOR_NOT_AVAILABLE and others when its own append fails, and that record may still be replicated.
 fn proves_nothing_added(code: ErrorCode) -> bool {
     matches!(

@@ -7,7 +7,7 @@ mod doubt;
 const FIRST: ProducerIdentity = ProducerIdentity { id: 9, epoch: 0 };
 const NEXT: ProducerIdentity = ProducerIdentity { id: 9, epoch: 1 };
 
-/// A machine, the coordinator's answers by hand, and the time.
+/// A machine and the time; the test plays the coordinator.
 struct Bench {
     machine: Machine<&'static str>,
     now: Instant,
@@ -35,7 +35,7 @@ fn offsets(group: &str) -> GroupOffsets {
 }
 
 impl Bench {
-    /// Initialized, with this level of `transaction.version`.
+    /// A machine that is initialized with this level of `transaction.version`.
     fn ready(level: i16) -> Self {
         let backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
         let mut bench = Self { machine: Machine::new(backoff), now: Instant::now() };
@@ -53,7 +53,7 @@ impl Bench {
         bench
     }
 
-    /// The next step, past coordinators to be found and pauses.
+    /// The next step after coordinator lookups and waits.
     fn step(&mut self) -> Step {
         loop {
             match self.machine.next(self.now) {
@@ -86,7 +86,7 @@ impl Bench {
         self.answer(request, reply)
     }
 
-    /// Adds a partition as version 1 does.
+    /// Adds a partition as in version 1.
     fn add(&mut self, index: i32) {
         assert!(!self.machine.enlist(key(index)), "it has to be added first");
         let added = self.expect(
@@ -128,7 +128,7 @@ fn version_1_adds_all_new_partitions_in_one_request_and_keeps_its_epoch() {
 }
 
 #[test]
-fn version_2_adds_nothing_and_takes_the_next_epoch_from_the_end() {
+fn version_2_adds_no_partition_and_takes_the_next_epoch_from_the_end() {
     for (outcome, request) in [(Outcome::Commit, COMMIT), (Outcome::Abort, ABORT)] {
         let mut bench = Bench::open(2);
         assert!(bench.machine.enlist(key(0)));
@@ -147,7 +147,7 @@ fn version_2_adds_nothing_and_takes_the_next_epoch_from_the_end() {
 }
 
 #[test]
-fn a_transaction_without_anything_in_it_ends_without_the_coordinator() {
+fn an_empty_transaction_ends_without_the_coordinator() {
     for level in [1, 2] {
         let mut bench = Bench::open(level);
         bench.machine.commit().expect("open");
@@ -162,7 +162,7 @@ fn a_transaction_without_anything_in_it_ends_without_the_coordinator() {
 }
 
 #[test]
-fn an_unfinished_transaction_before_is_waited_for_in_short_pauses() {
+fn an_unfinished_previous_transaction_is_waited_for_with_short_backoff() {
     let mut bench = Bench::open(1);
     bench.machine.enlist(key(0));
     let request = Request::AddPartitions(vec![key(0)]);
@@ -191,7 +191,7 @@ fn a_coordinator_that_moves_is_found_again() {
 }
 
 #[test]
-fn an_end_without_an_answer_is_repeated_with_the_same_outcome() {
+fn an_end_without_a_response_is_repeated_with_the_same_outcome() {
     let mut bench = Bench::open(2);
     bench.machine.enlist(key(0));
     bench.machine.commit().expect("open");
@@ -222,7 +222,7 @@ fn a_lost_batch_costs_version_1_a_new_epoch_after_the_abort() {
 }
 
 #[test]
-fn version_1_renews_its_epoch_when_what_was_in_flight_is_lost_by_the_abort_itself() {
+fn version_1_renews_its_epoch_when_the_abort_loses_batches_in_flight() {
     let mut bench = Bench::open(1);
     bench.add(0);
     bench.machine.abort().expect("open");
@@ -234,7 +234,7 @@ fn version_1_renews_its_epoch_when_what_was_in_flight_is_lost_by_the_abort_itsel
 }
 
 #[test]
-fn an_abort_that_comes_while_a_failed_transaction_is_drained_still_waits_for_what_is_in_flight() {
+fn an_abort_while_a_failed_transaction_is_drained_still_waits_for_batches_in_flight() {
     let mut bench = Bench::open(1);
     bench.add(0);
     bench.machine.batch_failed(Some(FIRST), Severity::Abortable, "lost");
@@ -246,7 +246,7 @@ fn an_abort_that_comes_while_a_failed_transaction_is_drained_still_waits_for_wha
 }
 
 #[test]
-fn a_batch_of_an_earlier_transaction_says_nothing_about_this_one() {
+fn a_batch_of_an_earlier_transaction_does_not_affect_this_one() {
     let mut bench = Bench::open(2);
     bench.machine.enlist(key(0));
     bench.machine.abort().expect("open");
@@ -263,7 +263,7 @@ fn a_batch_of_an_earlier_transaction_says_nothing_about_this_one() {
 }
 
 #[test]
-fn what_may_have_been_added_is_known_before_the_abort() {
+fn additions_in_doubt_are_settled_before_the_abort() {
     let mut bench = Bench::open(1);
     bench.machine.enlist(key(0));
     let request = Request::AddPartitions(vec![key(0)]);
@@ -337,7 +337,7 @@ fn a_member_that_left_its_group_makes_the_transaction_abortable() {
 }
 
 #[test]
-fn what_fences_is_fatal_wherever_it_comes_from() {
+fn a_fencing_error_is_fatal_from_any_source() {
     for code in [ErrorCode::INVALID_PRODUCER_EPOCH, ErrorCode::PRODUCER_FENCED] {
         let mut bench = Bench::open(1);
         bench.machine.enlist(key(0));
@@ -379,7 +379,7 @@ fn a_commit_refused_as_abortable_can_be_aborted() {
 }
 
 #[test]
-fn a_coordinator_that_has_forgotten_the_producer_gives_it_a_new_identity() {
+fn a_coordinator_that_has_forgotten_the_producer_assigns_a_new_identity() {
     let mut bench = Bench::open(1);
     bench.add(0);
     bench.machine.commit().expect("open");
@@ -404,9 +404,9 @@ fn init_that_is_refused_may_be_called_again() {
     assert_eq!(bench.machine.status(), Status::Ready);
 }
 
-/// These codes concern a transaction, so that only an open one can be made abortable by them.
+/// These codes concern a transaction, so they can only make an open one abortable.
 #[test]
-fn a_coordinator_lookup_that_is_refused_without_end_backs_off() {
+fn a_coordinator_lookup_that_is_refused_repeatedly_backs_off() {
     for code in [ErrorCode::TRANSACTION_ABORTABLE, ErrorCode::GROUP_AUTHORIZATION_FAILED] {
         let backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
         let mut machine = Machine::<&str>::new(backoff);

@@ -1,4 +1,4 @@
-//! What must hold when disks fail and the controller crashes.
+//! Promises that hold when disks fail and the controller crashes.
 
 use std::time::Duration;
 

@@ -1,18 +1,21 @@
-//! What a consumer group promises, of what its members saw and what its coordinators wrote down.
+//! Checks a consumer group's promises against the members' history and the coordinators' log.
 //!
-//! Kafka's promise is about generations: a partition goes to another member only in a generation that its reader is no
-//! member of, or that its reader has joined after it let go. A reader that was cut off (its session ran out, or it did not
-//! poll) may read on until it hears of it; its commits are refused. A static member (KIP-345) stays in the generations that
-//! it was too late for, until its session runs out: it is cut off all the same. So:
+//! Kafka promises something for each generation. A partition goes to another member only in a generation that its
+//! reader is no member of, or that its reader joined after the revocation. A reader that was evicted (its session
+//! expired, or it did not poll) may read on until it is notified; its commits are refused. A static member (KIP-345)
+//! stays in generations that it was too late for, until its session expires: it counts as evicted nevertheless.
+//! Therefore:
 //!
 //! - two members that are both in the newest generation never read the same partition, unless one is static and has a
 //!   reason to be late;
-//! - a member reads only what the newest generation that it is in gave it, from the committed offset on, without gaps;
-//! - what is committed was given out, all of it, by itself also done with; and goes back only where Kafka cannot prevent
-//!   it: within one generation, when an old request overtakes a newer one;
+//! - a member reads only its assignment in the newest generation that it is in, from the committed offset on, without
+//!   gaps;
+//! - a committed offset covers only records that were returned to members, and with auto-commit only records of
+//!   earlier polls. It goes back only if Kafka cannot prevent that: within one generation, when an old request
+//!   overtakes a newer one;
 //! - an acknowledged commit is in the log;
 //! - a member loses its partitions only for a reason;
-//! - every record was given to somebody.
+//! - every record was returned to a member.
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +28,8 @@ use std::{
 use super::Violation;
 use crate::history::{Deed, GroupHistory, GroupRecord, History, What, Written};
 
-/// For so long after trouble is over members may still hear that they were given up: until every time-out that began in
-/// it has run out.
+/// How long after a fault members may still be notified of an eviction: until every timeout that began during it has
+/// expired.
 const AFTERMATH: Duration = Duration::from_secs(8);
 
 pub(super) fn check(history: &History) -> Vec<Violation> {
@@ -40,7 +43,7 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// The members of a generation and what they were given.
+/// The members of a generation with their partitions.
 type Generation = BTreeMap<u32, Vec<i32>>;
 
 fn ms(at: Duration) -> i64 {
@@ -61,17 +64,17 @@ fn generation_at(
     generations.filter(|members| fits(members)).last()
 }
 
-/// Who reads what, and how far it is.
+/// The readers of each partition, with their positions.
 struct Ownership<'a> {
     group: &'a GroupHistory,
-    /// By partition and member: since when, and the next offset once the first record has come.
+    /// By partition and member: since when, and the next offset once the first record was returned.
     readers: BTreeMap<(i32, u32), (Duration, Option<i64>)>,
-    /// Members that may be given up for not polling, or because somebody took their place.
+    /// Members that may be evicted because they do not poll, or because another member took their place.
     negligent: BTreeSet<u32>,
     violations: Vec<Violation>,
 }
 
-/// A moment of a member.
+/// A member at a time.
 type Moment = (u32, Duration);
 
 impl<'a> Ownership<'a> {
@@ -124,7 +127,7 @@ impl<'a> Ownership<'a> {
         self.check_alone(partition, deed);
     }
 
-    /// Whoever else reads the partition has been given up.
+    /// Checks that every other reader of the partition was evicted.
     fn check_alone(&mut self, partition: i32, deed: &Deed) {
         let member = deed.member;
         let Some(newest) = generation_at(&self.group.log, deed.at, |_| true) else { return };
@@ -176,14 +179,14 @@ impl<'a> Ownership<'a> {
         self.check_alone(partition, deed);
     }
 
-    /// Whether anything can explain that the member was given up.
+    /// Whether a fault or the member's own neglect can explain its eviction.
     fn has_reason(&self, (member, at): Moment) -> bool {
         let troubled = |(begin, end): &(Duration, Duration)| *begin <= at && at <= *end + AFTERMATH;
         self.negligent.contains(&member) || self.group.trouble.iter().any(troubled)
     }
 }
 
-/// The offsets that were the committed one of a partition at some moment between two times; 0 before the first.
+/// The committed offsets of a partition between two times; 0 before the first commit.
 fn committed_between(
     log: &[GroupRecord],
     partition: i32,
@@ -251,7 +254,7 @@ fn check_handovers(group: &GroupHistory) -> Vec<Violation> {
     violations
 }
 
-/// No generation gives a partition to two of its members.
+/// Checks that no generation assigns a partition to two members.
 fn check_generations(log: &[GroupRecord]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for record in log {
@@ -265,7 +268,7 @@ fn check_generations(log: &[GroupRecord]) -> Vec<Violation> {
     violations
 }
 
-/// How far a partition's records are done with, from the first one on without a gap.
+/// Completed records of a partition: all from the first one on without a gap, and some beyond.
 #[derive(Default)]
 struct Prefix {
     next: i64,
@@ -287,13 +290,13 @@ impl Prefix {
     }
 }
 
-/// What had been given out at a moment of the history.
+/// The records returned to members up to a moment of the history.
 #[derive(Default)]
 struct Progress {
     given: BTreeMap<i32, Prefix>,
-    /// What the members have asked for more after.
+    /// Records that a member has completed, by polling again after them.
     done: BTreeMap<i32, Prefix>,
-    /// By member, what is not done yet.
+    /// By member, records not completed yet.
     open: BTreeMap<u32, Vec<(i32, i64)>>,
 }
 
@@ -319,13 +322,13 @@ impl Progress {
     }
 }
 
-/// The commits as they were written, against what had been given out by then.
+/// Checks each commit against the records returned before it was written.
 fn check_commits(group: &GroupHistory) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut progress = Progress::default();
     let mut deeds = group.deeds.iter().peekable();
     let mut generation: Option<&Generation> = None;
-    // By partition: what was committed last, and whether that was in an earlier generation.
+    // By partition: the last committed offset, and whether that was in an earlier generation.
     let mut last: BTreeMap<i32, (i64, bool)> = BTreeMap::new();
     for record in &group.log {
         while let Some(deed) = deeds.next_if(|deed| ms(deed.at) <= record.at_ms) {
@@ -347,7 +350,7 @@ fn check_commits(group: &GroupHistory) -> Vec<Violation> {
                 if offset > given {
                     violations.push(Violation::CommittedAhead { partition, offset, given });
                 }
-                // Whoever committed it is done with what is below.
+                // The member that committed it has completed the records below.
                 progress.done.entry(partition).or_default().reach(offset);
                 if generation.is_none_or(BTreeMap::is_empty) {
                     violations.push(Violation::CommittedByNobody { partition, offset });
@@ -363,7 +366,7 @@ fn check_commits(group: &GroupHistory) -> Vec<Violation> {
     violations
 }
 
-/// What a member was told to be committed is in the log, or a later offset that has taken its place.
+/// Checks that each acknowledged commit is in the log, or a later offset that replaced it.
 fn check_acknowledged(group: &GroupHistory) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut log = group.log.iter().peekable();
@@ -383,7 +386,7 @@ fn check_acknowledged(group: &GroupHistory) -> Vec<Violation> {
     violations
 }
 
-/// Every record was given to somebody.
+/// Checks that every record was returned to a member.
 fn check_complete(history: &History, group: &GroupHistory) -> Vec<Violation> {
     let given: BTreeSet<(i32, i64)> = group
         .deeds

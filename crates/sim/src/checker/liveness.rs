@@ -5,18 +5,18 @@ use std::{collections::BTreeMap, time::Duration};
 use super::Violation;
 use crate::history::{Disconnect, History, Outcome, RecordId, Sent};
 
-/// How much later than it is due an outcome may reach the caller.
+/// How late an outcome may reach the caller.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Age below which no unanswered request makes a connection suspicious, whatever happens in the cluster.
-/// Half of `curtail.suspicion.min.ms`, so that a rounded timer does not count.
+/// Age below which a request without a response makes no connection suspicious, under any fault. It is half of
+/// `curtail.suspicion.min.ms`, so that a rounded timer does not count.
 const YOUNG: Duration = Duration::from_millis(100);
 
 /// How long a fault still explains a disconnect after it has ended, beyond `request.timeout.ms`: long enough for replicas to
 /// be in sync again.
 const AFTERMATH: Duration = Duration::from_secs(4);
 
-/// Longest time to the outcome of a record that has nothing before it, while nothing is wrong: a first record has about
+/// Longest time to the outcome of a record with no record before it and without a fault: a first record has about
 /// eight round trips of at most 100 ms, and `linger.ms` before it.
 const PROMPT: Duration = Duration::from_secs(2);
 
@@ -50,7 +50,7 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
     late.chain(closed).chain(fenced).chain(sluggish(history)).collect()
 }
 
-/// Records that nothing delays and that are late, or expire.
+/// Records that are late or expire although nothing delays them.
 fn sluggish(history: &History) -> impl Iterator<Item = Violation> {
     // By producer, when the last record had its outcome; `None` while one has none.
     let mut settled: BTreeMap<u32, Option<Duration>> = BTreeMap::new();
@@ -81,8 +81,8 @@ fn is_calm(sent: &Sent, history: &History) -> bool {
     !history.faults.iter().any(touches)
 }
 
-/// A broker may be left when it does not respond, but not because of one young request, and not while nothing
-/// is wrong in the cluster.
+/// Whether a disconnect had no reason. A client may leave a broker that does not respond, but not because of one
+/// young request, and not without a fault in the cluster.
 fn is_needless(closed: &Disconnect, history: &History) -> bool {
     if closed.api != PRODUCE {
         return false;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_closed_with_nothing_or_a_young_request_unanswered_is_needless() {
+    fn a_connection_closed_without_an_old_request_in_flight_is_needless() {
         let fault = [(9000, 10_500)];
         assert_eq!(kinds(&closed(0, None, &fault)), ["needless-disconnect"]);
         assert_eq!(kinds(&closed(0, Some(99), &fault)), ["needless-disconnect"]);

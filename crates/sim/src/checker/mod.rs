@@ -1,4 +1,4 @@
-//! Judges a history: what Curtail promises about acknowledged, failed and repeated records, and nothing else.
+//! Checks a history against Curtail's promises about acknowledged, failed and repeated records, and nothing else.
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
@@ -80,7 +80,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// Whether the settings of the producer promise that this does not happen.
+/// Whether the producer's settings promise that this does not happen.
 fn is_promised(history: &History, violation: &Violation) -> bool {
     match violation {
         Violation::Lost { id, acknowledged } => {
@@ -105,7 +105,7 @@ fn is_deleted(history: &History, (partition, offset): (i32, Option<i64>)) -> boo
     start.is_some_and(|start| offset.is_none_or(|offset| offset < *start))
 }
 
-/// What the client said against where the record is.
+/// Checks an outcome against the record's place in the log.
 fn check_outcome(sent: &Sent, copies: &[(i32, i64)]) -> Option<Violation> {
     let id = sent.id;
     match &sent.outcome {
@@ -141,14 +141,14 @@ fn check_read_order(read: &[ReadBack]) -> Vec<Violation> {
     violations
 }
 
-/// Brokers that have lost nothing refuse no sequence number for good, unless the topic was replaced.
+/// Checks that brokers that have lost nothing refuse no sequence number for good, unless the topic was replaced.
 fn check_refusals(history: &History) -> impl Iterator<Item = Violation> {
     const REFUSALS: [&str; 3] =
         ["OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH"];
     history.sent.iter().filter(|sent| !history.buried.contains(&sent.id)).filter_map(|sent| {
-        // What may have been written may follow a lost batch, and then fails with the refusal that ended its wait.
+        // A batch that may have been written may follow a lost one; it then fails with the refusal that ended its wait.
         let Outcome::NotWritten { error } = &sent.outcome else { return None };
-        // A rival or an abort explains what a transactional producer receives. A batch that waits for an earlier one may be
+        // A rival or an abort explains a transactional producer's error. A batch that waits for an earlier one may be
         // refused until it expires.
         let refused = history.transactions.is_empty()
             && !error.contains("delivery.timeout.ms")
@@ -157,12 +157,12 @@ fn check_refusals(history: &History) -> impl Iterator<Item = Violation> {
     })
 }
 
-/// Times that a record may be sent again on average.
+/// Average retries per record.
 const RETRIES: u64 = 12;
-/// Times that the records of a producer may be sent again besides.
+/// Additional retries per producer.
 const RETRIES_MORE: u64 = 300;
 
-/// Backoff and waiting for another leader bound how often records are sent again.
+/// Checks the bound on retries that follows from backoff and from waiting for another leader.
 fn check_retries(history: &History) -> impl Iterator<Item = Violation> {
     history.retries.iter().filter_map(|(&producer, &retries)| {
         let records = history.sent.iter().filter(|sent| sent.id.producer == producer).count();
@@ -171,9 +171,8 @@ fn check_retries(history: &History) -> impl Iterator<Item = Violation> {
     })
 }
 
-/// Records of a producer lie in each partition in the order of their sends, but for those that may change their
-/// partition. A record with several copies counts
-/// where it is first: the others are reported as such.
+/// Checks that a producer's records are in each partition in the order of their sends, except for records that may
+/// change their partition. A record with several copies counts at the first one; the others are reported separately.
 fn check_producer_order(
     found: &BTreeMap<RecordId, Vec<(i32, i64)>>,
     history: &History,
@@ -195,12 +194,12 @@ fn check_producer_order(
     violations
 }
 
-/// An acknowledged offset is above every offset of the partition that was acknowledged before the send began.
+/// Checks that an acknowledged offset is above every offset of the partition acknowledged before the send.
 fn check_offsets_advance(history: &History) -> Vec<Violation> {
     let sent = &history.sent;
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
-        // At the same time, the send counts as begun before the acknowledgement came: that proves less.
+        // At the same time, the send counts as earlier than the acknowledgement: that proves less.
         Begin(usize),
         Acknowledged(usize),
     }
@@ -240,8 +239,8 @@ fn check_offsets_advance(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// What is committed stays as it is: a consumer that starts at the beginning is given each partition's log, record for
-/// record, whatever happens meanwhile.
+/// Checks that committed records do not change: a consumer that starts at the beginning returns each partition's log,
+/// record for record, under any fault.
 fn check_consumed(history: &History) -> Vec<Violation> {
     // The consumers read the first topic only.
     let first = |record: &&ReadBack| record.partition < PLACES;
@@ -259,7 +258,7 @@ fn check_consumed(history: &History) -> Vec<Violation> {
 
 type Entry = (i64, Option<RecordId>);
 
-/// The first difference between a partition's log and what a consumer was given of it.
+/// The first difference between a partition's log and a consumer's records of it.
 struct Difference {
     partition: i32,
     given: Option<Entry>,
@@ -291,7 +290,7 @@ fn differences<'a>(
     partitions.into_iter().filter_map(differs).collect()
 }
 
-/// At rest, every replica of a partition has the same batches.
+/// Checks that, at rest, every replica of a partition has the same batches.
 fn check_replicas<'a>(history: &'a History) -> Vec<Violation> {
     let mut first: BTreeMap<i32, &'a ReplicaLog> = BTreeMap::new();
     let mut violations = Vec::new();

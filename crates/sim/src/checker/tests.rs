@@ -27,7 +27,7 @@ fn read(number: u32, partition: i32, offset: i64) -> ReadBack {
     ReadBack { partition, offset, id: Some(id(1, number)) }
 }
 
-/// With a consumer that was given what is in the log.
+/// Checks a history whose consumer returned exactly the log.
 fn judge(sent: Vec<Sent>, read: Vec<ReadBack>) -> Vec<Violation> {
     check(&History { sent, consumed: read.clone(), read, ..History::default() })
 }
@@ -69,7 +69,7 @@ fn an_acknowledged_record_elsewhere_is_misplaced() {
 }
 
 #[test]
-fn a_record_read_twice_is_duplicated_whatever_its_outcome() {
+fn a_record_read_twice_is_duplicated_with_any_outcome() {
     let outcomes = [
         Outcome::Acknowledged { at: ms(1), partition: 0, offset: Some(3) },
         Outcome::MaybeWritten { error: String::new() },
@@ -132,7 +132,7 @@ fn sends_that_overlap_may_be_acknowledged_in_any_order() {
 }
 
 #[test]
-fn a_record_that_nobody_sent_is_unknown() {
+fn a_record_that_no_producer_sent_is_unknown() {
     let stranger = ReadBack { partition: 0, offset: 0, id: None };
     let violations = judge(vec![], vec![stranger, read(9, 0, 1)]);
     assert_eq!(kinds(&violations), ["unknown-record", "unknown-record"]);
@@ -224,7 +224,7 @@ fn replicas_with_other_content_or_length_differ() {
 }
 
 #[test]
-fn only_records_before_the_start_of_a_log_may_be_gone() {
+fn only_records_before_the_start_of_a_log_may_be_missing() {
     let lost_with = |start: Option<i64>| {
         let sent = vec![acknowledged(0, 0, 0, 3)];
         let starts = start.map(|start| (0, start)).into_iter().collect();

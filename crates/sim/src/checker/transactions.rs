@@ -1,12 +1,12 @@
-//! What a reader of committed records may see of each transaction.
+//! Checks the records of each transaction that a read_committed consumer returned.
 
 use std::collections::BTreeMap;
 
 use super::Violation;
 use crate::history::{End, History, RecordId};
 
-/// All of a committed transaction is visible, nothing of an aborted one, and of one whose end nobody told all or
-/// nothing.
+/// A committed transaction must be visible in full and an aborted one not at all. A transaction of unknown outcome
+/// must be visible in full or not at all.
 pub(super) fn check(history: &History) -> Vec<Violation> {
     let mut seen: BTreeMap<RecordId, usize> = BTreeMap::new();
     for record in history.committed.iter().filter_map(|read| read.id) {

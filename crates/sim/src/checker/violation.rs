@@ -1,4 +1,4 @@
-//! The broken promises that the checker reports, and their wording.
+//! The broken promises that the checker reports, and their messages.
 
 use std::{fmt, time::Duration};
 
@@ -14,13 +14,13 @@ pub enum Violation {
         /// Partition and offset it was acknowledged at.
         acknowledged: (i32, Option<i64>),
     },
-    /// An acknowledged record is in the log, but not where the acknowledgement said.
+    /// An acknowledged record is in the log, but at another place than acknowledged.
     Misplaced {
         /// The record.
         id: RecordId,
         /// Partition and offset it was acknowledged at.
         acknowledged: (i32, Option<i64>),
-        /// Where it is.
+        /// Its partition and offset in the log.
         found: (i32, i64),
     },
     /// A record is in the log more than once.
@@ -39,11 +39,11 @@ pub enum Violation {
         /// The record sent later, and its lower offset.
         later: (RecordId, i64),
     },
-    /// A record is in the log though the client said it certainly is not.
+    /// A record is in the log though the client reported that it certainly is not.
     WrittenAfterAll {
         /// The record.
         id: RecordId,
-        /// What the client said.
+        /// Error of the client.
         error: String,
         /// Partition and offset.
         found: (i32, i64),
@@ -54,12 +54,12 @@ pub enum Violation {
         id: RecordId,
         /// Partition.
         partition: i32,
-        /// Its offset.
+        /// Offset of the record.
         offset: i64,
         /// An offset of the partition acknowledged before.
         before: i64,
     },
-    /// A partition has a record that no producer sent, or one that was sent to no such place.
+    /// A partition has a record that no producer sent, or that was sent elsewhere.
     Unknown {
         /// Partition and offset.
         found: (i32, i64),
@@ -73,16 +73,16 @@ pub enum Violation {
         /// Offset read right after it.
         after: i64,
     },
-    /// The consumer was given something else than what comes next in the log: it skipped, repeated or made up a record.
+    /// The consumer returned another record than the next one in the log: it skipped, repeated or invented a record.
     ConsumedDiffers {
         /// Partition.
         partition: i32,
-        /// What it was given, and at which offset; nothing if it stopped early.
+        /// Returned record, with its offset; `None` if the consumer stopped early.
         given: Option<(i64, Option<RecordId>)>,
-        /// What came next in the log.
+        /// The next record in the log.
         next: Option<(i64, Option<RecordId>)>,
     },
-    /// Two replicas of a partition differ though nothing is going on any more.
+    /// Two replicas of a partition differ at rest.
     ReplicasDiffer {
         /// Partition.
         partition: i32,
@@ -91,7 +91,7 @@ pub enum Violation {
         /// First offset at which they differ.
         offset: i64,
     },
-    /// A reader of committed records saw another part of a transaction than its end allows.
+    /// A reader of committed records saw another part of a transaction than its outcome allows.
     Torn {
         /// The transaction's first record.
         first: RecordId,
@@ -99,7 +99,7 @@ pub enum Violation {
         end: End,
         /// Records of it that were seen.
         visible: usize,
-        /// Records that it has.
+        /// Records in the transaction.
         of: usize,
     },
     /// A reader of committed records saw a record more than once.
@@ -111,28 +111,28 @@ pub enum Violation {
     ReadByTwo {
         /// Partition.
         partition: i32,
-        /// Who had it, and who reads it, too.
+        /// The first reader, and the second one.
         members: (u32, u32),
-        /// When.
+        /// Time of the violation.
         at: Duration,
     },
-    /// A member began with a partition that its last generation did not give it.
+    /// A member began to read a partition that its last generation did not assign to it.
     NeverAssigned {
         /// Member.
         member: u32,
         /// Partition.
         partition: i32,
-        /// When.
+        /// Time of the violation.
         at: Duration,
     },
-    /// A generation of a group gives a partition to two members.
+    /// A generation of a group assigns a partition to two members.
     AssignedTwice {
         /// The generation.
         generation: i32,
         /// Partition.
         partition: i32,
     },
-    /// A member was given a record of a partition that it had let go of.
+    /// A member returned a record of a partition that it had revoked.
     GivenAfterAll {
         /// Member.
         member: u32,
@@ -141,15 +141,15 @@ pub enum Violation {
         /// Offset of the record.
         offset: i64,
     },
-    /// A member was given another record of its partition than the next one.
+    /// A member returned another record of its partition than the next one.
     GivenOutOfOrder {
         /// Member.
         member: u32,
         /// Partition.
         partition: i32,
-        /// Offset of the next one.
+        /// Offset of the next record.
         expected: i64,
-        /// Offset of the one it was given.
+        /// Offset of the returned record.
         given: i64,
     },
     /// A member began to read a partition elsewhere than at the committed offset.
@@ -158,25 +158,25 @@ pub enum Violation {
         member: u32,
         /// Partition.
         partition: i32,
-        /// What was committed between its assignment and its first record.
+        /// Offsets that were the committed one between its assignment and its first record.
         committed: Vec<i64>,
         /// Offset of its first record.
         given: i64,
     },
-    /// A member was told that its partitions are lost, and nothing had happened.
+    /// A member was notified that its partitions are lost, without a reason.
     LostForNoReason {
         /// Member.
         member: u32,
         /// When.
         at: Duration,
     },
-    /// An offset was committed before all records below it were given out.
+    /// An offset was committed before all records below it were returned.
     CommittedAhead {
         /// Partition.
         partition: i32,
         /// The offset.
         offset: i64,
-        /// What may have been committed at most.
+        /// Highest offset that may have been committed.
         given: i64,
     },
     /// An offset was committed while the group had no members.
@@ -190,9 +190,9 @@ pub enum Violation {
     SetBack {
         /// Partition.
         partition: i32,
-        /// What was committed.
+        /// The committed offset before.
         before: i64,
-        /// What was committed after it.
+        /// The later, lower one.
         offset: i64,
     },
     /// An acknowledged commit is not in the log.
@@ -202,14 +202,14 @@ pub enum Violation {
         /// The offset.
         offset: i64,
     },
-    /// No member was given a record.
+    /// No member returned a record.
     NeverGiven {
         /// Partition.
         partition: i32,
         /// Offset of the record.
         offset: i64,
     },
-    /// A record had no outcome when every limit was over.
+    /// A record had no outcome after the last timeout.
     NoOutcome {
         /// The record.
         id: RecordId,
@@ -218,12 +218,12 @@ pub enum Violation {
     TooLate {
         /// The record.
         id: RecordId,
-        /// When the outcome was due.
+        /// Time when the outcome was due.
         due: Duration,
-        /// When it came.
+        /// Time of the outcome.
         settled: Duration,
     },
-    /// Nothing was wrong and no record of the producer was before it, and yet a record took long, or expired.
+    /// A record took long, or expired, without a fault and with no record of the producer before it.
     Sluggish {
         /// The record.
         id: RecordId,
@@ -286,31 +286,31 @@ pub enum Violation {
         /// The record.
         id: RecordId,
     },
-    /// A commit that was dropped and repeated failed in a way that leaves the transaction's outcome open.
+    /// A commit that was dropped and repeated failed with an error that leaves the transaction's outcome open.
     CommitUndecided {
         /// Producer.
         producer: u32,
-        /// What the client said.
+        /// Error of the client.
         error: String,
     },
     /// The committed offset is neither the last acknowledged one nor a later one.
     CommittedElsewhere(CommittedElsewhere),
     /// A commit whose call was dropped was not carried out.
     CommitDropped(DroppedCommit),
-    /// A batch was sent to a former leader.
+    /// A batch was sent to a previous leader.
     StaleLeader(StaleSend),
     /// A record failed because of its sequence number, although the brokers have lost nothing.
     SequenceRefused {
         /// The record.
         id: RecordId,
-        /// What the client said.
+        /// Error of the client.
         error: String,
     },
-    /// A producer sent its records again far too often.
+    /// A producer retried its records far too often.
     RetryStorm {
         /// Producer.
         producer: u32,
-        /// Records sent again, counted each time.
+        /// Retries, each record counted.
         retries: u64,
         /// Records that it sent.
         records: usize,
@@ -335,7 +335,7 @@ pub enum Violation {
         /// Error that the application received.
         error: String,
     },
-    /// A broker ran on after its disk had failed.
+    /// A broker continued after its disk had failed.
     ServedOnFailedDisk {
         /// Broker.
         broker: i32,
@@ -351,7 +351,7 @@ pub enum Violation {
         /// What differs, or why it did not restart.
         what: String,
     },
-    /// The controller gave a producer id that is not above those before its crash.
+    /// The controller assigned a producer id that is not above those before its crash.
     ProducerIdReused {
         /// Id given before.
         before: i64,
@@ -390,12 +390,12 @@ pub enum Violation {
     },
     /// The run did not end within its limits.
     Hang {
-        /// What was outstanding.
+        /// Unfinished work at the end.
         outstanding: String,
     },
     /// The run itself failed.
     Broken {
-        /// How.
+        /// The error.
         error: String,
     },
 }

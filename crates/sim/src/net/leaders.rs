@@ -26,14 +26,14 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Leaders {
     known: BTreeMap<(Uuid, i32), Known>,
-    /// By topic id, partition and broker: the newest epoch in which any response has named it the leader. A client may follow
-    /// a hint, and ignores one in the response to a batch that it has taken back.
+    /// By topic id, partition and broker: the newest epoch in which any response has named it the leader. A client
+    /// may follow a hint, and ignores a hint in the response to a batch that it has taken back.
     named: BTreeMap<(Uuid, i32, i32), i32>,
     ids: BTreeMap<String, Uuid>,
 }
 
 impl Leaders {
-    /// Takes in a Metadata response. What cannot be decoded says nothing.
+    /// Applies a Metadata response. A frame that cannot be decoded is ignored.
     pub(super) fn learn(&mut self, version: i16, frame: &Bytes) {
         let Ok(body) = header::response_body(frame, ApiKey::METADATA, version) else { return };
         let Ok(response) = MetadataResponse::decode(version, &body) else { return };

@@ -142,7 +142,7 @@ pub fn observed(fabric: &Fabric, host: &str, env: &Env, client: &Client) -> Env 
     Env { net: Arc::new(net), ..env.clone() }
 }
 
-/// What a client or a broker on `host` takes from outside. `entropy` should be a fork of its own.
+/// The environment of a client or a broker on `host`. `entropy` should be a separate fork.
 pub fn env(fabric: &Fabric, host: &str, entropy: Entropy) -> Env {
     let wall = Arc::new(SimClock { skew: fabric.skew(host) });
     Env { net: Arc::new(HostNet::new(fabric, host)), wall, entropy }

@@ -49,12 +49,12 @@ impl Client {
         Self(Arc::new(Inner { name, request_timeout, leaving, leaders }))
     }
 
-    /// From now on the client may close its connections: it is being closed, dropped or killed.
+    /// Allows the client to close its connections from now on: it is being closed, dropped or killed.
     pub fn leave(&self) {
         self.0.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// The client is present as long as the result lives.
+    /// Keeps the client present as long as the result lives.
     pub fn present(&self) -> Presence {
         Presence(self.clone())
     }
@@ -108,7 +108,7 @@ impl Watch {
         }
     }
 
-    /// Returns the batches that went to a former leader.
+    /// Returns the batches sent to a previous leader.
     pub(super) fn wrote(&mut self, bytes: &[u8]) -> Vec<StaleSend> {
         let mut stale = Vec::new();
         for frame in frames(&mut self.written, bytes) {
@@ -126,7 +126,7 @@ impl Watch {
         stale
     }
 
-    /// A response answers its request and every earlier one: those before it that have none were sent with `acks=0`.
+    /// Removes the request of a response, and every earlier one: those without a response were sent with `acks=0`.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for frame in frames(&mut self.read, bytes) {
             let Ok(id) = header::correlation_id(&frame) else { continue };
@@ -141,12 +141,12 @@ impl Watch {
         }
     }
 
-    /// The peer or the network ended the connection.
+    /// Records that the peer or the network ended the connection.
     pub(super) fn failed(&mut self) {
         self.failed = true;
     }
 
-    /// The client closes the connection.
+    /// Records that the client closes the connection.
     pub(super) fn closed(&self, fabric: &Fabric) {
         let Some(api) = self.api.filter(|_| !self.failed && !self.client.is_leaving()) else {
             return;

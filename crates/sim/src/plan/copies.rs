@@ -51,7 +51,7 @@ pub enum CopyEnd {
     Zombie,
 }
 
-/// Adds the applications, and two producers that write what they copy.
+/// Adds the applications, and two producers for their input.
 pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     use Assignor::{CooperativeSticky, Range, Sticky};
     plan.transaction_version = dice.one_of(&[1, 2]);

@@ -5,7 +5,7 @@ use super::{
     scenario::{fault, moves},
 };
 
-/// Machines die and keep any part of what they had not synced.
+/// Machines die and keep any part of their unsynced data.
 pub(super) fn torn(dice: &Dice, partitions: i32) -> Vec<Fault> {
     let one = |n: u64| {
         let kind = FaultKind::Kill { broker: dice.broker(), disk: Crash::Torn };

@@ -10,18 +10,18 @@ use super::{
 /// Index of the topic whose records are deleted.
 pub const SHRINKING: usize = 1;
 
-/// What the consumer and the deletions are like.
+/// Behaviour of the consumer and of the deletions.
 #[derive(Clone, Copy, Debug)]
 pub struct GapPlan {
     /// Whether `auto.offset.reset` is `earliest`; otherwise it is `none`.
     pub resets: bool,
     /// Longest pause between two deletions, in milliseconds.
     pub apart: u64,
-    /// Retention by the brokers; `None` where only requests delete.
+    /// Retention by the brokers; `None` if only requests delete.
     pub retention: Option<Retention>,
 }
 
-/// Records that the brokers keep of a log.
+/// Records of a log that the brokers keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// Records of this age or younger (`retention.ms`).
@@ -55,7 +55,7 @@ pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     plan.producers[0].records = 100;
 }
 
-/// As [`prepare`], where retention deletes instead of requests.
+/// As [`prepare`], but retention deletes instead of requests.
 pub(super) fn retain(dice: &Dice, plan: &mut Plan) {
     prepare(dice, plan);
     let retention = match dice.between(0, 1) {
@@ -67,7 +67,7 @@ pub(super) fn retain(dice: &Dice, plan: &mut Plan) {
     plan.segment_bytes = dice.one_of(&[1 << 10, 4 << 10]);
 }
 
-/// Brokers die, freeze and answer late, so that deletions reach replicas at different times.
+/// Brokers die, freeze and respond late, so that deletions reach replicas at different times.
 pub(super) fn faults(dice: &Dice, partitions: i32) -> Vec<Fault> {
     let one = |n: u64| {
         let broker = dice.broker();

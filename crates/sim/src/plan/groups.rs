@@ -1,4 +1,4 @@
-//! The members of a consumer group: who comes and goes when, and how they read.
+//! The members of a consumer group: when each one joins and leaves, and how they read.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::{
 
 /// Members at a time.
 const SLOTS: u64 = 4;
-/// Keys of the APIs that a slow coordinator answers late: Fetch, OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup,
-/// Heartbeat, SyncGroup.
+/// Keys of the APIs to which a slow coordinator responds late: Fetch, OffsetCommit, OffsetFetch, FindCoordinator,
+/// JoinGroup, Heartbeat, SyncGroup.
 const APIS: [i16; 7] = [1, 8, 9, 10, 11, 12, 14];
 
 /// A group that reads the topic while it is being written.
@@ -26,16 +26,16 @@ pub struct GroupPlan {
     pub heartbeat_interval: Duration,
     /// `max.poll.interval.ms`.
     pub max_poll_interval: Duration,
-    /// One after the other, the members of each place. The last one stays until everything is read.
+    /// The members of each place, one after the other. The last one stays until everything is read.
     pub slots: Vec<SlotPlan>,
     /// A bug to plant in the members.
     pub bug: Option<MemberBug>,
 }
 
-/// A place in the group, and who is there in turn.
+/// A place in the group, with its successive members.
 #[derive(Clone, Debug)]
 pub struct SlotPlan {
-    /// Has a `group.instance.id`.
+    /// Whether they have a `group.instance.id`.
     pub is_static: bool,
     /// At least one.
     pub lives: Vec<LifePlan>,
@@ -46,7 +46,7 @@ pub struct SlotPlan {
 pub struct LifePlan {
     /// Pause before it begins.
     pub rest: Duration,
-    /// How long it is there.
+    /// Duration of the membership.
     pub lasts: Duration,
     /// How it ends, unless it is the last one.
     pub end: LifeEnd,
@@ -54,18 +54,18 @@ pub struct LifePlan {
     pub commits: Commits,
     /// `max.poll.records`.
     pub max_poll_records: usize,
-    /// Longest time the application works on what a poll gave it.
+    /// Longest time for which the application works on the records of a poll.
     pub work: Duration,
-    /// From when on it does not poll, counted from its begin, and for how long.
+    /// Start and duration of a time without polls; the start counts from the member's start.
     pub stall: Option<(Duration, Duration)>,
 }
 
 /// How a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeEnd {
-    /// It says goodbye.
+    /// It leaves the group.
     Close,
-    /// It is gone.
+    /// It dies.
     Kill,
     /// It stays, but the next one has its `group.instance.id`.
     Replaced,
@@ -74,7 +74,7 @@ pub enum LifeEnd {
 /// When a member commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commits {
-    /// By itself, at this interval.
+    /// Auto-commit, at this interval.
     Auto(Duration),
     /// With `commit_sync`, after some polls.
     Sync,
@@ -85,11 +85,11 @@ pub enum Commits {
 /// A bug that a member's application may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberBug {
-    /// It commits more than it was given.
+    /// It commits an offset beyond the records it received.
     CommitAhead,
-    /// It works on records of partitions that it has let go of.
+    /// It works on records of partitions that it has revoked.
     ReadOn,
-    /// It goes on behind the record that it should be given next.
+    /// It skips the record that it should return next.
     Skip,
 }
 
@@ -161,8 +161,8 @@ impl InMs for u64 {
     }
 }
 
-/// What happens to the cluster and to the members' links while the group reads. In some runs nothing: nobody may lose its
-/// membership then.
+/// Faults of the cluster and of the members' links while the group reads. Some runs have none: then no member may
+/// lose its membership.
 pub(super) fn faults(dice: &Dice, partitions: i32, slots: usize) -> Vec<Fault> {
     if dice.between(0, 3) == 0 {
         return Vec::new();
@@ -176,7 +176,7 @@ pub(super) fn faults(dice: &Dice, partitions: i32, slots: usize) -> Vec<Fault> {
         )
     };
     let mut faults: Vec<Fault> = (0..dice.between(2, 6)).map(one).collect();
-    // Shorter than it takes for connections to break: what is under way arrives when the session is over.
+    // Shorter than the time until connections fail: in-flight requests arrive after the session has expired.
     let cut_off = |_| {
         let lasts = dice.one_of(&[(1300, 1950), (1300, 1950), (2000, 4000)]).in_ms(dice);
         let member = dice.between(1, slots as u64) as u32;

@@ -1,5 +1,5 @@
-//! Plans that look at one kind of trouble closely. [`Plan::from_seed`] mixes everything; here a seed decides the
-//! details of trouble that is known, so that a few seeds reach what the mixture reaches rarely.
+//! Plans with one kind of fault each. [`Plan::from_seed`] mixes all kinds. Here a seed decides only the details, so
+//! that a few seeds reach cases that the mixture reaches rarely.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -13,25 +13,25 @@ use super::{
 /// Key of the Produce API.
 const PRODUCE: i16 = 0;
 
-/// A kind of trouble.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// The leaders of a few partitions move again and again, the next move before the last one has reached everybody,
-    /// with five requests in flight.
+    /// The leaders of a few partitions move repeatedly, each before the last move has reached every broker, with five
+    /// requests in flight.
     OverlappingMoves,
-    /// Brokers stop without a word, for longer than the cluster needs to notice or shorter, and answer late what they
-    /// were asked before. Requests may wait for long, so that silence alone does not close a connection.
+    /// Brokers freeze, for longer than the cluster needs to notice or shorter, and respond late to earlier requests.
+    /// `request.timeout.ms` is long, so that silence alone does not close a connection.
     FrozenBrokers,
-    /// Brokers die and come back, some before anybody has noticed.
+    /// Brokers die and return, some before the cluster has noticed.
     Restarts,
-    /// Leaders move while brokers do not hear of it.
+    /// Leaders move while brokers receive no metadata.
     StaleMetadata,
     /// Mostly records without a key, while brokers die, freeze and cannot be reached.
     Keyless,
-    /// One broker answers produce requests late all the time.
+    /// One broker always responds late to produce requests.
     SlowBroker,
-    /// Transactions of either `transaction.version`, with aborts and zombies, while brokers die and freeze, and partitions
-    /// and coordinators go to others.
+    /// Transactions of either `transaction.version`, with aborts and zombies, while brokers die and freeze, and
+    /// leaders and coordinators move.
     Transactions,
     /// A consumer group whose members join, leave, die and stall, while its coordinators and the leaders do the same.
     Groups,
@@ -49,11 +49,11 @@ pub enum Scenario {
     Cuts,
     /// The clocks of the hosts jump and drift.
     Clocks,
-    /// Disks run full, and machines lose what they had not synced.
+    /// Disks run full, and machines lose unsynced data.
     Disks,
-    /// Producers with one record at a time and quiet periods: nothing but its own wake-up gets a record sent.
+    /// Producers with one record at a time and quiet periods: only its own wake-up gets a record sent.
     Sparse,
-    /// Machines die and keep any part of what they had not synced.
+    /// Machines die and keep any part of their unsynced data.
     TornDisks,
     /// Disks return errors, and appends take long.
     FailingDisks,
@@ -83,7 +83,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// All of them.
+    /// All scenarios.
     pub const ALL: [Self; 28] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
@@ -115,7 +115,7 @@ impl Scenario {
         Self::StuckSyncs,
     ];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::OverlappingMoves => "overlapping-moves",
@@ -169,11 +169,11 @@ impl FromStr for Scenario {
 }
 
 impl Plan {
-    /// The plan of a seed for one kind of trouble.
+    /// The plan of a seed for one scenario.
     pub fn of(scenario: Scenario, seed: u64) -> Self {
         let dice = Dice(Entropy::from_seed(seed ^ 0x5ce0_a210));
         let mut plan = Self { scenario: Some(scenario), ..Self::from_seed(seed) };
-        // As busy as it gets: there is always something in flight to be caught by the trouble.
+        // As busy as possible, so that each fault finds requests in flight.
         for producer in &mut plan.producers {
             producer.pause = Duration::from_millis(dice.one_of(&[2, 4]));
             producer.records = 500;
@@ -207,7 +207,7 @@ impl Plan {
             Scenario::Dropped => dropped(&dice, plan.partitions),
             Scenario::Unclean => unclean::faults(&dice, plan.partitions),
             Scenario::Racks => racks::faults(&dice, plan.partitions),
-            // Drawn with what they concern.
+            // Drawn together with their topics and settings.
             Scenario::Copies | Scenario::ProducerIds => Vec::new(),
         };
         match scenario {
@@ -348,7 +348,8 @@ fn transactions(dice: &Dice, partitions: i32) -> Vec<Fault> {
     };
     let mut faults: Vec<Fault> = (0..3).map(one).collect();
     faults.extend(moves(dice, 6, partitions as u64, 500));
-    // Often enough that a coordinator goes while it decides, or while the one before still tells of its decisions.
+    // Often enough that a coordinator moves while it decides a transaction, or while the previous one still writes
+    // markers.
     let apart = dice.one_of(&[50, 200, 500]);
     let coordinator = |n: u64| {
         let partition = dice.between(0, TRANSACTION_LOG_PARTITIONS as u64 - 1) as i32;
@@ -369,7 +370,7 @@ fn seeks(dice: &Dice, partitions: i32) -> Vec<Fault> {
     faults
 }
 
-/// Memory and metadata are short, so that calls wait.
+/// Buffer memory is small and faults delay metadata, so that calls wait.
 fn dropped(dice: &Dice, partitions: i32) -> Vec<Fault> {
     let one = |n: u64| {
         let kind = super::fault(dice, dice.one_of(&[0, 2, 5, 7, 8]), partitions);
@@ -392,7 +393,7 @@ fn resets(dice: &Dice, partitions: i32) -> Vec<Fault> {
     faults
 }
 
-/// The links are those between brokers only: all that the clients see is what brokers make of it.
+/// Only links between brokers fail: clients see nothing but the effects on brokers.
 fn cuts(dice: &Dice) -> Vec<Fault> {
     let one = |n: u64| {
         let from = dice.broker();

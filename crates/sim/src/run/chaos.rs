@@ -1,4 +1,4 @@
-//! The host that makes things go wrong, and right again.
+//! The host that causes the faults and undoes them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -85,7 +85,7 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
             trace.event("chaos", format_args!("coordinator of the groups moved to {to}: {moved}"));
         }
         FaultKind::MoveTransactions { partition, to } => {
-            // As a move to where it is already, one before the log is there changes nothing.
+            // A move to the current leader changes nothing, nor does one before the log exists.
             let before = cluster.leader(TRANSACTIONS_TOPIC, partition);
             let moved = cluster.move_leader(TRANSACTIONS_TOPIC, partition, to).is_ok()
                 && before != cluster.leader(TRANSACTIONS_TOPIC, partition);
@@ -166,15 +166,15 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
     trace.event("chaos", format_args!("end {fault:?}"));
 }
 
-/// The brokers that are down, by what brought them down.
+/// The brokers that are down, by cause.
 #[derive(Default)]
 pub(crate) struct Casualties {
     down: BTreeSet<i32>,
     /// Brokers whose replicas may be offline because of a full disk, until they start again.
     full: BTreeSet<i32>,
-    /// One of them has lost what it had not synced. Until it is in sync again no other goes down: the controller, which
-    /// does not know yet, would keep it as the last in-sync replica, and then even Kafka loses records. Never while a disk
-    /// is full: a broker with offline replicas is in sync only after a restart.
+    /// Whether one of them has lost unsynced data. Until it is in sync again no other goes down. The controller does
+    /// not know of the loss and would keep that broker as the last in-sync replica, and then even Kafka loses
+    /// records. Never set while a disk is full: a broker with offline replicas is in sync only after a restart.
     forgetful: bool,
     controller: bool,
 }
@@ -316,7 +316,7 @@ async fn silence(shared: &Shared, a: Host, b: Host, lasts: Duration) {
     shared.fabric.release_link(a, b);
 }
 
-/// What is lost is not sent again here: connections do not survive it.
+/// Lost messages are not sent again here: connections do not survive the loss.
 async fn one_way(shared: &Shared, from: Host, to: Host, lasts: Duration) {
     let (from, to) = (shared.fabric.host(&from.name()), shared.fabric.host(&to.name()));
     if !shared.fabric.claim_link(from, to) {

@@ -17,7 +17,7 @@ use crate::{
 /// First byte of a batch that its checksum covers.
 const CHECKED_FROM: usize = 21;
 
-/// Crashes the controller and restarts it from a disk that has lost what was not synced.
+/// Crashes the controller and restarts it from a disk that has lost its unsynced data.
 pub(super) async fn crash_controller(shared: &Shared, grow: bool, lasts: Duration) {
     if !shared.casualties.lock().take_controller_down() {
         return;
@@ -121,8 +121,8 @@ pub(super) async fn fail(shared: &Shared, broker: i32, operation: DiskError, las
     shared.casualties.lock().bring_up(broker);
 }
 
-/// A follower loses a part of its logs, and replicates again from a leader whose disk has decayed there. Then the leader
-/// restarts, which finds the damage.
+/// A follower loses a part of its logs, and replicates again from a leader whose disk has decayed there. Then the
+/// leader restarts and finds the damage.
 pub(super) async fn corrupt(shared: &Shared, broker: i32, follower: i32, lasts: Duration) {
     if !shared.is_whole() || !shared.casualties.lock().take_both_down(broker, follower) {
         return;

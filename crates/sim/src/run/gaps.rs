@@ -42,7 +42,7 @@ struct Deleted {
 #[derive(Clone, Default)]
 pub(super) struct Deletions(Arc<Mutex<BTreeMap<i32, Deleted>>>);
 
-/// Most bytes that one record adds to a log: those of a batch with nothing else.
+/// Upper bound of the bytes that one record adds to a log: a batch with only this record.
 const RECORD_BYTES: u64 = 200;
 
 /// Whether retention may have deleted everything before an offset.
@@ -182,7 +182,7 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// What the next record of a partition may be.
+/// The possible next records of a partition.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     /// The one at this offset.

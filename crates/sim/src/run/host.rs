@@ -17,7 +17,7 @@ use tokio::{
 use super::{Failure, Shared};
 use crate::plan::Crash;
 
-/// Whether a broker's process is to run. Thrown by the faults, obeyed by the host.
+/// Whether a broker's process should run. The faults set it; the host follows it.
 pub(crate) struct Switch {
     on: watch::Sender<Power>,
 }
@@ -102,7 +102,7 @@ pub(super) async fn run(shared: Shared, broker: i32, disk: MemDisk) -> Result<()
                 Ok(()) => return Err("a broker ended".into()),
             }
         };
-        // The incarnation's tasks are aborted, and gone when they have had their turn.
+        // The incarnation's tasks are aborted, and end with their next turn.
         sleep(Duration::from_millis(1)).await;
         if crash == Power::Off(Crash::LosesUnsynced) {
             let entropy = shared.entropy.fork();

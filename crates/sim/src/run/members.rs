@@ -1,4 +1,4 @@
-//! The members of a consumer group, one host for each place: they read what the producers write, and come and go.
+//! The members of a consumer group, one host for each place. They read the producers' records, join and leave.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,14 +24,14 @@ use crate::{
 
 /// Of this many polls one is dropped before it may have ended.
 const DROPPED: u64 = 8;
-/// Of this many polls one is followed by a commit, where the application commits.
+/// A commit follows one in this number of polls, if the application commits.
 const COMMITTED: u64 = 4;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Name of the group.
 pub(super) const GROUP: &str = "members";
-/// What the client id of every member begins with; its number follows.
+/// Prefix of every member's client id; its number follows.
 pub(super) const CLIENT: &str = "member-";
 
 /// More lives than a place has.
@@ -93,7 +93,7 @@ async fn end_life(
     match end {
         LifeEnd::Replaced => {
             note(shared, number, What::Neglects);
-            // Ends when it is told so, or with the run.
+            // Ends when it is told to, or with the run.
             let shared = shared.clone();
             tokio::spawn(async move {
                 wait_until_done(&shared).await;
@@ -137,7 +137,7 @@ fn tell(shared: &Shared, member: u32, what: &str, error: &Error) {
     shared.fabric.trace().event(member, format_args!("{what} failed: {error}"));
 }
 
-/// The last record of every partition was given to somebody, and nothing more comes.
+/// Whether the last record of every partition was returned to a member, and no more follow.
 pub(super) fn is_done(shared: &Shared) -> bool {
     shared.ends.get().is_some_and(|ends| shared.given.look(|given| reaches(given, &ends)))
 }
@@ -166,11 +166,11 @@ struct Member {
     next: Next,
     /// Outcomes of commits.
     commits: JoinSet<()>,
-    /// With [`MemberBug::ReadOn`]: what the application was given and has not looked at.
+    /// With [`MemberBug::ReadOn`]: records that the application received and has not worked on.
     unread: Vec<(i32, i64)>,
 }
 
-/// Per partition that it has, the offset behind the last record given out.
+/// For each owned partition, the offset after the last returned record.
 type Next = Arc<Mutex<BTreeMap<i32, i64>>>;
 
 impl Member {
@@ -217,7 +217,7 @@ impl Member {
         while !*closing.borrow_and_update() {
             if let Some((_, lasts)) = stall.take_if(|(at, _)| *at <= Instant::now()) {
                 self.note(What::Neglects);
-                // Who is told to close does so, whatever it was busy with.
+                // A member that is told to close does so, even during a stall.
                 let _ = timeout(lasts, closing.changed()).await;
                 continue;
             }
@@ -274,7 +274,7 @@ impl Member {
             && let Some((partition, offset)) = given.last()
         {
             let at = TopicPartition::new(TOPIC, *partition);
-            // Not assigned any more: nothing to skip.
+            // If the partition is no longer assigned, there is nothing to skip.
             let _ = self.consumer.seek(&at, offset + 2);
         }
         if self.entropy.below(COMMITTED) == 0 {
@@ -297,7 +297,7 @@ impl Member {
                     let at = TopicPartition::new(TOPIC, *partition);
                     (at, OffsetAndMetadata::new(next + 3))
                 });
-                // What becomes of it is seen in the log.
+                // The log shows the outcome.
                 drop(self.consumer.commit_sync_offsets(ahead.collect::<Vec<_>>()).await);
             }
             Commits::Sync => told(self.consumer.commit_sync().await, offsets),
@@ -333,11 +333,11 @@ fn config(shared: &Shared, group: &GroupPlan, life: &LifePlan) -> ConsumerConfig
     }
 }
 
-/// Notes how partitions come and go.
+/// Records the assignment and revocation of partitions.
 struct Witness {
     shared: Shared,
     number: u32,
-    /// Commits what it lets go of.
+    /// Whether it commits the revoked partitions.
     commits: bool,
     next: Next,
 }

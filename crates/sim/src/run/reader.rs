@@ -130,7 +130,7 @@ async fn must_read_near(
     }
 }
 
-/// What a reader of committed records sees of every partition up to its end.
+/// Reads the committed records of every partition up to its end.
 pub(super) async fn committed(
     shared: &Shared,
     env: &Env,

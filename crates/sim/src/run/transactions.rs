@@ -1,4 +1,4 @@
-//! Transactional producers: commits, aborts, and zombies that go on after somebody else has taken their place.
+//! Transactional producers: commits, aborts, and zombies that continue after another producer has taken their place.
 
 use std::{
     sync::{
@@ -75,7 +75,7 @@ impl Tenure {
 enum Intent {
     Commit,
     Abort,
-    /// Another producer takes the transactional id over, and this one commits all the same.
+    /// Another producer takes the transactional id over, and this one still commits.
     Zombie,
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn run(work: Work, env: Env) -> Result<(), Error> {
         };
         producer = worker.transaction(producer, intent).await?;
     }
-    // What a failed producer left open would hide everything behind it until its timeout.
+    // A transaction left open by a failed producer would hide all later records until its timeout.
     let Held { presence, producer, .. } = worker.succeed(producer).await?;
     drop(presence);
     producer.close().await?;
@@ -112,7 +112,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Replaces a producer that can do nothing more.
+    /// Replaces a producer that has failed for good.
     async fn succeed(&self, former: Held) -> Result<Held, Error> {
         let Held { presence, producer, tenure } = former;
         drop((presence, producer));
@@ -120,7 +120,7 @@ impl Worker {
         self.take_over().await
     }
 
-    /// A new producer with the worker's transactional id; it fences the one before.
+    /// Starts a new producer with the worker's transactional id; it fences the previous one.
     async fn take_over(&self) -> Result<Held, Error> {
         let shared = &self.work.shared;
         let mut abandoned = false;
@@ -158,7 +158,7 @@ impl Worker {
             .max_block(MAX_BLOCK)
     }
 
-    /// One transaction. Gives the producer for the next one: the same, or its successor.
+    /// Runs one transaction. Returns the producer for the next one: the same, or its successor.
     async fn transaction(&mut self, mut held: Held, intent: Intent) -> Result<Held, Error> {
         let mut sent = Vec::new();
         held.tenure.opened = now();
@@ -196,7 +196,7 @@ impl Worker {
             }
             Intent::Abort => {
                 let fine = abort(&self.work, &mut held).await;
-                // It was never committed, whatever became of the abort.
+                // It was never committed, with any outcome of the abort.
                 (End::Aborted, if fine { held } else { self.succeed(held).await? })
             }
             Intent::Zombie => {
@@ -204,7 +204,7 @@ impl Worker {
                 let successor = self.take_over().await?;
                 let end = match commit(&self.work, &mut held).await {
                     End::Committed => End::Committed,
-                    // The commit began when somebody else had the transactional id.
+                    // The commit began when another producer had the transactional id.
                     End::Aborted | End::Unknown => End::Aborted,
                 };
                 (end, successor)
@@ -237,7 +237,7 @@ impl Worker {
         id
     }
 
-    /// Notes what a send came to; says whether the record is part of the transaction.
+    /// Records the result of a send. Returns whether the record is part of the transaction.
     fn note(&mut self, slot: usize, delivery: Result<Delivery>, tenure: &Tenure) -> bool {
         let shared = self.work.shared.clone();
         match delivery {
@@ -262,7 +262,7 @@ impl Worker {
     }
 }
 
-/// Commits, and goes on while nobody knows.
+/// Commits, and repeats the commit while its outcome is unknown.
 async fn commit(work: &Work, held: &mut Held) -> End {
     let mut repeated = false;
     for _ in 0..PATIENCE {
@@ -291,7 +291,7 @@ async fn commit(work: &Work, held: &mut Held) -> End {
     End::Unknown
 }
 
-/// Aborts; says whether the producer can go on.
+/// Aborts. Returns whether the producer can continue.
 async fn abort(work: &Work, held: &mut Held) -> bool {
     for _ in 0..PATIENCE {
         let Some(ended) = work.or_drop(held.producer.abort_transaction()).await else { continue };

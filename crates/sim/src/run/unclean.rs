@@ -119,9 +119,9 @@ struct Reader {
     view: BTreeMap<i32, Vec<Seen>>,
 }
 
-/// Reads the topic to its end, without a reset policy. What a report says to be truncated is taken back and read again. At
-/// times the application rests, and continues at its position, which another log may have passed by then. Returns the
-/// consumer, for the caller to close.
+/// Reads the topic to its end, without a reset policy. When the consumer reports a truncation, its lost records are
+/// discarded and read again. At times the application rests, and continues at its position, which another log may
+/// have passed by then. Returns the consumer, for the caller to close.
 pub(super) async fn follow(shared: Shared, env: Env, entropy: Entropy) -> Result<Consumer, Error> {
     let client = Client::new("truncated", reader::REQUEST_TIMEOUT);
     let env = net::observed(&shared.fabric, &Host::Clients.name(), &env, &client);

@@ -1,4 +1,4 @@
-//! A consumer that seeks, pauses and resumes at random. What it is given after that is known: the log of the first topic
+//! A consumer that seeks, pauses and resumes at random. The next record is always known: the log of the first topic
 //! has no gaps.
 
 use std::{

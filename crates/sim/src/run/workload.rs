@@ -28,8 +28,8 @@ use crate::{
 const KEYS: u64 = 7;
 /// `max.block.ms`: how long a send may wait before the client has accepted the record.
 const MAX_BLOCK: Duration = Duration::from_secs(20);
-/// How long followers get to have everything the leaders have: longer than any answer is held back, and than a follower
-/// may lag and still count as in sync.
+/// Time for followers to get everything that the leaders have. It is longer than any delay of a response, and than
+/// the lag that an in-sync follower may have.
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// Runs the producers, with a consumer beside them, then reads all partitions.
@@ -113,7 +113,7 @@ pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
     shared.note("waiting for every replica to be in sync");
     shared.cluster.wait_until(|_| shared.is_whole()).await;
     sleep(SETTLE).await;
-    // Who lagged behind a held-back answer may have had to leave and join again.
+    // A follower that lagged because of a delayed response may have had to leave the ISR and join again.
     shared.cluster.wait_until(|_| shared.is_whole()).await;
     shared.note("reading back");
     let read = read_everything(&shared).await?;
@@ -245,7 +245,7 @@ impl Work {
         mortal::for_polls(call, polls).await
     }
 
-    /// Flushes. Whatever was sent before it has its outcome then.
+    /// Flushes. Then every record sent before must have its outcome.
     async fn flush(&self, producer: &Producer) -> Result<(), Error> {
         let before: Vec<usize> = {
             let history = self.shared.history.lock();
@@ -276,7 +276,10 @@ impl Work {
     pub(super) fn config(&self) -> ProducerConfig {
         let plan = &self.plan;
         let ms = Duration::from_millis;
+        let apart = self.shared.plan.treats_new_leaders_apart();
         ProducerConfig::new(self.shared.cluster.bootstrap())
+            .prefer_proven_partitions(apart)
+            .try_leaders_alone(apart)
             .client_id(format!("producer-{}", self.index))
             .linger(plan.linger)
             .batch_size(plan.batch_size)
@@ -302,7 +305,7 @@ impl Work {
         share > 0 && self.entropy.below(100) < share
     }
 
-    /// Notes what the settings promise.
+    /// Records the promises of the settings.
     fn promise(&self) {
         let Tuning { acks, idempotence, .. } = self.plan.tuning;
         let promise = Promise {
@@ -317,7 +320,7 @@ impl Work {
         self.plan.linger + self.plan.delivery_timeout
     }
 
-    /// Notes the send before it happens: a record that is never heard of again counts.
+    /// Records the send before it happens: a record without any later event counts.
     pub(super) fn begin(&self, id: RecordId) -> usize {
         let mut history = self.shared.history.lock();
         let (at, outcome) = (now(), Outcome::Pending);

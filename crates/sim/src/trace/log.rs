@@ -1,4 +1,4 @@
-//! What the client and the brokers log, as lines of the trace.
+//! Log lines of the client and the brokers, as lines of the trace.
 
 use std::fmt::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! What happened in a run, as one number: runs with the same seed must agree on it.
+//! The events of a run, hashed to one number: runs with the same seed must agree on it.
 
 mod log;
 
@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Lines kept when a run is not traced in full: enough to see what a hanging run was doing.
+/// Lines kept when a run is not traced in full: enough to see the state of a hanging run.
 const TAIL: usize = 200;
 
 /// The events of one run in the order they happened, hashed as they come.

@@ -1,9 +1,9 @@
 //! Virtual time to the nanosecond, on a tokio runtime whose own timers know milliseconds.
 //!
-//! Tokio's clock stands still until somebody moves it. Left alone it would jump from timer to timer; here it is
-//! moved whenever no task of the runtime has anything to do ([`Clock::advance`], called before the thread would park): to the
-//! next event of the world, and never past a whole millisecond, at which tokio's own timers may be due. So the clients' and
-//! brokers' timers are as exact as they are in reality, and messages as exact as their model.
+//! Tokio's paused clock does not advance by itself. Left alone it would jump from timer to timer. Here it advances
+//! whenever no task of the runtime is ready ([`Clock::advance`], called before the thread would park). It advances to
+//! the next event of the world, and never past a whole millisecond, at which tokio's own timers may be due. So the
+//! clients' and brokers' timers are as exact as in reality, and messages as exact as their model.
 
 use std::{
     cmp::{Ordering as Order, Reverse},
@@ -25,7 +25,7 @@ use super::pipe::Pipe;
 /// Tokio's timers are due at multiples of this, in nanoseconds.
 const TICK: u64 = 1_000_000;
 
-/// The time of a world, and what is to happen in it. Clones are handles to the same one.
+/// The time of a world, and its scheduled events. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Clock(Arc<Inner>);
 
@@ -34,14 +34,14 @@ struct Inner {
     /// Nanoseconds since the world began.
     now: AtomicU64,
     agenda: Mutex<Agenda>,
-    /// Who is told that time has moved.
+    /// Waker of the task that runs after each advance of time.
     root: Mutex<Option<Waker>>,
 }
 
 #[derive(Default)]
 struct Agenda {
     events: BinaryHeap<Reverse<Event>>,
-    /// Events of the same moment happen in the order in which they were planned.
+    /// Events of the same moment happen in the order in which they were scheduled.
     planned: u64,
     due: Vec<Happening>,
 }
@@ -52,11 +52,11 @@ struct Event {
     what: Happening,
 }
 
-/// What can happen.
+/// An event.
 pub(super) enum Happening {
-    /// A wait is over.
+    /// A wait has ended.
     Alarm(Arc<Mutex<Option<Waker>>>),
-    /// Something has come to the end of a pipe.
+    /// Bytes have arrived at the end of a pipe.
     Arrival(Arc<Pipe>),
 }
 
@@ -86,7 +86,7 @@ impl Clock {
         self.0.now.load(Ordering::Relaxed)
     }
 
-    /// Has something happen at a time, now at the earliest.
+    /// Schedules an event at a time, now at the earliest.
     pub(super) fn plan(&self, at: u64, what: Happening) {
         let mut agenda = self.0.agenda.lock();
         agenda.planned += 1;
@@ -102,7 +102,7 @@ impl Clock {
         Wait { clock: self.clone(), at, alarm: None }
     }
 
-    /// Moves time on to whatever comes next, and lets it happen. For the moment at which nothing else is to be done.
+    /// Advances time to the next event and runs it. Call it when no task is ready.
     pub(super) fn advance(&self) {
         let mut due = {
             let mut agenda = self.0.agenda.lock();
@@ -124,13 +124,13 @@ impl Clock {
             }
         }
         self.0.agenda.lock().due = due;
-        // Even when nobody was woken, tokio is to look at its timers, and must not park: it would skip time.
+        // Even if no task was woken, tokio must check its timers and must not park: it would skip time.
         if let Some(root) = self.0.root.lock().as_ref() {
             root.wake_by_ref();
         }
     }
 
-    /// Who is woken whenever time has moved.
+    /// Sets the waker that is woken after each advance of time.
     pub(super) fn set_root(&self, waker: &Waker) {
         let mut root = self.0.root.lock();
         if !root.as_ref().is_some_and(|root| root.will_wake(waker)) {
@@ -138,7 +138,7 @@ impl Clock {
         }
     }
 
-    /// Forgets everything that was to happen: what waits for it holds the runtime, which holds the clock.
+    /// Drops all scheduled events: their waiters hold the runtime, which holds the clock.
     pub(super) fn stop(&self) {
         *self.0.root.lock() = None;
         let events = std::mem::take(&mut self.0.agenda.lock().events);

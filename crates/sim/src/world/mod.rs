@@ -1,8 +1,8 @@
-//! A world for measurement: clients and brokers in virtual time that is exact to the nanosecond, on machines whose network and
-//! disks are a model with parameters.
+//! A world for measurement: clients and brokers in virtual time that is exact to the nanosecond, on machines whose
+//! network and disks are a model with parameters.
 //!
-//! The simulation beside it ([`crate::run()`]) looks for wrong outcomes on a network that moves messages by whole
-//! milliseconds. Latencies of a few milliseconds need finer time and bandwidth; see decision 0034.
+//! The simulation ([`crate::run()`]) looks for wrong outcomes on a network that delivers messages at whole milliseconds.
+//! Latencies of a few milliseconds need finer time and bandwidth; see decision 0034.
 
 mod clock;
 mod disk;
@@ -23,22 +23,22 @@ pub use self::net::HostId;
 
 const PORT: u16 = 9092;
 
-/// What takes time in a world, and how much. Processors cost none.
+/// Durations in a world. CPU time is zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// The shortest way from one machine to another.
+    /// Shortest one-way delay between two machines.
     pub latency: Duration,
-    /// So much longer at most; each length up to then is as likely as any other.
+    /// Maximum of the additional delay, which is uniformly distributed.
     pub jitter: Duration,
-    /// Bytes a second of each machine, in each direction.
+    /// Bytes per second of each machine, in each direction.
     pub bandwidth: u64,
-    /// Bytes under way and unread in one direction of a connection.
+    /// Bytes in flight and unread in one direction of a connection.
     pub socket_buffer: usize,
-    /// What a broker, which writes for one request at a time, needs for each request that writes.
+    /// Time of a broker for each request that writes; it writes for one request at a time.
     pub request: Duration,
-    /// What it needs to append a batch, besides its bytes.
+    /// Time to append a batch, without its bytes.
     pub append: Duration,
-    /// Bytes that its disk takes a second.
+    /// Bytes per second of its disk.
     pub disk_bandwidth: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct World {
     handle: Handle,
 }
 
-/// What the work inside a world needs of it. Clones are handles to the same one.
+/// A world's handle for the tasks in it. Clones share the world.
 #[derive(Clone)]
 pub struct Handle {
     clock: Clock,
@@ -61,7 +61,7 @@ impl World {
     /// A world without machines at time zero.
     ///
     /// # Errors
-    /// When the operating system refuses the runtime.
+    /// If the operating system refuses the runtime.
     pub fn new(model: Model, seed: u64) -> io::Result<Self> {
         let clock = Clock::default();
         let entropy = Entropy::from_seed(seed);
@@ -76,13 +76,13 @@ impl World {
         Ok(Self { runtime: Some(runtime), handle })
     }
 
-    /// What the work needs.
+    /// Returns the handle for tasks.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Has virtual time go on until the work is done.
+    /// Advances virtual time until the task has ended.
     ///
     /// # Panics
     /// If the work does.
@@ -106,7 +106,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Tasks that are dropped close connections, for which the clock has to be there.
+        // Dropped tasks close connections, which needs the clock.
         drop(self.runtime.take());
         self.handle.clock.stop();
     }
@@ -125,7 +125,7 @@ impl Handle {
         Duration::from_nanos(self.clock.now())
     }
 
-    /// Waits until so long after the world's beginning, to the nanosecond.
+    /// Waits until this time after the world's start, to the nanosecond.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -133,7 +133,7 @@ impl Handle {
         self.clock.until(net::nanos(at))
     }
 
-    /// A number in the seed's order, from 0 to below `bound`.
+    /// Returns a number below `bound`, in the seed's order.
     #[must_use]
     pub fn below(&self, bound: u64) -> u64 {
         self.entropy.below(bound)
@@ -145,19 +145,19 @@ impl Handle {
         self.network.add_host(false)
     }
 
-    /// Adds a machine beside the model, to look at the others with: what it sends and receives takes no bandwidth.
+    /// Adds a machine outside the model, to observe the others from: its traffic takes no bandwidth.
     #[must_use]
     pub fn add_observer(&self) -> HostId {
         self.network.add_host(true)
     }
 
-    /// What a client on this machine takes from outside.
+    /// The environment of a client on this machine.
     #[must_use]
     pub fn env(&self, host: HostId) -> Env {
         self.network.env(host, self.entropy.fork())
     }
 
-    /// Starts a cluster, each broker on a machine and a disk of its own.
+    /// Starts a cluster with a separate machine and disk for each broker.
     ///
     /// # Errors
     /// As [`Cluster::start`].

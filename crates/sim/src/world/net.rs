@@ -1,4 +1,4 @@
-//! The network of a world: machines with a bandwidth each, ways between them that take their time.
+//! The network of a world: machines with a bandwidth each, and links with a delay.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,7 +29,7 @@ impl HostId {
     }
 }
 
-/// What carries bytes from machine to machine.
+/// Carries bytes from machine to machine.
 pub(super) struct Links {
     clock: Clock,
     model: Model,
@@ -42,13 +42,13 @@ pub(super) struct Links {
 struct Card {
     outgoing: u64,
     incoming: u64,
-    /// A machine beside the model: what it sends and receives takes no bandwidth and the shortest time.
+    /// A machine outside the model: its traffic takes no bandwidth and the shortest delay.
     observes: bool,
 }
 
 impl Links {
-    /// When so many bytes that are sent now are there. They go through both machines' cards behind what was sent before
-    /// them, each card passing on what it has while more comes in.
+    /// Returns the arrival time of bytes sent now. They pass both machines' cards after earlier bytes, and each card
+    /// forwards bytes while more arrive.
     pub(super) fn carry(&self, from: HostId, to: HostId, bytes: usize) -> u64 {
         let now = self.clock.now();
         let latency = nanos(self.model.latency);
@@ -66,7 +66,7 @@ impl Links {
     }
 }
 
-/// How long so many bytes take at so many a second.
+/// Nanoseconds for this number of bytes at this rate.
 pub(super) fn nanos_for(bytes: usize, per_second: u64) -> u64 {
     let nanos = bytes as u128 * 1_000_000_000 / u128::from(per_second.max(1));
     u64::try_from(nanos).unwrap_or(u64::MAX)
@@ -86,7 +86,7 @@ struct Shared {
     listeners: Mutex<BTreeMap<SocketAddr, Arc<Backlog>>>,
 }
 
-/// Connections that nobody has accepted yet.
+/// Connections that were not accepted yet.
 #[derive(Default)]
 struct Backlog {
     waiting: Mutex<VecDeque<(VirtualSocket, SocketAddr)>>,
@@ -105,7 +105,7 @@ impl Network {
         HostId(cards.len() - 1)
     }
 
-    /// What a client or a broker on this machine takes from outside.
+    /// The environment of a client or a broker on this machine.
     pub(super) fn env(&self, host: HostId, entropy: Entropy) -> Env {
         let net = HostNet { network: self.clone(), host };
         Env { net: Arc::new(net), wall: Arc::new(Wall(self.0.clock.clone())), entropy }

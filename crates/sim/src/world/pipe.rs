@@ -1,4 +1,4 @@
-//! One direction of a connection: bytes that are under way, or have come and are not read yet.
+//! One direction of a connection: bytes in flight, and bytes that have arrived and are unread.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use super::{
 /// Bytes that travel as one message at most; a write of more takes several.
 const MAX_MESSAGE: usize = 1 << 20;
 
-/// See the module.
+/// One direction of a connection. See the module.
 pub(super) struct Pipe {
     from: HostId,
     to: HostId,
@@ -29,13 +29,13 @@ pub(super) struct Pipe {
 
 #[derive(Default)]
 struct State {
-    /// What was written and is not read yet, with the time at which it is there.
+    /// Written and unread bytes, with their arrival time.
     messages: VecDeque<(u64, Bytes)>,
     bytes: usize,
     last_arrival: u64,
-    /// When the reader knows that nothing more comes.
+    /// When the reader learns of the end of the stream.
     ended: Option<u64>,
-    /// When the writer knows that nobody reads any more.
+    /// When the writer learns that the reader has closed.
     abandoned: Option<u64>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -47,7 +47,7 @@ impl Pipe {
         Arc::new(Self { from, to, limit, state: Mutex::default() })
     }
 
-    /// Takes as much as there is room for.
+    /// Writes as many bytes as fit.
     pub(super) fn write(
         self: &Arc<Self>,
         bufs: &[IoSlice<'_>],
@@ -78,7 +78,7 @@ impl Pipe {
         Ok(taken)
     }
 
-    /// Ready when there is room, or nobody to make any.
+    /// Ready when there is space, or when the reader has closed.
     pub(super) fn poll_room(&self, cx: &Context<'_>, clock: &Clock) -> Poll<io::Result<()>> {
         let mut state = self.state.lock();
         if state.bytes < self.limit || state.abandoned.is_some_and(|at| at <= clock.now()) {
@@ -88,7 +88,7 @@ impl Pipe {
         Poll::Pending
     }
 
-    /// Reads what has come. Nothing at the end.
+    /// Reads the bytes that have arrived. Reads none at the end of the stream.
     pub(super) fn poll_read(
         &self,
         cx: &Context<'_>,
@@ -126,7 +126,7 @@ impl Pipe {
         Poll::Pending
     }
 
-    /// Nothing more is written: the reader learns of it behind the last byte.
+    /// Ends the stream: the reader learns of it after the last byte.
     pub(super) fn end(self: &Arc<Self>, clock: &Clock, links: &Links) {
         let at = {
             let mut state = self.state.lock();
@@ -137,14 +137,14 @@ impl Pipe {
         clock.plan(at, Happening::Arrival(Arc::clone(self)));
     }
 
-    /// Nobody reads any more: the writer learns of it when the news has come to it.
+    /// Closes the reader's end: the writer learns of it after the one-way delay.
     pub(super) fn abandon(self: &Arc<Self>, clock: &Clock, links: &Links) {
         let at = links.carry(self.to, self.from, 0);
         self.state.lock().abandoned = Some(at);
         clock.plan(at, Happening::Arrival(Arc::clone(self)));
     }
 
-    /// Something has come to one of the ends.
+    /// Wakes the tasks of an end that something has arrived at.
     pub(super) fn arrived(&self) {
         let (reader, writer) = {
             let mut state = self.state.lock();

@@ -48,13 +48,13 @@ fn messages_take_their_way_and_their_bandwidth_to_the_nanosecond() {
         assert_eq!(handle.clock.now(), 751 * US);
         assert_eq!(theirs.read(&mut buf).await.unwrap(), 1000);
         assert_eq!((handle.clock.now(), buf[0]), (752 * US, 2));
-        // Tokio's clock is the same one, and its timers are as coarse as ever.
+        // Tokio's clock shows the same time, and its timers have the resolution they always have.
         assert_eq!(began.elapsed(), handle.now());
         sleep(Duration::from_millis(2)).await;
         assert_eq!(handle.now(), Duration::from_millis(3));
         handle.until(Duration::from_nanos(3_000_001)).await;
         assert_eq!(began.elapsed(), Duration::from_nanos(3_000_001));
-        // Nobody skips what lies between two distant timers.
+        // No event between two distant timers is skipped.
         let far = tokio::spawn(sleep(Duration::from_secs(100)));
         handle.until(Duration::from_micros(7_000_500)).await;
         assert_eq!(handle.now(), Duration::from_micros(7_000_500));
@@ -64,7 +64,7 @@ fn messages_take_their_way_and_their_bandwidth_to_the_nanosecond() {
 }
 
 #[test]
-fn a_full_connection_takes_no_more_and_a_closed_one_says_so() {
+fn a_full_connection_delays_writes_and_a_closed_one_fails() {
     let world = World::new(model(), 1).unwrap();
     let handle = world.handle();
     world.run(async move {
@@ -112,15 +112,15 @@ fn a_disk_writes_for_one_request_at_a_time() {
     });
 }
 
-/// The old leader names the new one, which has yet to learn of it for 40 ms: its refusal is the first one of its own, after which a
-/// consumer waits for 20 ms and then for 40, give or take a fifth.
+/// The old leader names the new one, which learns of its election only after 40 ms. Its refusal is the first of its
+/// own. A consumer then waits for 20 ms, and then for 40, each plus or minus a fifth.
 #[test]
 fn a_consumer_soon_asks_a_new_leader_again() {
     for seed in 1..=3 {
         let world = World::new(model(), seed).unwrap();
         let handle = world.handle();
         let waited = world.run(async move {
-            // A follower that asks the new leader too early keeps the record from being committed meanwhile.
+            // A follower that asks the new leader too early would delay the record's commit.
             let config = ClusterConfig {
                 brokers: 2,
                 replica_fetch_backoff: Duration::from_millis(1),

@@ -65,7 +65,7 @@ fn coded_versions_are_those_of_the_codecs() {
 }
 
 #[test]
-fn every_version_of_the_answer_is_read() {
+fn every_version_of_the_response_is_decoded() {
     for version in 0..=4 {
         let answer = ApiVersions::decode(version, &encoded(version)).unwrap();
         assert_eq!(answer.error, ErrorCode::NONE);
@@ -97,7 +97,7 @@ fn a_broker_that_is_too_old_is_understood() {
 }
 
 #[test]
-fn damaged_answers_are_refused() {
+fn damaged_responses_are_refused() {
     for version in 0..=4 {
         let bytes = encoded(version);
         for end in 0..bytes.len() {

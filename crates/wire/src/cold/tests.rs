@@ -60,7 +60,7 @@ fn join(version: i16) -> JoinGroupRequest {
 }
 
 #[test]
-fn requests_cross_whole() {
+fn requests_are_decoded_by_the_other_side() {
     for version in 0..=9 {
         let frame = encode_request(version, 9, Some("client"), &join(version)).unwrap();
         let length = i32::from_be_bytes(frame[..4].try_into().unwrap());
@@ -79,7 +79,7 @@ fn requests_cross_whole() {
 }
 
 #[test]
-fn responses_cross_whole() {
+fn responses_are_decoded_by_the_other_side() {
     for version in 0..=6 {
         let api = ApiKey::FIND_COORDINATOR;
         let mut response = coordinators(version);
@@ -93,7 +93,7 @@ fn responses_cross_whole() {
 }
 
 #[test]
-fn answers_to_api_versions_have_the_bare_header() {
+fn responses_to_api_versions_have_the_bare_header() {
     let response = ApiVersionsResponse::default();
     let frame = encode_response(ApiKey::API_VERSIONS, 3, 9, &response).unwrap();
     assert_eq!(frame[4..8], 9_i32.to_be_bytes());

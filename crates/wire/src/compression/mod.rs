@@ -1,8 +1,7 @@
 //! The four codecs of Kafka record batches, with the levels of KIP-390.
 //!
-//! Compression appends to a buffer of the caller. Decompression is bounded by a [`DecompressLimit`]
-//! and grows its output as bytes arrive, so that a length claimed by a peer never decides alone how
-//! much memory is taken.
+//! Compression appends to the caller's buffer. Decompression is bounded by a [`DecompressLimit`] and grows its output
+//! as bytes arrive, so that a length claimed by a peer never determines the memory alone.
 
 mod gzip;
 mod lz4;
@@ -20,7 +19,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Codec {
-    /// Records are stored as they are.
+    /// Records are stored uncompressed.
     #[default]
     None = 0,
     /// RFC 1952.
@@ -43,7 +42,7 @@ impl Codec {
         self as u8
     }
 
-    /// The codec of an id, or `None` where the id is not assigned.
+    /// The codec of an id, or `None` if the id is not assigned.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Self> {
         Self::ALL.get(usize::from(id)).copied()
@@ -61,10 +60,10 @@ impl Codec {
         }
     }
 
-    /// The levels that `compression.<codec>.level` accepts, or `None` where the codec has no levels.
+    /// The levels that `compression.<codec>.level` accepts, or `None` if the codec has no levels.
     ///
-    /// Gzip additionally accepts -1, its own name for the default. The levels of lz4 are accepted
-    /// because Kafka's configuration has them, but the encoder here has only one way to compress.
+    /// Gzip also accepts -1, which means its default. The levels of lz4 are accepted because Kafka's configuration
+    /// has them, but this encoder ignores them.
     #[must_use]
     pub const fn levels(self) -> Option<RangeInclusive<i32>> {
         match self {
@@ -75,7 +74,7 @@ impl Codec {
         }
     }
 
-    /// The level used where none is given, or `None` where the codec has no levels.
+    /// The default level, or `None` if the codec has no levels.
     #[must_use]
     pub const fn default_level(self) -> Option<i32> {
         match self {
@@ -126,14 +125,14 @@ impl Compression {
     /// A codec with a level checked against [`Codec::levels`].
     ///
     /// # Errors
-    /// [`CompressError::Level`] where the codec does not have that level.
+    /// [`CompressError::Level`] if the codec does not have that level.
     pub fn new(codec: Codec, level: Option<i32>) -> Result<Self, CompressError> {
         let compression = Self { codec, level };
         compression.checked_level()?;
         Ok(compression)
     }
 
-    /// The level to hand to the codec; 0 for codecs without levels.
+    /// The level to pass to the codec; 0 for codecs without levels.
     fn checked_level(&self) -> Result<i32, CompressError> {
         let default = self.codec.default_level();
         let Some(level) = self.level else { return Ok(default.unwrap_or(0)) };
@@ -147,8 +146,8 @@ impl Compression {
     /// Appends the compressed form of `input` to `out`.
     ///
     /// # Errors
-    /// [`CompressError`] for a level out of range or an error of the codec; what `out` holds beyond
-    /// its former length is then of no use.
+    /// [`CompressError`] for a level out of range or an error of the codec. The contents of `out` beyond its previous
+    /// length are then undefined.
     pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
         let level = self.checked_level()?;
         let done = match self.codec {
@@ -180,15 +179,15 @@ pub enum CompressError {
     Level {
         /// The codec.
         codec: Codec,
-        /// The level that was asked for.
+        /// The requested level.
         level: i32,
     },
-    /// The codec failed, in practice for want of memory.
+    /// The codec failed, in practice because memory ran out.
     #[error("{codec} compression failed: {reason}")]
     Codec {
         /// The codec.
         codec: Codec,
-        /// What its library reports.
+        /// Error of the codec's library.
         reason: String,
     },
     /// A batch is longer than the format can express (2 GiB).
@@ -199,7 +198,7 @@ pub enum CompressError {
     },
 }
 
-/// How much one decompression may produce.
+/// Bound on the output of one decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecompressLimit {
     /// Largest output in bytes.
@@ -227,7 +226,7 @@ pub enum DecompressError {
     Invalid {
         /// The codec.
         codec: Codec,
-        /// What is wrong with it.
+        /// Error of the codec.
         reason: String,
     },
 }
@@ -240,8 +239,8 @@ impl DecompressError {
 
 /// Decompresses `input` into a new buffer.
 ///
-/// Besides the output at most a window is allocated: 8 MiB for zstd unless the limit is larger, 12
-/// MiB for lz4; both only become resident as far as the data fills them.
+/// Besides the output it allocates at most a window: 8 MiB for zstd unless the limit is larger, 12 MiB for lz4. Both
+/// become resident only as far as the data fills them.
 ///
 /// # Errors
 /// [`DecompressError`] for invalid input and for output beyond `limit`.

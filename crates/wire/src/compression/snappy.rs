@@ -1,5 +1,5 @@
-//! Snappy in the framing of the Java library: a header, then blocks of up to 32 KiB, each behind its
-//! length. Some clients send one bare snappy block instead; that is read too.
+//! Snappy in the framing of the Java library: a header, then blocks of up to 32 KiB, each after its length. Some
+//! clients send one bare snappy block instead, which is read too.
 
 use std::io;
 

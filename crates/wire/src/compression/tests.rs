@@ -75,7 +75,7 @@ fn higher_levels_shorten() {
 }
 
 #[test]
-fn appends_behind_what_is_there() {
+fn compression_appends_after_existing_bytes() {
     for codec in Codec::ALL {
         let mut out = b"front".to_vec();
         Compression::from(codec).compress(&text(70_000), &mut out).unwrap();

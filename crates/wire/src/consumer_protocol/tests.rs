@@ -1,4 +1,4 @@
-//! Against the generated codec of the same messages, and bytes as other clients write them.
+//! Comparison with the generated codec of the same messages, and bytes as other clients write them.
 
 use kafka_protocol::messages::{
     ConsumerProtocolAssignment, ConsumerProtocolSubscription, consumer_protocol_assignment,
@@ -23,7 +23,7 @@ fn subscription() -> Subscription {
     }
 }
 
-/// The same in the words of the generated codec.
+/// The same subscription as a message of the generated codec.
 fn generated(subscription: &Subscription, version: i16) -> ConsumerProtocolSubscription {
     let text = |text: &str| cold::StrBytes::from_string(text.to_owned());
     let mut wanted = ConsumerProtocolSubscription::default()
@@ -80,7 +80,7 @@ fn assignments_are_those_of_the_generated_codec() {
 }
 
 #[test]
-fn what_later_versions_add_is_ignored() {
+fn fields_of_later_versions_are_ignored() {
     let mut bytes = subscription().encode(3).to_vec();
     bytes[1] = 9;
     bytes.extend(b"something new");

@@ -208,8 +208,8 @@ impl FetchResponse {
         self.encode_with(version, w, |w, records| w.raw(records));
     }
 
-    /// Appends to `out` the parts of a whole response frame, its length first, in order: the records
-    /// themselves and what goes between them. Answers the number of bytes in all parts.
+    /// Appends to `out` the parts of a whole response frame, its length first, in order: the records themselves and
+    /// the encoded fields between them. Returns the number of bytes in all parts.
     ///
     /// `version` is one of [`VERSIONS`]; the frame stays below 2³¹ bytes.
     pub fn encode_frame(&self, version: i16, correlation_id: i32, out: &mut Vec<Bytes>) -> usize {
@@ -217,7 +217,7 @@ impl FetchResponse {
         let mut w = Writer::with_capacity(64 + 64 * self.topics.len() + 64 * partitions);
         w.i32(0);
         encode_response_header(ApiKey::FETCH, version, correlation_id, &mut w);
-        // Where in the glue which records go.
+        // Positions of the records in the encoded fields.
         let mut cuts = Vec::with_capacity(partitions);
         self.encode_with(version, &mut w, |w, records| cuts.push((w.len(), records.clone())));
         let shared: usize = cuts.iter().map(|(_, records)| records.len()).sum();
@@ -236,7 +236,7 @@ impl FetchResponse {
         length
     }
 
-    /// The body, with `records` called where a records section that is not empty belongs.
+    /// Encodes the body and calls `records` at the place of each records section that is not empty.
     fn encode_with(
         &self,
         version: i16,

@@ -112,7 +112,7 @@ fn other_fetch_partition(version: i16, ours: &FetchPartition) -> other_request::
     theirs
 }
 
-/// The request as the other implementation's, without what `version` lacks.
+/// The same request of the other implementation, without fields that `version` lacks.
 fn other_request(version: i16, ours: &FetchRequest) -> other::FetchRequest {
     let topic = |topic: &FetchTopic| {
         let partitions = topic.partitions.iter().map(|p| other_fetch_partition(version, p));

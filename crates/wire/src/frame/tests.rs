@@ -98,7 +98,7 @@ fn other_protocols_are_named() {
         (&[0x15, 0x03, 0x03, 0x00, 0x02, 0x02], "TLS"),
     ];
     for (bytes, expected) in cases {
-        // Even where the limit would let the length through.
+        // Also if the limit would allow the length.
         for limit in [UNAUTHENTICATED_LIMIT, DEFAULT_LIMIT, usize::MAX] {
             let mut splitter = FrameSplitter::new(limit);
             feed(&mut splitter, bytes);
@@ -152,7 +152,7 @@ fn a_frame_of_a_mebibyte_gets_its_room_at_once() {
 }
 
 #[test]
-fn a_large_buffer_is_let_go_with_its_frame() {
+fn a_large_buffer_is_freed_with_its_frame() {
     let mut splitter = FrameSplitter::default();
     let mut stream = framed(&vec![3; 10 * EAGER]);
     stream.extend(framed(b"next"));
@@ -183,7 +183,7 @@ fn small_frames_do_not_each_cost_a_buffer() {
 
 proptest! {
     #[test]
-    fn any_chunking_gives_the_same_frames(
+    fn any_chunking_returns_the_same_frames(
         bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20),
         cuts in prop::collection::vec(1_usize..90, 1..50),
         hint in 0_usize..300,

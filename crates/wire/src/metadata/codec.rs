@@ -18,7 +18,7 @@ impl MetadataRequest {
         check_version(REQUEST, version, &VERSIONS)?;
         let mut r = Reader::new(body, ApiKey::METADATA.encoding(version));
         let topics = if version == 0 {
-            // Version 0 has no null and asks for every topic with an empty list.
+            // Version 0 has no null; an empty list requests every topic.
             let topics = r.array_of(2, "topics", |r| MetadataRequestTopic::decode(0, r))?;
             (!topics.is_empty()).then_some(topics)
         } else {
@@ -42,8 +42,8 @@ impl MetadataRequest {
 
     /// Appends the body of a request of `version`, one of [`VERSIONS`].
     ///
-    /// Version 0 cannot ask for no topic: an empty list asks for all. Before version 10 topics cannot be asked
-    /// for by id: a topic without a name goes out with an empty one, which brokers answer with
+    /// Version 0 cannot request zero topics: an empty list requests all. Before version 10 topics cannot be requested
+    /// by id: a topic without a name is sent with an empty one, and brokers respond with
     /// [`ErrorCode::INVALID_TOPIC_EXCEPTION`].
     pub fn encode(&self, version: i16, w: &mut Writer) {
         debug_assert!(VERSIONS.contains(&version));

@@ -61,7 +61,7 @@ fn responses() -> impl Strategy<Value = MetadataResponse> {
         })
 }
 
-/// The request as the other implementation's, without what `version` lacks.
+/// The same request of the other implementation, without fields that `version` lacks.
 fn other_request(version: i16, ours: &MetadataRequest) -> other::MetadataRequest {
     let topic = |topic: &MetadataRequestTopic| {
         let theirs = other_request::MetadataRequestTopic::default();
@@ -260,7 +260,7 @@ proptest! {
 }
 
 #[test]
-fn every_topic_and_no_topic_are_told_apart() {
+fn every_topic_and_no_topic_are_distinct() {
     for version in VERSIONS {
         for (topics, expected) in [
             (None, None),

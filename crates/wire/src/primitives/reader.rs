@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         self.encoding
     }
 
-    /// Reads what follows in another encoding.
+    /// Reads the following fields in another encoding.
     pub fn set_encoding(&mut self, encoding: Encoding) {
         self.encoding = encoding;
     }
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         count: usize,
         mut element: impl FnMut(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, DecodeError> {
-        // The count is possible but not yet true: beyond a modest size, memory follows the elements.
+        // The count is possible but not proven: beyond this size, memory grows with the elements.
         let mut elements = Vec::with_capacity(count.min(MAX_ELEMENTS_AHEAD));
         for _ in 0..count {
             elements.push(element(self)?);
@@ -263,8 +263,8 @@ impl<'a> Reader<'a> {
         Ok(Some(count))
     }
 
-    /// The tagged fields that end a structure; nothing in the classic encoding. `visit` gets each tag and a
-    /// reader over just its value: it reads all of it, or nothing of it when the tag is unknown.
+    /// Reads the tagged fields that end a structure; there are none in the classic encoding. `visit` receives each
+    /// tag and a reader over just its value. It must read the whole value, or no byte of it if the tag is unknown.
     pub fn tagged(
         &mut self,
         what: &'static str,
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips the tagged fields of a structure that has none of its own.
+    /// Skips the tagged fields of a structure, all of which are unknown.
     pub fn skip_tagged(&mut self, what: &'static str) -> Result<(), DecodeError> {
         self.tagged(what, |_, _| Ok(()))
     }

@@ -59,7 +59,7 @@ impl Writer {
         Self::append_to(Vec::with_capacity(capacity))
     }
 
-    /// Continues after what `buffer` holds, in the classic encoding.
+    /// Continues after the contents of `buffer`, in the classic encoding.
     #[must_use]
     pub fn append_to(buffer: Vec<u8>) -> Self {
         Self { buffer, encoding: Encoding::Classic }
@@ -71,25 +71,25 @@ impl Writer {
         self.buffer.len()
     }
 
-    /// Whether nothing has been written.
+    /// Whether no byte has been written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// What has been written.
+    /// The written bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// What has been written.
+    /// Returns the written bytes.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// What has been written, without a copy.
+    /// Returns the written bytes without a copy.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.buffer.into()
@@ -101,7 +101,7 @@ impl Writer {
         self.encoding
     }
 
-    /// Writes what follows in another encoding.
+    /// Writes the following fields in another encoding.
     pub fn set_encoding(&mut self, encoding: Encoding) {
         self.encoding = encoding;
     }
@@ -111,7 +111,7 @@ impl Writer {
         self.buffer[at..at + 4].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Bytes as they are, without a length.
+    /// Bytes without a length.
     pub fn raw(&mut self, value: &[u8]) {
         self.buffer.put_slice(value);
     }

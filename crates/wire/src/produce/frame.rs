@@ -1,4 +1,4 @@
-//! Produce requests as frames for one vectored write: the batches stay where they are.
+//! Produce requests as frames for one vectored write, without copying the batches.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -7,7 +7,7 @@ use super::codec::TOPIC_IDS;
 use crate::primitives::{put_count, put_string};
 use crate::{ApiKey, Encoding, Uuid};
 
-/// A batch on its way out.
+/// A batch to send.
 #[derive(Clone, Copy, Debug)]
 pub struct OutBatch<'a> {
     /// Topic name.
@@ -16,7 +16,7 @@ pub struct OutBatch<'a> {
     pub topic_id: Uuid,
     /// Partition index.
     pub partition: i32,
-    /// The batch, whole.
+    /// The whole batch.
     pub payload: &'a Bytes,
 }
 
@@ -26,14 +26,14 @@ impl OutBatch<'_> {
     }
 }
 
-/// All of a Produce request but its batches.
+/// A Produce request without its batches.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
-    /// One of [`VERSIONS`].
+    /// Version of the request, in [`VERSIONS`].
     pub version: i16,
     /// Repeated in the response.
     pub correlation_id: i32,
-    /// Name the client gives itself.
+    /// Name that the client gives itself.
     pub client_id: Option<&'a str>,
     /// `None` outside transactions.
     pub transactional_id: Option<&'a str>,
@@ -44,12 +44,11 @@ pub struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// Appends to `out` the parts of the whole frame, its length first, in order: pieces of `glue`, which
-    /// is emptied and can be used again for the next frame, and the payloads themselves. Answers the
-    /// number of bytes in all parts.
+    /// Appends to `out` the parts of the whole frame, its length first, in order: pieces of `glue` and the payloads
+    /// themselves. `glue` is emptied and can be reused for the next frame. Returns the number of bytes in all parts.
     ///
-    /// `batches` are in the order they are sent in; those of one topic are next to each other. Together they
-    /// stay below the largest frame, 2³¹ bytes.
+    /// `batches` are in sending order; batches of one topic are adjacent. Together they stay below the largest frame,
+    /// 2³¹ bytes.
     pub fn encode_frame(
         &self,
         batches: &[OutBatch<'_>],
@@ -59,7 +58,7 @@ impl RequestHead<'_> {
         debug_assert!(VERSIONS.contains(&self.version));
         let encoding = ApiKey::PRODUCE.encoding(self.version);
         glue.clear();
-        // One allocation at most; 32 bytes hold the fixed fields of a topic and of a partition.
+        // At most one allocation; 32 bytes hold the fixed fields of a topic and of a partition.
         let names: usize = batches.iter().map(|batch| batch.topic.len() + 32).sum();
         let ids = self.client_id.map_or(0, str::len) + self.transactional_id.map_or(0, str::len);
         glue.reserve(names + ids + 64);
@@ -79,7 +78,7 @@ impl RequestHead<'_> {
                 put_count(glue, encoding, Some(batch.payload.len()));
                 let piece = glue.split();
                 length += piece.len() + batch.payload.len();
-                // The piece with the frame's length is put in its place when the length is known.
+                // The piece with the frame's length is filled in when the length is known.
                 match head {
                     None => {
                         head = Some(piece);

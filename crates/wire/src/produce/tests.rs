@@ -260,7 +260,7 @@ proptest! {
             client_id: client.as_deref(),
         };
         header.encode(&mut expected);
-        // A topic without partitions, or two in a row that are the same, are not what is sent.
+        // The client never sends a topic without partitions, or the same topic twice in a row.
         let mut request = request;
         request.topics.retain(|topic| !topic.partitions.is_empty());
         request.topics.dedup_by(|a, b| a.name == b.name || a.topic_id == b.topic_id);

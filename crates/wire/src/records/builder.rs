@@ -42,8 +42,8 @@ pub struct RecordData<'a> {
 
 /// Upper bound of the bytes that a batch with only this record takes, uncompressed.
 ///
-/// This is the size to compare with `max.request.size` and `batch.size`. It also bounds from above
-/// what the record adds to a batch that has others.
+/// Compare this size with `max.request.size` and `batch.size`. It is also an upper bound of what the record adds to a
+/// batch that has others.
 #[must_use]
 pub fn encoded_len_bound(r: &RecordData<'_>) -> usize {
     // Length, attributes, timestamp delta, offset delta, key length, value length, header count.
@@ -56,7 +56,7 @@ pub fn encoded_len_bound(r: &RecordData<'_>) -> usize {
     bytes
 }
 
-/// Builds one batch in a buffer that the caller gives and gets back.
+/// Builds one batch in a buffer that the caller passes in and gets back.
 #[derive(Debug)]
 pub struct BatchBuilder {
     buf: Vec<u8>,
@@ -66,7 +66,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Starts a batch in `buf`, of which only the capacity is kept.
+    /// Starts a batch in `buf`, whose contents are discarded.
     #[must_use]
     pub fn new(mut buf: Vec<u8>) -> Self {
         buf.clear();
@@ -74,7 +74,7 @@ impl BatchBuilder {
         Self { buf, count: 0, base_timestamp: NO_TIMESTAMP, max_timestamp: NO_TIMESTAMP }
     }
 
-    /// Goes on in another buffer, of which only the capacity is kept, and returns the former one.
+    /// Continues in another buffer, whose contents are discarded, and returns the previous one.
     #[must_use]
     pub fn move_to(&mut self, mut buf: Vec<u8>) -> Vec<u8> {
         buf.clear();
@@ -85,7 +85,7 @@ impl BatchBuilder {
     /// Appends a record and returns its index, which is also its offset's distance from the batch's
     /// base offset.
     ///
-    /// The caller keeps a batch below 2 GiB; [`BatchBuilder::seal`] refuses a longer one.
+    /// The caller must keep a batch below 2 GiB; [`BatchBuilder::seal`] refuses a longer one.
     pub fn append(&mut self, r: &RecordData<'_>) -> u32 {
         let index = self.count;
         if index == 0 {
@@ -127,7 +127,7 @@ impl BatchBuilder {
         index
     }
 
-    /// The exact size of the batch in bytes, uncompressed, were `r` appended.
+    /// The exact size of the batch in bytes, uncompressed, if `r` were appended.
     #[must_use]
     pub fn size_with(&self, r: &RecordData<'_>) -> usize {
         let base = if self.count == 0 { r.timestamp } else { self.base_timestamp };
@@ -161,19 +161,18 @@ impl BatchBuilder {
         self.max_timestamp
     }
 
-    /// Gives up the batch and returns its buffer, for a pool.
+    /// Discards the batch and returns its buffer, for a pool.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.buf
     }
 
-    /// Ends the batch: compresses its records if asked to, and fills in the header but for the
-    /// producer's fields and the checksum, which [`stamp`] sets. The leader epoch is -1, the base
-    /// offset 0.
+    /// Ends the batch: compresses its records if requested, and fills in the header. [`stamp`] then sets the
+    /// producer's fields and the checksum. The leader epoch is -1, the base offset 0.
     ///
-    /// With a codec, the batch is built in `scratch` and the two buffers change places: the caller
-    /// finds the uncompressed bytes' buffer in `scratch` afterwards. A batch is sent compressed even
-    /// where that makes it longer, so that its codec is what was configured.
+    /// With a codec, the batch is built in `scratch` and the two buffers are swapped: afterwards `scratch` is the
+    /// buffer of the uncompressed bytes. A batch is sent compressed even if that makes it longer, so that its codec
+    /// is the configured one.
     ///
     /// # Errors
     /// [`CompressError`] for a level out of range, an error of the codec, or a batch beyond 2 GiB.
@@ -203,7 +202,7 @@ impl BatchBuilder {
     }
 }
 
-/// Who sends a batch, for the broker's detection of duplicates.
+/// The producer of a batch, from which the broker detects duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerStamp {
     /// The producer's id.
@@ -226,8 +225,8 @@ impl Default for ProducerStamp {
     }
 }
 
-/// Writes the producer's fields and then the checksum into a sealed batch. May be repeated, as when a
-/// producer gets a new epoch before the batch is sent.
+/// Writes the producer's fields and then the checksum into a sealed batch. May be repeated, for example if a producer
+/// gets a new epoch before the batch is sent.
 ///
 /// # Panics
 /// If `batch` is shorter than a batch header.
@@ -238,7 +237,7 @@ pub fn stamp(batch: &mut [u8], stamp: ProducerStamp) {
     seal_crc(batch);
 }
 
-/// Marks a sealed batch as part of a transaction. [`stamp`] has to follow, for the checksum.
+/// Marks a sealed batch as part of a transaction. [`stamp`] must follow, for the checksum.
 ///
 /// # Panics
 /// If `batch` is shorter than a batch header.
@@ -250,7 +249,7 @@ pub fn mark_transactional(batch: &mut [u8]) {
 /// Bytes in front of a record's key, at most: length, attributes, two deltas, key length and, without
 /// a key, value length; rounded up to a size that is copied in two instructions.
 const PREFIX: usize = 32;
-/// Bytes of a record that its body's length may not count: its own length.
+/// Bytes of a record that its body's length does not count: its length field.
 const SUFFIX: usize = varint::MAX_LEN_32;
 
 /// A few small fields, collected on the stack and written in one copy of constant size.
@@ -277,7 +276,7 @@ impl Prefix {
         self.len += varint::put_u64(&mut self.bytes[self.len..], value);
     }
 
-    /// Copies all of the array, whose size is known when compiling, and cuts off what is not used.
+    /// Copies the whole array, whose size is a constant, and cuts off the unused part.
     #[inline]
     fn flush(&mut self, out: &mut Vec<u8>) {
         let end = out.len() + self.len;
@@ -287,8 +286,8 @@ impl Prefix {
     }
 }
 
-/// A length as the zigzag number in front of a field. Lengths beyond the format's range make a batch
-/// that [`BatchBuilder::seal`] refuses, so that cutting them here does no harm.
+/// A length as the zigzag number in front of a field. Lengths beyond the format's range make a batch that
+/// [`BatchBuilder::seal`] refuses, so truncating them here does no harm.
 #[inline]
 const fn length(bytes: usize) -> u32 {
     varint::zigzag_32(bytes as i32)
@@ -302,7 +301,7 @@ fn field_len(bytes: Option<&[u8]>) -> usize {
     }
 }
 
-/// Bytes of a record behind its length.
+/// Bytes of a record after its length.
 #[inline]
 fn body_len(r: &RecordData<'_>, timestamp_delta: u64, offset_delta: u32) -> usize {
     let deltas = varint::len_u64(timestamp_delta) + varint::len_u32(offset_delta);

@@ -20,7 +20,7 @@ pub enum EndTxnMarker {
     Commit,
 }
 
-/// What a control record says.
+/// Contents of a control record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRecord {
     /// The end of a transaction of the batch's producer id.

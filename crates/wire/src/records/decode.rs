@@ -1,4 +1,4 @@
-//! Decoding of record batches: lazily, without copying, and trusting no number.
+//! Decoding of record batches: lazily, without copying, with every number untrusted.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
@@ -17,10 +17,10 @@ const MIN_RECORD_LEN: usize = 7;
 /// Bytes of the smallest header: two lengths.
 const MIN_HEADER_LEN: usize = 2;
 
-/// Splits the records of a Fetch answer or a log segment into batches.
+/// Splits the records of a Fetch response or a log segment into batches.
 ///
-/// A last batch that is cut off ends the iteration without an error: brokers cut an answer where its
-/// size limit falls. [`Batches::remaining`] tells how many such bytes are left.
+/// A truncated last batch ends the iteration without an error: brokers cut a response at its size limit.
+/// [`Batches::remaining`] returns how many such bytes are left.
 #[must_use]
 pub fn batches(data: Bytes) -> Batches {
     Batches { data, failed: false }
@@ -40,8 +40,8 @@ impl Batches {
         self.data.len()
     }
 
-    /// Base offset of the batch behind the one that [`Iterator::next`] gives or fails at. That one is only asked for its
-    /// length, so that what cannot be read can be passed over; `None` where the other is not here.
+    /// Base offset of the batch after the one that [`Iterator::next`] returns or fails at. Only the length of the
+    /// first one is read, so that an unreadable batch can be skipped. `None` if the second one is missing.
     #[must_use]
     pub fn offset_behind_next(&self) -> Option<i64> {
         let length: [u8; 4] = self.data.get(AT_LENGTH..)?.first_chunk().copied()?;
@@ -94,7 +94,7 @@ impl Batch {
     /// Takes `raw`, which is exactly one batch.
     ///
     /// # Errors
-    /// [`RecordError`] where the header is invalid or `raw` is shorter or longer than it states.
+    /// [`RecordError`] if the header is invalid or `raw` is shorter or longer than it states.
     pub fn parse(raw: Bytes) -> Result<Batch, RecordError> {
         let header = BatchHeader::parse(&raw)?;
         let needed = header.size_in_bytes();
@@ -110,7 +110,7 @@ impl Batch {
     /// Compares the bytes with the checksum.
     ///
     /// # Errors
-    /// [`RecordError::Crc`] where they differ.
+    /// [`RecordError::Crc`] if they differ.
     pub fn verify_crc(&self) -> Result<(), RecordError> {
         let computed = crc32c::crc32c(&self.raw[AT_ATTRIBUTES..]);
         let stored = self.header.crc;
@@ -123,10 +123,9 @@ impl Batch {
         &self.raw
     }
 
-    /// The records, decompressed here if need be. Without compression nothing is copied, and the
-    /// limit does not apply.
+    /// The records, decompressed if necessary. Without compression nothing is copied, and the limit does not apply.
     ///
-    /// The checksum is not verified; call [`Batch::verify_crc`] first for bytes from elsewhere.
+    /// The checksum is not verified; call [`Batch::verify_crc`] first for untrusted bytes.
     ///
     /// # Errors
     /// [`RecordError`] for an unknown codec, data that cannot be decompressed within the limit, or
@@ -161,11 +160,11 @@ pub struct Records {
     at: usize,
     remaining: u32,
     header: BatchHeader,
-    /// The current record's headers with their names made valid UTF-8, where they were not.
+    /// The current record's headers with names repaired to valid UTF-8, if they were invalid.
     repaired: Bytes,
 }
 
-/// A record that owns its part of the batch: each field shares the batch's memory.
+/// A record whose fields share the batch's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The offset in the partition.
@@ -195,7 +194,7 @@ pub struct RecordRef<'a> {
     pub headers: HeaderIter<'a>,
 }
 
-/// Where the parts of one record are; all lengths are checked.
+/// Positions of the parts of one record; all lengths are checked.
 struct Layout {
     offset: i64,
     timestamp: i64,
@@ -207,8 +206,7 @@ struct Layout {
 }
 
 impl Records {
-    /// The next record without taking a share of the batch's memory. Mixes freely with
-    /// [`Iterator::next`].
+    /// Returns the next record, borrowed from the batch. Calls may be mixed with [`Iterator::next`].
     #[inline]
     pub fn next_ref(&mut self) -> Option<Result<RecordRef<'_>, RecordError>> {
         let layout = match self.advance()? {
@@ -230,14 +228,14 @@ impl Records {
         }))
     }
 
-    /// Bytes that decompression allocated for the batch, 0 without compression. Each [`Record`] of the batch keeps all of
-    /// them in memory.
+    /// Bytes that decompression allocated for the batch, 0 without compression. Each [`Record`] of the batch keeps
+    /// all of them in memory.
     #[must_use]
     pub fn decompressed_memory(&self) -> usize {
         self.memory
     }
 
-    /// The header of the batch that the records are of.
+    /// The header of the records' batch.
     #[must_use]
     pub fn batch_header(&self) -> &BatchHeader {
         &self.header
@@ -271,7 +269,7 @@ impl Records {
             .filter(|&len| len <= available)
             .map(|len| at + len)
             .ok_or(RecordError::RecordLength { claimed, available })?;
-        // Nothing of this record can reach into the next one.
+        // No read of this record can reach into the next one.
         let record = &data[..end];
         at += 1; // Attributes: none is defined. An `at` beyond the end fails in the next read.
         let timestamp_delta = read_i64(record, &mut at)?;
@@ -297,7 +295,7 @@ impl Records {
         }
         self.at = end;
         Ok(Layout {
-            // The header's check makes the last offset, and so every one before it, a valid sum.
+            // The header's check makes the last offset a valid sum, and so every earlier one.
             offset: self.header.base_offset + i64::from(delta),
             timestamp: match self.header.timestamp_type() {
                 TimestampType::CreateTime => {
@@ -337,14 +335,14 @@ impl Iterator for Records {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // One more than the records, for an error about what follows them.
+        // One more than the records, for an error about the bytes after them.
         (0, Some(self.remaining as usize + 1))
     }
 }
 
 impl FusedIterator for Records {}
 
-/// Reads a length of -1 (null) or more and skips so many bytes.
+/// Reads a length of -1 (null) or more and skips that number of bytes.
 #[inline]
 fn read_nullable(record: &[u8], at: &mut usize) -> Result<Option<Range<usize>>, RecordError> {
     let claimed = read_i32(record, at)?;
@@ -361,8 +359,7 @@ fn read_nullable(record: &[u8], at: &mut usize) -> Result<Option<Range<usize>>, 
     Ok(Some(start..*at))
 }
 
-/// Walks the headers, so that iterating over them later cannot fail. `false` stands for a name that
-/// is not UTF-8.
+/// Walks the headers, so that iterating over them later cannot fail. Returns `false` if a name is not UTF-8.
 #[inline]
 fn check_headers(record: &[u8], at: &mut usize, count: u32) -> Result<bool, RecordError> {
     let mut valid = true;
@@ -376,8 +373,8 @@ fn check_headers(record: &[u8], at: &mut usize, count: u32) -> Result<bool, Reco
     Ok(valid)
 }
 
-/// Encodes headers anew with invalid parts of their names replaced by U+FFFD, as Java shows them: one
-/// strange name must not make a partition unreadable.
+/// Encodes headers again with invalid parts of their names replaced by U+FFFD, as the Java client shows them: one
+/// such name must not make a partition unreadable.
 #[cold]
 fn repair(headers: &[u8], count: u32) -> Bytes {
     let mut out = Vec::with_capacity(headers.len());
@@ -412,7 +409,7 @@ impl RecordHeaders {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Whether the record has no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -431,7 +428,7 @@ impl<'a> IntoIterator for &'a RecordHeaders {
 /// Names and values of a record's headers, in order, repeated names included.
 #[derive(Clone, Debug)]
 pub struct HeaderIter<'a> {
-    /// Encoded headers that have been checked when the record was read.
+    /// Encoded headers, checked when the record was read.
     bytes: &'a [u8],
     left: u32,
 }

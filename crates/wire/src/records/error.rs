@@ -18,7 +18,7 @@ pub enum RecordError {
     Truncated {
         /// Bytes that the batch takes.
         needed: usize,
-        /// Bytes that are there.
+        /// Bytes available.
         available: usize,
     },
     /// The batch length cannot be one.
@@ -63,21 +63,21 @@ pub enum RecordError {
     /// A number of a record is cut off or too long.
     #[error("invalid record: {0}")]
     Varint(#[from] VarintError),
-    /// A record's own length is negative, goes beyond the end, or differs from its content's.
+    /// A record's length is negative, goes beyond the end, or differs from its content's.
     #[error("record claims {claimed} bytes where {available} are present")]
     RecordLength {
         /// The claimed length.
         claimed: i32,
-        /// Bytes that are there.
+        /// Bytes available.
         available: usize,
     },
-    /// The length of a key, value or header goes beyond the end of the record, or is negative where
-    /// null is not allowed.
+    /// The length of a key, value or header goes beyond the end of the record, or is negative where null is not
+    /// allowed.
     #[error("field of a record claims {claimed} bytes where {available} are present")]
     FieldLength {
         /// The claimed length.
         claimed: i32,
-        /// Bytes that are there.
+        /// Bytes available.
         available: usize,
     },
     /// The header count is negative, or larger than the bytes could hold.
@@ -96,10 +96,10 @@ pub enum RecordError {
         /// The last offset's distance from the base offset.
         last: i32,
     },
-    /// Bytes are left over behind the last record.
+    /// Bytes are left over after the last record.
     #[error("{0} bytes left behind the last record of a batch")]
     TrailingBytes(usize),
-    /// A control record's key or value is not one.
+    /// A control record's key or value is malformed.
     #[error("invalid control record: {0}")]
     Control(&'static str),
 }

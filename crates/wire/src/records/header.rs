@@ -1,4 +1,4 @@
-//! The 61 bytes in front of a batch's records, and what a broker rewrites in them.
+//! The 61-byte header of a batch, and the fields that a broker rewrites in it.
 
 use super::RecordError;
 use crate::compression::Codec;
@@ -33,35 +33,34 @@ pub(super) const TRANSACTIONAL: i16 = 1 << 4;
 pub(super) const CONTROL: i16 = 1 << 5;
 const DELETE_HORIZON: i16 = 1 << 6;
 
-/// What the timestamps of a batch mean.
+/// Meaning of a batch's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
-    /// Given by the producer, one for each record.
+    /// Set by the producer, one for each record.
     CreateTime,
-    /// Given by the broker when it appended the batch, the same for all its records.
+    /// Set by the broker when it appended the batch, the same for all its records.
     LogAppendTime,
 }
 
 /// A decoded batch header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Offset of the first record; 0 in a batch under way to a broker.
+    /// Offset of the first record; 0 in a batch sent to a broker.
     pub base_offset: i64,
-    /// Bytes of the batch behind this field: [`BatchHeader::size_in_bytes`] less 12.
+    /// Bytes of the batch after this field: [`BatchHeader::size_in_bytes`] less 12.
     pub batch_length: i32,
     /// Epoch of the leader that appended the batch, or [`NO_PARTITION_LEADER_EPOCH`].
     pub partition_leader_epoch: i32,
     /// Format version, always 2.
     pub magic: i8,
-    /// CRC32C of everything from the attributes on.
+    /// CRC32C of all bytes from the attributes on.
     pub crc: u32,
     /// Codec, timestamp type and flags; see the methods.
     pub attributes: i16,
     /// Distance of the last offset from the base offset. In a compacted topic the record at that
     /// offset may be gone.
     pub last_offset_delta: i32,
-    /// What the records' timestamp deltas count from, in ms. In a batch with a delete horizon it is
-    /// the horizon (KIP-534).
+    /// Base of the records' timestamp deltas, in ms. In a batch with a delete horizon it is the horizon (KIP-534).
     pub base_timestamp: i64,
     /// Largest timestamp of the batch in ms.
     pub max_timestamp: i64,
@@ -76,11 +75,11 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Decodes the header at the start of `bytes`, which may end anywhere behind it.
+    /// Decodes the header at the start of `bytes`, which may be longer.
     ///
     /// # Errors
-    /// [`RecordError`] where bytes are missing, the format is not version 2, or the length, the last
-    /// offset delta or the record count are impossible.
+    /// [`RecordError`] if bytes are missing, the format is not version 2, or the length, the last offset delta or the
+    /// record count is impossible.
     pub fn parse(bytes: &[u8]) -> Result<BatchHeader, RecordError> {
         check_magic(bytes)?;
         let head: &[u8; BATCH_HEADER_LEN] = bytes
@@ -129,7 +128,7 @@ impl BatchHeader {
         Codec::from_id(id).ok_or(RecordError::UnknownCodec(id))
     }
 
-    /// What the timestamps mean.
+    /// Meaning of the timestamps.
     #[must_use]
     pub const fn timestamp_type(&self) -> TimestampType {
         if self.attributes & LOG_APPEND_TIME == 0 {
@@ -181,7 +180,7 @@ impl BatchHeader {
     }
 }
 
-/// Looks at the length and magic number, which every format version has at the same place.
+/// Checks the length and the magic number, which every format version has at the same place.
 fn check_magic(bytes: &[u8]) -> Result<(), RecordError> {
     let Some(&magic) = bytes.get(AT_MAGIC) else {
         return Err(RecordError::Truncated { needed: BATCH_HEADER_LEN, available: bytes.len() });
@@ -215,8 +214,8 @@ pub(super) fn seal_crc(batch: &mut [u8]) {
     put(batch, AT_CRC, crc.to_be_bytes());
 }
 
-/// Gives a batch its place in the log: what a leader does with every batch it appends. The checksum
-/// does not cover these fields.
+/// Sets a batch's position in the log, as a leader does with every batch it appends. The checksum does not cover
+/// these fields.
 ///
 /// # Panics
 /// If `batch` is shorter than a batch header.
@@ -225,8 +224,7 @@ pub fn set_base_offset_and_epoch(batch: &mut [u8], base_offset: i64, leader_epoc
     put(batch, AT_LEADER_EPOCH, leader_epoch.to_be_bytes());
 }
 
-/// Marks a batch as part of a transaction. The checksum covers the mark: it must be stamped afterwards
-/// ([`super::stamp`]).
+/// Marks a batch as part of a transaction. The checksum covers the mark, so [`super::stamp`] must follow.
 ///
 /// # Panics
 /// If `batch` is shorter than a batch header.
@@ -235,8 +233,8 @@ pub fn set_transactional(batch: &mut [u8]) {
     put(batch, AT_ATTRIBUTES, attributes.to_be_bytes());
 }
 
-/// Turns the timestamps of a batch into log append time `ts` (ms) and renews the checksum, for topics
-/// with `message.timestamp.type=LogAppendTime`. `batch` is exactly one whole batch.
+/// Sets the timestamps of a batch to the log append time `ts` (ms) and renews the checksum, for topics with
+/// `message.timestamp.type=LogAppendTime`. `batch` is exactly one whole batch.
 ///
 /// # Panics
 /// If `batch` is shorter than a batch header.
@@ -247,8 +245,8 @@ pub fn set_log_append_time(batch: &mut [u8], ts: i64) {
     seal_crc(batch);
 }
 
-/// Writes the latest timestamp of a batch's records, which the batch's producer has stated wrongly. `batch` must begin
-/// with a whole header.
+/// Corrects the largest timestamp of a batch, if its producer has set it wrongly. `batch` must begin with a whole
+/// header.
 pub fn set_max_timestamp(batch: &mut [u8], ts: i64) {
     put(batch, AT_MAX_TIMESTAMP, ts.to_be_bytes());
     seal_crc(batch);

@@ -1,8 +1,8 @@
 //! Record batches of format version 2 (magic 2), the only one that current brokers write.
 //!
-//! [`BatchBuilder`] encodes records in place, behind room left for the header; [`stamp`] completes a
-//! sealed batch with what only the sender knows. [`batches`] splits bytes of a Fetch answer or of a
-//! log segment into [`Batch`]es, whose [`Records`] are read lazily and without copying.
+//! [`BatchBuilder`] encodes records in place, after the space for the header; [`stamp`] completes a sealed batch with
+//! the producer's fields. [`batches`] splits bytes of a Fetch response or of a log segment into [`Batch`]es, whose
+//! [`Records`] are read lazily and without copying.
 //!
 //! The checksum covers a batch from its attributes on: the base offset, the length, the leader epoch
 //! and the magic number in front of it belong to the broker and can be rewritten freely

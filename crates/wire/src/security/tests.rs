@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn names_lead_back_to_what_they_name() {
+fn names_resolve_to_their_protocol_or_mechanism() {
     for protocol in SecurityProtocol::ALL {
         let lower = protocol.name().to_lowercase();
         assert_eq!(SecurityProtocol::by_name(&lower), Some(protocol));

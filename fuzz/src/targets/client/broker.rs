@@ -1,4 +1,4 @@
-//! A broker that responds as its input says: honestly, or with bytes changed, cut, late or not at all.
+//! A broker whose input decides its responses: honest, or with bytes changed, cut, late or missing.
 
 use std::{
     io,
@@ -56,14 +56,14 @@ impl Drop for Broker {
     }
 }
 
-/// What the connections share.
+/// State shared by the connections.
 struct Inner {
     /// Decides on each response, in the order in which they are sent.
     script: Mutex<Vec<u8>>,
     stored: Bytes,
 }
 
-/// What happens to a response.
+/// The fate of a response.
 enum Act {
     Send(Vec<u8>),
     Later(Duration, Vec<u8>),
@@ -144,7 +144,7 @@ impl Inner {
         }
     }
 
-    /// Changes the response as the next bytes of the script say.
+    /// Changes the response according to the next bytes of the script.
     fn act(&self, response: Vec<u8>) -> Act {
         let mut script = self.script.lock();
         let mut byte = || script.pop().unwrap_or(0);
@@ -161,7 +161,7 @@ impl Inner {
             }
             220..=239 => Act::Later(Duration::from_millis(20 * u64::from(byte())), response),
             _ => {
-                // Bytes that are no response at all, the length of a frame included.
+                // Bytes that are no response, with the frame's length among them.
                 let count = usize::from(byte());
                 Act::Send((0..count).map(|_| byte()).collect())
             }
@@ -241,7 +241,7 @@ impl Inner {
     }
 }
 
-/// Changes one place of a response after its length and correlation id. The length is set right again.
+/// Changes one place of a response after its length and correlation id, and corrects the length.
 fn changed(mut response: Vec<u8>, head: &[u8], byte: &mut impl FnMut() -> u8) -> Vec<u8> {
     let mut input = Input::new(head);
     let kind = input.byte() % 5;

@@ -22,7 +22,8 @@ use crate::{
 
 pub(super) const TARGET: Target = Target { name: "client", run, seeds, cases: 250 };
 
-/// What the clients hold at most: frames in reception, `buffer.memory`, batches that are read, and their own structures.
+/// Upper bound of the clients' memory: frames in reception, `buffer.memory`, batches that are read, and their own
+/// structures.
 const CAP: usize = 8 << 20;
 
 const REQUEST: Duration = Duration::from_secs(1);
@@ -30,14 +31,14 @@ const API: Duration = Duration::from_secs(3);
 const BLOCK: Duration = Duration::from_secs(2);
 const DELIVERY: Duration = Duration::from_secs(5);
 
-/// Most time between the timeout of a call and its end.
+/// Longest time between a call's timeout and its end.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn run(input: &[u8]) {
     virtually("the client", CAP, play(input));
 }
 
-/// Runs in virtual time, with what the tasks hold counted.
+/// Runs in virtual time and counts the memory of its tasks.
 fn virtually(what: &str, cap: usize, body: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -58,7 +59,7 @@ async fn play(input: &[u8]) {
     let env = Env { net: Arc::new(network), wall: Arc::new(Still), entropy: Entropy::from_seed(1) };
     let mut player = Player::new(&mut Input::new(calls), &env);
     let mut calls = Input::new(calls.get(1..).unwrap_or_default());
-    // Calls beyond these add time and nothing new.
+    // More calls would only add time.
     for _ in 0..24 {
         if calls.is_empty() {
             break;
@@ -144,7 +145,7 @@ impl Player {
         match ends("poll", limit, self.consumer.poll(limit)).await {
             Ok(records) => {
                 for record in records {
-                    // The checksum covers values. Offsets and the rest of a batch's header are the broker's.
+                    // The checksum covers values. Offsets and the rest of a batch's header belong to the broker.
                     let value = record.value().unwrap_or_default();
                     assert!(VALUES.contains(&value), "{record:?} is not stored");
                 }
@@ -189,7 +190,7 @@ async fn ends<T>(what: &str, limit: Duration, call: impl Future<Output = T>) -> 
     }
 }
 
-/// An error is one line that a person can read.
+/// Checks that an error is one readable line.
 fn check(error: &Error) {
     let text = error.to_string();
     assert!(!text.is_empty() && !text.contains(['\n', '\r', '\0']), "{text:?}");

@@ -27,7 +27,7 @@ pub(crate) fn idle_partitions_begin_the_new_epoch_at_zero() {
                 work.deliver(&producer, index, &format!("{index} before {n}")).await;
             }
         }
-        // Nothing of partition 0 is answered until its record has expired, which leaves a gap in its sequence.
+        // Partition 0 gets no response until its record has expired, which leaves a gap in its sequence.
         stage.script(|request| if request.produces_to(0) { Step::Swallow } else { Step::Pass });
         work.send(&producer, 0, "expires").await;
         ends("flush", producer.flush()).await.unwrap();

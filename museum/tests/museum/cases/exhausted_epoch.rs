@@ -1,4 +1,4 @@
-//! A producer's last epoch is used up.
+//! A producer's epochs are exhausted.
 //!
 //! - Client: sarama, Dekaf
 //! - Threads: https://github.com/IBM/sarama/pull/2178, https://github.com/thomhurst/Dekaf/pull/3341

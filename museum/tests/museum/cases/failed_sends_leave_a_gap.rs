@@ -1,4 +1,4 @@
-//! Records that fail while the broker is away use up sequence numbers.
+//! Records that fail while the broker is unreachable consume sequence numbers.
 //!
 //! - Client: sarama, @platformatic/kafka
 //! - Threads: https://github.com/IBM/sarama/issues/1430, https://github.com/IBM/sarama/pull/1661, https://github.com/platformatic/kafka/pull/310

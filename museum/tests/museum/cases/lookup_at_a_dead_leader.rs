@@ -1,4 +1,4 @@
-//! The leader stops answering while a consumer looks up its start offset.
+//! The leader stops responding while a consumer looks up its start offset.
 //!
 //! - Client: librdkafka
 //! - Threads: https://github.com/confluentinc/librdkafka/issues/843

@@ -1,4 +1,4 @@
-//! A member subscribes again before its leave has been answered.
+//! A member subscribes again before the response to its leave.
 //!
 //! - Client: Apache Kafka (Java)
 //! - Threads: KAFKA-19335, https://github.com/apache/kafka/pull/19818

@@ -27,7 +27,7 @@ fn a_partition_that_metadata_left_out_keeps_its_sequence() {
         for n in 0..3 {
             work.deliver(&producer, 1, &format!("before {n}")).await;
         }
-        // A broker that lags behind the growth of the topic answers twice.
+        // A broker that lags behind the growth of the topic responds twice.
         let lagging = Arc::new(AtomicUsize::new(2));
         let left = Arc::clone(&lagging);
         stage.script(move |request| {

@@ -27,7 +27,7 @@ async fn late_member(protocol: GroupProtocol) {
     let mut consumer = stage.consumer(|config| {
         config.group_id = Some("museum".into());
         config.group_protocol = protocol;
-        // Peers need time to start, and some want more than the session's timeout.
+        // Peers need time to start, and some need more than the session's timeout.
         config.max_poll_interval = Duration::from_millis(if is_peer() { 3000 } else { 300 });
         config.heartbeat_interval = Duration::from_millis(50);
     });

@@ -33,7 +33,7 @@ fn a_batch_that_expires_in_a_stalled_write_keeps_its_bytes() {
             work.send(&producer, 0, &large(letter)).await;
         }
         ends("flush", producer.flush()).await.unwrap();
-        // The buffers of the expired batches are free for these, if they are ever free.
+        // These may take the buffers of the expired batches, if those are ever freed.
         for letter in ['x', 'y', 'z'] {
             work.send(&producer, 1, &large(letter)).await;
         }

@@ -25,7 +25,7 @@ pub(crate) struct Written {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// Always true for a peer: peers do not say.
+    /// Always true for a peer, because peers do not report it.
     pub(crate) may_have_been_written: bool,
 }
 
@@ -250,7 +250,7 @@ impl Consumer {
         }
     }
 
-    /// Commits what was returned.
+    /// Commits the records returned so far.
     pub(crate) async fn commit_sync(&mut self) -> Result<(), Failure> {
         match self {
             Self::Own(consumer) => Ok(consumer.commit_sync().await?),

@@ -109,7 +109,7 @@ async fn write(mut queue: mpsc::UnboundedReceiver<String>, mut input: ChildStdin
     }
 }
 
-/// Ends with the process; the requests that wait then find their senders dropped.
+/// Ends with the process; waiting requests then find their senders dropped.
 async fn read(output: ChildStdout, waiting: Arc<Mutex<Waiting>>) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {

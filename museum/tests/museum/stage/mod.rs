@@ -1,7 +1,7 @@
 //! The stage: an embedded cluster, and between it and the client under test a proxy that a case scripts.
 //!
 //! The brokers behind the proxy are honest, so sequence checks, elections, groups and transactions are those of the
-//! cluster. The script decides only what happens to a request or its response on the way.
+//! cluster. The script decides only the fate of a request or its response between client and broker.
 
 mod client;
 mod driver;
@@ -43,7 +43,7 @@ use proxy::{Through, serve};
 /// The topic of every case.
 pub(crate) const TOPIC: &str = "exhibit";
 
-/// A wait that takes longer has hung.
+/// A wait that takes longer counts as a hang.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// As [`LIMIT`], for peers: some start slowly, and some wait seconds for metadata.
@@ -100,11 +100,11 @@ pub(crate) fn within(begun: Instant, limit: Duration) {
     assert!(elapsed < limit, "late: {elapsed:?} of {limit:?}");
 }
 
-/// What the proxy shares with the case.
+/// State that the proxy shares with the case.
 pub(crate) struct Shared {
     script: Mutex<Script>,
     seen: Mutex<Vec<Request>>,
-    /// Number of requests seen, for those who wait.
+    /// Number of requests seen, for tasks that wait for one.
     arrivals: watch::Sender<usize>,
     /// Whether the proxy reads from clients.
     reading: Gate,
@@ -196,7 +196,7 @@ impl Stage {
         *self.shared.script.lock() = Box::new(script);
     }
 
-    /// Lets everything pass.
+    /// Passes every request on.
     pub(crate) fn honest(&self) {
         self.script(|_| Step::Pass);
     }

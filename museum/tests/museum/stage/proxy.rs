@@ -146,7 +146,7 @@ async fn handle(
     let mut splitter = FrameSplitter::default();
     let mut silent = false;
     while let Some((frame, request)) = requests.recv().await {
-        // Brokers answer in order, so nothing follows a response that never comes.
+        // Brokers respond in order, so no response follows one that is missing.
         if silent {
             continue;
         }

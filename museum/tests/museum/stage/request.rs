@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
-/// What happens to a request.
+/// The fate of a request.
 pub(crate) enum Step {
     /// It reaches the broker, and the response the client.
     Pass,
@@ -43,7 +43,7 @@ pub(crate) enum Step {
     Hold(Gate, Box<Step>),
 }
 
-/// What happens to a broker's response.
+/// The fate of a broker's response.
 pub(crate) enum Reply {
     Send,
     Edit(Box<dyn FnOnce(Bytes) -> Vec<u8> + Send>),
@@ -111,7 +111,7 @@ impl Request {
         Step::Answer(self.frame(|w| response.encode(self.version, w)))
     }
 
-    /// Answers with a message of an API that `cold` encodes; the broker does not see the request.
+    /// Responds with a message of an API that `cold` encodes; the broker does not see the request.
     pub(crate) fn answer<T: Encodable + Message>(&self, response: &T) -> Step {
         let (api, version) = (self.api, self.version);
         Step::Answer(cold::encode_response(api, version, self.correlation_id, response).unwrap())

@@ -1,4 +1,4 @@
-//! `curtail groups offsets reset`: as Kafka's own tool it says what it would do, and does it with `--execute`.
+//! `curtail groups offsets reset`: as in Kafka's own tool, a dry run unless `--execute` is given.
 
 use std::collections::BTreeMap;
 
@@ -29,46 +29,46 @@ pub(crate) struct Arguments {
     of: Of,
     #[command(flatten)]
     to: To,
-    /// Only says what would be done; so it is without --execute.
+    /// Print the new offsets without committing them; the default without --execute.
     #[arg(long, conflicts_with = "execute")]
     dry_run: bool,
-    /// Does it.
+    /// Commit the new offsets.
     #[arg(long)]
     execute: bool,
 }
 
-/// Which partitions.
+/// Partitions to reset.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Of {
     /// A topic, or some of its partitions. May be given several times.
     #[arg(short, long = "topic", value_name = "TOPIC[:0,1]", value_parser = topic_selection)]
     topics: Vec<TopicSelection>,
-    /// All partitions that the group has committed.
+    /// All partitions with a committed offset of the group.
     #[arg(long)]
     all_topics: bool,
 }
 
-/// Where to.
+/// Target offset.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct To {
-    /// To the first record.
+    /// To the log start.
     #[arg(long)]
     to_earliest: bool,
-    /// To the end.
+    /// To the log end.
     #[arg(long)]
     to_latest: bool,
-    /// To where it is.
+    /// To the committed offset; to the log end where there is none.
     #[arg(long)]
     to_current: bool,
-    /// To this offset, or the nearest that there is.
+    /// To this offset, or the nearest existing one.
     #[arg(long, value_name = "OFFSET")]
     to_offset: Option<i64>,
-    /// To the first record of this time or later: 2026-01-31T12:30:00.000, in UTC unless it says otherwise.
+    /// To the first record at or after this time: 2026-01-31T12:30:00.000, in UTC unless it has an offset.
     #[arg(long, value_name = "TIME", value_parser = time)]
     to_datetime: Option<Timestamp>,
-    /// By so many records on, or back if negative.
+    /// Forward by this number of records, or back if negative.
     #[arg(long, value_name = "RECORDS", allow_hyphen_values = true)]
     shift_by: Option<i64>,
 }
@@ -102,7 +102,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<(), Failure> {
     let columns = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"];
     if !arguments.execute {
         arguments.format.rows(&columns, rows)?;
-        output::note("nothing was changed; --execute does it");
+        output::note("dry run: nothing changed; add --execute to apply");
         return Ok(());
     }
     let done = admin.alter_group_offsets(group, &plan).await?;
@@ -110,7 +110,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.format.rows(&columns, rows)
 }
 
-/// Members would go on from where they are, and commit that.
+/// Active members would continue from their positions and commit those.
 async fn refuse_if_active(admin: &Admin, group: &str) -> Result<(), Failure> {
     for (_, described) in admin.describe_groups(&[group]).await? {
         match described {
@@ -121,7 +121,7 @@ async fn refuse_if_active(admin: &Admin, group: &str) -> Result<(), Failure> {
                     found.state.name()
                 )));
             }
-            // It begins with its offsets.
+            // The commit creates the group.
             Err(error) if is_missing(&error) => {}
             Err(error) => return Err(error.into()),
         }
@@ -153,14 +153,14 @@ async fn plan(
     };
     let mut plan = Plan::new();
     for at in partitions {
-        // Both are known of every partition: listing has failed otherwise.
+        // Both are known for every partition: otherwise the listing has failed.
         let (first, end) = (first.get(at).copied().unwrap_or(0), end.get(at).copied().unwrap_or(0));
         let current = committed.get(at);
         let target = match to {
             To { to_earliest: true, .. } => first,
             To { to_latest: true, .. } => end,
             To { to_offset: Some(offset), .. } => (*offset).clamp(first, end),
-            // Later than every record is the end.
+            // A time after every record is the log end.
             To { to_datetime: Some(_), .. } => found.get(at).copied().unwrap_or(end),
             To { shift_by: Some(by), .. } => {
                 let Some(current) = current else {

@@ -8,7 +8,7 @@ fn a_command_is_quoted_as_a_shell_needs_it() {
 }
 
 #[test]
-fn what_is_no_report_is_told_with_its_line() {
+fn the_error_of_an_invalid_report_names_the_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let failed = |text: &str| {
         std::fs::write(file.path(), text).unwrap();

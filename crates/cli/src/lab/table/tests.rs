@@ -53,6 +53,11 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
         note: String::new(),
     };
     let environment = Environment { cores: 2, shares_machine: true, ..Environment::default() };
+    let integrity = |arm: &str| {
+        let text = format!("{arm}: 0 lost, 0 duplicated, 0 reordered, no error (0, 0, 0, 0)");
+        Condition { text, held: true }
+    };
+    let failed = Condition { text: "it works".into(), held: false };
     let report = Report {
         experiment: "leader-move".into(),
         source: "KIP-951".into(),
@@ -64,26 +69,27 @@ fn arms_stand_above_the_published_figures_and_conditions_below() {
         models: Vec::new(),
         arms: vec![arm("hints", 1000.0), arm("refresh", 2500.0)],
         published: vec![published],
-        conditions: vec![Condition { text: "it works".into(), held: false }],
+        conditions: ["hints", "refresh"].map(integrity).into_iter().chain([failed]).collect(),
     };
     let text = table(&report);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "leader-move on embedded, scale 1, seed 1 (KIP-951)");
-    assert!(lines[1].contains("share one machine with 2 cores"), "{text}");
-    assert!(lines[2].starts_with("Arms ran once"), "{text}");
-    assert!(lines[3].starts_with("by hints of curtail; ~ the turns overlap"), "{text}");
-    assert!(lines[5].starts_with("refresh  curtail  2.50x ?  1.00x ?"), "{text}");
-    assert!(
-        lines[7]
-            .starts_with("hints     300000   4.77    1.50  1.00  2.00  3.00   12.3  20.0    30.0"),
-        "{text}"
-    );
-    assert_eq!(lines[9], "published or measured of others:");
-    assert!(lines[10].starts_with("hints") && lines[10].ends_with("KIP-951, run 1"), "{text}");
-    assert!(lines[10].contains("346.0") && lines[10].contains("95.37"), "{text}");
-    assert_eq!(lines[11], "hints: moves 100");
-    assert_eq!(lines[12], "hints: commit to blame for 2 of the 3 slowest");
-    assert_eq!(lines[15], "NOT HELD: it works");
+    assert_eq!(lines[1], "1 of 3 conditions do NOT hold. The first: it works.");
+    assert!(lines[2].contains("share one machine with 2 cores"), "{text}");
+    assert!(lines[3].starts_with("Each arm ran once"), "{text}");
+    assert!(lines[4].starts_with("ratios to hints of curtail; an arm ran only once"), "{text}");
+    assert!(lines[6].starts_with("refresh  curtail  2.50x  1.00x"), "{text}");
+    let row =
+        "hints     300000   4.77    1.50    1.00    2.00    3.00      12.3    20.0           30.0";
+    assert!(lines[8].starts_with(row), "{text}");
+    assert_eq!(lines[10], "published, or measured with other software:");
+    assert!(lines[11].starts_with("hints") && lines[11].ends_with("KIP-951, run 1"), "{text}");
+    assert!(lines[11].contains("346.0") && lines[11].contains("95.37"), "{text}");
+    assert_eq!(lines[12], "hints: moves 100");
+    let blamed = "hints: commit to blame for 2 of the 3 slowest records (replication to the in-sync replicas)";
+    assert_eq!(lines[13], blamed);
+    let intact = "held: no record lost, duplicated or reordered, and no error (2 arms)";
+    assert_eq!(lines[16..], [intact, "NOT HELD: it works"]);
 
     let mut report = report;
     let other = ArmReport { client: "java".into(), ..report.arms[0].clone() };

@@ -113,10 +113,23 @@ fn phases_are_a_table_and_nothing_when_unknown() {
     let table = phases(&Report { phases_us, ..report() }).unwrap();
     let row = table.lines().nth(1).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..2], ["produce", "0.010"]);
+    assert!(row.contains("waiting in the client"), "{row}");
 }
 
 #[test]
-fn cost_says_whose_it_is() {
+fn time_outside_the_known_phases_is_named_on_a_foreign_cluster() {
+    let average = |avg| Some(Summary { avg, ..Summary::default() });
+    let phases_us = PhasesReport { produce: average(100.0), ..PhasesReport::default() };
+    let foreign = Report { latency_us: average(350.0), phases_us, ..report() };
+    assert!(
+        unseparated(&foreign).unwrap().starts_with("The other 0.250 ms of the average are publish")
+    );
+    let phases_us = PhasesReport { publish: average(100.0), ..phases_us };
+    assert_eq!(unseparated(&Report { phases_us, ..foreign }), None);
+}
+
+#[test]
+fn the_cpu_line_says_whether_brokers_are_included() {
     assert_eq!(cpu(&report()), "CPU: 3.000 us per record (2.000 user, 1.000 system).");
     let embedded = Report { cpu_includes_brokers: true, ..report() };
     assert!(cpu(&embedded).ends_with("the brokers in this process included."));

@@ -62,7 +62,7 @@ pub(crate) fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
     }
 }
 
-/// `curtail cluster` in a process of its own, killed when dropped.
+/// `curtail cluster` in a separate process, killed when dropped.
 pub(crate) struct Cluster {
     child: Child,
     pub(crate) bootstrap: String,

@@ -1,10 +1,10 @@
-//! `ssl.*` and `sasl.*` of the Java clients that have no meaning here, with what stands in for them.
+//! `ssl.*` and `sasl.*` of the Java clients that have no meaning here, with their alternatives.
 
-/// Which values do no harm.
+/// Values that are harmless.
 pub(super) enum Harmless {
     None,
     All,
-    /// These, and nothing at all.
+    /// These values, or an empty one.
     Only(&'static [&'static str]),
 }
 
@@ -45,7 +45,7 @@ static NAMES: &[(&str, Harmless, &str)] = &[
     ("sasl.oauthbearer.expected.issuer", Harmless::None, BROKERS),
     ("sasl.oauthbearer.jwt.retriever.class", Harmless::Only(RETRIEVERS), OWN_TOKENS),
     ("sasl.oauthbearer.jwt.validator.class", Harmless::Only(VALIDATORS), BROKERS),
-    // What a token says to whom is the brokers' matter, under whatever name.
+    // Claims of a token concern the brokers only, whatever their names.
     ("sasl.oauthbearer.scope.claim.name", Harmless::All, BROKERS),
     ("sasl.oauthbearer.sub.claim.name", Harmless::All, BROKERS),
     (
@@ -71,7 +71,7 @@ static NAMES: &[(&str, Harmless, &str)] = &[
     ("ssl.trustmanager.algorithm", Harmless::Only(&["PKIX"]), "it names an algorithm of Java's"),
 ];
 
-/// Families of names, of which none is there.
+/// Prefixes of unsupported names.
 static FAMILIES: &[(&str, &str)] = &[
     ("sasl.kerberos.", "it is for GSSAPI (Kerberos), which is not supported"),
     (
@@ -81,7 +81,7 @@ static FAMILIES: &[(&str, &str)] = &[
     ("sasl.oauthbearer.jwks.", BROKERS),
 ];
 
-/// Which values of a property do no harm, and why no others are taken; `None` if it is not one of these.
+/// Returns the harmless values of a property and why others are refused; `None` if it is not in these tables.
 pub(super) fn find(name: &str) -> Option<(&'static Harmless, &'static str)> {
     let named = NAMES.iter().find(|(n, _, _)| *n == name).map(|(_, ok, why)| (ok, *why));
     let family = FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix));

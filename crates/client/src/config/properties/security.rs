@@ -1,4 +1,4 @@
-//! `security.protocol`, `ssl.*` and `sasl.*`. What is secret is set, and not shown.
+//! `security.protocol`, `ssl.*` and `sasl.*`. Secrets can be set, but are never shown.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -112,7 +112,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
         expected: "TLSv1.3 or TLSv1.2",
         set: |config, text| {
             config.security.ssl.protocol = match text {
-                // Java's word for whatever is newest.
+                // Java's name for the newest version.
                 "TLS" => TlsVersion::V13,
                 text => version(text)?,
             };
@@ -173,7 +173,7 @@ macro_rules! optional_millis {
     };
 }
 
-/// A number within bounds, that are a part of $expected.
+/// A number within narrower bounds, which `$expected` describes.
 macro_rules! bounded {
     ($name:literal, $expected:expr, $field:ident, $parse:expr, $show:expr) => {
         Property {
@@ -244,7 +244,7 @@ fn show_seconds(duration: &Duration) -> String {
     duration.as_secs().to_string()
 }
 
-/// All of them.
+/// Returns all of them.
 pub(super) fn table() -> impl Iterator<Item = &'static Property<CommonConfig>> {
     OTHERS.iter().chain(&TRUSTSTORE).chain(&KEYSTORE).chain(&OIDC)
 }

@@ -9,17 +9,17 @@ use std::{
 use super::*;
 
 #[test]
-fn one_partition_may_hold_half_and_leaves_the_rest_to_the_others() {
+fn one_partition_holds_at_most_half_of_a_share() {
     let share = |used| Share { total: 1_000, used };
     assert!(share(500).is_ample() && !share(501).is_ample());
     assert_eq!((share(501).above_half(), share(900).above_half()), (1, 400));
     assert!(share(500).grants(500), "alone it may be read on up to half");
     assert!(!share(501).grants(501));
     assert!(share(501).grants(0), "one with nothing may be read");
-    // Two of them hold a third each.
+    // Each of two partitions holds a third.
     assert!(share(666).grants(333) && !share(668).grants(334));
     assert!(share(999).grants(0) && !share(1_000).grants(0) && !share(2_000).grants(0));
-    // Whatever is asked for, something stays free.
+    // After any request, some bytes stay free.
     let mut used = 0;
     while share(used).grants(0) {
         let asked = share(used).request();
@@ -32,7 +32,7 @@ fn one_partition_may_hold_half_and_leaves_the_rest_to_the_others() {
 }
 
 #[test]
-fn what_has_to_be_drained_is_never_overestimated() {
+fn bytes_to_drain_are_never_overestimated() {
     for used in 500..1_200 {
         for held in [0, used / 3, used / 2, used] {
             let share = Share { total: 1_000, used };
@@ -59,11 +59,11 @@ fn a_lane_is_woken_when_enough_was_drained() {
     assert!(woken.as_mut().poll(&mut cx).is_pending());
     leases.pop();
     assert!(woken.as_mut().poll(&mut cx).is_pending(), "50 are fewer than 60");
-    // A share given back early counts once.
+    // A share that is freed early counts once.
     leases[0].give_share_back();
     assert!(woken.as_mut().poll(&mut cx).is_ready());
     assert_eq!((signal.used(), held.bytes()), (50, 100));
-    // What was drained since the look counts, too.
+    // Bytes drained since the snapshot count, too.
     signal.wake_after(since, 60);
     assert!(pin!(signal.wake.notified()).poll(&mut cx).is_ready());
     drop(leases);

@@ -1,10 +1,10 @@
-//! Calls of a group for the application's side, which runs in polls only.
+//! Calls of a group for the application's side, which runs inside polls only.
 //!
 //! # Invariants
-//! - A call is stored before the application's waker is taken, and a poll keeps its waker before it looks for a call: the poll
-//!   sees the call, or its waker is woken.
-//! - [`Attention::begin`] withdraws the call before the poll looks for what to do. A call that comes later stands, and the
-//!   poll sees whatever an earlier call was for.
+//! - A call is stored before the application's waker is taken, and a poll keeps its waker before it looks for a call:
+//!   the poll sees the call, or its waker is woken.
+//! - [`Attention::begin`] clears the call before the poll looks for work. A later call stays set, and the poll sees
+//!   the work of every earlier call.
 
 use super::sync::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ pub(super) struct Attention {
     called: AtomicBool,
     /// Whether the next poll commits positions.
     commit_due: AtomicBool,
-    /// The application has polled since the driver last looked.
+    /// Whether the application has polled since the driver last looked.
     polled: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ impl Attention {
         }
     }
 
-    /// Calls for the next poll. The caller then wakes a poll that waits.
+    /// Calls for the next poll. The caller then wakes a waiting poll.
     pub(super) fn call(&self) {
         self.called.swap(true, Ordering::AcqRel);
     }
@@ -37,7 +37,7 @@ impl Attention {
         self.call();
     }
 
-    /// Whether the application's side is called.
+    /// Whether a call is pending.
     pub(super) fn is_called(&self) -> bool {
         self.called.load(Ordering::Acquire)
     }
@@ -49,18 +49,18 @@ impl Attention {
         self.is_called()
     }
 
-    /// Whether the application has polled since this was last asked.
+    /// Whether the application has polled since the previous call of this function.
     pub(super) fn was_polled(&self) -> bool {
         self.polled.swap(false, Ordering::Relaxed)
     }
 
-    /// Withdraws the call at the start of a poll, which then sees the reason of the call. [`Self::call`] and this are swaps,
-    /// which read the value that they replace: the later one stands.
+    /// Clears the call at the start of a poll, which then sees the reason of the call. [`Self::call`] and this are
+    /// swaps, which read the value that they replace: the later one stands.
     pub(super) fn begin(&self) {
         self.called.swap(false, Ordering::AcqRel);
     }
 
-    /// Whether this poll commits positions. Asked after [`Self::begin`], which orders these accesses.
+    /// Whether this poll commits positions. Read after [`Self::begin`], which orders these accesses.
     pub(super) fn take_commit(&self) -> bool {
         self.commit_due.load(Ordering::Relaxed) && self.commit_due.swap(false, Ordering::Relaxed)
     }

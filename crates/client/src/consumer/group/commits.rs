@@ -1,4 +1,4 @@
-//! The task that commits offsets: one request at a time, in the order in which they were handed over.
+//! The task that commits offsets: one request at a time, in the order of the calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -31,47 +31,47 @@ use crate::{
 
 /// Version 10 names topics by id.
 const VERSIONS: RangeInclusive<i16> = 2..=9;
-/// The first version that names static members.
+/// First version that names static members.
 const STATIC: i16 = 7;
-/// The first version with members of the consumer protocol (KIP-848).
+/// First version for members of the consumer protocol (KIP-848).
 const WITH_EPOCHS: i16 = 9;
 
 /// Offsets by partition.
 pub(super) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 
-/// In whose name offsets are committed.
+/// The identity under which offsets are committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
-    /// In nobody's: the partitions were assigned by hand.
+    /// No member: the application assigned the partitions.
     Nobody,
-    /// The member's, which has not released any of the partitions since.
+    /// The member, which has released none of the partitions since.
     Owner,
-    /// The member's as it was when it let go of them.
+    /// The member with the identity under which it released the partitions.
     Former(Identity),
-    /// None: the member lost the partitions, and other members may have committed since.
+    /// No one: the member lost the partitions, and other members may have committed since.
     Lost,
 }
 
-/// Commits to be made.
+/// Commits to send.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     wake: Notify,
-    /// How many are done with.
+    /// Number of finished commits.
     done: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// What the task is committing.
+    /// The commit in progress.
     current: Option<Claim>,
     commits: VecDeque<Commit>,
-    /// How many ever came.
+    /// Number of commits queued so far.
     taken: u64,
 }
 
-/// Offsets, and in whose name they are committed. The application's side changes the name when it releases a partition,
-/// also of offsets that the task is committing.
+/// Offsets and the authority to commit them. The application's side changes the authority when it releases a
+/// partition, also for the commit in progress.
 #[derive(Clone)]
 struct Claim {
     offsets: Arc<Offsets>,
@@ -87,14 +87,14 @@ impl Claim {
 struct Commit {
     claim: Claim,
     deadline: Instant,
-    /// More than one where later calls have taken the place of earlier ones.
+    /// More than one if later calls have replaced earlier ones.
     told: Vec<oneshot::Sender<Result<()>>>,
 }
 
 impl Waiting {
-    /// Takes a commit on. One of the same partitions that still waits gives way to it and has its outcome: an application
-    /// that commits faster than the coordinator answers would have a queue without end otherwise, and a rebalance waits
-    /// for the queue. The order of what has partitions in common stays as it is.
+    /// Queues a commit. It replaces a waiting commit of the same partitions, which shares its outcome. Otherwise the
+    /// queue of an application that commits faster than the coordinator responds would grow without bound, and a
+    /// rebalance waits for the queue. Commits with common partitions keep their order.
     fn add(&mut self, commit: Commit) {
         let Claim { offsets, authority } = &commit.claim;
         let touches =
@@ -130,7 +130,7 @@ impl Waiting {
 }
 
 impl Queue {
-    /// Hands offsets over. They are committed within `default.api.timeout.ms` or not at all.
+    /// Queues offsets, to be committed within `default.api.timeout.ms` or not at all.
     pub(super) fn push(
         &self,
         shared: &Shared,
@@ -139,7 +139,7 @@ impl Queue {
     ) -> PendingCommit {
         let (told, outcome) = oneshot::channel();
         if offsets.is_empty() {
-            // The receiver is there.
+            // The receiver still exists.
             let _ = told.send(Ok(()));
             return PendingCommit(outcome);
         }
@@ -150,27 +150,27 @@ impl Queue {
         PendingCommit(outcome)
     }
 
-    /// What has been handed over by now, for [`Self::flushed_to`].
+    /// Returns a mark after the commits queued so far, for [`Self::flushed_to`].
     pub(super) fn mark(&self) -> u64 {
         self.waiting.lock().taken
     }
 
-    /// Waits until what was handed over before the mark is done with.
+    /// Waits until all commits queued before the mark have finished.
     pub(super) async fn flushed_to(&self, mark: u64) {
         if planted(Plant::NoFlushBeforeRejoin) {
             return;
         }
-        // The sender is the queue's own.
+        // The queue itself owns the sender, so the wait cannot fail.
         let _ = self.done.subscribe().wait_for(|done| *done >= mark).await;
     }
 
-    /// Waits until what has been handed over by now is done with.
+    /// Waits until all commits queued so far have finished.
     pub(super) async fn flushed(&self) {
         self.flushed_to(self.mark()).await;
     }
 
-    /// The member is about to release the partitions `going`. What it has handed over as the owner of partitions, all of them
-    /// among `owned`, goes under the identity that it owned them with, before it joins again.
+    /// Prepares the release of the partitions `going`. The member's commits whose partitions are all in `owned` are
+    /// sent under the identity that owned them, before the member rejoins.
     pub(super) fn entrust(
         &self,
         going: &BTreeSet<TopicPartition>,
@@ -186,15 +186,14 @@ impl Queue {
         }
     }
 
-    /// The member has lost these partitions: what it has handed over as their owner is committed no more, also if it owns
-    /// them again later.
+    /// Drops commits of lost partitions: they are not sent, even if the member owns the partitions again later.
     pub(super) fn disown(&self, lost: &BTreeSet<TopicPartition>) {
         for claim in self.waiting.lock().of_owner().filter(|claim| claim.touches(lost)) {
             claim.authority = Authority::Lost;
         }
     }
 
-    /// The authority of the commit that the task is carrying out.
+    /// Authority of the commit in progress.
     fn authority(&self) -> Authority {
         let waiting = self.waiting.lock();
         waiting.current.as_ref().map_or(Authority::Lost, |claim| claim.authority.clone())
@@ -211,7 +210,7 @@ impl Queue {
     }
 }
 
-/// The outcome of [`crate::Consumer::commit_async`], to be awaited or dropped: the offsets are committed all the same.
+/// Outcome of [`crate::Consumer::commit_async`], to be awaited or dropped: the offsets are still committed.
 ///
 /// # Errors
 /// As [`crate::Consumer::commit_sync`].
@@ -227,7 +226,7 @@ impl Future for PendingCommit {
     }
 }
 
-/// Runs until it is aborted, with the consumer.
+/// Runs until the consumer aborts it.
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
     let mut committer = Committer { shared, group, open: None };
     loop {
@@ -242,7 +241,7 @@ pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
             Err(error) => tracing::warn!(group = &*committer.group.id, %error, "commit"),
         }
         for told in commit.told {
-            // Whoever handed it over may not want to know.
+            // The caller may have dropped its [`PendingCommit`].
             let _ = told.send(result.clone());
         }
         committer.group.commits.done.send_modify(|done| *done += 1);
@@ -256,7 +255,7 @@ struct Committer {
     open: Option<(i32, Connection)>,
 }
 
-/// What to do with a commit at this moment.
+/// Whether a commit may be sent now.
 enum Permit {
     /// Send it under this identity, if any.
     Go(Option<Identity>),
@@ -340,7 +339,7 @@ impl Committer {
         Error::CommitFailed { group: self.group.id.clone(), code, reason: reason.into() }
     }
 
-    /// An error that passes is no result yet.
+    /// Returns `Ok` for errors that a retry may resolve.
     fn judge(&self, error: &Error, identity: Option<&Identity>) -> Result<()> {
         let code = match error {
             Error::Broker { code, .. } => *code,
@@ -364,8 +363,8 @@ impl Committer {
         };
         let again = match (self.group.commits.authority(), identity) {
             (Authority::Owner, Some(identity)) => refused(identity),
-            // The coordinator takes no offsets while the leader assigns, and none under an epoch before the last one; that
-            // passes if the member stays.
+            // The coordinator refuses offsets while the leader assigns, and those under an epoch before the previous
+            // one. Retrying helps if the member stays.
             (Authority::Former(_), Some(identity)) => {
                 let passes = matches!(
                     code,
@@ -443,7 +442,7 @@ async fn request(
 }
 
 impl Shared {
-    /// Takes note of what has been committed.
+    /// Records committed offsets.
     fn committed(&self, offsets: &Offsets) {
         let mut state = self.state.lock();
         for (at, offset) in offsets {
@@ -468,7 +467,7 @@ mod tests {
         Commit { claim, deadline: Instant::now(), told: Vec::new() }
     }
 
-    /// A queue whose task has begun with the first of these commits.
+    /// A queue whose task has begun the first of these commits.
     fn queue(commits: &[&[i32]]) -> Queue {
         let queue = Queue::default();
         for partitions in commits {
@@ -486,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn commit_of_a_lost_partition_is_not_carried_out_when_the_member_owns_it_again() {
+    fn commit_of_a_lost_partition_stays_dropped_when_the_member_owns_it_again() {
         let queue = queue(&[&[1], &[1, 2], &[2]]);
         queue.disown(&BTreeSet::from([partition(1)]));
         assert_eq!(authorities(&queue), [Authority::Lost, Authority::Lost, Authority::Owner]);
@@ -496,8 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn commit_of_a_revoked_partition_keeps_the_identity_of_its_owner_also_while_it_is_carried_out()
-    {
+    fn commit_of_a_revoked_partition_keeps_the_identity_of_its_owner_while_in_progress() {
         let queue = queue(&[&[1], &[1, 3], &[2]]);
         let owned = [1, 2].map(|index| key(&partition(index))).into();
         let identity = Identity { generation: 4, member: "m".into() };

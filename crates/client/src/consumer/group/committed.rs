@@ -1,4 +1,4 @@
-//! Looking committed offsets up: OffsetFetch to the group's coordinator.
+//! Lookups of committed offsets: OffsetFetch to the group's coordinator.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
@@ -22,17 +22,17 @@ use crate::{
     consumer::shared::Shared,
 };
 
-/// Later versions ask for many groups.
+/// Later versions name several groups.
 const VERSIONS: RangeInclusive<i16> = 1..=7;
-/// The version for members of the consumer protocol (KIP-848); version 10 names topics by id.
+/// Version for members of the consumer protocol (KIP-848); version 10 names topics by id.
 const WITH_EPOCHS: RangeInclusive<i16> = 9..=9;
-/// The first version in which the coordinator holds back offsets that an open transaction may replace (KIP-447).
+/// First version in which the coordinator withholds offsets that an open transaction may replace (KIP-447).
 const STABLE: i16 = 7;
 
-/// Committed offsets, where there are any. Partitions that are left out are to be asked for again.
+/// Committed offsets, `None` if there is none. A missing partition must be requested again.
 type Found = BTreeMap<TopicPartition, Option<OffsetAndMetadata>>;
 
-/// Brings partitions to their committed offsets, or to where `auto.offset.reset` says, unless they jump meanwhile.
+/// Moves partitions to their committed offsets, or to where `auto.offset.reset` says, unless a seek comes first.
 pub(in crate::consumer) fn place(
     shared: &Arc<Shared>,
     group: &Arc<Group>,
@@ -65,7 +65,7 @@ async fn place_all(
                     shared.place(&at, version, found.get(&at).and_then(Option::as_ref));
                 }
                 wanted = open;
-                // A transaction is about to end.
+                // An open transaction will end soon.
                 backoff(shared).soon().after(1, shared.env.entropy.unit())
             }
             Err(error) => {
@@ -83,7 +83,7 @@ async fn place_all(
     }
 }
 
-/// Committed offsets of partitions, asked for until all are known.
+/// Returns committed offsets of partitions. Retries until all are known.
 pub(super) async fn look_up(
     shared: &Arc<Shared>,
     group: &Group,
@@ -124,7 +124,7 @@ fn backoff(shared: &Shared) -> Backoff {
 
 fn is_passing(error: &Error) -> bool {
     match error {
-        // The next heartbeat says under which epoch the member goes on, or that it has to join again.
+        // The next heartbeat brings the member's new epoch, or makes it rejoin.
         Error::Broker { code, .. }
             if matches!(*code, ErrorCode::STALE_MEMBER_EPOCH | ErrorCode::UNKNOWN_MEMBER_ID) =>
         {
@@ -136,7 +136,7 @@ fn is_passing(error: &Error) -> bool {
     }
 }
 
-/// Asks once.
+/// Sends one request.
 async fn ask(shared: &Shared, group: &Group, partitions: &[TopicPartition]) -> Result<Found> {
     let mut open = group.idle.lock().take();
     let found = ask_coordinator(shared, group, &mut open, async |connection| {
@@ -144,13 +144,14 @@ async fn ask(shared: &Shared, group: &Group, partitions: &[TopicPartition]) -> R
     });
     let found = found.await;
     if open.is_some() {
-        // Another look-up may have left one meanwhile.
+        // A concurrent lookup may have stored a connection; this one replaces it.
         *group.idle.lock() = open;
     }
     found
 }
 
-/// Asks the coordinator once, over the `open` connection if it leads there; what can be used again is left in it.
+/// Sends one request to the coordinator, over the `open` connection if it leads there. Leaves a reusable connection
+/// in `open`.
 pub(super) async fn ask_coordinator<T>(
     shared: &Shared,
     group: &Group,
@@ -193,7 +194,7 @@ pub(super) async fn ask_coordinator<T>(
     result
 }
 
-/// Whether another broker may be the coordinator. A connection that was used before may only have been idle for too
+/// Whether another broker may be the coordinator. A reused connection may have failed only because it was idle too
 /// long.
 fn says_elsewhere(error: &Error, reused: bool) -> bool {
     match error {
@@ -239,10 +240,10 @@ async fn request(
     Ok(found)
 }
 
-/// What is said of one partition.
+/// The response for one partition.
 type Answered = (TopicPartition, ErrorCode, OffsetAndMetadata);
 
-/// Takes one partition out of the answers, which have two types for the same.
+/// Extracts the partitions from the two response types, which have the same fields.
 macro_rules! answered {
     ($topics:expr) => {{
         let topics = $topics.into_iter().flat_map(|topic| {
@@ -314,13 +315,13 @@ async fn as_member(
 }
 
 impl Shared {
-    /// Whether the partition still waits where it did at `version`.
+    /// Whether the position is still the one of `version`.
     fn awaits(&self, at: &TopicPartition, version: Version) -> bool {
         let state = self.state.lock();
         state.partitions.get(at).is_some_and(|assigned| assigned.position.version() == version)
     }
 
-    /// Names the position of a partition that waits for it: a committed offset, or the policy's.
+    /// Sets an awaited position: the committed offset, or the policy's.
     fn place(&self, at: &TopicPartition, version: Version, committed: Option<&OffsetAndMetadata>) {
         let policy = self.policy();
         let mut guard = self.state.lock();

@@ -1,4 +1,5 @@
-//! The task that does what the membership's machine says, one request at a time, whether or not the application polls.
+//! The task that carries out the steps of the membership machine, one request at a time, whether or not the
+//! application polls.
 
 use std::{collections::BTreeMap, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ use crate::{
     metrics::{GroupStats, Histogram},
 };
 
-/// Runs until it is aborted, with the consumer.
+/// Runs until the consumer aborts it.
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
     let now = Instant::now();
     let commit_at = now.later(shared.config.auto_commit_interval);
@@ -41,17 +42,17 @@ struct Driver {
     group: Arc<Group>,
     /// The connection to the coordinator, while it works.
     open: Option<(i32, Connection)>,
-    /// When positions are next due to be committed.
+    /// When auto-commit is due.
     commit_at: Instant,
-    /// When a subscription by pattern is next looked at.
+    /// When a subscription by pattern is next resolved.
     list_at: Instant,
-    /// Up to where commits have to be answered before the member joins again. What the application hands over later must
-    /// not put that off.
+    /// Mark of the commits that must finish before the member rejoins. Later commits of the application must not
+    /// delay it.
     flushing: Option<u64>,
 }
 
 impl Driver {
-    /// One request or one wait.
+    /// Performs one request or one wait.
     async fn turn(&mut self) {
         self.notice_polls();
         self.call_for_commits();
@@ -113,7 +114,7 @@ impl Driver {
     }
 
     async fn leave(&mut self, node: &Node, identity: &Identity) {
-        // What it has committed as a member has to arrive while it is one.
+        // Commits as a member must arrive before it leaves.
         let limit = self.shared.config.common.default_api_timeout;
         let _ = timeout(limit, self.group.commits.flushed()).await;
         let protocol = self.group.protocol;
@@ -130,7 +131,7 @@ impl Driver {
         self.group.change(|machine, _| machine.left());
     }
 
-    /// Has the metadata look at topics that are new to it. That may create them, and makes their ids known.
+    /// Requests metadata of unknown topics. This may create them, and it reveals their ids.
     fn want_topics(&self, heartbeat: &GroupHeartbeat) {
         let known = self.shared.metadata.snapshot();
         for topic in heartbeat.topics.iter().flatten() {
@@ -140,7 +141,7 @@ impl Driver {
         }
     }
 
-    /// Finds names of topics: in the metadata, or else by asking for their ids.
+    /// Finds topic names: in the metadata, or else by their ids from a broker.
     async fn resolve(&self, ids: &[Uuid], until: Instant) {
         let snapshot = self.shared.metadata.snapshot();
         let known = snapshot.topic_names().filter_map(|name| snapshot.topic(name));
@@ -158,8 +159,8 @@ impl Driver {
         self.group.change(|machine, now| machine.resolved(names, now));
     }
 
-    /// Counts the polls since the last look. A kept waker does not count: the future that left it may have been dropped, or
-    /// its task may be busy. It is woken instead, and a poll that still waits for records polls again.
+    /// Counts a poll since the last look. A kept waker does not count: its future may have been dropped, or its task
+    /// may be busy. The waker is woken instead, and a poll that still waits for records polls again.
     fn notice_polls(&self) {
         if self.group.attention.was_polled() {
             let now = Instant::now().into_std();
@@ -197,7 +198,7 @@ impl Driver {
         self.group.change(|machine, now| report(machine, now, unit));
     }
 
-    /// When something besides the machine's own steps is due.
+    /// When the auto-commit or the pattern is due.
     fn tick(&self) -> Option<Instant> {
         let commit = self.shared.config.enable_auto_commit.then_some(self.commit_at);
         let list = self.group.pattern.lock().is_some().then_some(self.list_at);
@@ -239,7 +240,8 @@ impl Driver {
         self.report(|machine, now, unit| machine.found(found, now, unit));
     }
 
-    /// Asks the coordinator, as long as it is the coordinator and the answer is of use.
+    /// Sends a request to the coordinator. Abandons it when the coordinator moves or the response is no longer
+    /// needed.
     async fn ask<T>(
         &mut self,
         node: &Node,
@@ -303,7 +305,7 @@ impl Driver {
     async fn assign(&self, assignor: Assignor, members: &[Member]) {
         let deadline = Instant::now().later(self.shared.config.common.request_timeout);
         let wanted = wanted_topics(members);
-        // All are asked for before the first is waited for.
+        // All topics are requested before the first wait.
         let known = self.shared.metadata.snapshot();
         for topic in wanted.iter().filter(|topic| known.topic(topic).is_none()) {
             self.shared.metadata.request_refresh(Some(topic));
@@ -321,12 +323,12 @@ impl Driver {
         let Some(counts) = or_when(counted, self.of_no_use()).await else { return };
         let assignments = assignor.assign(&counts, members);
         self.group.change(|machine, _| machine.assigned(&assignments, counts));
-        // What came while the topics were counted one by one.
+        // Changes that came while the topics were counted one by one.
         let snapshot = self.shared.metadata.snapshot();
         self.group.look_at_topics(|topic| i32::try_from(snapshot.topic(topic)?.leaders.len()).ok());
     }
 
-    /// Looks which topics there are, and subscribes to those that the pattern means.
+    /// Lists the topics, and subscribes to those that match the pattern.
     async fn apply_pattern(&mut self) {
         let common = &self.shared.config.common;
         let Some(pattern) = self.group.pattern.lock().clone() else { return };
@@ -347,7 +349,7 @@ impl Driver {
             .filter(|name| pattern(name))
             .map(Arc::from)
             .collect();
-        // Another subscription may have come meanwhile.
+        // The application may have changed the subscription since.
         let current = self.group.pattern.lock();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &pattern)) {
             self.group.change(|machine, now| machine.subscribe(topics, now));
@@ -355,7 +357,7 @@ impl Driver {
     }
 }
 
-/// Notes how long the coordinator took, if it has answered.
+/// Records the coordinator's response time, if it has responded.
 fn answered<T>(histogram: &Histogram, asked: Instant, reply: &Result<T, Trouble<Error>>) {
     if !matches!(reply, Err(Trouble::Lost(_))) {
         GroupStats::took(histogram, asked);
@@ -366,9 +368,9 @@ async fn list_topics(shared: &Shared) -> Result<MetadataResponse> {
     ask_for_topics(shared, metadata::VERSIONS, &MetadataRequest::default()).await
 }
 
-/// The names of topics, as far as the brokers know them.
+/// Returns the names of topics that the brokers know.
 async fn names_of(shared: &Shared, ids: &[Uuid]) -> Result<Vec<(Uuid, Arc<str>)>> {
-    /// The first version that names no topic in a question by id.
+    /// First version in which a request by id may omit the name.
     const BY_ID: i16 = 12;
     let topics = ids.iter().map(|id| MetadataRequestTopic { topic_id: *id, name: None }).collect();
     let request = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };

@@ -1,4 +1,4 @@
-//! The application's side of the group: partitions come and go here, and positions are handed over to be committed.
+//! The application's side of the group: assigns and revokes partitions, and queues positions to commit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::{
     runtime::within,
 };
 
-/// How partitions go.
+/// How partitions are released.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Going {
     Revoked,
@@ -39,8 +39,8 @@ struct Deaf;
 impl RebalanceListener for Deaf {}
 
 impl Consumer {
-    /// Reads these topics together with the other members of the group (`group.id`), in place of what was subscribed to
-    /// or assigned before. Partitions come and go in the following polls; without topics it is
+    /// Subscribes to these topics with the other members of the group (`group.id`). Replaces the previous
+    /// subscription or assignment. The following polls assign and revoke partitions. Without topics it is
     /// [`Consumer::unsubscribe`].
     ///
     /// # Errors
@@ -58,8 +58,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// As [`Consumer::subscribe`], for every topic whose name `matches`, such as by a regular expression. Which topics
-    /// there are is looked at every `metadata.max.age.ms`.
+    /// As [`Consumer::subscribe`], for every topic whose name `matches`, for example a regular expression. The topics
+    /// are listed every `metadata.max.age.ms`.
     ///
     /// # Errors
     /// [`Error::IllegalState`] without a `group.id`.
@@ -79,9 +79,9 @@ impl Consumer {
         Ok(())
     }
 
-    /// As [`Consumer::subscribe`], for every topic whose whole name matches a regular expression as the brokers read it: of
-    /// RE2/J, as Java's `SubscriptionPattern`. The brokers look which topics there are; [`Consumer::subscription`] stays
-    /// empty. A pattern that they do not understand is an error of a later poll.
+    /// As [`Consumer::subscribe`], for every topic whose whole name matches a regular expression. The brokers
+    /// evaluate it, in RE2/J's syntax, as with Java's `SubscriptionPattern`. [`Consumer::subscription`] stays empty.
+    /// An invalid pattern is an error of a later poll.
     ///
     /// # Errors
     /// [`Error::IllegalState`] without a `group.id`, without `group.protocol=consumer`, or with an empty pattern.
@@ -119,8 +119,8 @@ impl Consumer {
         Ok(group)
     }
 
-    /// Gives up the subscription and everything that came with it. A dynamic member leaves the group; a static one keeps
-    /// its place until `session.timeout.ms` have passed. Without effect on partitions assigned by hand.
+    /// Ends the subscription and revokes its partitions. A dynamic member leaves the group; a static member keeps its
+    /// place until `session.timeout.ms`. Does nothing for partitions from [`Consumer::assign`].
     pub fn unsubscribe(&mut self) {
         let Some(group) = self.shared.group.clone() else { return };
         if self.choice == Choice::Assigned {
@@ -137,43 +137,43 @@ impl Consumer {
         self.choice = Choice::Assigned;
     }
 
-    /// The topics subscribed to; those that were found to match, for a subscription by pattern.
+    /// The subscribed topics. For a subscription by pattern, the topics that matched.
     pub fn subscription(&self) -> BTreeSet<String> {
         let topics = self.shared.group.as_ref().map(|group| group.topics()).unwrap_or_default();
         topics.iter().map(ToString::to_string).collect()
     }
 
-    /// Has `listener` told of partitions that come and go, in place of the one before.
+    /// Sets the listener for assigned and revoked partitions, in place of the previous one.
     pub fn set_rebalance_listener(&mut self, listener: impl RebalanceListener) {
         self.listener = Some(Mutex::new(Box::new(listener)));
     }
 
-    /// Who this consumer is to its group, for [`crate::Transaction::send_offsets_to_transaction`]; `None` without a
-    /// `group.id`.
+    /// This consumer's identity in its group, for [`crate::Transaction::send_offsets_to_transaction`]; `None` without
+    /// a `group.id`.
     pub fn group_metadata(&self) -> Option<ConsumerGroupMetadata> {
         self.shared.group.as_ref().map(|group| group.metadata())
     }
 
-    /// Commits the positions of all assigned partitions: the offset after the last record returned of each, with that
-    /// record's leader epoch. Waits at most `default.api.timeout.ms`; commits handed over before go first.
+    /// Commits the positions of all assigned partitions: for each, the offset after the last record returned, with
+    /// that record's leader epoch. Waits up to `default.api.timeout.ms`. Earlier commits go first.
     ///
     /// # Errors
-    /// [`Error::CommitFailed`] if the partitions may belong to another member by now; [`Error::IllegalState`] without a
-    /// `group.id`; what the coordinator says; [`Error::Timeout`].
+    /// [`Error::CommitFailed`] if the partitions may belong to another member by now; [`Error::IllegalState`] without
+    /// a `group.id`; the coordinator's error; [`Error::Timeout`].
     ///
     /// # Cancel safety
-    /// Cancel safe: what was begun is carried out all the same.
+    /// Cancel safe: a commit that was begun is still carried out.
     pub async fn commit_sync(&mut self) -> Result<()> {
         self.commit_async()?.await
     }
 
-    /// As [`Consumer::commit_sync`], with offsets of the application's choice: for each partition the next one to read.
+    /// As [`Consumer::commit_sync`], with the application's offsets: for each partition the next offset to read.
     ///
     /// # Errors
     /// As [`Consumer::commit_sync`]; and [`Error::IllegalState`] if an offset is negative.
     ///
     /// # Cancel safety
-    /// Cancel safe: what was begun is carried out all the same.
+    /// Cancel safe: a commit that was begun is still carried out.
     pub async fn commit_sync_offsets(
         &mut self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
@@ -181,11 +181,11 @@ impl Consumer {
         self.commit_async_offsets(offsets)?.await
     }
 
-    /// As [`Consumer::commit_sync`], without waiting for the outcome. Commits are sent one after the other; one that still
-    /// waits gives way to a later one of the same partitions, and has its outcome.
+    /// As [`Consumer::commit_sync`], without waiting for the outcome. Commits are sent one after the other. A later
+    /// commit of the same partitions replaces a waiting one, which shares its outcome.
     ///
     /// # Errors
-    /// [`Error::IllegalState`] without a `group.id`; the rest is in the outcome.
+    /// [`Error::IllegalState`] without a `group.id`. The outcome has all other errors.
     pub fn commit_async(&mut self) -> Result<PendingCommit> {
         self.save_position();
         let positions = self.positions(|_, _| true);
@@ -195,7 +195,7 @@ impl Consumer {
     /// As [`Consumer::commit_sync_offsets`], without waiting for the outcome.
     ///
     /// # Errors
-    /// [`Error::IllegalState`] without a `group.id` or with a negative offset; the rest is in the outcome.
+    /// [`Error::IllegalState`] without a `group.id` or with a negative offset. The outcome has all other errors.
     pub fn commit_async_offsets(
         &mut self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
@@ -217,11 +217,11 @@ impl Consumer {
         }
     }
 
-    /// The committed offsets of partitions, `None` where there is none. Offsets that an open transaction may be about to
-    /// replace are waited for.
+    /// The committed offsets of partitions; `None` without one. Waits for offsets that an open transaction may
+    /// replace.
     ///
     /// # Errors
-    /// [`Error::IllegalState`] without a `group.id`; what the coordinator says; [`Error::Timeout`] after
+    /// [`Error::IllegalState`] without a `group.id`; the coordinator's error; [`Error::Timeout`] after
     /// `default.api.timeout.ms`.
     ///
     /// # Cancel safety
@@ -236,7 +236,8 @@ impl Consumer {
         within(&self.shared.runtime, committed::look_up(&self.shared, group, partitions)).await
     }
 
-    /// Where the application stands in the partitions that `wanted` says, given also what is known to be committed.
+    /// The application's positions in the partitions that `wanted` selects. `wanted` also receives the last known
+    /// committed offset.
     fn positions(&self, wanted: impl Fn(&TopicPartition, (i64, Option<i64>)) -> bool) -> Offsets {
         let state = self.shared.state.lock();
         let known = state.partitions.iter().filter_map(|(at, assigned)| {
@@ -249,7 +250,7 @@ impl Consumer {
         known.collect()
     }
 
-    /// Hands positions over that have changed, if that is to happen by itself.
+    /// Queues changed positions, with `enable.auto.commit`.
     pub(in crate::consumer) fn commit_positions(&mut self) {
         let Some(group) = self.shared.group.clone() else { return };
         if !self.shared.config.enable_auto_commit {
@@ -260,15 +261,15 @@ impl Consumer {
         drop(group.commits.push(&self.shared, changed, self.authority()));
     }
 
-    /// Whether the group has something for the application's side to do. Also notes that the application polls.
+    /// Whether the group has work for the application's side. Also records that the application polls.
     #[inline]
     pub(in crate::consumer) fn is_called(&self) -> bool {
         let Some(group) = &self.shared.group else { return false };
         group.attention.poll()
     }
 
-    /// Does what the group has for the application's side to do. Called when no records are being given out: what was
-    /// given out before counts as done with.
+    /// Performs the group's work on the application's side. Called while no records are being returned: records
+    /// returned earlier count as processed.
     #[cold]
     pub(in crate::consumer) fn attend(&mut self) {
         let Some(group) = self.shared.group.clone() else { return };
@@ -339,7 +340,7 @@ impl Consumer {
             listener.on_partitions_assigned(rebalance, &partitions);
         }));
         GroupStats::took(&group.stats.assigned, begun);
-        // Those to which the listener has jumped are no longer awaited.
+        // Partitions that the listener has sought no longer await their offsets.
         committed::place(&self.shared, group, awaited);
     }
 

@@ -1,4 +1,4 @@
-//! What an application hears of its partitions coming and going.
+//! The application's callbacks for assigned and revoked partitions.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::{
     consumer::{shared::Shared, valid_spot},
 };
 
-/// Told when partitions of a subscribed consumer come and go (KIP-429).
+/// Callbacks for partitions of a subscribed consumer that are assigned, revoked or lost (KIP-429).
 ///
-/// The calls are made in [`crate::Consumer::poll`] and its like, in [`crate::Consumer::unsubscribe`] and in
-/// [`crate::Consumer::close`], on the caller's task and never while records are being given out. They should not take
-/// long: the whole group waits.
+/// They run in [`crate::Consumer::poll`] and its variants, in [`crate::Consumer::unsubscribe`] and in
+/// [`crate::Consumer::close`]. They run on the caller's task, and never while records are being returned. Keep them
+/// short: the whole group waits.
 pub trait RebalanceListener: Send + 'static {
-    /// These partitions are the consumer's from now on, in addition to those it has. Called after every rebalance, with
-    /// an empty list where there is nothing new. [`Rebalance::seek`] begins elsewhere than at the committed offset.
+    /// Called after every rebalance with the newly assigned partitions; the list may be empty. The consumer keeps its
+    /// other partitions. [`Rebalance::seek`] overrides the committed offset.
     fn on_partitions_assigned(
         &mut self,
         rebalance: &mut Rebalance<'_>,
@@ -23,8 +23,8 @@ pub trait RebalanceListener: Send + 'static {
         let _ = (rebalance, partitions);
     }
 
-    /// These partitions are about to go to others. What is given to [`Rebalance::commit`] is committed first; with
-    /// `enable.auto.commit` the positions are, too.
+    /// Called before these partitions go to other members. Offsets passed to [`Rebalance::commit`] are committed
+    /// first. With `enable.auto.commit` the positions are committed, too.
     fn on_partitions_revoked(
         &mut self,
         rebalance: &mut Rebalance<'_>,
@@ -33,26 +33,26 @@ pub trait RebalanceListener: Send + 'static {
         let _ = (rebalance, partitions);
     }
 
-    /// These partitions went to others without notice, such as because the application has not polled for
-    /// `max.poll.interval.ms`; nothing can be committed for them. By default as [`Self::on_partitions_revoked`].
+    /// Called after these partitions were lost without notice, for example because the application has not polled for
+    /// `max.poll.interval.ms`. No offset can be committed for them. By default calls [`Self::on_partitions_revoked`].
     fn on_partitions_lost(&mut self, rebalance: &mut Rebalance<'_>, partitions: &[TopicPartition]) {
         self.on_partitions_revoked(rebalance, partitions);
     }
 }
 
-/// What a [`RebalanceListener`] may do while it is told.
+/// Operations available to a [`RebalanceListener`] during a callback.
 pub struct Rebalance<'a> {
     pub(super) shared: &'a Shared,
     pub(super) commits: BTreeMap<TopicPartition, OffsetAndMetadata>,
 }
 
 impl Rebalance<'_> {
-    /// The offset of the next record that the application would be given; `None` while it is not known.
+    /// The offset of the next record that a poll would return; `None` while unknown.
     pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
         self.shared.state.lock().partitions.get(partition)?.position.consumed().map(|at| at.offset)
     }
 
-    /// Begins at `offset` of a partition.
+    /// Starts a partition at `offset`.
     ///
     /// # Errors
     /// [`Error::IllegalState`] if the partition is not assigned or the offset is negative.
@@ -72,8 +72,8 @@ impl Rebalance<'_> {
         self.shared.state.lock().jump(partition, |p, versions| p.seek_to(spot, versions))
     }
 
-    /// Commits an offset of a partition that is being revoked, before it goes to another member. Without effect for
-    /// other partitions.
+    /// Commits an offset of a partition that is being revoked, before it goes to another member. Ignores other
+    /// partitions.
     pub fn commit(&mut self, partition: &TopicPartition, offset: OffsetAndMetadata) {
         self.commits.insert(partition.clone(), offset);
     }

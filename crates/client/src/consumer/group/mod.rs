@@ -1,8 +1,9 @@
-//! The consumer's group: its membership, driven by a task of its own, and the offsets it commits.
+//! The consumer's group: its membership, driven by a separate task, and the offsets it commits.
 //!
-//! Three sides meet here. The driver asks the coordinator, whatever the application does. The application's side runs in
-//! [`super::Consumer::poll`] and is the only one that changes what is assigned, so that no partition goes while records
-//! of it are being given out. The commit task sends what the application's side has handed over, in that order.
+//! Three sides meet here. The driver sends requests to the coordinator, whatever the application does. The
+//! application's side runs in [`super::Consumer::poll`]. Only this side changes the assignment, so no partition is
+//! revoked while its records are being returned. The commit task sends the offsets that the application's side has
+//! queued, in that order.
 
 mod attention;
 mod commits;
@@ -49,7 +50,7 @@ use crate::{
     metrics::GroupStats,
 };
 
-/// Which topics a subscription by pattern means.
+/// Selects the topics of a subscription by pattern.
 type Pattern = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// A consumer's group.
@@ -57,24 +58,24 @@ pub(super) struct Group {
     id: Arc<str>,
     instance: Option<Arc<str>>,
     protocol: GroupProtocol,
-    /// Innermost: nothing else is locked while it is held, but for a moment the times in `stats`.
+    /// Innermost lock: while it is held, only the times in `stats` are locked, briefly.
     machine: Mutex<Membership<Error>>,
     pattern: Mutex<Option<Pattern>>,
     /// Wakes the driver.
     wake: Notify,
-    /// Told after every change of the machine.
+    /// Notified after every change of the machine.
     changed: watch::Sender<()>,
     attention: Attention,
     commits: commits::Queue,
-    /// What it measures; its lock is taken within the machine's.
+    /// The group's metrics; their lock is taken inside the machine's.
     pub(super) stats: GroupStats,
-    /// A connection for look-ups, while none uses it.
+    /// An idle connection for lookups.
     idle: Mutex<Option<(i32, Connection)>>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Group {
-    /// The group that the configuration names, if it names one.
+    /// Creates the group that the settings name, if any.
     pub(super) fn of(config: &ConsumerConfig, env: &Env) -> Option<Arc<Self>> {
         let id = config.group_id.as_deref()?;
         let common = &config.common;
@@ -110,29 +111,29 @@ impl Group {
         self.tasks.lock().extend([driver.abort_handle(), commits.abort_handle()]);
     }
 
-    /// Ends the group's tasks with nothing said.
+    /// Ends the group's tasks without a request to the coordinator.
     pub(super) fn stop(&self) {
         for task in self.tasks.lock().drain(..) {
             task.abort();
         }
     }
 
-    /// Whether the metadata of a topic has to be followed for the group.
+    /// Whether the group depends on the topic's metadata.
     pub(super) fn follows(&self, topic: &str) -> bool {
         self.machine.lock().follows(topic)
     }
 
-    /// Topics may have other partitions than before. `count_of` must not come back to the group.
+    /// Rereads the partition counts of topics. `count_of` must not call the group.
     pub(super) fn look_at_topics(&self, count_of: impl Fn(&str) -> Option<i32>) {
         self.change(|machine, now| machine.look_at_topics(count_of, now));
     }
 
-    /// Looks at the machine.
+    /// Reads the machine.
     fn look<T>(&self, look: impl FnOnce(&mut Membership<Error>) -> T) -> T {
         look(&mut self.machine.lock())
     }
 
-    /// Changes the machine, and lets everybody know.
+    /// Changes the machine, and wakes all that watch it.
     fn change<T>(&self, change: impl FnOnce(&mut Membership<Error>, std::time::Instant) -> T) -> T {
         let now = Instant::now();
         let mut machine = self.machine.lock();
@@ -144,13 +145,13 @@ impl Group {
         result
     }
 
-    /// Has the application's side look at the group in the next poll, or in the one that waits.
+    /// Makes the next poll, or the one that waits, look at the group.
     fn call_application(&self, shared: &Shared) {
         self.attention.call();
         shared.state.lock().wake_application();
     }
 
-    /// Whether the application's side has something to do.
+    /// Whether the application's side has work.
     pub(super) fn wants_attention(&self) -> bool {
         self.attention.is_called()
     }
@@ -159,12 +160,12 @@ impl Group {
         self.look(Membership::handover)
     }
 
-    /// What is subscribed to.
+    /// The subscribed topics.
     pub(super) fn topics(&self) -> BTreeSet<Arc<str>> {
         self.look(|machine| machine.topics().clone())
     }
 
-    /// What to tell the application of a member that cannot go on. With that a member may begin anew.
+    /// Returns the error of a member that cannot continue. After that the member may join again.
     fn complaint(&self) -> Option<Error> {
         if self.look(|machine| machine.failure().is_none()) {
             return None;
@@ -196,7 +197,7 @@ impl Group {
         Error::Broker { what, code, message: Some(message.into()) }
     }
 
-    /// Which setting to look at.
+    /// The setting to check.
     fn advice(&self, code: ErrorCode) -> Option<String> {
         let instance = self.instance.as_deref().unwrap_or_default();
         Some(match (code, self.protocol) {
@@ -229,7 +230,7 @@ impl Group {
         })
     }
 
-    /// Who commits: the member, or nobody in particular while it is none.
+    /// The identity for commits. Without a membership it names the group only.
     pub(super) fn metadata(&self) -> ConsumerGroupMetadata {
         let mut metadata = ConsumerGroupMetadata::new(&*self.id);
         metadata.group_instance_id = self.instance.as_deref().map(str::to_owned);
@@ -244,7 +245,7 @@ impl Group {
         self.look(|machine| machine.identity())
     }
 
-    /// The coordinator, looked for if it is not known.
+    /// Returns the coordinator, after a lookup if it is unknown.
     async fn coordinator(&self, shared: &Shared) -> Result<Node> {
         if let Some(node) = self.look(|machine| machine.coordinator().cloned()) {
             return Ok(node);
@@ -268,7 +269,7 @@ impl Group {
         }
     }
 
-    /// Waits until all that was handed over is committed or refused, and a dynamic member has said goodbye.
+    /// Waits until all queued commits have finished and a dynamic member has left the group.
     pub(super) async fn gone(&self) {
         self.commits.flushed().await;
         let mut changed = self.changed.subscribe();
@@ -293,7 +294,8 @@ fn protocol_of(config: &ConsumerConfig, env: &Env) -> Protocol {
     }
 }
 
-/// A random id (RFC 9562, version 4), as Kafka prints ids. None begins with a dash: tools would take it for an option.
+/// Returns a random id (RFC 9562, version 4) in Kafka's format. No id begins with a dash: tools would read it as an
+/// option.
 fn member_id(entropy: &Entropy) -> Arc<str> {
     loop {
         let (high, low) = (entropy.next_u64(), entropy.next_u64());

@@ -1,4 +1,4 @@
-//! The requests of a group's member, and what their answers say.
+//! Requests of a group member, and their responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,13 +20,13 @@ use crate::{Error, conn::Connection};
 
 /// `protocol.type` of consumers.
 const PROTOCOL_TYPE: &str = "consumer";
-/// The answer to a JoinGroup comes when the rebalance is over, which waits for its members as long as
-/// `max.poll.interval.ms`, and the coordinator may need a moment more.
+/// The response to a JoinGroup comes at the end of the rebalance, which waits for its members up to
+/// `max.poll.interval.ms`. This is the coordinator's extra time.
 const GRACE: Duration = Duration::from_secs(5);
 
 type Outcome<T> = Result<T, Trouble<Error>>;
 
-/// What every request of a member says.
+/// Fields common to a member's requests.
 #[derive(Clone, Copy)]
 pub(super) struct Who<'a> {
     pub(super) group: &'a str,
@@ -40,7 +40,7 @@ pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-/// A request without an answer. One that cannot be sent at all will not be sent later either.
+/// The outcome of a request without a response. A request in an unsupported version will not succeed later either.
 pub(super) fn lost(error: Error) -> Trouble<Error> {
     match error {
         Error::UnsupportedVersion(_) => Trouble::Impossible(error),
@@ -67,7 +67,7 @@ pub(super) async fn join(
     who: Who<'_>,
     join: &Join,
 ) -> Outcome<JoinReply> {
-    /// The first version with static members.
+    /// First version with static members.
     const STATIC: i16 = 5;
     let protocols = join.protocols.iter().map(|(name, metadata)| {
         JoinGroupRequestProtocol::default().with_name(text(name)).with_metadata(metadata.clone())
@@ -138,7 +138,7 @@ pub(super) async fn heartbeat(
     who: Who<'_>,
     identity: &Identity,
 ) -> Outcome<()> {
-    // A coordinator that takes longer has given the member up.
+    // A coordinator that takes longer has already removed the member.
     let limit = who.request_timeout.min(who.session_timeout);
     let answer: messages::HeartbeatResponse = connection
         .request_within(limit, 0..=4, |version| {
@@ -158,7 +158,7 @@ pub(super) async fn leave(
     who: Who<'_>,
     identity: &Identity,
 ) -> Outcome<()> {
-    /// The first version that names several members.
+    /// First version that names several members.
     const BATCHED: i16 = 3;
     let answer: messages::LeaveGroupResponse = connection
         .request(0..=5, |version| {
@@ -175,20 +175,20 @@ pub(super) async fn leave(
     done(answer.error_code)
 }
 
-/// Where the brokers do not have the consumer protocol.
+/// The hint for brokers without the consumer protocol.
 pub(super) const NO_CONSUMER_PROTOCOL: &str = "group.protocol=consumer needs Apache Kafka 4.0 or later with the feature group.version; set group.protocol=classic \
      until the cluster is upgraded";
-/// Where they have it, and no regular expressions.
+/// The hint for brokers with the consumer protocol but without regular expressions.
 const NO_PATTERNS: &str =
     "subscribe_pattern needs brokers that resolve regular expressions, Apache Kafka 4.0 or later";
 
-/// ConsumerGroupHeartbeat (KIP-848): to join, to stay and to leave.
+/// ConsumerGroupHeartbeat (KIP-848), which joins, keeps and ends a membership.
 pub(super) async fn group_heartbeat(
     connection: &mut Connection,
     who: Who<'_>,
     heartbeat: GroupHeartbeat,
 ) -> Outcome<GroupReply> {
-    /// The first version with regular expressions.
+    /// First version with regular expressions.
     const PATTERNS: i16 = 1;
     let wants_pattern = heartbeat.pattern.as_ref().is_some_and(|pattern| !pattern.is_empty());
     let versions = if wants_pattern { PATTERNS..=1 } else { 0..=1 };

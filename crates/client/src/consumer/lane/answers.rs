@@ -1,4 +1,4 @@
-//! What answers to fetches say, and what becomes of it.
+//! Fetch responses: records go to the buffer, errors change positions or leaders.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,16 +27,16 @@ use crate::{
     },
 };
 
-/// Whose answer it is.
+/// The request that a response belongs to.
 enum Asked {
-    /// The session's. What requests beside it have read on meanwhile is left out.
+    /// The session's fetch. Partitions that a sessionless fetch has overtaken are ignored.
     BySession,
-    /// That of a request which asked for just this.
+    /// A sessionless fetch of these partitions.
     Beside(BTreeMap<TopicPartition, Reading>),
 }
 
 impl Lane {
-    /// Takes the session's answer in.
+    /// Processes a response to the session's fetch.
     pub(super) fn digest(&mut self, version: i16, frame: &Bytes) -> Result<()> {
         let Some(connection) = &self.connection else { return Ok(()) };
         let answer = header::response_body(frame, ApiKey::FETCH, version)
@@ -58,7 +58,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes the answer of a request beside the session in.
+    /// Processes a response to a sessionless fetch.
     pub(super) fn digest_beside(&mut self, done: Done) -> Result<()> {
         let (version, body) = done.answer?;
         self.arrival = self.stats.answered(done.begun, body.len());
@@ -71,7 +71,7 @@ impl Lane {
             return Ok(());
         }
         self.throttle(answer.throttle_time_ms);
-        // What was thought to be there and is not would otherwise be asked for at once again.
+        // No records arrived at the assumed end: without this the lane would ask again at once.
         let empty = answer.topics.iter().flat_map(|t| &t.partitions).all(|p| p.records.is_empty());
         if empty {
             for at in done.asked.keys() {
@@ -105,7 +105,7 @@ impl Lane {
         }
     }
 
-    /// Hands the answer to the application and moves on to what comes after it.
+    /// Buffers the response's records, moves positions forward and handles errors.
     fn take_in(&mut self, answer: FetchResponse, asked: &Asked) {
         let results = self.results(answer.topics, asked);
         if results.is_empty() {
@@ -134,7 +134,7 @@ impl Lane {
         }
     }
 
-    /// What the answer says of partitions that are still being read where it was asked.
+    /// Returns the results for partitions that are still read from the position requested.
     fn results(&mut self, topics: Vec<FetchTopicResponse>, asked: &Asked) -> Vec<Answered> {
         let mut results = Vec::new();
         for topic in topics {
@@ -168,7 +168,7 @@ impl Lane {
         results
     }
 
-    /// Takes one partition's result in. Whether the metadata may be old.
+    /// Processes one partition's result. Returns whether the metadata may be stale.
     fn take_in_one(&mut self, state: &mut State, result: Answered, hints: &mut Vec<Hint>) -> bool {
         let Answered { at, reading, fetched, partition } = result;
         let from = reading.from;
@@ -222,7 +222,8 @@ impl Lane {
         }
     }
 
-    /// The error for a log that is damaged on the broker: it sends no batch whose header could name the next offset.
+    /// The error for a log that is damaged on the broker. The broker sends no batch whose header could name the next
+    /// offset.
     fn corrupt(&self, at: &TopicPartition, offset: i64) -> Error {
         let reason =
             format!("broker {} found a corrupt batch in its log (CORRUPT_MESSAGE)", self.node)
@@ -231,7 +232,8 @@ impl Lane {
         Error::Corrupt { topic, partition, offset, next_offset: None, reason }
     }
 
-    /// Goes to the replica that the leader has named, for as long as metadata counts. Whether the metadata may be old.
+    /// Moves a partition to the replica that the leader named, for `metadata.max.age.ms`. Returns whether the
+    /// metadata may be stale.
     fn follow(&self, state: &mut State, at: &TopicPartition, replica: i32) -> bool {
         let Some(assigned) = state.partitions.get_mut(at) else { return false };
         let known = self.shared.metadata.snapshot().node(replica).is_some();
@@ -246,7 +248,8 @@ impl Lane {
         false
     }
 
-    /// What a follower cannot serve is asked of the leader, unless it only has to catch up. Whether that is so.
+    /// Returns a partition to the leader if its follower cannot serve it. A follower that only has to catch up is
+    /// kept. Returns whether the partition has left the follower.
     fn leave_follower(
         &self,
         state: &mut State,
@@ -317,7 +320,7 @@ impl Lane {
             state.fail(&at, error);
             state.touch(&at);
         } else if !partition.records.is_empty() {
-            // Only records from before the position. Asked at once again, the broker would give them again.
+            // Every record is before the position. The broker would return them again at once.
             assigned.failures = failures;
             self.retry_later(assigned);
             state.touch(&at);
@@ -325,7 +328,7 @@ impl Lane {
     }
 }
 
-/// One partition's result, with what was asked.
+/// One partition's result, with its request.
 struct Answered {
     at: TopicPartition,
     reading: Reading,
@@ -333,17 +336,17 @@ struct Answered {
     partition: FetchPartitionResponse,
 }
 
-/// How far a partition's records reach, from the batches' headers alone.
+/// Extent of a partition's records, from the batch headers alone.
 struct Fetched {
     /// The offset after the last whole batch.
     next: i64,
     /// Leader epoch of that batch.
     epoch: i32,
-    /// Whether there is a whole batch.
+    /// Whether there is a complete batch.
     whole: bool,
-    /// Why no batch could be found after it, if the bytes are not batches.
+    /// Why no batch was found after it, if the bytes are no batches.
     damage: Option<RecordError>,
-    /// Where the batch behind that damage begins, if it is here.
+    /// First offset of the batch after that damage, if the response contains it.
     behind: Option<i64>,
 }
 
@@ -367,8 +370,8 @@ impl Fetched {
         }
         fetched
     }
-    /// What is wrong with records that bring the reader no further, if anything is. Since KIP-74 a broker gives the
-    /// first batch whole, however large.
+    /// Returns the fault in records that do not move the position, if there is one. Since KIP-74 a broker returns the
+    /// first batch complete, whatever its size.
     fn why_nothing(&self, records: &Bytes) -> Option<String> {
         match &self.damage {
             Some(error) => Some(error.to_string()),

@@ -1,10 +1,11 @@
-//! Fetches beside the session.
+//! Sessionless fetches.
 //!
-//! A session's fetch reads every partition of the session. While one of them must not be read on, because its records
-//! wait in the buffer, the others are asked for by requests without a session, over connections of their own: the
-//! partition stays in the session, the session's slot at the broker stays ours, and nobody waits (decision 0021).
-//! There are two such connections, opened when first needed: one for what is known to be there, which is answered at
-//! once, and one that waits for what comes.
+//! A session's fetch reads every partition of the session. While the buffered records of a partition forbid another
+//! fetch of it, sessionless fetches read the other partitions. This way the partition stays in the session, the
+//! session keeps its slot on the broker, and no other partition waits (decision 0021).
+//!
+//! Two connections, opened on first use, serve these fetches. One fetches records known to exist, with an immediate
+//! response. The other waits for new records.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -16,18 +17,18 @@ use tokio::time::{Instant, sleep_until};
 use super::Reading;
 use crate::{Result, TopicPartition, conn::Connection, consumer::shared::Shared};
 
-/// What a request beside the session is for.
+/// The purpose of a sessionless fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
-    /// Records that are known to be there.
+    /// Records known to exist.
     Known,
-    /// Records that may come.
+    /// Records that may arrive.
     Coming,
 }
 
 type Exchange = Pin<Box<dyn Future<Output = Result<(Connection, i16, Bytes)>> + Send>>;
 
-/// A connection beside the session's.
+/// A connection for sessionless fetches.
 #[derive(Default)]
 struct Aside {
     idle: Option<Connection>,
@@ -36,20 +37,20 @@ struct Aside {
     begun: Option<Instant>,
 }
 
-/// Both of them.
+/// Both connections.
 #[derive(Default)]
 pub(super) struct Asides {
     known: Aside,
     coming: Aside,
 }
 
-/// A request that has been answered, or has failed.
+/// A fetch that has succeeded or failed.
 pub(super) struct Done {
-    /// What it asked for.
+    /// The partitions requested.
     pub(super) asked: BTreeMap<TopicPartition, Reading>,
-    /// When it was begun.
+    /// Start of the exchange.
     pub(super) begun: Instant,
-    /// Version and body of the answer.
+    /// Version and body of the response.
     pub(super) answer: Result<(i16, Bytes)>,
 }
 
@@ -61,7 +62,7 @@ impl Asides {
         }
     }
 
-    /// Whether a request for this is under way.
+    /// Whether a fetch for this purpose is in flight.
     pub(super) fn is_busy(&self, purpose: Purpose) -> bool {
         match purpose {
             Purpose::Known => self.known.running.is_some(),
@@ -69,26 +70,26 @@ impl Asides {
         }
     }
 
-    /// Whether a request under way asks for the partition just like this.
+    /// Whether a fetch in flight names the partition with the same position.
     pub(super) fn asks(&self, at: &TopicPartition, reading: &Reading) -> bool {
         [&self.known, &self.coming].iter().any(|aside| {
             aside.running.is_some() && aside.asked.get(at).is_some_and(|a| a.from == reading.from)
         })
     }
 
-    /// Gives a request up that is under way, with its connection.
+    /// Abandons the fetch in flight for this purpose, with its connection.
     pub(super) fn give_up_if_busy(&mut self, purpose: Purpose) {
         if self.is_busy(purpose) {
             *self.of(purpose) = Aside::default();
         }
     }
 
-    /// Gives everything up.
+    /// Abandons both fetches and closes both connections.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Sends a request. `versions` are those that fit how it names topics.
+    /// Sends a fetch. `versions` are those whose topic naming (by name or id) matches the request.
     pub(super) fn start(
         &mut self,
         purpose: Purpose,
@@ -112,7 +113,7 @@ impl Asides {
         }));
     }
 
-    /// The next request that is answered. Pending while none is under way.
+    /// Returns the next finished fetch. Pending while none is in flight.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -151,7 +152,7 @@ async fn exchange(
         tokio::select! {
             biased;
             answer = &mut exchange => return answer,
-            // A broker that hangs says nothing. Whether somebody else leads by now is asked of the others.
+            // An unresponsive broker reports no leader change, so the other brokers are asked.
             () = sleep_until(suspect_at) => {
                 shared.metadata.request_refresh(None);
                 suspect_at = suspect_at.later(patience);

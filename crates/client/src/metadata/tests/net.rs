@@ -1,5 +1,5 @@
-//! A network of scripted brokers in virtual time: they speak ApiVersions and Metadata, and keep a log of who was
-//! asked when for what.
+//! A network of scripted brokers in virtual time. They support ApiVersions and Metadata, and record every request
+//! with its time and broker.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,20 +28,20 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// How a broker behaves, by its port; node ids are the ports.
+/// Behaviour of a broker, by its port; node ids are the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behaviour {
-    /// Answers after a millisecond.
+    /// Responds after a millisecond.
     Answers,
-    /// Takes requests and says nothing.
+    /// Accepts requests and never responds.
     Hangs,
     /// Refuses connections, and closes open ones at the next request.
     Dead,
-    /// Answers Metadata with this error.
+    /// Responds to Metadata with this error.
     Fails(ErrorCode),
 }
 
-/// A Metadata request that came in.
+/// A received Metadata request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) at: Duration,
@@ -51,11 +51,11 @@ pub(super) struct Asked {
 
 pub(super) struct World {
     pub(super) brokers: Mutex<BTreeMap<u16, Behaviour>>,
-    /// The brokers that answers name.
+    /// The brokers that responses name.
     pub(super) named: Mutex<Vec<u16>>,
-    /// Topics that exist, with their leaders' epoch.
+    /// Topics that exist, with their leader epoch.
     pub(super) topics: Mutex<BTreeMap<String, i32>>,
-    /// Topics that do not exist are made when asked for.
+    /// Whether a request creates a missing topic.
     pub(super) creates: Mutex<bool>,
     /// Topics without a leader.
     pub(super) leaderless: Mutex<BTreeSet<String>>,
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// The answer to a request, or nothing.
+    /// The response to a request, if the broker responds.
     fn answer(&self, port: u16, frame: &Bytes) -> io::Result<Option<Vec<u8>>> {
         let (header, body) = split_request(frame).unwrap();
         let (api, version) = (header.api, header.version);
@@ -218,7 +218,7 @@ impl Net for WorldNet {
     }
 }
 
-/// A connection: what is written is answered at once, and the answer can be read a millisecond later.
+/// A connection. A write is responded to at once; the response can be read a millisecond later.
 struct WorldSocket {
     world: Arc<World>,
     addr: SocketAddr,

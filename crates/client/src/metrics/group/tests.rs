@@ -20,12 +20,12 @@ fn a_rebalance_lasts_from_its_first_step_until_the_member_is_settled() {
         (Course::Rebalancing, 10),
         (Course::Settled, 40),
         (Course::Settled, 1000),
-        // The membership ends in the middle of the second one; the third begins there.
+        // The membership ends during the second rebalance; the third begins there.
         (Course::Rebalancing, 2000),
         (Course::Losing, 2100),
         (Course::Rebalancing, 2150),
         (Course::Settled, 2200),
-        // Lost while nothing was under way.
+        // Lost without a rebalance in progress.
         (Course::Losing, 3000),
         (Course::Settled, 3080),
         (Course::Rebalancing, 4000),

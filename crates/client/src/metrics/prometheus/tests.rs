@@ -47,7 +47,7 @@ fn consumer(client_id: &str) -> ConsumerMetrics {
 /// A sample's name and labels.
 type Series = (String, Vec<(String, String)>);
 
-/// Reads a sample as the format has it: name, labels with escapes, value.
+/// Parses a sample by the format's rules: name, labels with escapes, value.
 fn sample(line: &str) -> (Series, f64) {
     let is_name = |text: &str| {
         let mut letters = text.chars();
@@ -84,7 +84,8 @@ fn sample(line: &str) -> (Series, f64) {
     ((name.to_owned(), labels), value)
 }
 
-/// Checks the rules of the format and gives the samples: HELP and TYPE once before all samples of a family, no series twice.
+/// Checks the format's rules and returns the samples. HELP and TYPE appear once, before all samples of a family, and
+/// no series appears twice.
 fn samples(text: &str) -> BTreeMap<Series, f64> {
     assert!(text.ends_with('\n'));
     let mut samples = BTreeMap::new();

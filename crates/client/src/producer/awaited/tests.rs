@@ -45,7 +45,7 @@ fn a_waiter_that_polls_again_keeps_one_slot_and_its_newest_waker() {
 }
 
 #[test]
-fn a_slot_that_was_left_is_used_again() {
+fn a_free_slot_is_reused() {
     let awaited = Awaited::new();
     let mut slots = [Slot::NONE; 3];
     let wakers = [(); 4].map(|()| waker());
@@ -65,7 +65,7 @@ fn a_slot_that_was_left_is_used_again() {
 }
 
 #[test]
-fn a_wait_that_is_dropped_leaves_its_slot() {
+fn a_dropped_wait_frees_its_slot() {
     let awaited = Awaited::<()>::new();
     let (count, waker) = waker();
     for _ in 0..100 {

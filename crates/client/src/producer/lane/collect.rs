@@ -1,73 +1,48 @@
-//! What goes into one request: a batch of each partition that has something to send.
+//! Content of a request: a batch of each ready partition.
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
 use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
+use tokio::time::Instant;
 
-use super::{Lane, Sent, Up};
+use super::{Lane, Sent, tries::Tries};
 use crate::producer::{
     delivery::{Completion, Divided},
     partition::{Partition, PartitionState, Place},
     shared::Shared,
 };
 
-/// What a partition waits for that has nothing to be sent now.
+/// The reason why a partition has nothing to send now.
 enum Wait {
     Until(StdInstant),
-    /// Another producer id than this one, of which no epoch is left.
+    /// A new producer id, because the epochs of this one are exhausted.
     ForAnotherId(i64),
-    /// Records, an outcome, or the producer's identity: whoever brings it submits the partition again.
+    /// Records, an outcome, or the producer's identity: the task that provides it submits the partition again.
     ForNews,
 }
 
-/// What a request may carry of partitions whose current leader has acknowledged nothing yet. Such a leader is slow, and holds
-/// up whatever else is in its request or behind it (decision 0053).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tries {
-    /// Any number of them, with others.
-    Any,
-    /// One of them, alone.
-    Alone,
-    /// None: one is in flight.
-    Later,
-}
-
-impl Tries {
-    /// For the next request of this connection.
-    pub(super) fn of(shared: &Shared, up: &Up) -> Self {
-        if !shared.config.try_leaders_alone {
-            return Self::Any;
-        }
-        let mut in_flight = up.in_flight.iter().flat_map(|request| &request.batches);
-        match in_flight.all(|sent| sent.partition.standing.is_proven()) {
-            true => Self::Alone,
-            false => Self::Later,
-        }
-    }
-}
-
-/// A batch of which one record tries a leader.
+/// A batch whose first record tries a leader.
 pub(super) struct Trial {
     pub(super) partition: Arc<Partition>,
     pub(super) whole: Divided,
 }
 
-/// The content of one request, and the work left for after the locks are released.
+/// The content of one request, and the work to do after the locks are released.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) batches: Vec<Sent>,
-    /// The rest of each batch whose first record tries a leader; it goes elsewhere if it can.
+    /// The rest of each batch whose first record tries a leader; it moves elsewhere if possible.
     pub(super) trials: Vec<Trial>,
-    /// Partitions that were skipped because their next batch has to be expired.
+    /// Skipped partitions whose next batch must be expired.
     pub(super) overdue: Vec<Arc<Partition>>,
 }
 
 impl Lane {
     /// Takes one batch from each ready partition, up to `max.request.size`.
     ///
-    /// A partition's lock is held from the look at its place until its place is settled: in between it could move to another
-    /// lane. What must not run under these locks is left to the caller.
+    /// A partition's lock is held from the check of its place until its place is settled. Otherwise it could move to
+    /// another lane in between. Work that must not run under these locks is left to the caller.
     pub(super) fn collect(
         self: &Arc<Self>,
         shared: &Shared,
@@ -76,13 +51,13 @@ impl Lane {
     ) -> Collected {
         let topics = shared.topics.load();
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
-        let mut bytes = 0;
+        let (mut bytes, mut tried) = (0, 0);
         let turn = shared.next_turn();
-        // They go to the front: the next request may begin with one.
+        // Skipped partitions return to the front: the next request may begin with one.
         let mut skipped = Vec::new();
         let mut work = self.turnstile.work();
         work.promote(self, now);
-        // A partition that stays ready goes to the end of the list: each is looked at once a request.
+        // A partition that stays ready goes to the end of the list, so each is visited once per request.
         for _ in 0..work.ready.len() {
             let Some(partition) = work.ready.pop_front() else { break };
             let mut state = partition.state.lock();
@@ -90,20 +65,20 @@ impl Lane {
                 continue;
             }
             if state.queue.is_next_overdue(&shared.policy, now) {
-                // It stays ready, for what comes after the overdue batch.
+                // The partition stays ready, for the batches after the overdue one.
                 drop(state);
                 work.ready.push_back(partition.clone());
                 overdue.push(partition);
                 continue;
             }
-            // A partition that left the lane and came back has two entries. A request carries one batch of each
-            // partition: an answer names only the partition, so two could not be told apart. If there is more, the
-            // entry for it is further back.
+            // A partition that left the lane and came back has two entries. A request carries one batch per
+            // partition, because a response names only the partition. If the partition has more batches, it has
+            // another entry further back.
             if state.was_taken_in(turn) {
                 continue;
             }
-            let is_try = tries != Tries::Any && !partition.standing.is_proven();
-            if is_try && (tries == Tries::Later || !batches.is_empty()) {
+            let is_try = !partition.standing.is_proven();
+            if !tries.admits(is_try, tried, batches.len()) {
                 drop(state);
                 skipped.push(partition);
                 continue;
@@ -117,11 +92,12 @@ impl Lane {
             let topic = topics.get(&*partition.topic).map(|topic| topic.form);
             let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
             let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
-            // Both from the same table: the queue has to know which topic the request names.
+            // Both from the same table: the queue must know which topic the request names.
             let to = Target { broker: self.broker, incarnation };
             match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {
                     bytes += batch.payload().len();
+                    state.sends(shared.age(Instant::from_std(batch.created)));
                     let more = !state.queue.is_drained();
                     let leader = state.leader;
                     state.taken(turn);
@@ -132,7 +108,8 @@ impl Lane {
                     }
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
-                    if is_try {
+                    tried += usize::from(is_try);
+                    if tries.is_full(tried) {
                         break;
                     }
                 }
@@ -161,7 +138,8 @@ impl Lane {
     }
 }
 
-/// The next batch of a partition, or the reason to wait. A batch that tries a leader is cut down to its first record.
+/// Returns the next batch of a partition, or the reason to wait. A batch that tries a leader is reduced to its first
+/// record.
 fn next_batch(
     shared: &Shared,
     partition: &Arc<Partition>,

@@ -42,7 +42,7 @@ impl Net for Nowhere {
     }
 }
 
-/// A socket that takes what it is told to take.
+/// A socket that accepts as many bytes as configured.
 #[derive(Default)]
 struct Slow {
     room: Mutex<usize>,
@@ -116,13 +116,16 @@ fn adopt(shared: &Shared, leader: i32, epoch: i32) -> [Arc<Partition>; 2] {
 fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
     let mut config = ProducerConfig::new("h:1");
     config.idempotence = false;
+    // Requests have several partitions, and records stay where they are.
+    config.try_leaders_alone = false;
+    config.prefer_proven_partitions = false;
     config.acks = acks;
     config.linger = linger;
     config.delivery_timeout = Duration::from_secs(20);
     Shared::start(config, &Env { net: Arc::new(Nowhere), ..Env::real() })
 }
 
-/// Has another broker lead as soon as it is woken: what another thread may do at that moment.
+/// Moves the leadership to another broker when woken, as another thread may do at that moment.
 struct MoveLeader(Arc<Shared>);
 
 impl Wake for MoveLeader {
@@ -167,8 +170,8 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     shared.stop();
 }
 
-/// A lane whose socket takes `room` bytes of a request with an older batch of partition 0 and a younger one of partition 1.
-/// Returns the older one's expiry.
+/// A lane whose socket accepts `room` bytes of a request with an older batch of partition 0 and a younger one of
+/// partition 1. Returns the older batch's expiry.
 fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Delivery; 2], StdInstant) {
     let partitions = adopt(shared, 1, 5);
     let lane = partitions[0].state.lock().lane.clone().expect("a leader");
@@ -188,7 +191,7 @@ fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Deliver
     (lane, socket, deliveries, now - ages[0] + shared.config.delivery_timeout)
 }
 
-/// Lets the socket take everything; returns the partitions of the requests in it, with their correlation ids.
+/// Makes the socket accept everything. Returns the correlation ids of the requests, with their partitions.
 fn written(lane: &Arc<Lane>, shared: &Shared, socket: &Slow) -> Vec<(i32, Vec<i32>)> {
     *socket.room.lock() = usize::MAX;
     let Link::Up(up) = &mut *lane.link() else { panic!("it is up") };
@@ -220,8 +223,8 @@ async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
     shared.stop();
 }
 
-/// A lane that is idle sends while its partitions arrive. Otherwise the batch would be refused with UNKNOWN_TOPIC_ID and
-/// back off.
+/// An idle lane sends while its partitions are being assigned. Otherwise the batch would be refused with
+/// UNKNOWN_TOPIC_ID and back off.
 #[tokio::test]
 async fn batch_that_waits_while_its_topic_is_created_again_goes_out_with_the_new_topic_id() {
     let shared = start(Duration::ZERO, Acks::Leader);
@@ -374,11 +377,63 @@ async fn a_leader_on_trial_is_alone_in_its_request_and_others_wait_for_its_respo
     };
     queue_all();
     assert_eq!(
-        indexes(Tries::Alone),
+        indexes(Tries::Apart(1)),
         [proven.index],
         "nothing shares a request with the one tried"
     );
     assert_eq!(indexes(Tries::Later), Vec::<i32>::new(), "one is in flight");
-    assert_eq!(indexes(Tries::Alone), [tried.index], "it has kept its turn");
+    assert_eq!(indexes(Tries::Apart(1)), [tried.index], "it has kept its turn");
+    shared.stop();
+}
+
+/// A request in flight with a batch of each of these.
+fn request(lane: &Arc<Lane>, shared: &Shared, partitions: &[&Arc<Partition>]) -> Request {
+    let now = Instant::now();
+    for partition in partitions {
+        drop(open_batch(shared, partition, now.into_std() - shared.config.linger));
+        partition.state.lock().place = Place::Ready;
+        lane.submit(partition, Readiness::Now);
+    }
+    let batches = lane.collect(shared, now.into_std(), Tries::Any).batches;
+    assert_eq!(batches.len(), partitions.len());
+    Request { batches, written: now, ahead: 0, version: 9, reserved: 0, stray: None }
+}
+
+#[tokio::test]
+async fn tries_double_while_full_requests_are_acknowledged_quickly() {
+    let shared = start(Duration::from_secs(5), Acks::Leader);
+    let [a, b] = adopt(&shared, 1, 5);
+    let lane = a.state.lock().lane.clone().expect("a leader");
+    let (quick, slow) = (Duration::from_millis(20), Duration::from_millis(81));
+    let doubt = || [&a, &b].map(|partition| partition.standing.doubt(Duration::ZERO));
+    let mut trying = Trying::default();
+    let one = request(&lane, &shared, &[&a]);
+    assert_eq!(trying.next([&one].into_iter()), Tries::Later, "one is in flight");
+    trying.answered(&one, quick);
+    assert!(a.standing.prove());
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2));
+    assert_eq!(trying.next([&one].into_iter()), Tries::Apart(2), "its leader is proven");
+    trying.answered(&one, slow);
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2), "it was no try");
+    doubt();
+    let two = request(&lane, &shared, &[&a, &b]);
+    trying.answered(&two, quick);
+    assert!(a.standing.prove() && b.standing.prove());
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(4));
+    doubt();
+    trying.answered(&two, quick);
+    assert!(a.standing.prove() && b.standing.prove());
+    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(1), "two did not fill it");
+    for (took, refused) in [(slow, false), (quick, true)] {
+        trying = Trying::default();
+        doubt();
+        trying.answered(&one, quick);
+        assert!(a.standing.prove());
+        assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2));
+        doubt();
+        trying.answered(&two, took);
+        assert!(a.standing.prove() && (refused || b.standing.prove()));
+        assert_eq!(trying.next(std::iter::empty()), Tries::Apart(1), "{took:?} {refused}");
+    }
     shared.stop();
 }

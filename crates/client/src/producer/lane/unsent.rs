@@ -1,4 +1,4 @@
-//! Bytes that wait for the socket, and batches past `delivery.timeout.ms` among what was sent.
+//! Bytes that wait for the socket, and sent batches past `delivery.timeout.ms`.
 
 use std::time::Instant as StdInstant;
 
@@ -8,30 +8,30 @@ use tokio::time::Instant;
 use super::{Lane, Link, Request, Sent, Up};
 use crate::producer::{settle, shared::Shared};
 
-/// The newest request of a connection, while the socket has not taken all of it.
+/// The newest request of a connection, until the socket has accepted all of it.
 pub(super) struct Unsent {
     built: Instant,
-    /// Whether the socket has taken bytes of it.
+    /// Whether the socket has accepted bytes of it.
     pub(super) is_begun: bool,
-    /// Whether the socket was full since it was built.
+    /// Whether the socket was full since the request was built.
     pub(super) was_blocked: bool,
-    /// With acks=0: the request, which is not among those in flight, and the deadline that closes the connection.
+    /// With acks=0: the request, which does not count as in flight, and the deadline that closes the connection.
     unanswered: Option<(Request, StdInstant)>,
 }
 
 impl Unsent {
-    /// Of a request that is in flight.
+    /// For an in-flight request.
     pub(super) fn new(built: Instant) -> Self {
         Self { built, is_begun: false, was_blocked: false, unanswered: None }
     }
 
-    /// Of a request with acks=0.
+    /// For a request with acks=0.
     pub(super) fn unanswered(request: Request, deadline: StdInstant) -> Self {
         let built = request.written;
         Self { unanswered: Some((request, deadline)), ..Self::new(built) }
     }
 
-    /// The deadline that closes the connection, with acks=0.
+    /// Deadline that closes the connection, with acks=0.
     pub(super) fn deadline(&self) -> Option<StdInstant> {
         self.unanswered.as_ref().map(|(_, deadline)| *deadline)
     }
@@ -41,14 +41,14 @@ impl Unsent {
     }
 }
 
-/// Batches past `delivery.timeout.ms` that a lane had sent.
+/// Sent batches past `delivery.timeout.ms`.
 #[derive(Default)]
 pub(in crate::producer) struct Overdue {
-    /// Bytes of them were written: the broker may have them.
+    /// Some of their bytes were written: the broker may have them.
     pub(in crate::producer) perhaps_written: Vec<Sent>,
     /// No byte of this attempt was written.
     pub(in crate::producer) unwritten: Vec<Sent>,
-    /// When the oldest batch that is left expires.
+    /// Expiry of the oldest remaining batch.
     pub(in crate::producer) next: Option<StdInstant>,
 }
 
@@ -64,7 +64,7 @@ impl Up {
         unsent.unanswered.as_ref().map(|(request, _)| request).or_else(|| self.in_flight.newest())
     }
 
-    /// Takes back the newest request; no byte of it was written.
+    /// Withdraws the newest request. The caller ensures that no byte of it was written.
     fn withdraw(&mut self) -> Option<Request> {
         let unsent = self.unsent.take()?;
         self.outgoing.clear();
@@ -76,13 +76,13 @@ impl Up {
         Some(request)
     }
 
-    /// Every request whose outcome is open.
+    /// Every request with an open outcome.
     fn requests_mut(&mut self) -> impl Iterator<Item = &mut Request> {
         let unanswered = self.unsent.iter_mut().flat_map(|unsent| &mut unsent.unanswered);
         self.in_flight.iter_mut().chain(unanswered.map(|(request, _)| request))
     }
 
-    /// Whether a request has waited too long at this time, and for what.
+    /// Whether a request has exceeded its deadline, and what it waits for.
     pub(in crate::producer) fn overdue_request(&self, now: StdInstant) -> Option<Waits> {
         let is_over = |deadline: Option<StdInstant>| deadline.is_some_and(|at| at <= now);
         if !is_over(self.next_deadline()) {
@@ -94,7 +94,7 @@ impl Up {
 }
 
 impl Lane {
-    /// The socket has taken all of a request.
+    /// Records that the socket has accepted all bytes of a request.
     pub(super) fn written(&self, up: &mut Up, shared: &Shared, unsent: Unsent) {
         if self.stats.stamps() {
             self.stats.drained(unsent.built.elapsed());
@@ -109,8 +109,8 @@ impl Lane {
         }
     }
 
-    /// Takes out the batches past `delivery.timeout.ms`. Their requests stay in flight: the parts of a response that belong
-    /// to them are ignored. A request that the socket has not begun is built again without them.
+    /// Removes batches past `delivery.timeout.ms`. Their requests stay in flight, and the matching parts of a
+    /// response are ignored. If the socket has accepted no byte of a request, the request is rebuilt without them.
     pub(in crate::producer) fn take_overdue(&self, shared: &Shared, now: StdInstant) -> Overdue {
         let mut overdue = Overdue::default();
         let mut link = self.link();
@@ -125,12 +125,12 @@ impl Lane {
             if !request.batches.is_empty() {
                 self.build(up, shared, request.batches, request.written);
                 if let Some(unsent) = &mut up.unsent {
-                    // The request that it replaces has waited for the socket.
+                    // The previous request has waited for the socket.
                     unsent.was_blocked = true;
                 }
             }
             self.publish_load(up);
-            // There may be room for another request now.
+            // Another request may fit now.
             self.wake();
         }
         for request in up.requests_mut() {
@@ -147,7 +147,7 @@ impl Lane {
     }
 }
 
-/// What a request waits for.
+/// The event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::producer) enum Waits {
     ForSocket,

@@ -6,7 +6,7 @@ fn a_partition_at_rest_is_small() {
 }
 
 #[test]
-fn a_partition_rests_once_every_outcome_was_told() {
+fn partition_rests_once_every_batch_has_its_outcome() {
     let awake = Awake::default();
     let partition = Partition::new("t".into(), 0, None);
     let result = partition.state.lock().new_result(&partition, &awake);
@@ -32,4 +32,16 @@ fn an_error_is_kept_until_a_batch_was_written_after_it() {
     assert!(matches!(state.last_error(), Some(Error::Closed)));
     state.set_last_error(None);
     assert!(state.last_error().is_none());
+}
+
+#[test]
+fn newest_sent_batch_outlives_the_rest_and_never_goes_back() {
+    let partition = Partition::new("t".into(), 0, None);
+    let ms = Duration::from_millis;
+    assert!(!partition.state.lock().has_sent_newer(ms(0)), "nothing was sent");
+    partition.state.lock().sends(ms(10));
+    partition.state.lock().sends(ms(7));
+    partition.rest();
+    assert!(partition.state.lock().has_sent_newer(ms(9)));
+    assert!(!partition.state.lock().has_sent_newer(ms(10)), "it is the newest itself");
 }

@@ -9,7 +9,7 @@ fn topic(id: u8, count: usize) -> Topic {
     }
 }
 
-/// Forgotten after `metadata.max.idle.ms`, it may be described by a broker that lags behind.
+/// After `metadata.max.idle.ms` a lagging broker may describe the topic.
 #[test]
 fn a_topic_id_keeps_its_partitions_and_another_id_does_not() {
     let three = Form::of(&topic(1, 3), None);
@@ -22,7 +22,7 @@ fn a_topic_id_keeps_its_partitions_and_another_id_does_not() {
 }
 
 #[test]
-fn without_ids_a_smaller_topic_is_another_one() {
+fn without_ids_a_smaller_topic_is_a_different_one() {
     let three = Form::of(&topic(0, 3), None);
     assert_eq!(Form::of(&topic(0, 4), Some(three)).incarnation, three.incarnation);
     let recreated = Form::of(&topic(0, 2), Some(three));

@@ -1,4 +1,4 @@
-//! The machine of the transactions, behind a lock that is innermost: nothing else is locked while it is held.
+//! The transaction machine and its lock, which is innermost: no other lock is taken while it is held.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use crate::{Error, ProducerConfig, Result, runtime::within};
 /// A partition's place in a transaction; guarded by the partition's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::producer) struct Enlisted(
-    /// Twice the serial number of the transaction that last wrote to it, and one more if the coordinator knows: every
-    /// partition has one of these.
+    /// Twice the serial number of the last transaction that wrote to the partition, plus one if the coordinator knows
+    /// of it. Packed, because every partition has one.
     u64,
 );
 
@@ -43,15 +43,15 @@ impl Enlisted {
     }
 }
 
-/// What the calls, the lanes and the driver of a transactional producer share.
+/// State shared by the calls, the lanes and the driver of a transactional producer.
 pub(in crate::producer) struct Control {
     id: Arc<str>,
     machine: Mutex<Machine<Error>>,
     /// Wakes the driver.
     wake: Notify,
-    /// Told after every change of the machine.
+    /// Notified after every change of the machine.
     changed: watch::Sender<()>,
-    /// The producer's; callers may be outside of it.
+    /// The producer's runtime; callers may be outside it.
     runtime: Handle,
     pub(in crate::producer) strays: Strays,
 }
@@ -80,8 +80,8 @@ impl Control {
         self.machine.lock().protocol() == Protocol::V1
     }
 
-    /// How the partition's next batch is numbered; the partition joins the transaction. What is in the queues belongs
-    /// to the transaction that is open: before the next one begins, all of it has an outcome.
+    /// Returns the numbering of the partition's next batch, and adds the partition to the transaction. All queued
+    /// batches belong to the open transaction, because they have their outcomes before the next one begins.
     pub(in crate::producer) fn stamps(
         &self,
         partition: &Partition,
@@ -105,14 +105,14 @@ impl Control {
         }
     }
 
-    /// The coordinator knows of the partition. `serial` is the transaction that added it.
+    /// Records that the coordinator knows of the partition. `serial` is the transaction that added it.
     pub(super) fn added(&self, state: &mut PartitionState, serial: u64) {
         if state.enlisted.serial() == serial {
             state.enlisted = Enlisted::new(serial, true);
         }
     }
 
-    /// Takes note that a batch fails.
+    /// Records that a batch fails.
     pub(in crate::producer) fn batch_fails(
         &self,
         stamped: Option<ProducerIdentity>,
@@ -122,12 +122,12 @@ impl Control {
         self.change(|machine| machine.batch_failed(stamped, severity, cause.clone()));
     }
 
-    /// Looks at the machine.
+    /// Reads the machine.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Machine<Error>) -> T) -> T {
         look(&mut self.machine.lock())
     }
 
-    /// Changes the machine, and lets everybody know.
+    /// Changes the machine, and wakes the driver and all waiting calls.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Machine<Error>) -> T) -> T {
         let result = change(&mut self.machine.lock());
         self.announce();
@@ -140,7 +140,7 @@ impl Control {
         self.changed.send_replace(());
     }
 
-    /// Until the next change that the driver has to act on.
+    /// Waits for the next change that concerns the driver.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -148,7 +148,7 @@ impl Control {
         self.wake.notified().await;
     }
 
-    /// Waits until `look` gives something.
+    /// Waits until `look` returns a value.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -160,13 +160,12 @@ impl Control {
             if let Some(seen) = seen {
                 return seen;
             }
-            // The sender is part of `self`: it cannot be gone.
+            // `self` owns the sender, so the wait cannot fail.
             let _ = changed.changed().await;
         }
     }
 
-    /// As [`Control::until`], until `limit` has passed since its start. The error names the last problem with a
-    /// coordinator.
+    /// As [`Control::until`], up to the deadline of `limit`. The error names the last problem with a coordinator.
     pub(super) async fn until_deadline<T>(
         &self,
         limit: &Limit,
@@ -185,7 +184,7 @@ impl Control {
         Error::Timeout { what: limit.what, limit: limit.limit, last }
     }
 
-    /// Fails unless the open transaction is sound.
+    /// Fails unless a transaction is open and intact.
     pub(super) fn check_open(&self) -> Result<()> {
         let machine = self.machine.lock();
         if machine.stamps().is_some() {
@@ -196,7 +195,7 @@ impl Control {
         Err(self.out_of_place(status))
     }
 
-    /// What ends the records that were not sent.
+    /// The error for records that were not sent.
     pub(super) fn end_of_transaction(&self) -> Error {
         match self.look(|machine| machine.status()) {
             status @ (Status::Abortable(_) | Status::Fatal(_)) => self.out_of_place(status),
@@ -204,7 +203,7 @@ impl Control {
         }
     }
 
-    /// Why a call does not fit this state.
+    /// The error for a call that does not fit this state.
     pub(super) fn out_of_place(&self, status: Status<Error>) -> Error {
         match status {
             Status::New(Some(reason)) => self.describe(reason),
@@ -232,7 +231,7 @@ impl Control {
                     "" => format!("{request} of transactional.id '{}'", self.id),
                     about => format!("{request} of transactional.id '{}' for {about}", self.id),
                 };
-                // Coordinators have two words for the same thing; Java too makes one of them.
+                // Coordinators have two codes for this; Java merges them, too.
                 let code = match code {
                     ErrorCode::INVALID_PRODUCER_EPOCH => ErrorCode::PRODUCER_FENCED,
                     code => code,
@@ -245,7 +244,7 @@ impl Control {
 
 use curtail_wire::ErrorCode;
 
-/// The broker's code behind an error, if there is one.
+/// The broker's code in an error, if there is one.
 fn code_of(error: &Error) -> Option<ErrorCode> {
     match error {
         Error::Broker { code, .. } => Some(*code),
@@ -253,7 +252,7 @@ fn code_of(error: &Error) -> Option<ErrorCode> {
     }
 }
 
-/// How long a call may take, and which.
+/// The deadline of a call, and its name.
 pub(super) struct Limit {
     pub(super) what: &'static str,
     pub(super) limit: std::time::Duration,

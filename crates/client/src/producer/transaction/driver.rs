@@ -1,4 +1,4 @@
-//! The task that does what the machine says: finds coordinators and asks them, one request at a time.
+//! The task that carries out the machine's steps: finds coordinators and sends them requests, one at a time.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     producer::shared::{Shared, resubmit},
 };
 
-/// Runs until it is aborted, with the producer.
+/// Runs until the producer aborts it.
 pub(super) async fn run(shared: Arc<Shared>, control: Arc<Control>) {
     let mut driver = Driver { shared, control, idle: BTreeMap::new() };
     loop {
@@ -40,7 +40,7 @@ pub(super) async fn run(shared: Arc<Shared>, control: Arc<Control>) {
 struct Driver {
     shared: Arc<Shared>,
     control: Arc<Control>,
-    /// Connections to coordinators that have answered.
+    /// Connections to coordinators whose last request succeeded.
     idle: BTreeMap<i32, Connection>,
 }
 
@@ -51,7 +51,7 @@ impl Driver {
             for result in in_flight {
                 result.resolved().await;
             }
-            // A batch that expired has an outcome, but the leader may not have appended it yet.
+            // An expired batch has an outcome, but the leader may not have appended it yet.
             self.control.strays.none_left().await;
         }
         self.control.look(|machine| machine.drained(wait_for_in_flight));
@@ -135,7 +135,7 @@ impl Driver {
         successor(&shared.metadata, &shared.config.common, what, node.id).await
     }
 
-    /// Lets the partitions that were added go.
+    /// Resubmits the added partitions.
     fn release(&self, added: &[Key], serial: u64) {
         let topics = self.shared.topics.load();
         for (topic, index) in added {
@@ -151,7 +151,7 @@ impl Driver {
     }
 }
 
-/// A request without an answer. One that cannot be sent at all will not be sent later either.
+/// The outcome of a request without a response. A request in an unsupported version will not succeed later either.
 fn lost(error: Error) -> Reply<Error> {
     match error {
         Error::UnsupportedVersion(_) | Error::Authentication { .. } => Reply::Impossible(error),

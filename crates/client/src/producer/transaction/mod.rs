@@ -1,4 +1,5 @@
-//! Transactions: records of several partitions and consumed offsets, all of them or none (KIP-98, KIP-447, KIP-890).
+//! Transactions: records of several partitions and consumed offsets, committed all or none (KIP-98, KIP-447,
+//! KIP-890).
 
 mod control;
 mod driver;
@@ -27,19 +28,20 @@ use crate::{
 
 /// A producer whose records and offsets become visible together or not at all.
 ///
-/// There is one open transaction at a time, and one live producer of a `transactional.id`: a newer one fences the
+/// One transaction is open at a time, and each `transactional.id` has one live producer. A newer producer fences the
 /// older ones, whose calls fail with [`Error::TransactionFatal`].
 ///
-/// Errors are of three kinds (KIP-691, KIP-1050). [`Error::is_abortable`]: the transaction can only be aborted, and the
-/// next one may succeed. [`Error::is_fatal`]: this producer can do nothing more; drop it, and make another one unless
-/// it was fenced ([`Error::is_fenced`]). Of [`Error::Timeout`] nothing has to be thought: the same call may be made
-/// again, and goes on where it was.
+/// Errors are of three kinds (KIP-691, KIP-1050):
+/// - [`Error::is_abortable`]: abort the transaction. The next one may succeed.
+/// - [`Error::is_fatal`]: this producer is unusable. Drop it, and create another one unless it was fenced
+///   ([`Error::is_fenced`]).
+/// - [`Error::Timeout`]: the outcome is open. Repeat the same call, which continues where it was.
 ///
 /// # Consume, transform, produce
 ///
-/// Exactly once, with assigned partitions: the offsets are committed with the records made of what was read, so a
-/// worker that starts again goes on where the last commit was, and readers with `isolation.level=read_committed` see
-/// each result once.
+/// Exactly once, with partitions assigned by the application. The offsets are committed together with the records
+/// made from the input. A restarted worker therefore continues after the last commit, and readers with
+/// `isolation.level=read_committed` see each result once.
 ///
 /// ```no_run
 /// use std::{collections::BTreeMap, time::Duration};
@@ -55,7 +57,7 @@ use crate::{
 /// let mut consumer = Consumer::new(
 ///     ConsumerConfig::new("localhost:9092").isolation_level(IsolationLevel::ReadCommitted),
 /// )?;
-/// // One transactional.id for each input partition: whoever takes the partition over fences the one before.
+/// // One transactional.id per input partition: the next worker of the partition fences this one.
 /// let mut producer = TransactionalProducer::new(
 ///     ProducerConfig::new("localhost:9092").transactional_id("billing-orders-0"),
 /// )?;
@@ -80,7 +82,7 @@ use crate::{
 ///             producer.abort_transaction().await?;
 ///             consumer.seek(&orders, committed_offset(&orders).await?)?;
 ///         }
-///         // Nobody knows yet: the same call leads to the same outcome.
+///         // The outcome is unknown. Repeat the call to learn it.
 ///         Err(Error::Timeout { .. }) => producer.commit_transaction().await?,
 ///         Err(error) => return Err(error),
 ///     }
@@ -91,11 +93,11 @@ use crate::{
 pub struct TransactionalProducer {
     inner: Producer,
     driver: Option<AbortHandle>,
-    /// The end requested last, until a call has returned its outcome.
+    /// The last requested end, until a call has returned its outcome.
     unreported: Option<End>,
 }
 
-/// How a transaction is asked to end.
+/// The requested end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Commit,
@@ -120,11 +122,10 @@ impl Drop for TransactionalProducer {
 }
 
 impl TransactionalProducer {
-    /// A transactional producer in the real world. Nothing is connected before
-    /// [`TransactionalProducer::init_transactions`].
+    /// Creates a transactional producer. Connects to nothing before [`TransactionalProducer::init_transactions`].
     ///
     /// # Errors
-    /// [`Error::Config`] for settings that cannot be used, or without `transactional.id`.
+    /// [`Error::Config`] for invalid settings, or without `transactional.id`.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -132,7 +133,7 @@ impl TransactionalProducer {
         Self::with_env(config, &Env::real())
     }
 
-    /// A transactional producer on a network, clock and randomness of the caller's choosing.
+    /// As [`TransactionalProducer::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
     /// As [`TransactionalProducer::new`].
@@ -151,17 +152,17 @@ impl TransactionalProducer {
         self.inner.metrics()
     }
 
-    /// Takes the `transactional.id` over: earlier producers with it are fenced, a transaction they left open is
-    /// aborted, and one that they were committing is finished. Once it has succeeded, calling it again does nothing.
-    /// Bounded by `max.block.ms`.
+    /// Takes over the `transactional.id`: fences earlier producers with it, aborts the transaction that they left
+    /// open, and completes the one that they were committing. After success, another call does nothing. Limited by
+    /// `max.block.ms`.
     ///
     /// # Errors
-    /// [`Error::Timeout`]: call it again. [`Error::Broker`] if the coordinator refuses, such as for want of a right or
-    /// for a `transaction.timeout.ms` above the brokers' `transaction.max.timeout.ms`; it may be called again.
-    /// [`Error::TransactionFatal`] if not.
+    /// [`Error::Timeout`]: call again. [`Error::Broker`]: the coordinator refuses, for example for lack of an ACL
+    /// permission, or because `transaction.timeout.ms` exceeds the brokers' `transaction.max.timeout.ms`. Calling
+    /// again is allowed. [`Error::TransactionFatal`] if it is not.
     ///
     /// # Cancel safety
-    /// Cancel safe; what has begun goes on.
+    /// Cancel safe; requests in progress continue.
     pub async fn init_transactions(&mut self) -> Result<()> {
         let shared = self.inner.shared.clone();
         let control = self.control()?;
@@ -183,8 +184,8 @@ impl TransactionalProducer {
             .await?
     }
 
-    /// Opens a transaction. One that was left without commit or abort is ended first: aborted, or committed if
-    /// its commit had begun. Bounded by `max.block.ms`.
+    /// Begins a transaction. First ends one that was left without commit or abort: commits it if its commit had
+    /// begun, and otherwise aborts it. Limited by `max.block.ms`.
     ///
     /// # Errors
     /// [`Error::IllegalState`] before [`TransactionalProducer::init_transactions`], [`Error::Timeout`], or
@@ -199,7 +200,7 @@ impl TransactionalProducer {
             Status::Busy(Busy::Aborting | Busy::Committing) => {
                 let limit = self.limit("ending the transaction before (max.block.ms)");
                 match self.ended(&limit).await {
-                    // The commit failed, and nobody waited for its outcome.
+                    // The commit failed, and no call has returned its outcome.
                     Err(error) if error.is_abortable() => self.abort_transaction().await?,
                     ended => ended?,
                 }
@@ -211,13 +212,13 @@ impl TransactionalProducer {
         Ok(Transaction { producer: self })
     }
 
-    /// Commits the transaction that was opened last, as [`Transaction::commit`]; for a call that has to be repeated.
+    /// Commits the latest transaction, as [`Transaction::commit`]. Use it to repeat a commit.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
     ///
     /// # Cancel safety
-    /// Cancel safe; call it again.
+    /// Cancel safe; call again.
     pub async fn commit_transaction(&mut self) -> Result<()> {
         let limit = self.limit("commit (max.block.ms)");
         let control = self.control()?;
@@ -231,14 +232,13 @@ impl TransactionalProducer {
         self.report(End::Commit, &limit).await
     }
 
-    /// Aborts the transaction that was opened last, as [`Transaction::abort`]; for after a failed commit, or a call
-    /// that has to be repeated.
+    /// Aborts the latest transaction, as [`Transaction::abort`]. Use it after a failed commit, or to repeat an abort.
     ///
     /// # Errors
     /// As [`Transaction::abort`].
     ///
     /// # Cancel safety
-    /// Cancel safe; what has begun goes on.
+    /// Cancel safe; requests in progress continue.
     pub async fn abort_transaction(&mut self) -> Result<()> {
         let limit = self.limit("abort (max.block.ms)");
         let control = self.control()?;
@@ -252,12 +252,12 @@ impl TransactionalProducer {
     /// Fetches the topics' metadata and connects to their leaders, as [`Producer::warm_up`].
     ///
     /// # Cancel safety
-    /// Cancel safe; what has begun goes on.
+    /// Cancel safe; requests in progress continue.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
         self.inner.warm_up(topics).await
     }
 
-    /// Number of partitions of a topic, as [`Producer::partitions_for`].
+    /// Returns the number of partitions of a topic, as [`Producer::partitions_for`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -265,15 +265,15 @@ impl TransactionalProducer {
         self.inner.partitions_for(topic).await
     }
 
-    /// Ends the producer. An open transaction is aborted; one that is being committed is waited for. Bounded by
-    /// `max.block.ms`. A producer that is dropped instead leaves an open transaction to its timeout
-    /// (`transaction.timeout.ms`), or to the next producer with its `transactional.id`.
+    /// Closes the producer. Aborts an open transaction, and waits for one that is being committed. Limited by
+    /// `max.block.ms`. If the producer is dropped instead, an open transaction ends with its timeout
+    /// (`transaction.timeout.ms`), or with the next producer of its `transactional.id`.
     ///
     /// # Errors
-    /// If the transaction could not be ended. The producer is closed all the same.
+    /// If the transaction could not be ended. The producer is still closed.
     ///
     /// # Cancel safety
-    /// Not cancel safe: a dropped close leaves the transaction as a dropped producer does.
+    /// Not cancel safe: a dropped close leaves the transaction like a dropped producer.
     pub async fn close(mut self) -> Result<()> {
         let control = self.control()?;
         let ended = match control.look(|machine| machine.status()) {
@@ -288,7 +288,7 @@ impl TransactionalProducer {
     }
 
     fn control(&self) -> Result<std::sync::Arc<Control>> {
-        // There is one: the constructor has seen the transactional id.
+        // Always present: the constructor requires a transactional id.
         self.inner.shared.identity.control().cloned().ok_or(Error::Closed)
     }
 
@@ -314,14 +314,14 @@ impl TransactionalProducer {
         control.check_open()
     }
 
-    /// Whether the transaction ended as requested after the call that requested it was dropped or timed out.
+    /// Whether the transaction ended as requested after the requesting call was dropped or timed out.
     fn has_ended(&mut self, control: &Control, end: End) -> bool {
         let ready = matches!(control.look(|machine| machine.status()), Status::Ready);
         let forgotten = end == End::Commit && planted(Plant::CommitForgotten);
         ready && !forgotten && self.unreported.take_if(|requested| *requested == end).is_some()
     }
 
-    /// Waits until the transaction has ended. A repeated call finds the end if this one does not see it.
+    /// Waits for the end of the transaction. If this call does not see it, a repeated call does.
     async fn report(&mut self, end: End, limit: &Limit) -> Result<()> {
         self.unreported = Some(end);
         let ended = self.ended(limit).await;
@@ -331,7 +331,7 @@ impl TransactionalProducer {
         ended
     }
 
-    /// Waits until the transaction has ended.
+    /// Waits for the end of the transaction.
     async fn ended(&self, limit: &Limit) -> Result<()> {
         let control = self.control()?;
         control
@@ -344,8 +344,8 @@ impl TransactionalProducer {
     }
 }
 
-/// An open transaction. Dropped without [`Transaction::commit`] or [`Transaction::abort`], it is aborted at the next
-/// [`TransactionalProducer::begin_transaction`] or [`TransactionalProducer::close`].
+/// An open transaction. If it is dropped without [`Transaction::commit`] or [`Transaction::abort`], the next
+/// [`TransactionalProducer::begin_transaction`] or [`TransactionalProducer::close`] aborts it.
 #[must_use = "a transaction that is dropped is aborted"]
 #[derive(Debug)]
 pub struct Transaction<'p> {
@@ -353,8 +353,8 @@ pub struct Transaction<'p> {
 }
 
 impl Transaction<'_> {
-    /// Appends a record, as [`Producer::send`]. What becomes of it alone is told by the [`Delivery`];
-    /// [`Transaction::commit`] fails if any record did.
+    /// Appends a record, as [`Producer::send`]. The [`Delivery`] reports the record's own outcome;
+    /// [`Transaction::commit`] fails if any record failed.
     ///
     /// # Errors
     /// As [`Producer::send`]; [`Error::TransactionAbortable`] or [`Error::TransactionFatal`] once the transaction has
@@ -367,7 +367,7 @@ impl Transaction<'_> {
         self.producer.inner.send(record).await
     }
 
-    /// Appends a record if that needs no waiting, as [`Producer::try_send`].
+    /// Appends a record if that needs no wait, as [`Producer::try_send`].
     ///
     /// # Errors
     /// As [`Producer::try_send`] and [`Transaction::send`].
@@ -376,28 +376,28 @@ impl Transaction<'_> {
         self.producer.inner.try_send(record)
     }
 
-    /// Sends everything appended so far without lingering and waits until all of it is acknowledged or the
-    /// transaction has failed. Bounded by `delivery.timeout.ms`, like every record. A commit does it by itself.
+    /// Sends all appended records without lingering. Waits until all are acknowledged or the transaction has failed.
+    /// Limited by `delivery.timeout.ms`, like every record. A commit flushes automatically.
     ///
     /// # Errors
     /// [`Error::TransactionAbortable`] or [`Error::TransactionFatal`] once the transaction has failed.
     ///
     /// # Cancel safety
-    /// Cancel safe; what has begun goes on.
+    /// Cancel safe; requests in progress continue.
     pub async fn flush(&self) -> Result<()> {
         let longest = self.producer.inner.shared.config.delivery_timeout.saturating_mul(2);
         self.producer.flush(&Limit::new("flush (delivery.timeout.ms)", longest)).await
     }
 
-    /// Makes the group's offsets part of the transaction: they are committed if it is (KIP-447). An offset is that of
-    /// the next record to read. Bounded by `max.block.ms`.
+    /// Adds the group's offsets to the transaction, to be committed with it (KIP-447). An offset is that of the next
+    /// record to read. Limited by `max.block.ms`.
     ///
     /// # Errors
-    /// [`Error::TransactionAbortable`] if the group refuses, such as for a member that is not part of its generation
-    /// any more; [`Error::TransactionFatal`]; [`Error::Timeout`]: call it again.
+    /// [`Error::TransactionAbortable`] if the group refuses, for example because the member is no longer in its
+    /// generation; [`Error::TransactionFatal`]; [`Error::Timeout`]: call again.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have added the offsets; calling it again does no harm.
+    /// A dropped call may or may not have added the offsets. Calling again is harmless.
     pub async fn send_offsets_to_transaction(
         &self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
@@ -418,36 +418,36 @@ impl Transaction<'_> {
             .await?
     }
 
-    /// Commits: waits until every record is written, then makes all of it and the offsets visible. Bounded by
+    /// Commits: waits until every record is written, then makes the records and the offsets visible. Limited by
     /// `max.block.ms`.
     ///
     /// # Errors
     /// [`Error::TransactionAbortable`]: a record or the offsets could not be written; call
-    /// [`TransactionalProducer::abort_transaction`]. [`Error::Timeout`]: nobody knows yet; call
-    /// [`TransactionalProducer::commit_transaction`] until it succeeds, there is no way back.
-    /// [`Error::TransactionFatal`] if the producer was fenced: the transaction was aborted, unless this commit was
-    /// carried out before.
+    /// [`TransactionalProducer::abort_transaction`]. [`Error::Timeout`]: the outcome is unknown; call
+    /// [`TransactionalProducer::commit_transaction`] until it succeeds, because an abort is no longer possible.
+    /// [`Error::TransactionFatal`] if the producer was fenced: the transaction was aborted, unless this commit had
+    /// been completed before.
     ///
     /// # Cancel safety
-    /// A dropped call leaves the transaction open while records are being written, and committing from then on;
-    /// [`TransactionalProducer::commit_transaction`] goes on in either case.
+    /// If records are still being written, a dropped call leaves the transaction open. After that, it leaves the
+    /// transaction committing. [`TransactionalProducer::commit_transaction`] continues in either case.
     pub async fn commit(self) -> Result<()> {
         self.producer.commit_transaction().await
     }
 
-    /// Aborts: records that were not sent fail, and nothing of the transaction becomes visible to readers with
-    /// `isolation.level=read_committed`. Bounded by `max.block.ms`.
+    /// Aborts: unsent records fail, and readers with `isolation.level=read_committed` never see the others. Limited
+    /// by `max.block.ms`.
     ///
     /// # Errors
     /// [`Error::Timeout`]: call [`TransactionalProducer::abort_transaction`]. [`Error::TransactionFatal`].
     ///
     /// # Cancel safety
-    /// Cancel safe; the abort goes on.
+    /// Cancel safe; the abort continues.
     pub async fn abort(self) -> Result<()> {
         self.producer.abort_transaction().await
     }
 
-    /// Whether the brokers add partitions to transactions by themselves (`transaction.version` 2 and later, KIP-890).
+    /// Whether the brokers add partitions to transactions automatically (`transaction.version` 2 and later, KIP-890).
     #[must_use]
     pub fn is_version_2(&self) -> bool {
         let control = self.producer.control();

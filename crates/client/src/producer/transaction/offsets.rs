@@ -1,4 +1,4 @@
-//! Offsets of a consumer group, as a transaction commits them.
+//! Offsets of a consumer group in a transaction.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,14 +14,14 @@ use crate::{Error, Result, TopicPartition};
 pub struct OffsetAndMetadata {
     /// The next offset to read.
     pub offset: i64,
-    /// Leader epoch of the record before it, where known.
+    /// Leader epoch of the record before it, if known.
     pub leader_epoch: Option<i32>,
-    /// Words of the application's choice, kept with the offset.
+    /// The application's text, kept with the offset.
     pub metadata: String,
 }
 
 impl OffsetAndMetadata {
-    /// An offset with nothing to say about it.
+    /// An offset without metadata.
     #[must_use]
     pub fn new(offset: i64) -> Self {
         Self { offset, leader_epoch: None, metadata: String::new() }
@@ -33,27 +33,27 @@ impl OffsetAndMetadata {
         Self { leader_epoch, ..Self::new(spot.offset) }
     }
 
-    /// The position that it names.
+    /// The position of the offset.
     pub(crate) fn spot(&self) -> Spot {
         Spot { offset: self.offset, epoch: self.leader_epoch.unwrap_or(-1) }
     }
 }
 
-/// The group whose offsets are committed, and the member that may do so (KIP-447).
+/// The group of the committed offsets, and the member that commits (KIP-447).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerGroupMetadata {
     /// `group.id`.
     pub group_id: String,
-    /// Generation of the group, or epoch of the member; -1 for partitions that were assigned by hand.
+    /// Generation of the group, or epoch of the member; -1 for partitions assigned by the application.
     pub generation_id: i32,
-    /// Id of the member; empty for partitions that were assigned by hand.
+    /// Id of the member; empty for partitions assigned by the application.
     pub member_id: String,
     /// `group.instance.id`.
     pub group_instance_id: Option<String>,
 }
 
 impl ConsumerGroupMetadata {
-    /// A group without members: offsets of partitions that were assigned by hand.
+    /// A group without members: for offsets of partitions assigned by the application.
     #[must_use]
     pub fn new(group_id: impl Into<String>) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl ConsumerGroupMetadata {
     }
 }
 
-/// The offsets of a group in the order of their partitions; the last one given for a partition counts.
+/// Returns the offsets of a group, sorted by partition; the last one given for a partition counts.
 pub(super) fn of_group(
     offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
     group: &ConsumerGroupMetadata,

@@ -1,4 +1,4 @@
-//! The requests to coordinators, and what their answers say.
+//! Requests to coordinators, and their responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use messages::{
 
 use crate::{Error, Result, conn::Connection};
 
-/// What every request of a transactional producer says.
+/// Fields common to a transactional producer's requests.
 pub(super) struct Call<'a> {
     /// `transactional.id`.
     pub(super) id: &'a str,
@@ -33,7 +33,7 @@ fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-/// Sends a request and reads its answer.
+/// Sends a request and reads its response.
 pub(super) async fn ask(
     connection: &mut Connection,
     call: &Call<'_>,
@@ -53,7 +53,7 @@ async fn init_producer_id(
     call: &Call<'_>,
     before: Option<ProducerIdentity>,
 ) -> Result<Reply<Error>> {
-    // The next epoch of an identity can be asked for from version 3 on (KIP-360).
+    // Since version 3 the request can bump the epoch of an existing id (KIP-360).
     let versions = if before.is_some() { 3..=5 } else { 0..=5 };
     let before = before.unwrap_or(NOBODY);
     let timeout = i32::try_from(call.timeout.as_millis()).unwrap_or(i32::MAX);
@@ -82,13 +82,13 @@ async fn add_partitions(
     partitions: &[Key],
 ) -> Result<Reply<Error>> {
     let identity = call.identity.unwrap_or(NOBODY);
-    // The machine gives the keys in order.
+    // The machine returns the keys in order.
     let topics = partitions.chunk_by(|(a, _), (b, _)| a == b).map(|topic| {
         AddPartitionsToTxnTopic::default()
             .with_name(text(&topic[0].0).into())
             .with_partitions(topic.iter().map(|(_, index)| *index).collect())
     });
-    // Version 4 and later are for brokers (KIP-890).
+    // Versions 4 and later are for brokers (KIP-890).
     let answer: messages::AddPartitionsToTxnResponse = connection
         .request(0..=3, |_| {
             messages::AddPartitionsToTxnRequest::default()
@@ -149,7 +149,7 @@ async fn commit_offsets(
             last.partitions.push(partition);
         }
     }
-    // Version 5 adds the group to the transaction by itself. Version 3 and later name the member (KIP-447).
+    // Version 5 adds the group to the transaction automatically. Versions 3 and later name the member (KIP-447).
     let versions = match call.protocol {
         Protocol::V2 => 5..=5,
         Protocol::V1 => 0..=4,
@@ -213,7 +213,7 @@ async fn end(
     })
 }
 
-/// Results of everything asked about.
+/// Returns the results, or an error if the response leaves out a key.
 fn complete<'a>(
     connection: &Connection,
     mut asked: impl Iterator<Item = &'a Key>,

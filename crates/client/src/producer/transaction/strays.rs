@@ -1,11 +1,12 @@
-//! Requests in flight whose batches of the transaction have expired: their leaders may still append those batches.
+//! In-flight requests whose batches of the transaction have expired: their leaders may still append those batches.
 //!
-//! With version 1 the marker of an abort has the same epoch as the batches. A batch that a leader appends after the marker
-//! has no end: it holds the last stable offset, or joins the next transaction. So EndTxn waits for these requests.
+//! With version 1 the marker of an abort has the same epoch as the batches. A batch that a leader appends after the
+//! marker never ends: it blocks the last stable offset, or joins the next transaction. So EndTxn waits for these
+//! requests.
 
 use tokio::sync::watch;
 
-/// How many of them there are.
+/// Number of such requests.
 pub(in crate::producer) struct Strays(watch::Sender<usize>);
 
 impl Strays {
@@ -19,17 +20,18 @@ impl Strays {
         Stray(self.0.clone())
     }
 
-    /// Waits until each of them has its response, or has lost its connection after `request.timeout.ms` at the latest.
+    /// Waits until each of them has its response, or has lost its connection after `request.timeout.ms` at the
+    /// latest.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn none_left(&self) {
-        // The sender is part of `self`: it cannot be gone.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
-/// A request that counts.
+/// A counted request.
 pub(in crate::producer) struct Stray(watch::Sender<usize>);
 
 impl Drop for Stray {

@@ -1,4 +1,4 @@
-//! What a token endpoint answers (RFC 6749, 5), and what a token says of itself.
+//! Responses of a token endpoint (RFC 6749, 5), and claims of a token.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::Trouble;
 use crate::{Secret, error::one_line};
 
-/// A token, and from when to when it is good, in milliseconds since the epoch.
+/// A token and its validity, in milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) token: Secret,
@@ -19,16 +19,16 @@ pub(super) struct Granted {
 #[derive(Deserialize)]
 struct Answer {
     access_token: Option<String>,
-    /// Some providers send JWTs under this name, which Java takes too.
+    /// Some providers send JWTs under this name; Java accepts it too.
     id_token: Option<String>,
-    /// Seconds. A number, which some providers write as a text: then it counts as not there.
+    /// Seconds, as a number. Some providers send a string, which is ignored.
     #[serde(default)]
     expires_in: Value,
 }
 
 #[derive(Deserialize)]
 struct Claims {
-    /// Seconds since the epoch, perhaps with a fraction (RFC 7519, 2).
+    /// Seconds since the epoch, possibly with a fraction (RFC 7519, 2).
     #[serde(default)]
     exp: Value,
     #[serde(default)]
@@ -46,11 +46,11 @@ struct Refusal {
     error_summary: Option<String>,
 }
 
-/// Statuses after which another attempt is of no use, as Java has them.
+/// Statuses after which a retry cannot help, as in Java.
 const FINAL: [u16; 17] =
     [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505];
 
-/// Reads an answer that came at `now_ms`. Reasons hold nothing of a good answer.
+/// Reads a response that arrived at `now_ms`. Failure reasons never quote a successful response.
 pub(super) fn read(
     status: u16,
     body: &[u8],
@@ -79,7 +79,7 @@ pub(super) fn read(
 }
 
 fn granted(body: &[u8], now_ms: i64) -> Result<Granted, String> {
-    // The parser's own words quote the text.
+    // The parser's error message would quote the text.
     let answer: Answer = serde_json::from_slice(body)
         .map_err(|_| "its answer is not the JSON of a token".to_owned())?;
     let token = answer.access_token.or(answer.id_token).map(Secret::new);
@@ -99,7 +99,7 @@ fn granted(body: &[u8], now_ms: i64) -> Result<Granted, String> {
     Ok(Granted { token, issued_ms, expires_ms })
 }
 
-/// What a JWT says of itself; `None` if the token is something else.
+/// Returns a JWT's claims; `None` if the token is not a JWT.
 fn claims(token: &Secret) -> Option<Claims> {
     let mut parts = token.reveal().split('.');
     let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
@@ -108,12 +108,12 @@ fn claims(token: &Secret) -> Option<Claims> {
     serde_json::from_slice(&payload).ok()
 }
 
-/// Milliseconds of a number of seconds; what is out of range becomes the nearest that is in it.
+/// Converts seconds to milliseconds. Values out of range saturate.
 fn to_ms(seconds: &Value) -> Option<i64> {
     seconds.as_f64().map(|seconds| (seconds * 1000.0) as i64)
 }
 
-/// `: error, description`, as far as the endpoint says so in JSON.
+/// `: error, description`, if the endpoint reports them in JSON.
 fn refusal(body: &[u8], secret: &Secret) -> String {
     let said: Refusal = serde_json::from_slice(body).unwrap_or_default();
     let parts = [said.error, said.error_description, said.error_code, said.error_summary];
@@ -121,7 +121,7 @@ fn refusal(body: &[u8], secret: &Secret) -> String {
     if parts.is_empty() {
         return String::new();
     }
-    // An endpoint that repeats what it was sent must not bring the secret into a log.
+    // An endpoint that echoes the request must not bring the secret into a log.
     let said = parts.join(", ").replace(secret.reveal(), "[hidden]");
     format!(": {}", one_line(&said))
 }
@@ -129,7 +129,7 @@ fn refusal(body: &[u8], secret: &Secret) -> String {
 /// Reads a response of a token endpoint, for `crate::fuzzing`.
 ///
 /// # Panics
-/// If an expired token is taken, or an error shows the secret or more than one short line.
+/// If an expired token is accepted, or an error shows the secret or more than one short line.
 pub(crate) fn check_response(status: u16, body: &[u8], secret: &str, now_ms: i64) {
     let reason = match read(status, body, &Secret::new(secret), now_ms) {
         Ok(granted) => {

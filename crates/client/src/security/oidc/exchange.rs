@@ -1,4 +1,4 @@
-//! One question to a token endpoint: HTTP/1.1 over TLS, one connection for each.
+//! One request to a token endpoint: HTTP/1.1 over TLS, one connection each.
 
 use std::{
     io::{self, IoSlice},
@@ -33,15 +33,15 @@ use crate::{
     security::tls::{self, Peer},
 };
 
-/// Bytes of an answer's body, as Kafka's token endpoints never need.
+/// Limit for a response's body, in bytes.
 const MAX_BODY: usize = 1024 * 1024;
-/// Bytes of an answer's head.
+/// Limit for a response's head, in bytes.
 const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
-/// Bytes read at a time.
+/// Bytes per read.
 const CHUNK: usize = 8 * 1024;
 
-/// How long the two halves may take.
+/// Time limits for connecting and reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) connect: Duration,
@@ -58,7 +58,7 @@ impl Limits {
     }
 }
 
-/// Asks for a token.
+/// Requests a token.
 pub(super) async fn ask(
     env: &Env,
     credentials: &ClientCredentials,
@@ -103,7 +103,7 @@ async fn connect(
     }
 }
 
-/// Sends the question and gives the answer's status and body.
+/// Sends the request and returns the response's status and body.
 async fn post(
     socket: TlsSocket,
     credentials: &ClientCredentials,
@@ -125,7 +125,7 @@ async fn post(
     tokio::select! {
         biased;
         answer = &mut exchange => answer,
-        // The connection's part is over; what it has read is still to be collected.
+        // The connection has ended; the bytes that it has read must still be collected.
         _ = &mut connection => exchange.await,
     }
 }
@@ -157,7 +157,7 @@ fn request(credentials: &ClientCredentials) -> Result<Request<String>, Trouble> 
         .map_err(|error| unusable(&error))
 }
 
-/// The body, as far as it is allowed to be long.
+/// Collects the body, up to the size limit.
 async fn collect(mut body: Incoming) -> Result<Zeroizing<Vec<u8>>, Trouble> {
     let mut bytes = Zeroizing::new(Vec::new());
     loop {
@@ -201,7 +201,7 @@ pub(super) fn form_encoded(text: &str) -> String {
     encoded
 }
 
-/// A socket of the seam as hyper takes one.
+/// Adapts a socket of `curtail-net` to hyper.
 struct Stream(TlsSocket);
 
 impl Read for Stream {
@@ -235,7 +235,7 @@ impl Write for Stream {
         }
     }
 
-    /// What a socket of the seam has taken is on its way.
+    /// The socket sends accepted bytes without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

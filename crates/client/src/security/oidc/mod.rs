@@ -1,8 +1,8 @@
-//! Tokens for OAUTHBEARER from an OAuth 2.0 or OpenID Connect provider: one login for all connections of a client, renewed
-//! ahead of its end (KIP-768, decision 0027).
+//! OAUTHBEARER tokens from an OAuth 2.0 or OpenID Connect provider: one login for all connections of a client,
+//! renewed before it expires (KIP-768, decision 0027).
 //!
-//! A task of its own asks the token endpoint. Connections take what is there: one that is open never waits for a token, one
-//! that is being opened waits for the attempt under way, before it is dialled.
+//! A separate task requests tokens from the endpoint. Connections use the current token. An open connection never
+//! waits for a token. A new connection waits for the attempt in progress before it connects.
 
 mod answer;
 mod exchange;
@@ -30,21 +30,21 @@ use crate::{
     conn::{authentication_error, connection_error},
 };
 
-/// The wall clock is looked at again after this much: it may have been set, or the machine have slept.
+/// Interval of looks at the wall clock, which may have been set, or the machine may have slept.
 const GLANCE: Duration = Duration::from_secs(60);
 
-/// No pause between attempts is shorter, whatever the settings.
+/// Shortest pause between attempts, whatever the settings.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
-/// What whoever waits for an attempt grants it beyond its own limits.
+/// Extra time for an attempt beyond its own limits, for its waiters.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Why there is no token.
+/// The reason for a missing token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The settings do not fit the endpoint: another attempt with the same ones fails as well.
+    /// The settings do not fit the endpoint: a retry with the same settings fails as well.
     Refused(Arc<str>),
-    /// It may pass.
+    /// A retry may succeed.
     Unreachable(Arc<str>),
 }
 
@@ -56,7 +56,7 @@ impl Trouble {
         }
     }
 
-    /// The error of a connection to `peer` that it stands in the way of.
+    /// The error of a connection to `peer` without a token.
     pub(crate) fn error(&self, peer: &Arc<str>) -> Error {
         match self {
             Self::Refused(reason) => authentication_error(peer, reason),
@@ -67,31 +67,31 @@ impl Trouble {
 
 type Ask = Box<dyn Fn() -> BoxFuture<'static, Result<Granted, Trouble>> + Send + Sync>;
 
-/// A connection's part in the login of its client. While there is one, the token is renewed.
+/// A connection's reference to the login of its client. While one exists, the token is renewed.
 pub(crate) struct User {
     login: Arc<Login>,
     state: watch::Receiver<State>,
 }
 
-/// One login, and the task that keeps it.
+/// One login, and the task that renews it.
 struct Login {
     ask: Ask,
-    /// As long as one attempt may take.
+    /// Longest duration of one attempt.
     limit: Duration,
     settings: OidcConfig,
     extensions: Vec<(String, String)>,
     wall: Arc<dyn WallClock>,
     entropy: Entropy,
     state: watch::Sender<State>,
-    /// There is one while somebody uses the login.
+    /// Exists while the login has users.
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The last one that came.
+    /// Last token received.
     token: Option<Held>,
-    /// Of attempts since then.
+    /// Failure of the attempts since then.
     failure: Option<Failure>,
 }
 
@@ -103,18 +103,18 @@ struct Held {
 
 struct Failure {
     trouble: Trouble,
-    /// In a row.
+    /// Number of consecutive failures.
     count: u32,
     retry_at: Instant,
 }
 
-/// What is kept for all connections of the clients made with one configuration.
+/// The login shared by all connections of clients with one configuration.
 pub(super) struct Kept {
     credentials: ClientCredentials,
     login: Arc<Login>,
 }
 
-/// The login of a client. The first one to ask sets what network and clock it goes by.
+/// Returns the login of a client. The first caller's network and clock are used.
 pub(super) fn user(
     cache: &Cache,
     env: &Env,
@@ -136,10 +136,10 @@ impl User {
         Self { login: login.clone(), state: login.state.subscribe() }
     }
 
-    /// A token that has not ended; waits for the attempt under way if there is none.
+    /// Returns an unexpired token. Without one, waits for the attempt in progress.
     ///
     /// # Cancel safety
-    /// Cancel safe: the attempt goes on.
+    /// Cancel safe: the attempt continues.
     pub(crate) async fn token(&self) -> Result<OAuthBearerToken, Trouble> {
         let login = &self.login;
         login.keep();
@@ -156,7 +156,7 @@ impl User {
         })
     }
 
-    /// The token that is there. Never waits.
+    /// Returns the current token. Never waits.
     pub(crate) fn current(&self) -> Result<OAuthBearerToken, Trouble> {
         self.login.keep();
         self.login.settled(&self.state.borrow()).unwrap_or_else(|| {
@@ -202,7 +202,7 @@ impl Login {
         Self { ask, limit, settings, extensions, wall, entropy, state, keeper }
     }
 
-    /// Starts the task unless it runs. It ends when the last user goes, or with its runtime.
+    /// Starts the task unless it runs. It ends when the last user is dropped, or with its runtime.
     fn keep(self: &Arc<Self>) {
         let mut keeper = self.keeper.lock();
         if keeper.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -210,7 +210,7 @@ impl Login {
         }
     }
 
-    /// What users are told; `None` while an attempt is under way or due.
+    /// The result for users; `None` while an attempt is in progress or due.
     fn settled(&self, state: &State) -> Option<Result<OAuthBearerToken, Trouble>> {
         let now = self.wall.now_ms();
         if let Some(held) = state.token.as_ref().filter(|held| now < held.expires_ms) {
@@ -220,7 +220,7 @@ impl Login {
         failure.map(|failure| Err(failure.trouble.clone()))
     }
 
-    /// How long until the next attempt, as far as can be foreseen.
+    /// Time until the next attempt, or until the next look at the clock.
     fn pause(&self) -> Duration {
         let state = self.state.borrow();
         let pause = match (&state.failure, &state.token) {
@@ -275,7 +275,7 @@ impl Login {
     }
 }
 
-/// Logs in when it is time, as long as somebody uses the login.
+/// Renews the token when due, while the login has users.
 async fn keep(login: Arc<Login>) {
     loop {
         let pause = login.pause();
@@ -288,7 +288,7 @@ async fn keep(login: Arc<Login>) {
             biased;
             () = login.state.closed() => {
                 let mut keeper = login.keeper.lock();
-                // Who has come meanwhile has found a task that runs.
+                // A user that came in between has found a running task, so the task must continue.
                 if login.state.receiver_count() == 0 {
                     *keeper = None;
                     return;

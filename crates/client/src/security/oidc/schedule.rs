@@ -1,11 +1,11 @@
-//! When a token is to be renewed: Java's rule.
+//! Time of a token's renewal, by Java's rule.
 
 use std::time::Duration;
 
 use crate::OidcConfig;
 
-/// Milliseconds since the epoch at which a token is to be renewed that came at `now`, was issued at `issued` and ends at
-/// `expires`; `random` is 0 to 1.
+/// Returns when to renew a token, in milliseconds since the epoch. The token came at `now`, was issued at `issued`
+/// and expires at `expires`; `random` is 0 to 1.
 pub(super) fn renew_at(
     settings: &OidcConfig,
     now: i64,
@@ -18,7 +18,7 @@ pub(super) fn renew_at(
         |from: i64| from.saturating_add((expires.saturating_sub(from) as f64 * part) as i64);
     let (least, buffer) = (millis(settings.refresh_min_period), millis(settings.refresh_buffer));
     if now.saturating_add(least).saturating_add(buffer) > expires {
-        // There is no room for both.
+        // The lifetime has no room for both.
         return after(now);
     }
     after(issued.unwrap_or(now)).min(expires - buffer).max(now + least)

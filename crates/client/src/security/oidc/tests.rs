@@ -1,4 +1,4 @@
-//! When tokens are asked for, on virtual time, and what answers mean.
+//! Times of token requests, on virtual time, and responses.
 
 use std::{collections::VecDeque, future};
 
@@ -11,7 +11,7 @@ use crate::Secret;
 const NOW: i64 = 1_700_000_000_000;
 const HOUR: i64 = 3_600_000;
 
-/// A wall clock that goes with tokio's.
+/// A wall clock that follows tokio's.
 struct Wall(Instant);
 
 impl WallClock for Wall {
@@ -25,10 +25,10 @@ fn env() -> Env {
     Env { net: Arc::new(RealNet), wall, entropy: Entropy::from_seed(1) }
 }
 
-/// What one attempt comes to.
+/// Outcome of one attempt.
 type Outcome = Result<(&'static str, Duration), Trouble>;
 
-/// An endpoint that takes a second for each answer, and notes when it was asked.
+/// An endpoint that takes a second for each response, and records the request times.
 #[derive(Clone)]
 struct Endpoint {
     answers: Arc<Mutex<VecDeque<Outcome>>>,
@@ -100,14 +100,14 @@ async fn all_connections_share_one_attempt_and_one_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_renewed_ahead_of_its_end_and_good_meanwhile() {
+async fn current_token_stays_in_use_until_its_renewal_succeeds() {
     let answers = [good("a", HOUR), unreachable(), good("b", HOUR)];
     let endpoint = Endpoint::new(answers);
     let user = User::of(&endpoint.login(&env()));
     assert_eq!(text(user.token().await), "a");
     let mut state = user.state.clone();
     state.mark_unchanged();
-    // The failure, and the token after it.
+    // The failure, then the next token.
     state.changed().await.unwrap();
     assert_eq!(text(user.current()), "a", "it has not ended");
     state.changed().await.unwrap();
@@ -120,7 +120,7 @@ async fn a_token_is_renewed_ahead_of_its_end_and_good_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_told_at_once_and_tried_again_ever_more_rarely() {
+async fn failed_login_is_reported_at_once_and_retried_with_growing_backoff() {
     let endpoint = Endpoint::new((0..40).map(|_| unreachable()));
     let user = User::of(&endpoint.login(&env()));
     let mut told = 0;
@@ -131,12 +131,12 @@ async fn failures_are_told_at_once_and_tried_again_ever_more_rarely() {
     }
     let asked = endpoint.asked();
     assert!(told > 200, "{told}");
-    // 0.1, 0.2, ... 6.4 and from then on 10 seconds, each a fifth more or less, and a second for each answer.
+    // Backoffs of 0.1, 0.2, ... 6.4 and then 10 seconds, each 20% more or less, plus a second per response.
     assert!((8..14).contains(&asked.len()), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_tried_rarely_from_the_first() {
+async fn refused_login_backs_off_for_the_longest_time_at_once() {
     let refused = || Err(Trouble::Refused("no".into()));
     let endpoint = Endpoint::new([refused(), refused(), good("a", HOUR)]);
     let user = User::of(&endpoint.login(&env()));
@@ -149,7 +149,7 @@ async fn what_is_refused_is_tried_rarely_from_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_has_ended_is_not_given_out() {
+async fn expired_token_is_never_returned() {
     let endpoint = Endpoint::new([good("a", 10_000)]);
     let user = User::of(&endpoint.login(&env()));
     assert_eq!(text(user.token().await), "a");
@@ -167,7 +167,7 @@ async fn a_token_that_has_ended_is_not_given_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_logs_in_for_nobody() {
+async fn token_renewal_stops_with_the_last_user() {
     let endpoint = Endpoint::new([good("a", HOUR), good("b", HOUR)]);
     let login = endpoint.login(&env());
     let user = User::of(&login);
@@ -176,12 +176,12 @@ async fn nobody_logs_in_for_nobody() {
     sleep(Duration::from_secs(2 * 3600)).await;
     assert!(login.keeper.lock().is_none());
     assert_eq!(endpoint.asked().len(), 1);
-    // Whoever comes next starts anew.
+    // The next user logs in again.
     assert_eq!(text(User::of(&login).token().await), "b");
 }
 
 #[test]
-fn tokens_are_renewed_when_java_does() {
+fn token_renewal_times_match_java() {
     let settings = OidcConfig::default();
     let at = |lifetime: i64, issued: Option<i64>, random: f64| {
         schedule::renew_at(&settings, NOW, issued.map(|ago| NOW - ago), NOW + lifetime, random)
@@ -208,7 +208,7 @@ fn read(status: u16, body: &str) -> Result<Granted, Trouble> {
 }
 
 #[test]
-fn an_answer_has_a_token_and_its_end() {
+fn token_and_expiry_are_read_from_a_response() {
     let seconds = NOW / 1000;
     let stated = jwt(&json!({ "exp": seconds + 60, "iat": seconds - 5 }));
     let fraction = jwt(&json!({ "exp": seconds as f64 + 0.5 }));
@@ -230,7 +230,7 @@ fn an_answer_has_a_token_and_its_end() {
 }
 
 #[test]
-fn other_answers_are_refused_in_one_line_without_what_is_secret() {
+fn error_responses_are_reported_in_one_line_without_secrets() {
     let token = |claims| json!({ "access_token": jwt(&claims) }).to_string();
     let refusal = json!({ "error": "invalid_client", "error_description": "not\n\"hush\"" });
     let summary = json!({ "errorCode": "E1", "errorSummary": "later" });
@@ -263,6 +263,6 @@ fn other_answers_are_refused_in_one_line_without_what_is_secret() {
 }
 
 #[test]
-fn forms_are_encoded_as_java_does() {
+fn form_encoding_matches_java() {
     assert_eq!(exchange::form_encoded("a b&c=d/é~*-._"), "a+b%26c%3Dd%2F%C3%A9%7E*-._");
 }

@@ -1,4 +1,4 @@
-//! Files of certificates: which are taken, and what happens when they change.
+//! Certificate files: accepted and refused ones, and changes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn common(truststore: &Path) -> CommonConfig {
     CommonConfig { security, ..CommonConfig::default() }
 }
 
-/// Replaces a file and makes sure that its time says so, however coarse the clock of the file system is.
+/// Replaces a file and advances its modification time, however coarse the file system's clock is.
 fn replace(path: &Path, text: &str) {
     let before = fs::metadata(path).unwrap().modified().unwrap();
     fs::write(path, text).unwrap();
@@ -28,7 +28,7 @@ fn replace(path: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn a_file_is_read_again_once_it_has_changed_and_kept_if_it_cannot_be_used() {
+async fn changed_certificates_are_reloaded_and_unusable_ones_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ca.pem");
     fs::write(&path, pem()).unwrap();
@@ -53,7 +53,7 @@ async fn a_file_is_read_again_once_it_has_changed_and_kept_if_it_cannot_be_used(
     assert!(!Arc::ptr_eq(&second, &load(&common).await.unwrap()));
     assert_eq!(clone.certificates_outdated(), None);
     assert_eq!(with_outdated("the handshake failed".into(), &common), "the handshake failed");
-    // Other settings have other certificates, even with the same cache.
+    // Other settings load other certificates, even with the same cache.
     let mut others = common.clone();
     others.security.ssl.truststore.location = Some(directory.path().join("missing.pem"));
     let missing = load(&others).await.unwrap_err();
@@ -74,7 +74,7 @@ async fn the_client_certificate_in_use_is_named_by_its_fingerprint() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_of_no_use_is_refused_with_its_setting() {
+async fn error_for_an_unusable_file_names_its_setting() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let refused = async |bytes: &[u8]| {

@@ -29,7 +29,7 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     assert!(!given.sensitive && !given.read_only);
     assert_eq!(setting(&admin, "index.interval.bytes").await.source, ConfigSource::Default);
 
-    // Refused as a whole, with nothing changed.
+    // Refused as a whole: no setting changes.
     let changes =
         vec![ConfigChange::set("retention.ms", "5"), ConfigChange::set("retention.mss", "5")];
     assert_eq!(code(&alter(&admin, changes, Mode::Apply).await), ErrorCode::INVALID_CONFIG);
@@ -46,7 +46,7 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     ];
     alter(&admin, changes, Mode::Apply).await.unwrap();
     until(ask, |entry| entry.value.as_deref() == Some("7200000")).await;
-    // It is obeyed by the leader.
+    // The leader applies it.
     let producer = common::producer(backend, &[]);
     let send = async |size: usize| {
         let value = vec![7_u8; size];
@@ -58,7 +58,7 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     assert_eq!(code::<()>(&Err((*cause).clone())), ErrorCode::MESSAGE_TOO_LARGE);
     send(1000).await.unwrap();
 
-    // What is deleted counts as Kafka's default again, and is obeyed as well.
+    // A deleted setting has Kafka's default again, which also applies.
     let changes =
         vec![ConfigChange::delete("max.message.bytes"), ConfigChange::delete("retention.ms")];
     alter(&admin, changes, Mode::Apply).await.unwrap();
@@ -66,7 +66,7 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     assert_eq!(back.value.as_deref(), Some("604800000"));
     until(async || send(3000).await, Result::is_ok).await.unwrap();
 
-    // Below min.insync.replicas nothing is taken: with all in sync that takes more replicas than there are.
+    // Below min.insync.replicas a record is refused; with all replicas in sync, only if the topic has too few.
     alter(&admin, vec![ConfigChange::set("min.insync.replicas", "3")], Mode::Apply).await.unwrap();
     send(10).await.unwrap();
 
@@ -80,7 +80,7 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     assert!(matches!(described[1].1, Err(Error::UnknownTopic(_))), "{described:?}");
     assert_eq!(code(&described[2].1), ErrorCode::BROKER_ID_NOT_REGISTERED);
     assert!(described[3].1.is_ok());
-    // A setting that brokers only read when they start.
+    // A setting that brokers read only at their start.
     let changes = vec![ConfigChange::set("log.dirs", "/elsewhere")];
     let refused = admin.incremental_alter_configs(&[(broker, changes)], Mode::Apply).await.unwrap();
     assert_eq!(code(&only(refused)), ErrorCode::INVALID_REQUEST);

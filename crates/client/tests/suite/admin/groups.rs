@@ -1,4 +1,4 @@
-//! Groups of both protocols, and what they have committed.
+//! Groups of both protocols, and their committed offsets.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn listed(admin: &Admin) -> Vec<(String, GroupKind, GroupState)> {
     all
 }
 
-/// The only member of a group, once it has both partitions of `shared` and has committed the offset 1 of each.
+/// The only member of a group. It has both partitions of `shared` and has committed offset 1 of each.
 async fn member(backend: &Backend, protocol: &str) -> Consumer {
     let mut config = ConsumerConfig::new(backend.bootstrap());
     let properties = [
@@ -115,7 +115,7 @@ pub(super) async fn offsets_are_listed_altered_and_deleted(backend: &Backend) {
             offsets.iter().map(|(at, found)| (at.clone(), found.offset)).collect();
         assert_eq!(offsets, [(at("shared", 0), 3)]);
     }
-    // A group that has only offsets begins so.
+    // Creates a group that only has offsets.
     let begun = [(at("shared", 1), OffsetAndMetadata::new(2))];
     only(admin.alter_group_offsets("made", &begun).await.unwrap()).unwrap();
     assert_eq!(describe(&admin, "made").await.unwrap().state, GroupState::Empty);

@@ -1,4 +1,4 @@
-//! Kafka's own tools administer the embedded cluster, and see what we have done there.
+//! Kafka's own tools administer the embedded cluster and see this client's changes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use curtail_apache::Toolchain;
 
 use super::{Backend, admin, at, common, only, topics::described, until};
 
-/// What a tool prints; it must end well.
+/// Returns a tool's output; it must succeed.
 fn run(toolchain: &Toolchain, backend: &Backend, class: &str, args: &[&str]) -> String {
     let class = format!("org.apache.kafka.tools.{class}");
     let bootstrap = backend.bootstrap();

@@ -1,4 +1,4 @@
-//! Where partitions live and who leads them.
+//! Reassignments of replicas and leader elections.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) async fn preferred_leaders_are_elected(backend: &Backend) {
     let moved = until(ask, |p| p.leader != Some(preferred) && !p.isr.contains(&preferred)).await;
     assert!(moved.leader_epoch > before.leader_epoch, "{moved:?}");
     assert_eq!(code(&elect(Election::Preferred).await), ErrorCode::PREFERRED_LEADER_NOT_AVAILABLE);
-    // There is a leader, so that nothing needs to be lost.
+    // There is a leader, so no record needs to be lost.
     elect(Election::Unclean).await.unwrap();
     backend.restart(preferred).await;
     until(ask, |p| p.isr.contains(&preferred)).await;
@@ -57,7 +57,7 @@ pub(super) async fn are_reassigned(backend: &Backend) {
     let named = [at("moved", 0)];
     assert!(admin.list_partition_reassignments(Some(&named)).await.unwrap().is_empty());
 
-    // One that cannot end, as its broker is gone, is listed until it is cancelled.
+    // A reassignment that cannot end, because its broker is gone, is listed until it is cancelled.
     backend.kill(from);
     let wanted = [(at("moved", 0), Reassignment::To(vec![from]))];
     let begun = only(admin.alter_partition_reassignments(&wanted).await.unwrap());

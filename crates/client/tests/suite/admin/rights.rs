@@ -1,4 +1,4 @@
-//! Access rules, quotas and users.
+//! ACLs, quotas and users.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,7 @@ pub(super) async fn users_have_passwords(backend: &Backend) {
         known.collect::<Vec<_>>()
     };
     let found = until(ask, |found| found.len() == 2).await;
-    // The cluster tells them in no order.
+    // The cluster returns them in any order.
     for (mechanism, count) in [(ScramMechanism::Sha256, 4096), (ScramMechanism::Sha512, 8192)] {
         assert!(found.contains(&("alice".to_owned(), mechanism, count)), "{found:?}");
     }

@@ -9,7 +9,7 @@ use curtail::{
 
 use super::{Backend, admin, at, code, common, only, until};
 
-/// A topic once all its partitions have leaders.
+/// Returns a topic once all its partitions have leaders.
 pub(super) async fn described(
     backend: &Backend,
     name: &str,
@@ -28,13 +28,13 @@ pub(super) async fn described(
     until(ask, ready).await.unwrap()
 }
 
-/// A time that `retention.ms` keeps, in milliseconds.
+/// A timestamp within `retention.ms`, in milliseconds.
 fn recent() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     i64::try_from(since.as_millis()).unwrap() - 60_000
 }
 
-/// Puts records with timestamps into partition 0, one batch each.
+/// Writes records with timestamps to partition 0, one batch each.
 async fn fill(backend: &Backend, topic: &str, timestamps: &[i64]) {
     let producer = common::producer(backend, &[]);
     for timestamp in timestamps {
@@ -103,13 +103,13 @@ pub(super) async fn records_are_deleted(backend: &Backend) {
     let beyond = admin.delete_records(&[(at("cut", 0), 99)]).await.unwrap();
     assert_eq!(code(&only(beyond)), ErrorCode::OFFSET_OUT_OF_RANGE);
 
-    // Every replica has deleted: whoever leads next begins there as well.
+    // Every replica has deleted the records: the next leader begins there, too.
     let leader = described(backend, "cut", 2).await.partitions[0].leader.unwrap();
     backend.kill(leader);
     let first = (at("cut", 0), OffsetSpec::Earliest);
     let found = admin.list_offsets(&[first], IsolationLevel::ReadUncommitted).await.unwrap();
     assert_eq!(only(found).unwrap().offset, Some(4));
-    // And it stays so after a restart.
+    // A restart does not change that.
     backend.restart(leader).await;
     let ask = async || described(backend, "cut", 2).await;
     until(ask, |topic| topic.partitions[0].isr.contains(&leader)).await;

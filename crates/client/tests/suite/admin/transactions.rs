@@ -18,7 +18,7 @@ pub(super) async fn are_found_and_aborted(backend: &Backend) {
         producer.init_transactions().await.unwrap();
         producer
     };
-    // It leaves an epoch behind that is too old for anything.
+    // It leaves behind an epoch that is too old for any write.
     drop(initialized().await);
     let mut producer = initialized().await;
     let transaction = producer.begin_transaction().await.unwrap();
@@ -66,7 +66,7 @@ pub(super) async fn are_found_and_aborted(backend: &Backend) {
     assert!(producers[1].1.as_ref().unwrap().is_empty(), "{producers:?}");
     assert!(matches!(producers[2].1, Err(Error::UnknownPartition { .. })), "{producers:?}");
 
-    // Readers of committed records wait in front of it, until it is aborted over its producer's head.
+    // Readers of committed records wait before it until it is aborted without its producer.
     let stable = async || {
         let end = [(at("held", 1), OffsetSpec::Latest)];
         let listed = admin.list_offsets(&end, IsolationLevel::ReadCommitted).await.unwrap();

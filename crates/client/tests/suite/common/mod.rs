@@ -1,4 +1,4 @@
-//! A cluster to test against: the embedded one, or a real Apache Kafka where Java and Maven are there.
+//! A cluster for tests: the embedded one, or Apache Kafka if Java and Maven are available.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -17,17 +17,17 @@ use curtail_cluster::{Cluster, ClusterConfig};
 pub(crate) enum Backend {
     /// In this process.
     Embedded(Box<Cluster>),
-    /// In processes of its own.
+    /// In separate processes.
     Apache(Box<ApacheCluster>),
 }
 
 impl Backend {
-    /// The embedded cluster, noticing dead brokers quickly.
+    /// The embedded cluster, which detects dead brokers quickly.
     pub(crate) async fn embedded(brokers: u32) -> Self {
         Self::embedded_with(brokers, |_| {}).await
     }
 
-    /// The embedded cluster with settings of the test's own.
+    /// The embedded cluster with the test's settings.
     pub(crate) async fn embedded_with(
         brokers: u32,
         change: impl FnOnce(&mut ClusterConfig),
@@ -36,7 +36,7 @@ impl Backend {
             brokers,
             broker_session_timeout: Duration::from_millis(1000),
             broker_heartbeat_interval: Duration::from_millis(200),
-            // Tests that are about the waits of followers set Kafka's.
+            // Tests of followers' waits set Kafka's values.
             replica_fetch_wait_max: Duration::from_millis(100),
             replica_fetch_backoff: Duration::from_millis(50),
             ..ClusterConfig::default()
@@ -47,12 +47,12 @@ impl Backend {
         Self::Embedded(Box::new(cluster))
     }
 
-    /// Apache Kafka, or `None` with a line that says why not.
+    /// Apache Kafka, or `None` with the reason printed.
     pub(crate) fn apache(test: &str, brokers: usize) -> Option<Self> {
         Self::apache_with(test, brokers, |builder| builder)
     }
 
-    /// Apache Kafka with settings of the test's own, or `None` with a line that says why not.
+    /// Apache Kafka with the test's settings, or `None` with the reason printed.
     pub(crate) fn apache_with(
         test: &str,
         brokers: usize,
@@ -106,7 +106,7 @@ impl Backend {
         }
     }
 
-    /// Kills a broker with nothing said; ids count from 1.
+    /// Kills a broker without a shutdown; ids count from 1.
     pub(crate) fn kill(&self, id: i32) {
         match self {
             Self::Embedded(cluster) => cluster.kill(id),
@@ -114,7 +114,7 @@ impl Backend {
         }
     }
 
-    /// Stops a broker without closing anything: it neither answers nor fails.
+    /// Freezes a broker without closing anything: it neither responds nor fails.
     pub(crate) fn freeze(&self, id: i32) {
         match self {
             Self::Embedded(cluster) => cluster.freeze(id),
@@ -139,7 +139,7 @@ impl Backend {
     }
 }
 
-/// Waits for what nothing tells of.
+/// Waits for a condition that sends no notification.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let met = async {
         while !is_so() {
@@ -157,7 +157,7 @@ pub(crate) fn producer(backend: &Backend, properties: &[(&str, &str)]) -> Produc
     Producer::new(config).expect("a usable configuration")
 }
 
-/// Everything in a topic's partitions, in order, by partition.
+/// All records of a topic, in order, by partition.
 pub(crate) async fn read_all(
     backend: &Backend,
     topic: &str,

@@ -1,4 +1,4 @@
-//! One request and its answer on a plain connection, for what the client does not ask.
+//! One request and its response on a plain connection, for requests that the client does not send.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ use tokio::{
 use super::Backend;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Of a version that can be told to create no topic.
+/// First version that can forbid the creation of topics.
 const METADATA: i16 = 4;
-/// Of the last version that asks for one group only.
+/// Last version for a single group.
 const OFFSET_FETCH: i16 = 7;
 
 async fn ask<R: Request>(address: &str, version: i16, request: &R) -> R::Response {
@@ -58,8 +58,8 @@ async fn names_leaders(address: &str, topic: &str, partitions: i32) -> bool {
     led.filter(|partition| partition.leader_id.0 >= 0).count() == partitions as usize
 }
 
-/// What a group has committed in the partitions of a topic, those without an offset left out; `None` where no broker is
-/// the group's coordinator now.
+/// Committed offsets of a group in the partitions of a topic, without partitions that have none. `None` if no broker
+/// is the group's coordinator now.
 pub(crate) async fn committed_offsets(
     backend: &Backend,
     group: &str,

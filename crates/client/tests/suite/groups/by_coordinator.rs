@@ -1,4 +1,4 @@
-//! What only the consumer protocol has (KIP-848).
+//! Features of the consumer protocol only (KIP-848).
 
 use super::*;
 
@@ -16,7 +16,7 @@ pub(super) async fn a_pattern_of_the_brokers_finds_topics(backend: &Bench<'_>, n
     assert!(consumer.subscription().is_empty(), "the brokers know which topics they are");
     backend.create_topic(&topic("b"), 2, 1).await;
     settle(&mut [&mut consumer], &[3]).await;
-    // By name again, and with a pattern beside a member with names.
+    // By name again, then a second member with a pattern.
     consumer.subscribe([topic("b")]).unwrap();
     settle(&mut [&mut consumer], &[2]).await;
     let mut other = Consumer::new(config(backend, name, &[])).unwrap();
@@ -44,17 +44,14 @@ pub(super) async fn a_second_static_member_is_refused(backend: &Bench<'_>, name:
         assert!(refused.to_string().contains("group.instance.id=only"), "{refused}");
     }
     assert_eq!((first.assignment().len(), notes.take()), (2, vec![]));
-    // The place is free once the first has gone, if only for a while.
+    // The place is free once the first member has closed, even temporarily.
     first.close().await;
     second.subscribe([name]).unwrap();
     settle(&mut [&mut second], &[2]).await;
     second.close().await;
 }
 
-pub(super) async fn what_the_coordinator_refuses_names_the_setting(
-    backend: &Bench<'_>,
-    name: &str,
-) {
+pub(super) async fn coordinator_refusal_names_the_setting(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 1, 1).await;
     let mut wrong = member(backend, name, &[("group.remote.assignor", "nobody-has-this")]);
     let refused = tokio::time::timeout(LIMIT, wrong.poll(LIMIT)).await.unwrap().unwrap_err();

@@ -1,4 +1,4 @@
-//! What a member measures of its commits, heartbeats and rebalances.
+//! A member's metrics of commits, heartbeats and rebalances.
 
 use curtail::GroupMetrics;
 

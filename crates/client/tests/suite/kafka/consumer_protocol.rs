@@ -1,5 +1,5 @@
-//! Kafka's consumers of the consumer protocol (KIP-848) and its tool for groups, on both kinds of cluster: the
-//! coordinators do the same, and Kafka's log reader decodes what the embedded one stores.
+//! Kafka's consumers of the consumer protocol (KIP-848) and its group tool, on both kinds of cluster. The
+//! coordinators behave alike, and Kafka's log reader decodes the embedded cluster's log.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ const TOPIC: &str = "shared";
 const MATCHING: &str = "matching";
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/java/Matching.java");
 
-/// Settings of the brokers: sessions that a test can wait for.
+/// Settings of the brokers: short sessions.
 const SETTINGS: [(&str, &str); 4] = [
     ("group.consumer.min.session.timeout.ms", "6000"),
     ("group.consumer.session.timeout.ms", "6000"),
@@ -29,7 +29,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("group.consumer.heartbeat.interval.ms", "500"),
 ];
 
-/// Sends a record to each partition and waits until all of them were read; which of the consumers read some.
+/// Sends a record to each partition and waits until all of them were read. Returns the consumers that read some.
 async fn round(producer: &Producer, number: usize, readers: &[&Java]) -> BTreeSet<usize> {
     let begun = Instant::now();
     let mut missing = BTreeSet::new();
@@ -53,7 +53,7 @@ async fn round(producer: &Producer, number: usize, readers: &[&Java]) -> BTreeSe
     by
 }
 
-/// What the tool for groups prints.
+/// Output of the group tool.
 fn on_group(toolchain: &Toolchain, backend: &Backend, group: &str, args: &[&str]) -> String {
     let class = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
     let bootstrap = backend.bootstrap();
@@ -64,7 +64,7 @@ fn on_group(toolchain: &Toolchain, backend: &Backend, group: &str, args: &[&str]
     output.stdout
 }
 
-/// The lines of a table about the group, in words, without those above them.
+/// The lines of a table about the group, in words, without the heading.
 fn rows(printed: &str) -> Vec<Vec<String>> {
     rows_of(printed, GROUP)
 }
@@ -76,7 +76,7 @@ fn rows_of(printed: &str, group: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// A static member subscribes to an expression; it goes and comes back, and goes on where it was.
+/// A static member subscribes to an expression. It stops, restarts and continues where it was.
 async fn matching(backend: &Backend, toolchain: &Toolchain) {
     let producer = common::producer(backend, &[]);
     let bootstrap = backend.bootstrap();
@@ -102,7 +102,7 @@ async fn matching(backend: &Backend, toolchain: &Toolchain) {
     producer.close().await.unwrap();
 }
 
-/// Once its session is over, the static member is forgotten.
+/// After its session timeout the static member is removed.
 fn is_forgotten(backend: &Backend, toolchain: &Toolchain) {
     let begun = Instant::now();
     loop {
@@ -114,7 +114,7 @@ fn is_forgotten(backend: &Backend, toolchain: &Toolchain) {
     }
 }
 
-/// The ids of the consumers that the tool sees with each partition.
+/// The ids of the consumers that the tool reports for each partition.
 fn owners(toolchain: &Toolchain, backend: &Backend) -> Vec<String> {
     let printed = on_group(toolchain, backend, GROUP, &["--describe"]);
     let rows = rows(&printed);
@@ -123,7 +123,7 @@ fn owners(toolchain: &Toolchain, backend: &Backend) -> Vec<String> {
     rows.iter().map(|row| row[6].clone()).collect()
 }
 
-/// Two share a topic; one is killed and the other takes over; that one leaves, and the group is empty and deleted.
+/// Two consumers share a topic. One is killed and the other takes over. It leaves, and the empty group is deleted.
 async fn share(backend: &Backend, toolchain: &Toolchain) {
     let producer = common::producer(backend, &[]);
     let bootstrap = backend.bootstrap();

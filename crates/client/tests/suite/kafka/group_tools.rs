@@ -1,4 +1,4 @@
-//! Kafka's consumers in groups, and its tool for groups.
+//! Kafka's consumers in groups, and its group tool.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use super::{LIMIT, PARTITIONS, Tools, WRITTEN, Written, producer, run};
 const READERS: &str = "readers";
 const COMMAND: &str = "consumer.group.ConsumerGroupCommand";
 
-/// A consumer of a group reads everything and commits it, and the tool sees, resets and deletes the group.
+/// A consumer of a group reads and commits all records, and the tool shows, resets and deletes the group.
 pub(super) fn tool_sees_what_consumers_commit(tools: &Tools, written: &Written) {
     let group = READERS;
     let count: usize = written.values().map(Vec::len).sum();
@@ -59,7 +59,7 @@ fn rows(printed: &str, group: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// The group has committed these offsets of logs with these ends.
+/// Checks the group's committed offsets and the ends of the logs.
 fn expect_offsets(tools: &Tools, group: &str, committed: &[usize], ends: &[usize]) {
     let described = on_groups(tools, &["--describe", "--group", group]);
     let expected: Vec<Vec<String>> = committed
@@ -95,18 +95,18 @@ pub(super) fn check_coordinators_log(toolchain: &Toolchain, data: &Path) {
     assert!(of(&[&readers, "<DELETE>"]) > 0, "{printed}");
 }
 
-/// A console consumer that goes on until it is killed.
+/// A console consumer that runs until it is killed.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts a console consumer of a group; each line it prints goes to the channel with its name.
+/// Starts a console consumer of a group. Each line that it prints goes to the channel with its name.
 fn consume(
     tools: &Tools,
     topic: &str,
@@ -137,8 +137,8 @@ fn consume(
     Running(child)
 }
 
-/// Two consumers of a group share its partitions, and when one is killed the other has them all. Records may come twice
-/// where partitions change hands, but every one comes.
+/// Two consumers of a group share its partitions. When one is killed, the other takes over all partitions. Records
+/// may be duplicated where partitions move, but none is lost.
 pub(super) async fn two_consumers_share_a_topic(tools: &Tools, topic: &str) {
     let begun = Instant::now();
     let (sender, lines) = mpsc::channel();
@@ -148,7 +148,7 @@ pub(super) async fn two_consumers_share_a_topic(tools: &Tools, topic: &str) {
     let mut one = Some(one);
     let mut round = 0;
     loop {
-        // One record to each partition, and then whatever it takes until all of them have been printed.
+        // One record for each partition, repeated until all of them have been printed.
         let mut missing = BTreeSet::new();
         for partition in 0..PARTITIONS {
             let value = format!("{round}-{partition}");

@@ -1,4 +1,4 @@
-//! Kafka's console consumer and ours as members of one group: each leads once and runs the assignor for the other.
+//! Kafka's console consumer and this client's consumer in one group: each leads once and runs the assignor for both.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use curtail::{Consumer, ConsumerConfig, Error, ErrorCode, Producer, Record};
 use curtail_apache::Toolchain;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Of those that are killed.
+/// For killed consumers.
 const SESSION: Duration = Duration::from_secs(6);
 const PARTITIONS: i32 = 4;
 
-/// What coordinators do more quickly than they are used to.
+/// Settings that make coordinators act faster than by default.
 const QUICK: [(&str, &str); 5] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.consumer.min.heartbeat.interval.ms", "100"),
@@ -24,7 +24,7 @@ const QUICK: [(&str, &str); 5] = [
     ("group.consumer.session.timeout.ms", "6000"),
 ];
 
-/// Everything that takes part in one group.
+/// The members of one group, and its producer.
 struct Group<'a> {
     producer: &'a Producer,
     topic: &'a str,
@@ -34,7 +34,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Sends a record to each partition and waits until all of them were read; who read some.
+    /// Sends a record to each partition and waits until all of them were read. Returns the consumers that read some.
     async fn round(&mut self) -> BTreeSet<&'static str> {
         let begun = Instant::now();
         let mut missing = BTreeSet::new();
@@ -65,7 +65,7 @@ impl Group<'_> {
         readers
     }
 
-    /// Rounds until exactly these read.
+    /// Repeats rounds until exactly these consumers read.
     async fn until(&mut self, readers: &[&'static str]) {
         let begun = Instant::now();
         let expected: BTreeSet<&str> = readers.iter().copied().collect();
@@ -74,7 +74,7 @@ impl Group<'_> {
         }
     }
 
-    /// One of Java's and ours, one after the other, until both read.
+    /// Starts Java's consumer and this client's, one after the other, and waits until both read.
     async fn meet(&mut self, java_first: bool, start: impl FnOnce() -> Java) {
         if java_first {
             self.java.insert("java", start());
@@ -102,7 +102,7 @@ fn as_strs<'a>(properties: &'a [(&'static str, String)]) -> Vec<(&'static str, &
     properties.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-/// One of ours, not subscribed yet.
+/// A consumer of this client, not subscribed yet.
 fn ours(backend: &Backend, topic: &str, properties: &[(&str, &str)]) -> Consumer {
     let mut config = ConsumerConfig::new(backend.bootstrap()).group_id(topic);
     for (name, value) in [("auto.offset.reset", "earliest")].iter().chain(properties) {
@@ -111,7 +111,7 @@ fn ours(backend: &Backend, topic: &str, properties: &[(&str, &str)]) -> Consumer
     Consumer::new(config).unwrap()
 }
 
-/// Ours, not subscribed yet, and nobody else.
+/// A group whose only consumer is this client's, not subscribed yet.
 fn group<'a>(producer: &'a Producer, topic: &'a str, ours: Consumer) -> Group<'a> {
     Group { producer, topic, ours, java: BTreeMap::new(), round: 0 }
 }
@@ -130,7 +130,7 @@ async fn share(backend: &Backend, toolchain: &Toolchain) {
         let mut group = group(&producer, topic, ours(backend, topic, &properties));
         group.meet(java_first, start).await;
         assert_eq!(group.ours.assignment().len(), 2, "{class}");
-        // Whoever leads now, the other's end is noticed.
+        // Whichever member leads now, it notices the other's end.
         group.java.clear();
         group.until(&["ours"]).await;
         assert_eq!(group.ours.assignment().len(), 4, "{class}");
@@ -138,8 +138,8 @@ async fn share(backend: &Backend, toolchain: &Toolchain) {
     }
 }
 
-/// A group of the consumer protocol, as [`share`] does it with the classic one. Whoever is first has a static member's
-/// place that the other is refused.
+/// As [`share`], with the consumer protocol. The first consumer has a static member's place, which the other is
+/// refused.
 async fn share_by_coordinator(backend: &Backend, toolchain: &Toolchain) {
     let producer = common::producer(backend, &[]);
     let bootstrap = backend.bootstrap();
@@ -165,7 +165,7 @@ async fn share_by_coordinator(backend: &Backend, toolchain: &Toolchain) {
     }
 }
 
-/// Members of both kinds join, leave and die; in every round each record is read by somebody.
+/// Members of both clients join, leave and die; in every round each record is read.
 async fn come_and_go(backend: &Backend, toolchain: &Toolchain) {
     let producer = common::producer(backend, &[]);
     let bootstrap = backend.bootstrap();
@@ -179,12 +179,12 @@ async fn come_and_go(backend: &Backend, toolchain: &Toolchain) {
         let mut group = group(&producer, topic, ours);
         group.ours.subscribe([topic]).unwrap();
         group.until(&["ours"]).await;
-        // One that leaves is not waited for: its session would last longer than the test may.
+        // The group does not wait for a member that leaves: its session would outlast the test.
         group.java.insert("leaves", start(2 * LIMIT));
         group.until(&["leaves", "ours"]).await;
         group.java.remove("leaves").unwrap().stop();
         group.until(&["ours"]).await;
-        // Three share; one dies, then ours leaves the other alone.
+        // Three share; one dies, then this client's consumer leaves.
         group.java.insert("dies", start(SESSION));
         group.java.insert("stays", start(SESSION));
         group.until(&["dies", "ours", "stays"]).await;
@@ -202,7 +202,7 @@ async fn come_and_go(backend: &Backend, toolchain: &Toolchain) {
     }
 }
 
-/// A cluster of one broker of each kind.
+/// A cluster with one broker.
 async fn embedded() -> Backend {
     Backend::embedded_with(1, |config| {
         // The JVMs may keep a small machine busy: no broker is dead here.

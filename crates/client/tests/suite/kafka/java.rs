@@ -8,14 +8,14 @@ use std::{
 
 use curtail_apache::Toolchain;
 
-/// A console consumer that goes on until it is stopped; dropped, it is killed.
+/// A console consumer that runs until it is stopped; if dropped, it is killed.
 pub(crate) struct Java {
     child: Child,
     pub(crate) lines: mpsc::Receiver<String>,
 }
 
 impl Java {
-    /// Reads a topic from the beginning, in the group of this name.
+    /// Reads a topic from the beginning, in this group.
     pub(crate) fn start(
         toolchain: &Toolchain,
         bootstrap: &str,
@@ -48,7 +48,7 @@ impl Java {
         Self { child, lines }
     }
 
-    /// Asks it to stop, upon which it leaves the group, and waits until it has.
+    /// Stops it, so that it leaves the group, and waits for its end.
     pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -58,7 +58,7 @@ impl Java {
 
 impl Drop for Java {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Kafka's own tools on an embedded cluster that asks who they are, over TLS: what they may do, and how fast.
+//! Kafka's own tools on an embedded cluster with authentication over TLS: permissions and quotas.
 
 use std::{path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ struct Tools<'a> {
 }
 
 impl Tools<'_> {
-    /// A tool's run as somebody, whose password may be wrong.
+    /// Runs a tool as a user, possibly with a wrong password.
     fn run(
         &self,
         class: &str,
@@ -40,7 +40,7 @@ impl Tools<'_> {
         tool.run().unwrap()
     }
 
-    /// What a tool prints that has to end well.
+    /// Returns a tool's output; it must succeed.
     #[track_caller]
     fn good(&self, class: &str, user: &str, args: &[&str], stdin: &str) -> String {
         let output = self.run(class, (user, "secret"), args, stdin);
@@ -58,10 +58,10 @@ const PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
 const CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kafkas_tools_are_let_in_and_kept_in_bounds() {
-    let Some(toolchain) =
-        curtail_apache::require_or_skip("kafkas_tools_are_let_in_and_kept_in_bounds")
-    else {
+async fn kafkas_tools_authenticate_and_are_limited_by_acls_and_quotas() {
+    let Some(toolchain) = curtail_apache::require_or_skip(
+        "kafkas_tools_authenticate_and_are_limited_by_acls_and_quotas",
+    ) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn bounds(tools: &Tools<'_>) {
     tools.good(CONFIGS, "admin", &change, "");
     let told = tools.good(CONFIGS, "admin", &["--describe", "--entity-type", "users"], "");
     assert!(told.contains("'bob' are SCRAM-SHA-512=iterations=8192"), "{told}");
-    // Who is known by now is let in, and has no rights.
+    // An authenticated user is admitted, but has no permissions.
     let denied = tools.run(ACLS, ("bob", "secret"), &["--list"], "");
     let told = format!("{}{}", denied.stdout, denied.stderr);
     assert!(told.contains("ClusterAuthorizationException"), "{told}");

@@ -1,6 +1,6 @@
-//! Kafka's own tools and this client on the same clusters: each reads exactly what the other wrote, and both kinds
-//! of data directory hold logs that Kafka's log reader finds valid. Its consumers and its tool for groups find the
-//! coordinator of either kind of cluster to be the same.
+//! Kafka's own tools and this client on the same clusters. Each reads exactly what the other wrote, and Kafka's log
+//! reader accepts the logs of both kinds of cluster. Kafka's consumers and its group tool see the same coordinator
+//! behaviour on both.
 
 #[path = "group_tools.rs"]
 mod groups;
@@ -20,21 +20,21 @@ use curtail::{
 use curtail_apache::Toolchain;
 use curtail_cluster::Storage;
 
-/// What our producer writes, in every codec.
+/// Topic of this client's producer, with every codec.
 const WRITTEN: &str = "written";
-/// What `ConsoleProducer` writes.
+/// Topic of `ConsoleProducer`.
 const TYPED: &str = "typed";
-/// What `ProducerPerformance` writes.
+/// Topic of `ProducerPerformance`.
 const COUNTED: &str = "counted";
 const PARTITIONS: i32 = 3;
-/// What consumers of one group share.
+/// Topic of the consumers of one group.
 const SHARED: &str = "shared";
-/// What `EndToEndLatency` writes and reads.
+/// Topic of `EndToEndLatency`.
 const LATENCY: &str = "latency";
-/// How long the part of a test before the dumps may take; what it printed says how far it came.
+/// Limit for the part of a test before the dumps; its output shows how far it came.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Every topic that both kinds of cluster have.
+/// The topics of both kinds of cluster.
 const TOPICS: [(&str, i32); 5] = [
     (WRITTEN, PARTITIONS),
     (TYPED, PARTITIONS),
@@ -46,10 +46,10 @@ const TOPICS: [(&str, i32); 5] = [
 const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 const PER_CODEC: usize = 100;
 const COUNT: u64 = 10_000;
-/// How the tools read and show an absent key, value or header value.
+/// The tools' text for an absent key, value or header value.
 const NULL: &str = "<null>";
 
-/// A record of text, so that the tools can show it on one line. No two made by [`text`] are equal.
+/// A record of text, which the tools can show on one line. [`text`] never creates equal records.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Text {
     headers: Vec<(String, Option<String>)>,
@@ -57,7 +57,7 @@ struct Text {
     value: Option<String>,
 }
 
-/// The record of this number: keyed or not, with headers or not, with a value or without.
+/// The record with this number: with or without key, headers and value.
 fn text(n: usize, random: &mut Random) -> Text {
     let value = (!n.is_multiple_of(5)).then(|| format!("{n}:{}", random.word(n * 37 % 700)));
     let headers = if n.is_multiple_of(3) || value.is_none() {
@@ -82,7 +82,7 @@ impl Text {
         }
     }
 
-    /// Headers, key and value as the console tools take and print them; `bare` stands for no headers.
+    /// Headers, key and value in the console tools' format; `bare` stands for no headers.
     fn line(&self, bare: &str) -> String {
         let or_null = |text: &Option<String>| text.as_deref().unwrap_or(NULL).to_owned();
         let headers: Vec<String> =
@@ -92,7 +92,7 @@ impl Text {
     }
 }
 
-/// Numbers that look random and are the same in every run (SplitMix64).
+/// Pseudo-random numbers, the same in every run (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -112,14 +112,14 @@ impl Random {
     }
 }
 
-/// Kafka's tools, and the cluster they are pointed at.
+/// Kafka's tools, and their cluster.
 struct Tools {
     toolchain: Toolchain,
     backend: Backend,
 }
 
 impl Tools {
-    /// What a tool prints; it must end well.
+    /// Returns a tool's output; it must succeed.
     #[track_caller]
     fn run<S: AsRef<str>>(&self, class: &str, args: &[S], stdin: &[u8]) -> String {
         run(&self.toolchain, class, args, stdin)
@@ -144,7 +144,7 @@ impl Tools {
         }
     }
 
-    /// Types lines into `ConsoleProducer`. Its own limits on time and attempts are short for a busy machine.
+    /// Types lines into `ConsoleProducer`. Its default limits on time and attempts are short for a busy machine.
     fn type_lines(&self, topic: &str, properties: &[&str], lines: &str) {
         let mut args = vec!["--compression-codec", "lz4", "--timeout", "5"];
         args.extend(["--request-timeout-ms", "30000", "--message-send-max-retries", "1000"]);
@@ -169,7 +169,7 @@ fn run<S: AsRef<str>>(toolchain: &Toolchain, class: &str, args: &[S], stdin: &[u
     let class = format!("org.apache.kafka.tools.{class}");
     let output = toolchain.tool(&class).short_lived().args(args).stdin(stdin).run().unwrap();
     assert!(output.success(), "{class}: {}{}", output.stdout, output.stderr);
-    // Where the producers' tools report records that were not acknowledged, and DumpLogSegments what is wrong.
+    // The producers' tools report unacknowledged records here, and DumpLogSegments reports damage.
     for bad in ["ERROR", "Exception", "ismatch", "out of order", "not found"] {
         assert!(!output.stderr.contains(bad), "{class}: {}", output.stderr);
     }
@@ -185,7 +185,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Runs the part of a test that speaks to a cluster, to its end or [`LIMIT`].
+/// Runs the part of a test that needs a cluster, within [`LIMIT`].
 fn in_time<T>(body: impl Future<Output = T>) -> T {
     runtime().block_on(async { tokio::time::timeout(LIMIT, body).await.expect("it ends in time") })
 }
@@ -235,7 +235,7 @@ fn kafkas_tools_agree_with_us_apache() {
     check_logs(&tools.toolchain, cluster.data_dir(0), &expected);
 }
 
-/// What is in [`WRITTEN`], by partition in the order of the offsets.
+/// Records of [`WRITTEN`], by partition in offset order.
 type Written = BTreeMap<i32, Vec<Stamped>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,7 +244,7 @@ struct Stamped {
     text: Text,
 }
 
-/// We write and the tools read, alone and in groups, then the tools write and we read.
+/// This client writes and the tools read, alone and in groups; then the tools write and this client reads.
 async fn both_ways(tools: &Tools) -> Written {
     let written = write(&tools.backend).await;
     console_consumer_reads(tools, &written);
@@ -258,7 +258,7 @@ async fn both_ways(tools: &Tools) -> Written {
     written
 }
 
-/// Writes to [`WRITTEN`] with our producer.
+/// Writes to [`WRITTEN`] with this client's producer.
 async fn write(backend: &Backend) -> Written {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64;
     let mut random = Random(1);
@@ -395,7 +395,7 @@ fn consumer_performance_counts(tools: &Tools, written: &Written) {
     assert_eq!(fields[4], count.to_string(), "{printed}");
 }
 
-/// Every record it sends must come back to it, or it fails.
+/// Every record that it sends must return to it, or it fails.
 async fn end_to_end_latency_runs(tools: &Tools, topic: &str, partitions: i32) {
     let before: i64 = tools.end_offsets(topic, partitions).await.iter().sum();
     let printed = tools.run(
@@ -408,10 +408,10 @@ async fn end_to_end_latency_runs(tools: &Tools, topic: &str, partitions: i32) {
     assert_eq!(after - before, 100);
 }
 
-/// A topic's records of one key are in one partition whichever client wrote them.
+/// Records of one key are in one partition, whichever client wrote them.
 async fn keys_go_where_javas_go(tools: &Tools) {
     let mut random = Random(3);
-    // Lengths of every remainder by four, which murmur2 treats apart; the empty key as well.
+    // Lengths of every remainder by four, which murmur2 handles differently, and the empty key.
     let keys: BTreeSet<String> = (0..200).map(|n| random.word(n % 41)).collect();
     assert!(keys.len() > 190 && keys.contains(""));
     let producer = producer(&tools.backend, &[]);
@@ -438,7 +438,7 @@ async fn keys_go_where_javas_go(tools: &Tools) {
     assert_eq!(ours.values().collect::<BTreeSet<_>>().len(), 7, "no partition is left out");
 }
 
-/// What `DumpLogSegments` found in one log.
+/// Findings of `DumpLogSegments` in one log.
 #[derive(Debug, Default)]
 struct Dumped<'a> {
     codecs: BTreeSet<&'a str>,
@@ -499,8 +499,8 @@ impl Stamped {
     }
 }
 
-/// By the directory's name. Every batch must be valid and have the records it counts, and nothing may be reported
-/// beside batches, records and index entries.
+/// Parses a dump, by directory name. Every batch must be valid and have the records that it counts. Batches, records
+/// and index entries must be the only reports.
 fn dumped(printed: &str) -> BTreeMap<&str, Dumped<'_>> {
     let mut logs: BTreeMap<&str, Dumped<'_>> = BTreeMap::new();
     let mut current = "";
@@ -521,7 +521,7 @@ fn dumped(printed: &str) -> BTreeMap<&str, Dumped<'_>> {
             let (_, after) = after.split_once(' ').unwrap();
             log.records.push(format!("{before} {after}"));
         } else {
-            // Less than index.interval.bytes in a log leave its index without an entry.
+            // A log shorter than index.interval.bytes leaves its index empty.
             let entry = line.starts_with("offset: ") || line.starts_with("timestamp: ");
             let known = line == "Log starting offset: 0" || line.ends_with(".index is empty.");
             assert!(entry || known, "{current}: {line}");

@@ -1,5 +1,5 @@
-//! Kafka's own producer, consumer and tools in transactions with the embedded cluster, under both transaction versions,
-//! and Kafka's log reader on what the brokers have written. No client of ours takes part.
+//! Kafka's own producer, consumer and tools in transactions with the embedded cluster, under both transaction
+//! versions, and Kafka's log reader on the brokers' logs. This client takes no part.
 
 use std::{path::Path, time::Duration};
 
@@ -50,7 +50,7 @@ fn kafkas_clients_commit_and_abort() {
 
 fn java_reads_what_java_commits(toolchain: &Toolchain, bootstrap: &str) {
     let (partitions, transactions) = (PARTITIONS.to_string(), TRANSACTIONS.to_string());
-    // Java compiles a source file that stands for a class.
+    // Java compiles a source file in place of a class.
     let output = toolchain
         .tool(PROGRAM)
         .short_lived()
@@ -61,7 +61,7 @@ fn java_reads_what_java_commits(toolchain: &Toolchain, bootstrap: &str) {
     assert!(output.success(), "{printed}{}", output.stderr);
     let mut lines = printed.lines();
     assert_eq!(lines.next(), Some("fenced"));
-    // The last transaction is aborted, and with it the offset it would have committed.
+    // The last transaction is aborted, together with its offset.
     assert_eq!(lines.next(), Some(format!("offset {}", TRANSACTIONS - 1).as_str()));
     let lines: Vec<&str> = lines.collect();
     for index in 0..PARTITIONS {
@@ -77,7 +77,7 @@ fn java_reads_what_java_commits(toolchain: &Toolchain, bootstrap: &str) {
     }
 }
 
-/// What a tool prints; it must end well.
+/// Returns a tool's output; it must succeed.
 fn run(toolchain: &Toolchain, class: &str, args: &[&str]) -> String {
     let class = format!("org.apache.kafka.tools.{class}");
     let output = toolchain.tool(&class).short_lived().args(args).run().unwrap();
@@ -101,7 +101,7 @@ fn performance_tool_commits(toolchain: &Toolchain, bootstrap: &str) {
     assert_eq!(printed.lines().count(), RECORDS);
 }
 
-/// The files of a topic's partitions with an extension, on one broker.
+/// The files with this extension in a topic's partitions, on one broker.
 fn files(data: &Path, topic: &str, extension: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(data).unwrap() {
@@ -117,7 +117,8 @@ fn files(data: &Path, topic: &str, extension: &str) -> Vec<String> {
     found
 }
 
-/// Every broker's logs and indexes of aborted transactions make sense to Kafka, and have what was done.
+/// Kafka's log reader accepts every broker's logs and indexes of aborted transactions, and finds the expected
+/// records.
 fn check_logs(toolchain: &Toolchain, root: &Path, leaders: &[i32]) {
     let aborted = TRANSACTIONS / 3 + 1;
     let broker = leaders[0];

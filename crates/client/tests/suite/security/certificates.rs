@@ -1,13 +1,13 @@
-//! Certificates and tokens, made for the test.
+//! Certificates and tokens, created for the test.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
 
-/// Who signs certificates here.
+/// A certificate authority of the tests.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate that an authority has signed, and its key.
+/// A certificate signed by an authority, and its key.
 pub(crate) struct Signed {
     chain: String,
     key: String,
@@ -25,7 +25,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// For a host, until a year.
+    /// Signs a certificate for a host, valid until this year.
     pub(crate) fn sign(&self, host: &str, until: i32) -> Signed {
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, host);
@@ -45,13 +45,13 @@ impl Signed {
         (&self.chain, &self.key)
     }
 
-    /// Key and certificate, as `ssl.keystore.location` has them.
+    /// Key and certificate, in the format of `ssl.keystore.location`.
     pub(crate) fn in_one_file(&self) -> String {
         format!("{}{}", self.key, self.chain)
     }
 }
 
-/// A token without a signature, good for the next hour.
+/// An unsigned token, valid for the next hour.
 pub(crate) fn unsecured_token() -> String {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

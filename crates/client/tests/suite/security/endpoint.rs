@@ -1,4 +1,4 @@
-//! A token endpoint that a test scripts: HTTP over TLS, one answer a connection.
+//! A scripted token endpoint: HTTP over TLS, one response per connection.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -16,16 +16,16 @@ use super::certificates::Signed;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is said to a request.
+/// The endpoint's reaction to a request.
 pub(crate) enum Say {
-    /// These bytes, and then the connection is closed.
+    /// These bytes, then the connection is closed.
     Bytes(Vec<u8>),
-    /// Nothing, ever.
+    /// No response, and the connection stays open.
     Nothing,
 }
 
 impl Say {
-    /// An answer with a body, and a header besides.
+    /// A response with a body and an additional header.
     pub(crate) fn answer(status: &str, header: &str, body: &str) -> Self {
         let length = body.len();
         let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{header}\r\n");
@@ -69,7 +69,7 @@ impl Endpoint {
                 let Some(request) = read(&socket).await else { continue };
                 seen.lock().push(request);
                 match say() {
-                    // A client may have heard enough before the end.
+                    // A client may close before the end.
                     Say::Bytes(bytes) => drop(socket.write_all(&bytes).await),
                     Say::Nothing => silent.push(socket),
                 }
@@ -82,18 +82,18 @@ impl Endpoint {
         format!("https://{}/token?hidden=part", self.address)
     }
 
-    /// How errors name it.
+    /// The endpoint's name in errors.
     pub(crate) fn shown(&self) -> String {
         format!("sasl.oauthbearer.token.endpoint.url=https://{}/token", self.address)
     }
 
-    /// What it was asked so far.
+    /// The requests received so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
 }
 
-/// A request whose body has the length that it says.
+/// Reads a request whose body has its declared length.
 async fn read(socket: &dyn Socket) -> Option<String> {
     let mut text = String::new();
     loop {

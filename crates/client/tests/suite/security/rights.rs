@@ -1,4 +1,4 @@
-//! What is told to whom brokers let in, but not to do what they ask.
+//! Errors for authenticated clients without ACL permissions.
 
 use curtail::{
     Acl, AclFilter, AclOperation, AclResource, ErrorCode, NewTopic, TransactionalProducer,
@@ -8,7 +8,7 @@ use super::*;
 
 const TOPIC: &str = "guarded";
 
-/// The error is about a right, names what it is for, and says which one.
+/// Checks that the error names the missing ACL permission and its resource.
 #[track_caller]
 fn lacks(error: &Error, parts: &[&str]) {
     let line = error.to_string();
@@ -55,7 +55,7 @@ async fn without_any(bootstrap: &str, dave: &Properties) {
 
 async fn with_describe_only(bootstrap: &str, dave: &Properties) {
     let producer = producer(bootstrap, dave);
-    // The broker learns of the rule in its own time.
+    // The broker applies the ACL with a delay.
     let delivery = loop {
         match producer.send(Record::to(TOPIC).value("x")).await {
             Err(Error::Broker { code: ErrorCode::TOPIC_AUTHORIZATION_FAILED, .. }) => {}

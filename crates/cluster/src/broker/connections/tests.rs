@@ -7,7 +7,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A connection's ticket, and a task that stands for it.
+/// A connection's ticket, and a task in its place.
 fn connect(
     registry: &Arc<Registry>,
     for_whom: ForWhom,
@@ -54,7 +54,7 @@ async fn the_oldest_unauthenticated_connection_makes_room() {
     let (_third, thirds) = enter().unwrap();
     let (_fourth, fourths) = enter().unwrap();
     assert!(closed(seconds).await && !thirds.is_finished() && !fourths.is_finished());
-    // What its task drops at last takes no place from others.
+    // A ticket dropped by a replaced connection's task frees no other connection's entry.
     drop(second);
     let (bob, bobs) = enter().unwrap();
     assert!(closed(thirds).await);
@@ -69,7 +69,7 @@ async fn the_oldest_unauthenticated_connection_makes_room() {
 }
 
 #[tokio::test]
-async fn a_broker_takes_the_place_of_the_client_used_least_recently() {
+async fn a_brokers_connection_replaces_the_least_recently_used_client_connection() {
     let now = Instant::now();
     let registry = Registry::new(LIMITS, now);
     let enter = |for_whom| {

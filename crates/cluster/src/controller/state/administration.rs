@@ -1,4 +1,4 @@
-//! What an administrator changes of topics that are there.
+//! Administrative changes of existing topics, brokers and groups.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,27 +16,27 @@ use crate::{
     topic_config::{ConfigEdits, TopicConfig},
 };
 
-/// More partitions for a topic.
+/// A request for more partitions of a topic.
 #[derive(Clone, Debug)]
 pub(crate) struct MorePartitions {
     pub(crate) topic: String,
-    /// With those there are.
+    /// Including the existing ones.
     pub(crate) total: i32,
-    /// Replicas of each that comes; `None` to have them placed.
+    /// Replicas of each new partition; `None` for automatic placement.
     pub(crate) replicas: Option<Vec<Vec<i32>>>,
 }
 
-/// Whom an election may make the leader.
+/// The kind of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Election {
-    /// The first replica, in sync.
+    /// Elects the first replica, which must be in sync.
     Preferred,
-    /// Where no in-sync replica lives, any other.
+    /// Elects any live replica if no in-sync replica is live.
     Unclean,
 }
 
 impl State {
-    /// Where the replicas of partitions to come would be.
+    /// Validates new partitions and places their replicas.
     pub(in crate::controller) fn check_partitions(
         &self,
         more: &MorePartitions,
@@ -104,7 +104,7 @@ impl State {
         Ok(())
     }
 
-    /// A partition in its first moment.
+    /// Returns a newly created partition.
     pub(super) fn born(&self, replicas: Vec<i32>) -> PartitionImage {
         let isr: Arc<[i32]> = replicas.iter().copied().filter(|id| self.live(*id)).collect();
         PartitionImage {
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// What a topic's settings would be.
+    /// Returns a topic's settings after these edits, without applying them.
     pub(in crate::controller) fn check_config(
         &self,
         name: &str,
@@ -143,8 +143,8 @@ impl State {
         Ok(())
     }
 
-    /// Unclean elections may be allowed from now on. Kafka's controller looks every
-    /// `unclean.leader.election.interval.ms` (five minutes).
+    /// Elects leaders for leaderless partitions, since unclean elections may be allowed now.
+    /// Kafka's controller checks every `unclean.leader.election.interval.ms` (five minutes).
     fn elect_leaderless(&mut self, topic: &TopicImage) {
         let partitions = topic.partitions.iter().zip(0..);
         let leaderless = partitions.filter(|(partition, _)| partition.leader == NO_LEADER);
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// What the settings of a broker or a group would be.
+    /// Returns the settings of a broker or a group after these edits, without applying them.
     pub(in crate::controller) fn check_settings(
         &self,
         whose: &Whose,
@@ -189,7 +189,7 @@ impl State {
         self.changed(Change::Settings { whose, given });
     }
 
-    /// As the changes that would rebuild it.
+    /// Returns the changes that rebuild the settings.
     pub(in crate::controller) fn settings_snapshot(&self) -> Vec<Change> {
         let one = |(whose, given): (&Whose, &Arc<Given>)| Change::Settings {
             whose: whose.clone(),
@@ -209,13 +209,13 @@ impl State {
         self.changes.push(Change::Topic(topic));
     }
 
-    /// All partitions, by topic.
+    /// Returns all partitions by topic.
     pub(in crate::controller) fn all_partitions(&self) -> BTreeMap<String, Vec<i32>> {
         let topics = self.image.topics.values();
         topics.map(|t| (t.name.to_string(), (0..t.partitions.len() as i32).collect())).collect()
     }
 
-    /// Elects the leader of a partition anew.
+    /// Elects the leader of a partition on request.
     pub(in crate::controller) fn elect_leader(
         &mut self,
         name: &str,

@@ -1,28 +1,28 @@
-//! Partitions on their way to other brokers (KIP-455).
+//! Reassignment of partitions to other brokers (KIP-455).
 //!
-//! The replicas to come are added first and fetch from the leader like any follower; those to go stay until all the
-//! others are in sync, so that nothing that was acknowledged depends on a replica that is still empty. Then they leave
-//! together, in one change of the partition and a new leader epoch.
+//! The new replicas are added first and fetch from the leader like any follower. The old ones stay
+//! until all others are in sync, so that no acknowledged record depends on an empty replica. Then
+//! they leave together, in one change of the partition and a new leader epoch.
 
 use curtail_wire::ErrorCode;
 
 use super::{Refusal, State};
 use crate::image::{NO_LEADER, PartitionImage, PartitionKey};
 
-/// What is asked for a partition.
+/// A requested reassignment of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// These replicas, the preferred leader first.
+    /// Assigns these replicas, the preferred leader first.
     To {
         replicas: Vec<i32>,
-        /// Whether they may be more or fewer than there were (KIP-860).
+        /// Whether the number of replicas may change (KIP-860).
         another_number: bool,
     },
-    /// Back to where it was before the reassignment.
+    /// Cancels the reassignment.
     Back,
 }
 
-/// A reassignment under way.
+/// A reassignment in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moving {
     pub(crate) topic: String,
@@ -30,7 +30,7 @@ pub(crate) struct Moving {
     pub(crate) partition: PartitionImage,
 }
 
-/// Those of `ids` that are not among the `others`.
+/// Returns the `ids` that are not among the `others`.
 fn without(ids: &[i32], others: &[i32]) -> Vec<i32> {
     ids.iter().copied().filter(|id| !others.contains(id)).collect()
 }
@@ -46,13 +46,14 @@ pub(super) fn end(p: &mut PartitionImage) {
     }
 }
 
-/// These are the replicas from now on.
+/// Sets the replicas and ends the reassignment.
 fn stay(p: &mut PartitionImage, replicas: Vec<i32>, isr: Vec<i32>) {
     (p.replicas, p.isr) = (replicas.into(), isr.into());
     (p.adding, p.removing) = ([].into(), [].into());
 }
 
-/// Where replicas have left, none of them leads, and what they do in the epoch they know of counts no more.
+/// If replicas have left, ensures that none of them leads, and starts a new leader epoch that
+/// fences their requests.
 pub(super) fn take_leave(
     before: &PartitionImage,
     after: &mut PartitionImage,
@@ -70,7 +71,7 @@ pub(super) fn take_leave(
 }
 
 impl State {
-    /// Begins, changes or takes back the reassignment of a partition.
+    /// Starts, changes or cancels the reassignment of a partition.
     pub(in crate::controller) fn reassign(
         &mut self,
         name: &str,
@@ -137,7 +138,8 @@ impl State {
         Ok(())
     }
 
-    /// The reassignments under way, of these partitions or all. What there is not is passed over.
+    /// Returns the reassignments in progress, of these partitions or of all. Unknown partitions are
+    /// skipped.
     pub(in crate::controller) fn reassignments(
         &self,
         of: Option<&[(String, Vec<i32>)]>,
@@ -163,7 +165,7 @@ impl State {
     }
 }
 
-/// The replicas, and those in sync, without the ones that a reassignment brings.
+/// Returns the replicas and the in-sync replicas without those that the reassignment adds.
 fn way_back(
     name: &str,
     index: i32,

@@ -1,4 +1,4 @@
-//! What an administrator changes of topics that are there.
+//! Administrative changes of existing topics.
 
 use super::*;
 use crate::topic_config::ConfigEdit;
@@ -52,7 +52,7 @@ fn a_refused_change_changes_nothing() {
 }
 
 #[test]
-fn only_an_unclean_election_takes_a_replica_out_of_sync() {
+fn only_an_unclean_election_elects_an_out_of_sync_replica() {
     let (mut state, _) = three();
     (1..=3).for_each(|id| state.fence(id));
     let last = partition(&state, 0).isr[0];
@@ -70,7 +70,7 @@ fn only_an_unclean_election_takes_a_replica_out_of_sync() {
     assert_eq!(refused.0, ErrorCode::ELECTION_NOT_NEEDED);
 }
 
-/// As [`three`], with `unclean.leader.election.enable`.
+/// Like [`three`], with `unclean.leader.election.enable`.
 fn three_uncleanly() -> State {
     let (mut state, _) = three();
     allow_unclean(&mut state);
@@ -87,7 +87,7 @@ fn unclean_elections(state: &State) -> u64 {
 }
 
 #[test]
-fn a_replica_out_of_sync_that_returns_first_is_elected_where_the_topic_allows_it() {
+fn an_out_of_sync_replica_that_returns_first_is_elected_if_the_topic_allows_it() {
     let mut state = three_uncleanly();
     (1..=3).for_each(|id| state.fence(id));
     let before = partition(&state, 0);
@@ -102,7 +102,7 @@ fn a_replica_out_of_sync_that_returns_first_is_elected_where_the_topic_allows_it
 }
 
 #[test]
-fn a_live_replica_out_of_sync_is_elected_when_the_last_in_sync_replica_is_fenced() {
+fn a_live_out_of_sync_replica_is_elected_when_the_last_in_sync_replica_is_fenced() {
     let (mut state, epochs) = three();
     allow_unclean(&mut state);
     let before = partition(&state, 0);
@@ -123,7 +123,7 @@ fn a_live_replica_out_of_sync_is_elected_when_the_last_in_sync_replica_is_fenced
 }
 
 #[test]
-fn allowing_unclean_elections_elects_leaders_where_there_are_none() {
+fn allowing_unclean_elections_elects_leaders_for_leaderless_partitions() {
     let (mut state, _) = three();
     (1..=3).for_each(|id| state.fence(id));
     register(&mut state, 2);

@@ -1,4 +1,4 @@
-//! Nothing is acknowledged before it is durable, and a journal that cannot be trusted is refused.
+//! Changes are acknowledged only once they are durable, and a damaged journal is refused.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ fn journal_path() -> PathBuf {
     Path::new(DIR).join("cluster-metadata.jsonl")
 }
 
-/// A disk whose files fail to sync while it is told to.
+/// A disk whose files fail to sync while a flag is set.
 #[derive(Clone, Default)]
 struct Stubborn {
     disk: MemDisk,
@@ -107,7 +107,7 @@ fn open(disk: &(impl Disk + Clone + 'static), config: ClusterConfig) -> io::Resu
     Controller::new(&Arc::new(config), Entropy::from_seed(1), Some((disk, Path::new(DIR))))
 }
 
-/// A controller whose brokers are registered and live.
+/// Returns a controller with registered, live brokers.
 fn live(disk: &(impl Disk + Clone + 'static), brokers: u32) -> Controller {
     let controller = open(disk, config(brokers)).unwrap();
     for id in 1..=brokers as i32 {
@@ -156,7 +156,7 @@ fn a_change_is_refused_and_undone_while_the_journal_cannot_be_synced() {
     controller.controlled_shutdown(1);
     assert_eq!(controller.image().version, before.version, "nothing was published");
     assert_eq!(topics(&controller), ["before"]);
-    // A crash now finds what was acknowledged and no more.
+    // A crash at this point must restore exactly the acknowledged changes.
     let crashed = Stubborn { disk: disk.disk.clone(), ..Stubborn::default() };
     assert_eq!(topics(&open(&crashed, config(3)).unwrap()), ["before"]);
 
@@ -171,7 +171,7 @@ fn a_change_is_refused_and_undone_while_the_journal_cannot_be_synced() {
 fn a_change_is_refused_while_the_disk_is_full() {
     let disk = MemDisk::new();
     let controller = live(&disk, 1);
-    // Room for a part of the line.
+    // Space for only a part of the line.
     disk.set_capacity(Some(disk.used() + 20));
     let refused = controller.create_topic(&spec("refused", 1, 1)).unwrap_err();
     assert_eq!(refused.0, ErrorCode::KAFKA_STORAGE_ERROR);
@@ -181,7 +181,7 @@ fn a_change_is_refused_while_the_disk_is_full() {
     assert_eq!(topics(&open(&disk, config(1)).unwrap()), ["t"]);
 }
 
-/// A journal with an append for each of three topics.
+/// Returns a journal with an append for each of three topics.
 fn written() -> (MemDisk, Vec<u8>) {
     let disk = MemDisk::new();
     let controller = live(&disk, 1);
@@ -192,7 +192,7 @@ fn written() -> (MemDisk, Vec<u8>) {
     (disk, bytes)
 }
 
-/// Where the last line begins.
+/// Returns the start of the last line.
 fn last_line(bytes: &[u8]) -> usize {
     bytes[..bytes.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1
 }
@@ -203,7 +203,7 @@ fn a_last_append_torn_at_any_byte_is_dropped_and_the_others_stay() {
     for end in last_line(&bytes)..bytes.len() {
         disk.alter(&journal_path(), |content| *content = bytes[..end].to_vec()).unwrap();
         assert_eq!(topics(&open(&disk, config(1)).unwrap()), ["a", "b"], "cut at {end}");
-        // The pages before its end may be lost as well.
+        // Pages before the end of the file may be lost as well.
         let mut zeros = bytes.clone();
         zeros[last_line(&bytes)..end].fill(0);
         if end > last_line(&bytes) {
@@ -218,7 +218,7 @@ fn a_last_append_torn_at_any_byte_is_dropped_and_the_others_stay() {
 #[test]
 fn a_bit_flipped_before_the_last_line_refuses_the_start_and_changes_nothing() {
     let (disk, bytes) = written();
-    // The end of the line before the last one makes them one line, which passes for torn.
+    // Flipping the newline before the last line merges two lines into one, which looks torn.
     for at in 0..last_line(&bytes) - 1 {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
@@ -243,7 +243,7 @@ fn logs_without_metadata_refuse_the_start() {
         assert!(error.contains("broker-1/a-0") && error.contains("restore"), "{error}");
     }
     assert!(disk.exists(&log) && !disk.exists(&journal_path()));
-    // Directories without logs are no reason.
+    // Directories without logs do not matter.
     disk.remove_dir_all(&log).unwrap();
     assert!(topics(&open(&disk, config(1)).unwrap()).is_empty());
     disk.create_dir_all(&log).unwrap();
@@ -262,7 +262,7 @@ fn a_journal_of_an_earlier_version_is_read() {
          \"isr\":[1,2],\"replicas\":[1,2]}}]}}}}\n{{\"producer_ids\":{{\"e"
     );
     disk.write_atomic(&journal_path(), lines.as_bytes()).unwrap();
-    // Its number of brokers shows in the replicas.
+    // The replicas reveal its number of brokers.
     let error = open(&disk, config(1)).unwrap_err().to_string();
     assert!(error.contains("--brokers 2"), "{error}");
     let controller = open(&disk, config(2)).unwrap();

@@ -1,8 +1,8 @@
-//! Partitions on their way to other brokers.
+//! Reassignment of partitions to other brokers.
 
 use super::*;
 
-/// As [`three`], and a fourth broker without replicas.
+/// Like [`three`], with a fourth broker without replicas.
 fn four() -> (State, Vec<i64>) {
     let (mut state, mut epochs) = three();
     epochs.push(register(&mut state, 4));
@@ -13,7 +13,7 @@ fn to(replicas: &[i32]) -> Move {
     Move::To { replicas: replicas.to_vec(), another_number: true }
 }
 
-/// The leader says who is in sync.
+/// The leader reports the in-sync replicas.
 fn in_sync(state: &mut State, epochs: &[i64], index: i32, isr: &[i32]) {
     let p = partition(state, index);
     let alter = AlterPartition {
@@ -28,7 +28,7 @@ fn in_sync(state: &mut State, epochs: &[i64], index: i32, isr: &[i32]) {
 }
 
 #[test]
-fn those_to_go_stay_until_those_to_come_are_in_sync() {
+fn removed_replicas_stay_until_the_added_ones_are_in_sync() {
     let (mut state, epochs) = four();
     let index = led_by(&state, 1)[0];
     let before = partition(&state, index);
@@ -41,7 +41,7 @@ fn those_to_go_stay_until_those_to_come_are_in_sync() {
     assert_eq!(listed, [Moving { topic: "t".into(), index, partition: moving.clone() }]);
     assert_eq!(state.reassignments(Some(&[("t".into(), vec![index + 1, 9])])), []);
 
-    // It is remembered.
+    // The reassignment survives a restart.
     let (changes, snapshot) = (state.take_changes(), state.snapshot(4));
     for changes in [changes, snapshot] {
         let loaded = super::loaded(changes, &[1, 2, 3, 4]);
@@ -61,11 +61,11 @@ fn those_to_go_stay_until_those_to_come_are_in_sync() {
 }
 
 #[test]
-fn a_leader_that_stays_goes_on_in_a_new_epoch() {
+fn a_leader_that_stays_continues_in_a_new_epoch() {
     let (mut state, _) = four();
     let index = led_by(&state, 1)[0];
     let before = partition(&state, index);
-    // Nobody has to come: it is done at once.
+    // No replica is added, so the reassignment completes at once.
     state.reassign("t", index, &to(&[2, 1])).unwrap();
     let after = partition(&state, index);
     assert_eq!((&after.replicas[..], after.leader), (&[2, 1][..], 1));
@@ -75,12 +75,12 @@ fn a_leader_that_stays_goes_on_in_a_new_epoch() {
 }
 
 #[test]
-fn what_is_taken_back_is_as_it_was() {
+fn a_cancelled_reassignment_restores_the_replicas() {
     let (mut state, epochs) = four();
     let index = led_by(&state, 1)[0];
     let before = partition(&state, index);
     state.reassign("t", index, &to(&[4])).unwrap();
-    // 4 is in sync and leads, but those that shall go are still there.
+    // Broker 4 is in sync and leads, but the replicas to remove still exist.
     state.fence(2);
     state.reassign("t", index, &to(&[4, 2])).unwrap();
     in_sync(&mut state, &epochs, index, &[1, 3, 4]);
@@ -96,7 +96,7 @@ fn what_is_taken_back_is_as_it_was() {
 }
 
 #[test]
-fn only_another_place_that_is_there_is_taken() {
+fn an_invalid_reassignment_is_refused() {
     let (mut state, _) = four();
     let version = state.image.version;
     for (replicas, code) in [
@@ -116,7 +116,7 @@ fn only_another_place_that_is_there_is_taken() {
 }
 
 #[test]
-fn there_is_no_way_back_to_replicas_that_are_behind() {
+fn a_cancellation_is_refused_if_only_added_replicas_are_in_sync() {
     let (mut state, epochs) = four();
     let index = led_by(&state, 1)[0];
     state.fence(2);

@@ -91,12 +91,12 @@ fn a_restarted_controller_has_every_acknowledged_change_and_no_other() {
                 controller.image().version
             );
         }
-        // The brokers' sessions go on.
+        // The brokers' sessions continue.
         assert!((1..=3).zip(&epochs).all(|(id, epoch)| controller.heartbeat(id, *epoch)));
     }
 }
 
-/// A torn last line is a change that was not acknowledged; the file before it holds everything else.
+/// A torn last line is an unacknowledged change; the lines before it contain everything else.
 #[test]
 fn a_torn_line_of_the_journal_is_dropped_at_any_byte() {
     let disk = MemDisk::new();

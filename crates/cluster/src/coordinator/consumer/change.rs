@@ -1,4 +1,5 @@
-//! What can change in a group, one for each kind of record. Loading a group and changing it go the same way.
+//! Changes of a group, one variant per kind of record. Loading a group and changing it apply the
+//! same changes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,23 +8,23 @@ use super::{
     member::{Current, LEFT, Member, Partitions, Profile},
 };
 
-/// The topics a regular expression stands for.
+/// The topics that match a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) topics: BTreeSet<String>,
-    /// The version of the metadata it was resolved with.
+    /// The version of the metadata used.
     pub(crate) version: i64,
-    /// When it was, in ms since the Unix epoch.
+    /// The time of the resolution, in ms since the Unix epoch.
     pub(crate) timestamp: i64,
 }
 
-/// One record's worth of change. Without a value it deletes.
+/// The change that one record makes. Without a value it deletes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The group's epoch, and the hash of the metadata of the topics it reads.
+    /// The group's epoch, and the hash of the metadata of its subscribed topics.
     Group(Option<(i32, i64)>),
     Member(String, Option<Profile>),
-    /// The epoch of the target assignment, and when it was made, in ms since the Unix epoch.
+    /// The epoch of the target assignment, and its time in ms since the Unix epoch.
     TargetEpoch(Option<(i32, i64)>),
     Target(String, Option<Partitions>),
     Current(String, Option<Current>),
@@ -43,14 +44,14 @@ impl Change {
 }
 
 impl ConsumerGroup {
-    /// Takes on a change. One that deletes what is not there changes nothing.
+    /// Applies a change. Deleting something that does not exist changes nothing.
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Group(Some((epoch, hash))) => {
                 self.epoch = epoch;
                 self.metadata_hash = hash;
             }
-            // The whole group goes with its owner.
+            // The owner of the group drops it as a whole.
             Change::Group(None) => {}
             Change::Member(id, Some(profile)) => {
                 if let Some(instance_id) = &profile.instance_id {

@@ -1,4 +1,5 @@
-//! The heartbeat, with which a member joins, stays, changes its wishes, lets go and is given partitions.
+//! The heartbeat. With it a member joins, stays, changes its subscription, revokes partitions and
+//! receives new ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,17 +18,17 @@ use super::{
     topics::Topics,
 };
 
-/// How long what was resolved holds at least, even if topics have come.
+/// Minimum interval between two resolutions of regular expressions, even if topics were created.
 const REGEX_MIN_INTERVAL_MS: i64 = 10_000;
 
-/// A heartbeat. What is `None` has not changed since the last one.
+/// A heartbeat. A field that is `None` has not changed since the last one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heartbeat {
-    /// Empty for a member of version 0 that joins.
+    /// Empty for a joining member of version 0.
     pub(crate) member_id: String,
-    /// The id for a member that has none.
+    /// The id assigned to a member without one.
     pub(crate) new_id: String,
-    /// 0 joins, [`LEFT`] and [`LEFT_FOR_NOW`] leave.
+    /// 0 joins; [`LEFT`] and [`LEFT_FOR_NOW`] leave.
     pub(crate) epoch: i32,
     pub(crate) instance_id: Option<String>,
     pub(crate) rack_id: Option<String>,
@@ -45,13 +46,13 @@ impl Heartbeat {
         self.epoch == 0
     }
 
-    /// Whether it says everything, as after an error.
+    /// Returns whether it is complete, as after an error.
     fn is_full(&self) -> bool {
         let wishes = self.topics.is_some() || self.regex.is_some();
         wishes && self.rebalance_timeout_ms.is_some() && self.owned.is_some()
     }
 
-    /// What the member says of itself now.
+    /// Returns the member's profile after this heartbeat.
     fn profile(&self, before: &Profile) -> Profile {
         let or = |new: &Option<String>, old: &Option<String>| new.clone().or_else(|| old.clone());
         Profile {
@@ -67,34 +68,34 @@ impl Heartbeat {
     }
 }
 
-/// The answer to a heartbeat.
+/// The response to a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Beat {
     pub(crate) member_id: String,
     pub(crate) epoch: i32,
-    /// None when the member has left.
+    /// `None` if the member has left.
     pub(crate) heartbeat_interval: Option<Duration>,
-    /// What the member may have, if that has changed or it does not know.
+    /// The member's partitions, if they have changed or the member may not know them.
     pub(crate) assignment: Option<Partitions>,
-    /// Expressions to resolve; [`ConsumerGroup::resolved`] takes the result.
+    /// Regular expressions to resolve; [`ConsumerGroup::resolved`] takes the result.
     pub(crate) resolve: Option<BTreeSet<String>>,
 }
 
-/// What a member's new wishes mean.
+/// The effect of a member's changed subscription.
 struct Wishes {
-    /// They are others than before.
+    /// Whether the subscription has changed.
     changed: bool,
-    /// The group needs a new target for them at once. Not for an expression that has not been resolved.
+    /// Whether the group needs a new target now. An unresolved regular expression needs none yet.
     bump: bool,
-    /// There is an expression that nobody has had before.
+    /// Whether the regular expression is new to the group.
     new_regex: bool,
 }
 
 impl ConsumerGroup {
-    /// Takes a heartbeat.
+    /// Handles a heartbeat.
     ///
     /// # Errors
-    /// Nothing has changed; UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH tell the member to join anew.
+    /// Nothing has changed. UNKNOWN_MEMBER_ID and FENCED_MEMBER_EPOCH tell the member to rejoin.
     pub(crate) fn heartbeat(
         &self,
         at: Moment,
@@ -142,7 +143,7 @@ impl ConsumerGroup {
         Err(Refused::new(ErrorCode::GROUP_MAX_SIZE_REACHED, reason))
     }
 
-    /// The static member of this name, which must have this id.
+    /// Returns the static member with this instance id, which must have this member id.
     pub(super) fn static_member(
         &self,
         instance_id: &str,
@@ -156,13 +157,14 @@ impl ConsumerGroup {
         Ok(self.members.get(known).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?)
     }
 
-    /// The expressions of the members.
+    /// Returns the members' regular expressions.
     pub(super) fn expressions(&self) -> BTreeSet<String> {
         let regexes = self.members.values().map(|member| &member.profile.regex);
         regexes.filter(|regex| !regex.is_empty()).cloned().collect()
     }
 
-    /// Takes the topics that expressions stand for. Those that nobody wants any more are left out.
+    /// Applies the topics that regular expressions match. Expressions without a subscriber are
+    /// ignored.
     pub(crate) fn resolved(
         &self,
         topics: &Topics<'_>,
@@ -189,15 +191,15 @@ impl ConsumerGroup {
         draft.done(())
     }
 
-    /// The expressions were not resolved, or the result was not stored.
+    /// Handles a failed resolution, or a result that was not stored.
     pub(crate) fn resolve_failed(&mut self) {
         self.resolving = false;
     }
 }
 
 impl Draft {
-    /// The member as it is before the heartbeat; `None` for one that is new. A static member that comes back takes the
-    /// place of the one that has left.
+    /// Returns the member as of before the heartbeat; `None` for a new one. A returning static
+    /// member replaces the one that left.
     fn member(&mut self, id: &str, request: &Heartbeat) -> Result<Option<Arc<Member>>, Refused> {
         let Some(instance_id) = &request.instance_id else {
             let member = self.group.members.get(id).cloned();
@@ -229,7 +231,7 @@ impl Draft {
         Ok(self.group.members.get(id).cloned())
     }
 
-    /// Takes on what the member says of itself.
+    /// Updates the member's profile.
     fn update(
         &mut self,
         id: &str,
@@ -248,7 +250,7 @@ impl Draft {
         if new_regex {
             regex::compile(&profile.regex)?;
         }
-        // An expression that is not resolved yet makes a new epoch when it is.
+        // An unresolved regular expression starts a new epoch when it is resolved.
         let resolved = match profile.regex.as_str() {
             "" => had_regex,
             regex => self.group.regexes.contains_key(regex),
@@ -266,7 +268,8 @@ impl Draft {
         })
     }
 
-    /// The expressions to resolve now, all of them together: when one is new, when topics have come, and after a time.
+    /// Returns the regular expressions to resolve now; they are always resolved together. This is
+    /// due for a new expression, after topics were created, and after the refresh interval.
     fn begin_resolving(
         &mut self,
         at: Moment,
@@ -295,7 +298,7 @@ impl Draft {
         Some(expressions)
     }
 
-    /// Leads the member a step towards its part of the target.
+    /// Takes one step of the member towards its part of the target.
     fn reconcile(
         &mut self,
         at: Moment,
@@ -330,7 +333,8 @@ impl Draft {
     }
 }
 
-/// A member in the epoch before the last one has not seen the last answer, if it has nothing that it may not have.
+/// Checks the member's epoch. The previous epoch is valid if the member's last response was lost;
+/// then it owns only partitions assigned to it.
 fn check_epoch(member: &Current, request: &Heartbeat) -> Result<(), Refused> {
     let (given, known) = (request.epoch, member.epoch);
     let lost_answer = || {

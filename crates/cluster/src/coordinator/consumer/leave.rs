@@ -1,4 +1,4 @@
-//! Leaving, being forgotten, and what comes of it.
+//! Leaving, expiry, and their consequences.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl ConsumerGroup {
-    /// A heartbeat with which a member leaves, a static one perhaps for now only.
+    /// Handles a heartbeat with which a member leaves; a static member may leave temporarily.
     pub(super) fn leave_by_heartbeat(
         &self,
         topics: &Topics<'_>,
@@ -47,7 +47,8 @@ impl ConsumerGroup {
         Ok(draft.done(answer))
     }
 
-    /// LeaveGroup: members go, each named by its id or, a static one, by its instance id. One result for each.
+    /// Handles LeaveGroup: removes members, each identified by its member id or, if static, by its
+    /// instance id. Returns one result per member.
     pub(crate) fn leave(
         &self,
         topics: &Topics<'_>,
@@ -60,7 +61,7 @@ impl ConsumerGroup {
                 Some(instance_id) => {
                     let known =
                         self.statics.get(instance_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-                    // Tools that remove a static member do not know its id.
+                    // Tools that remove a static member do not know its member id.
                     if !id.is_empty() && id != known {
                         return Err(ErrorCode::FENCED_INSTANCE_ID);
                     }
@@ -76,7 +77,8 @@ impl ConsumerGroup {
         draft.done(results)
     }
 
-    /// Forgets who has been silent, or has kept what it is to lose, for too long.
+    /// Removes members whose session has expired, or that have not revoked their partitions in
+    /// time.
     pub(crate) fn expire(&self, now: Instant, topics: &Topics<'_>) -> Step<()> {
         let mut draft = self.draft();
         let silent = self.sessions.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
@@ -91,13 +93,13 @@ impl ConsumerGroup {
         draft.done(())
     }
 
-    /// Whether the member is still in the epoch in which it was told to let go of something.
+    /// Returns whether the member is still in the epoch in which it was told to revoke partitions.
     fn is_late(&self, id: &str) -> bool {
         let since = self.rebalances.get(id).map(|(_, epoch)| *epoch);
         self.members.get(id).is_some_and(|member| Some(member.current.epoch) == since)
     }
 
-    /// What is due could not be stored: it becomes due again at this time.
+    /// Postpones everything due to this time, after storing it has failed.
     pub(crate) fn postpone(&mut self, now: Instant, until: Instant) {
         let due = self.sessions.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
         for id in due.collect::<Vec<_>>() {
@@ -110,7 +112,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// Sets the time by which a member must have let go of what it is to lose.
+    /// Sets the deadline for a member to revoke its partitions.
     pub(super) fn watch_rebalance(&mut self, now: Instant, id: &str, member: &Arc<Member>) {
         if member.current.state != MemberState::UnrevokedPartitions {
             self.rebalances.remove(id);
@@ -123,7 +125,7 @@ impl ConsumerGroup {
 }
 
 impl Draft {
-    /// Takes members out, with the expressions that nobody else wants, and begins a new epoch.
+    /// Removes members and their otherwise unused regular expressions, and begins a new epoch.
     fn remove(&mut self, topics: &Topics<'_>, ids: &[String]) {
         if ids.is_empty() {
             return;
@@ -141,7 +143,7 @@ impl Draft {
         self.change(Change::Member(id.to_owned(), None));
     }
 
-    /// Deletes what was resolved for nobody.
+    /// Deletes resolved regular expressions without a subscriber.
     pub(super) fn forget_unused_regexes(&mut self) {
         let wanted = self.group.expressions();
         let unused = self.group.regexes.keys().filter(|regex| !wanted.contains(*regex)).cloned();

@@ -1,4 +1,4 @@
-//! A member: what it has told of itself, and what it has.
+//! A member: its profile and its partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,24 @@ use curtail_wire::Uuid;
 /// Partitions by topic.
 pub(crate) type Partitions = BTreeMap<Uuid, BTreeSet<i32>>;
 
-/// Partitions by topic, each with the epoch in which its member was given it (KIP-1251).
+/// Partitions by topic, each with the epoch of its assignment to the member (KIP-1251).
 pub(crate) type Epochs = BTreeMap<Uuid, BTreeMap<i32, i32>>;
 
 /// The epoch of a member that has left.
 pub(crate) const LEFT: i32 = -1;
-/// The epoch of a static member that has left and will come back.
+/// The epoch of a static member that has left temporarily.
 pub(crate) const LEFT_FOR_NOW: i32 = -2;
 
-/// Where a member stands on the way to its part of the target assignment. The numbers are those of Kafka's records.
+/// A member's progress towards its part of the target assignment. The numbers are those of Kafka's
+/// records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MemberState {
-    /// It has what the target gives it.
+    /// It has its part of the target.
     #[default]
     Stable = 0,
-    /// It has to let go of partitions before it may have the next epoch.
+    /// It must revoke partitions before it may advance to the next epoch.
     UnrevokedPartitions = 1,
-    /// It has the epoch of the target, and waits for partitions that others have not let go of.
+    /// It has the target's epoch, and waits for partitions that other members have not revoked yet.
     UnreleasedPartitions = 2,
     /// A state of a later version.
     Unknown = 127,
@@ -40,7 +41,7 @@ impl MemberState {
     }
 }
 
-/// What a member tells of itself.
+/// The properties a member reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub(crate) instance_id: Option<String>,
@@ -48,9 +49,9 @@ pub(crate) struct Profile {
     pub(crate) client_id: String,
     pub(crate) client_host: String,
     pub(crate) topics: BTreeSet<String>,
-    /// Empty when it has none.
+    /// Empty if it has none.
     pub(crate) regex: String,
-    /// -1 when it is not known.
+    /// -1 if unknown.
     pub(crate) rebalance_timeout_ms: i32,
     pub(crate) assignor: Option<String>,
 }
@@ -70,16 +71,16 @@ impl Default for Profile {
     }
 }
 
-/// What a member has.
+/// A member's current assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) epoch: i32,
-    /// The epoch before, which a member still has that has not seen the last answer.
+    /// The previous epoch. A member that has not received the last response is still in it.
     pub(crate) previous_epoch: i32,
     pub(crate) state: MemberState,
-    /// What it may read.
+    /// Partitions that it may read.
     pub(crate) assigned: Epochs,
-    /// What it has to let go of, and still has.
+    /// Partitions that it must revoke and still holds.
     pub(crate) revoking: Epochs,
 }
 
@@ -96,25 +97,26 @@ impl Default for Current {
 }
 
 impl Current {
-    /// Whether it has arrived at this epoch of the target.
+    /// Returns whether it has reached this epoch of the target.
     pub(crate) fn is_reconciled_to(&self, epoch: i32) -> bool {
         self.state == MemberState::Stable && self.epoch == epoch
     }
 
-    /// Everything nobody else may have.
+    /// Returns all partitions that no other member may have.
     pub(crate) fn held(&self) -> impl Iterator<Item = (Uuid, i32)> + '_ {
         self.assigned.iter().chain(&self.revoking).flat_map(|(topic, partitions)| {
             partitions.keys().map(move |partition| (*topic, *partition))
         })
     }
 
-    /// The epoch in which it was given a partition it holds.
+    /// Returns the epoch in which a partition it holds was assigned.
     pub(crate) fn epoch_of(&self, topic: Uuid, partition: i32) -> Option<i32> {
         let of = |epochs: &Epochs| epochs.get(&topic)?.get(&partition).copied();
         of(&self.assigned).or_else(|| of(&self.revoking))
     }
 
-    /// The member has left and comes back under another id: what it has counts from epoch 0 on for that one.
+    /// Returns the assignment after a temporary leave. The member rejoins under another id, for
+    /// which its partitions count from epoch 0.
     pub(crate) fn left_for_now(&self) -> Self {
         let mut left = Self { epoch: LEFT_FOR_NOW, revoking: Epochs::new(), ..self.clone() };
         left.assigned.values_mut().flat_map(BTreeMap::values_mut).for_each(|epoch| *epoch = 0);
@@ -129,12 +131,12 @@ pub(crate) struct Member {
     pub(crate) current: Current,
 }
 
-/// Without the epochs.
+/// Returns the partitions without their epochs.
 pub(crate) fn partitions(epochs: &Epochs) -> Partitions {
     epochs.iter().map(|(topic, of)| (*topic, of.keys().copied().collect())).collect()
 }
 
-/// Whether every partition of the one is among the other's.
+/// Returns whether the second set contains every partition of the first.
 pub(super) fn is_subset(some: &Partitions, of: &Epochs) -> bool {
     some.iter().all(|(topic, partitions)| {
         partitions.is_empty()

@@ -1,15 +1,20 @@
-//! One group of the consumer protocol (KIP-848), as Kafka's coordinator treats it. Pure: times and metadata are passed
-//! in, and what must be stored comes back.
+//! One group of the consumer protocol (KIP-848), with the behaviour of Kafka's coordinator. Pure:
+//! the caller passes in times and metadata, and stores the returned changes.
 //!
-//! The coordinator decides who is to read what. Three epochs follow each other: the group's grows with every change of
-//! its members, of what they want, or of the topics they want; the target assignment is made for an epoch of the
-//! group; and each member is led to its part of the target by its heartbeats, one [`reconcile`] step at a time, until
-//! it has the target's epoch. A partition has one owner at any time: who is to lose it has it until a heartbeat says
-//! that it has let go, and only then the next one gets it.
+//! The coordinator decides which member reads which partition. Three epochs follow each other:
 //!
-//! Every operation works on a copy that shares what it does not change, and returns it as a [`Step`]: the group after
-//! the operation, and the changes that lead there, one for each record. Whoever holds the group takes the copy once
-//! the records are in the log, and drops it if they are not. Loading applies the same changes ([`change`]).
+//! - The group's epoch grows when members, their subscriptions or the subscribed topics change.
+//! - The target assignment is computed for an epoch of the group.
+//! - A member's epoch follows the target's. With each heartbeat the member takes one [`reconcile`]
+//!   step towards its part of the target, until it has the target's epoch.
+//!
+//! A partition has at most one owner at any time. The previous owner keeps it until a heartbeat
+//! confirms its revocation; only then the next owner receives it.
+//!
+//! Every operation works on a copy that shares unchanged parts, and returns it as a [`Step`]: the
+//! group after the operation, and the changes that lead to it, one per record. The caller replaces
+//! the group with the copy once the records are in the log, and otherwise drops the copy. Loading
+//! applies the same changes ([`change`]).
 
 mod assignor;
 mod change;
@@ -40,7 +45,7 @@ pub(crate) use self::{
 };
 pub use assignor::Assignor;
 
-/// How groups are set up.
+/// Settings of groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// `group.consumer.session.timeout.ms`.
@@ -58,17 +63,17 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What serves those who ask for no assignor.
+    /// Returns the assignor for members that request none.
     pub(crate) fn default_assignor(&self) -> Assignor {
         self.assignors.first().copied().unwrap_or(Assignor::Uniform)
     }
 }
 
-/// When something happens.
+/// The time of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Instant,
-    /// In ms since the Unix epoch.
+    /// Wall-clock time in ms since the Unix epoch.
     pub(crate) now_ms: i64,
 }
 
@@ -91,7 +96,7 @@ impl From<ErrorCode> for Refused {
     }
 }
 
-/// An operation's outcome.
+/// The result of an operation.
 #[derive(Debug)]
 pub(crate) struct Step<T> {
     /// The group, once the changes are stored.
@@ -100,7 +105,7 @@ pub(crate) struct Step<T> {
     pub(crate) answer: T,
 }
 
-/// An operation under way: the group as it will be, and how it came there.
+/// An operation in progress: the resulting group, and the changes that lead to it.
 struct Draft {
     group: ConsumerGroup,
     changes: Vec<Change>,
@@ -117,13 +122,13 @@ impl Draft {
     }
 }
 
-/// Where a group stands; the names are those that Kafka's tools show.
+/// The state of a group; the names are those that Kafka's tools show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConsumerState {
     Empty,
-    /// The target is not that of the group's epoch yet.
+    /// The target does not belong to the group's epoch yet.
     Assigning,
-    /// Some members are on the way to the target.
+    /// Some members have not reached the target yet.
     Reconciling,
     Stable,
 }
@@ -139,36 +144,38 @@ impl ConsumerState {
     }
 }
 
-/// See the head of this module.
+/// The state machine of one group; see the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerGroup {
     settings: Arc<Settings>,
     epoch: i32,
     metadata_hash: i64,
     assignment_epoch: i32,
-    /// When the target was made, in ms since the Unix epoch; 0 when that is not known.
+    /// When the target was computed, in ms since the Unix epoch; 0 if unknown.
     assignment_timestamp: i64,
     members: OrdMap<String, Arc<Member>>,
     targets: OrdMap<String, Arc<Partitions>>,
     /// Member ids by instance id.
     statics: OrdMap<String, String>,
-    /// Who holds a partition.
+    /// The owners of partitions.
     owners: OrdMap<(Uuid, i32), Arc<str>>,
     regexes: OrdMap<String, Arc<Resolved>>,
-    /// When members are forgotten unless they are heard of.
+    /// When members are removed unless they send a heartbeat.
     sessions: OrdMap<String, Instant>,
-    /// When members are forgotten unless they have let go of what they are to lose, if they are still in this epoch.
+    /// When members are removed unless they have revoked their partitions; only while still in this
+    /// epoch.
     rebalances: OrdMap<String, (Instant, i32)>,
-    /// The version of the metadata that the hash was last compared with, by this coordinator.
+    /// The version of the metadata that this coordinator last compared with the hash.
     checked: Option<u64>,
-    /// As `checked`, for the regular expressions.
+    /// Like `checked`, for the regular expressions.
     resolved_at: Option<u64>,
-    /// They are being resolved.
+    /// Whether a resolution of the regular expressions is in progress.
     resolving: bool,
 }
 
 impl ConsumerGroup {
-    /// A group without members. Kafka's begin in epoch 1, with a target of that epoch.
+    /// Creates a group without members. As in Kafka it begins in epoch 1, with a target of that
+    /// epoch.
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
             settings,
@@ -193,12 +200,12 @@ impl ConsumerGroup {
         Draft { group: self.clone(), changes: Vec::new() }
     }
 
-    /// What the group goes by from now on; sessions that have begun end when they would have.
+    /// Changes the settings; running sessions keep their deadlines.
     pub(crate) fn configure(&mut self, settings: &Arc<Settings>) {
         self.settings = Arc::clone(settings);
     }
 
-    /// Begins the sessions of the members of a loaded group.
+    /// Starts the sessions of a loaded group's members.
     pub(crate) fn resume(&mut self, now: Instant) {
         let members: Vec<(String, Arc<Member>)> =
             self.members.iter().map(|(id, member)| (id.clone(), Arc::clone(member))).collect();
@@ -220,12 +227,12 @@ impl ConsumerGroup {
         self.members.is_empty()
     }
 
-    /// By their ids.
+    /// Returns the members, ordered by id.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &Member)> {
         self.members.iter().map(|(id, member)| (id.as_str(), member.as_ref()))
     }
 
-    /// What the target gives a member.
+    /// Returns a member's partitions in the target.
     pub(crate) fn target(&self, member_id: &str) -> Partitions {
         self.targets.get(member_id).map(|target| Partitions::clone(target)).unwrap_or_default()
     }
@@ -244,7 +251,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// The topics that members want, by name or by an expression.
+    /// Returns the subscribed topics, by name or by regular expression.
     pub(crate) fn subscribed(&self) -> BTreeSet<&str> {
         let members = self.members.values().flat_map(|member| self.wanted(&member.profile));
         members.collect()
@@ -256,7 +263,7 @@ impl ConsumerGroup {
         profile.topics.iter().chain(by_regex).map(String::as_str)
     }
 
-    /// The assignor that most members ask for.
+    /// Returns the assignor that most members request.
     pub(crate) fn assignor(&self) -> Assignor {
         let votes = |assignor: Assignor| {
             let asks =
@@ -273,7 +280,8 @@ impl ConsumerGroup {
         chosen.1
     }
 
-    /// Checks who commits offsets, and of what. A member in an earlier epoch may commit what it had then (KIP-1251).
+    /// Checks the committer of offsets and its partitions. A member in an earlier epoch may commit
+    /// the partitions it had then (KIP-1251).
     ///
     /// # Errors
     /// UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
@@ -300,7 +308,7 @@ impl ConsumerGroup {
         if of.into_iter().all(had) { Ok(()) } else { Err(ErrorCode::STALE_MEMBER_EPOCH) }
     }
 
-    /// Checks who looks up offsets; who names no member may.
+    /// Checks the sender of an offset lookup. A request without a member is allowed.
     ///
     /// # Errors
     /// UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
@@ -316,7 +324,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// What deletes the group, which has no members.
+    /// Returns the changes that delete the group, which has no members.
     pub(crate) fn tombstones(&self) -> Vec<Change> {
         let mut changes = vec![Change::TargetEpoch(None)];
         changes.extend(self.regexes.keys().map(|regex| Change::Regex(regex.clone(), None)));
@@ -324,7 +332,7 @@ impl ConsumerGroup {
         changes
     }
 
-    /// When [`ConsumerGroup::expire`] is due next.
+    /// Returns when [`ConsumerGroup::expire`] is due next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let rebalances = self.rebalances.values().map(|(at, _)| at);
         self.sessions.values().chain(rebalances).min().copied()

@@ -1,7 +1,8 @@
 //! One step of a member towards its part of the target assignment.
 //!
-//! A member keeps its epoch until it has let go of what it is to lose: then it gets the target's epoch, and with it
-//! what nobody else holds. What others still hold follows as they let go of it.
+//! A member keeps its epoch until it has revoked the partitions it must lose. Then it receives the
+//! target's epoch and all its partitions that no other member holds. The others follow as their
+//! holders revoke them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +13,27 @@ use super::{
     member::{Current, Epochs, MemberState, Partitions},
 };
 
-/// What the step depends on.
+/// The inputs of a step.
 pub(super) struct Towards<'a> {
     /// The target assignment's epoch.
     pub(super) epoch: i32,
-    /// What it gives the member.
+    /// The member's partitions in the target.
     pub(super) target: &'a Partitions,
-    /// The topics the member wants now, of those that exist.
+    /// The existing topics to which the member subscribes now.
     pub(super) subscribed: &'a BTreeSet<Uuid>,
-    /// It wants others than in its last heartbeat.
+    /// Whether the subscription differs from that of its last heartbeat.
     pub(super) subscription_changed: bool,
-    /// What it says it has, if it says so.
+    /// The partitions the member reports as its own, if it reports them.
     pub(super) owned: Option<&'a Partitions>,
     /// Whether another member holds a partition.
     pub(super) held_by_another: &'a dyn Fn(Uuid, i32) -> bool,
 }
 
 impl Towards<'_> {
-    /// What the member has after the step; the same if there is nothing to do yet.
+    /// Returns the member's assignment after the step, unchanged if there is nothing to do yet.
     ///
     /// # Errors
-    /// FENCED_MEMBER_EPOCH for a member in a state that is not known: it must start anew.
+    /// FENCED_MEMBER_EPOCH for a member in an unknown state, which must rejoin.
     pub(super) fn step(&self, member: &Current) -> Result<Current, Refused> {
         match member.state {
             MemberState::Stable if member.epoch != self.epoch => Ok(self.next(member)),
@@ -54,7 +55,8 @@ impl Towards<'_> {
         }
     }
 
-    /// Whether the member may still have one of these. If it does not say, it may.
+    /// Returns whether the member may still have one of these partitions. If it does not report its
+    /// partitions, it may.
     fn owns_any_of(&self, epochs: &Epochs) -> bool {
         let Some(owned) = self.owned else { return true };
         owned.iter().any(|(topic, partitions)| {
@@ -64,7 +66,8 @@ impl Towards<'_> {
         })
     }
 
-    /// The same epoch without topics that the member does not want any more.
+    /// Returns the assignment in the same epoch, without topics that the member no longer
+    /// subscribes to.
     fn narrowed(&self, member: &Current) -> Current {
         let unwanted = |topic: &Uuid| !self.subscribed.contains(topic);
         if !member.assigned.keys().any(unwanted) {

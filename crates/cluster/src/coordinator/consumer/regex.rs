@@ -1,7 +1,8 @@
 //! Subscriptions to a regular expression, which the coordinator resolves.
 //!
-//! Kafka takes the syntax of RE2/J, and a topic's whole name must match. The crate `regex` has the same syntax in all
-//! that matters for names, and like RE2 needs time linear in the text.
+//! Kafka uses the syntax of RE2/J, and an expression must match a topic's whole name. The crate
+//! `regex` has the same syntax in everything relevant to names, and like RE2 its time is linear in
+//! the text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use crate::image::Image;
 /// INVALID_REGULAR_EXPRESSION.
 pub(super) fn compile(expression: &str) -> Result<Regex, Refused> {
     let whole = || Regex::new(&format!(r"\A(?:{expression})\z"));
-    // By itself first: what closes a group that it has not opened is no expression.
+    // The expression must compile on its own: an unmatched `)` would close the added group.
     Regex::new(expression).and_then(|_| whole()).map_err(|error| {
         let reason = match error {
             regex::Error::CompiledTooBig(_) => "it is too large",
@@ -28,7 +29,7 @@ pub(super) fn compile(expression: &str) -> Result<Regex, Refused> {
     })
 }
 
-/// The topics that each of the expressions stands for. One that is not valid stands for none.
+/// Returns the topics that match each expression. An invalid expression matches none.
 pub(crate) fn resolve(
     expressions: &BTreeSet<String>,
     image: &Image,

@@ -10,7 +10,8 @@ use super::{
 };
 
 impl Draft {
-    /// Begins a new epoch if members want something else, or if the topics they want have changed.
+    /// Begins a new epoch if members or their subscriptions have changed, or if the subscribed
+    /// topics have.
     pub(super) fn refresh(&mut self, topics: &Topics<'_>, members_changed: bool) {
         let version = Some(topics.image.version);
         if !members_changed && self.group.checked == version {
@@ -23,7 +24,8 @@ impl Draft {
         }
     }
 
-    /// Makes a target for the group's epoch if there is none, at most once in the interval of assignments (KIP-1263).
+    /// Computes a target for the group's epoch if there is none, at most once per assignment
+    /// interval (KIP-1263).
     pub(super) fn assign(&mut self, at: Moment, topics: &Topics<'_>) {
         let group = &self.group;
         if group.assignment_epoch >= group.epoch {
@@ -32,7 +34,7 @@ impl Draft {
         let interval = group.settings.assignment_interval.as_millis();
         let interval = i64::try_from(interval).unwrap_or(i64::MAX);
         let due = group.assignment_timestamp.saturating_add(interval);
-        // Without an interval a clock that was set back does not matter.
+        // Without an interval, a clock that was set back must not delay the target.
         if group.assignment_timestamp != 0 && interval != 0 && at.now_ms < due {
             return;
         }

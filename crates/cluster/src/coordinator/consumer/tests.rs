@@ -9,13 +9,13 @@ use super::*;
 use bench::{Bench, SESSION, topic_id};
 
 #[test]
-fn the_hash_of_the_metadata_is_kafkas() {
+fn the_metadata_hash_equals_kafkas() {
     let mut bench = Bench::new();
     bench.config.racks = vec!["r1".into(), "ä2".into()];
     let mut id = [0; 16];
     (1..=16).zip(&mut id).for_each(|(n, byte)| *byte = n);
     bench.add_topic_with("töpic", curtail_wire::Uuid(id), &[&[1], &[2, 1]]);
-    // What hash4j makes of Kafka's calls: see Utils.computeTopicHash and computeGroupHash.
+    // The result of hash4j for Kafka's calls: see Utils.computeTopicHash and computeGroupHash.
     assert_eq!(bench.topics().hash(["gone", "töpic"].into_iter()), HASH);
     assert_eq!(bench.topics().hash(["gone"].into_iter()), 0);
 }
@@ -23,21 +23,22 @@ fn the_hash_of_the_metadata_is_kafkas() {
 const HASH: i64 = 7761286060277237075;
 
 #[test]
-fn a_member_is_given_everything_and_shares_it_with_the_next() {
+fn the_first_member_has_all_partitions_until_a_second_joins() {
     let mut bench = Bench::with_topic("t", 4);
     let first = bench.join("a", &["t"]);
     assert_eq!((first.epoch, first.heartbeat_interval), (2, Some(Duration::from_secs(5))));
     assert_eq!(bench.claims("a"), [0, 1, 2, 3]);
     assert_eq!(bench.group.state(), ConsumerState::Stable);
 
-    // The newcomer waits for what the first one has.
+    // The new member waits for the first member's partitions.
     bench.pass(Duration::from_secs(2));
     let second = bench.join("b", &["t"]);
     assert_eq!((second.epoch, second.assignment), (3, Some(Partitions::new())));
     assert_eq!(bench.state_of("b"), MemberState::UnreleasedPartitions);
     assert_eq!(bench.group.state(), ConsumerState::Reconciling);
 
-    // The first one is told what to keep, in its old epoch, until it says that it has let go of the rest.
+    // The first member learns which partitions to keep. It stays in its old epoch until it confirms
+    // that it has revoked the rest.
     let told = bench.beat("a").unwrap();
     assert_eq!((told.epoch, bench.state_of("a")), (2, MemberState::UnrevokedPartitions));
     assert_eq!(bench.claims("a"), [0, 1]);
@@ -52,7 +53,7 @@ fn a_member_is_given_everything_and_shares_it_with_the_next() {
 }
 
 #[test]
-fn epochs_fence_members() {
+fn an_outdated_or_future_epoch_is_fenced() {
     let mut bench = Bench::with_topic("t", 4);
     bench.join("a", &["t"]);
     let at = |epoch| Heartbeat { epoch, ..bench::heartbeat("a") };
@@ -61,7 +62,8 @@ fn epochs_fence_members() {
     assert_eq!(refused(&mut bench, at(1)), ErrorCode::FENCED_MEMBER_EPOCH);
     let stranger = Heartbeat { epoch: 2, ..bench::heartbeat("x") };
     assert_eq!(refused(&mut bench, stranger), ErrorCode::UNKNOWN_MEMBER_ID);
-    // The epoch before, with nothing that it may not have: the last answer was lost.
+    // The previous epoch without partitions of another member means that the last response was
+    // lost.
     let lost = |owned: &[i32]| Heartbeat {
         epoch: 0,
         owned: Some(Partitions::from([(topic_id("t"), owned.iter().copied().collect())])),
@@ -80,20 +82,20 @@ fn epochs_fence_members() {
 }
 
 #[test]
-fn the_silent_and_the_slow_are_forgotten() {
+fn members_without_heartbeats_or_revocations_are_removed() {
     let mut bench = Bench::with_topic("t", 4);
     bench.join("a", &["t"]);
     bench.pass(Duration::from_secs(2));
     bench.join("b", &["t"]);
     bench.settle();
-    // Only b is heard of.
+    // Only b sends heartbeats.
     bench.pass(SESSION - Duration::from_secs(1));
     bench.beat("b").unwrap();
     bench.pass(Duration::from_secs(2));
     assert_eq!(bench.members(), ["b"]);
     assert_eq!(bench.beat("b").unwrap().assignment, Some(bench.of("t", &[0, 1, 2, 3])));
 
-    // It hears that c has come, and does not let go, though it is heard of.
+    // Member b is told to revoke partitions for c. It sends heartbeats but does not revoke.
     bench.join("c", &["t"]);
     bench.pass(Duration::from_secs(2));
     bench.beat("c").unwrap();
@@ -110,7 +112,7 @@ fn the_silent_and_the_slow_are_forgotten() {
 }
 
 #[test]
-fn members_leave() {
+fn a_member_that_leaves_empties_the_group() {
     let mut bench = Bench::with_topic("t", 2);
     bench.join("a", &["t"]);
     let epoch = bench.group.epoch();
@@ -123,7 +125,7 @@ fn members_leave() {
 }
 
 #[test]
-fn static_members_keep_what_they_have_while_they_are_away() {
+fn static_members_keep_their_partitions_while_they_are_away() {
     let mut bench = Bench::with_topic("t", 4);
     let named = |id: &str, instance: &str| Heartbeat {
         instance_id: Some(instance.into()),
@@ -145,20 +147,20 @@ fn static_members_keep_what_they_have_while_they_are_away() {
     let away = Heartbeat { epoch: LEFT_FOR_NOW, ..named("a", "one") };
     assert_eq!(bench.send(away).unwrap().epoch, LEFT_FOR_NOW);
     assert_eq!(bench.beat("b").unwrap().assignment, None);
-    // Back under another id, with what it had and without a new epoch of the group.
+    // It returns under another id, keeps its partitions, and starts no new epoch of the group.
     let back = bench.send(named("c", "one")).unwrap();
     assert_eq!((back.epoch, bench.group.epoch()), (epoch, epoch));
     assert_eq!(back.assignment, Some(bench.of("t", &mine)));
     let old = Heartbeat { epoch, ..named("a", "one") };
     assert_eq!(refused(&mut bench, old), ErrorCode::FENCED_INSTANCE_ID);
 
-    // One that does not come back in time is forgotten.
+    // A static member that does not return in time is removed.
     bench.send(Heartbeat { epoch: LEFT_FOR_NOW, ..named("c", "one") }).unwrap();
     bench.pass(SESSION - Duration::from_secs(1));
     bench.beat("b").unwrap();
     bench.pass(Duration::from_secs(2));
     assert_eq!(bench.members(), ["b"]);
-    // And a tool removes the other one by its name.
+    // A tool removes the other one by its instance id.
     let step = bench.group.leave(
         &bench.topics(),
         &[(String::new(), Some("two".into())), ("b".into(), Some("none".into()))],
@@ -169,7 +171,7 @@ fn static_members_keep_what_they_have_while_they_are_away() {
 }
 
 #[test]
-fn topics_that_come_grow_and_go_begin_new_epochs() {
+fn created_grown_and_deleted_topics_begin_new_epochs() {
     let mut bench = Bench::new();
     let first = bench.join("a", &["t", "u"]);
     assert_eq!((first.epoch, first.assignment), (2, Some(Partitions::new())));
@@ -191,7 +193,7 @@ fn topics_that_come_grow_and_go_begin_new_epochs() {
 }
 
 #[test]
-fn targets_are_made_once_in_an_interval() {
+fn targets_are_computed_once_per_interval() {
     let mut bench = Bench::with_topic("t", 3);
     bench.join("a", &["t"]);
     let waits = bench.join("b", &["t"]);
@@ -206,11 +208,12 @@ fn targets_are_made_once_in_an_interval() {
 }
 
 #[test]
-fn wishes_change() {
+fn a_changed_subscription_revokes_at_once_and_assigns_after_the_interval() {
     let mut bench = Bench::with_topic("t", 2);
     bench.add_topic("u", 2);
     bench.join("a", &["t"]);
-    // Within the interval there is no new target, but what is not wanted any more is given up at once.
+    // Within the interval there is no new target, but partitions of unsubscribed topics are revoked
+    // at once.
     let wants = |topics: &[&str]| {
         Some(topics.iter().map(|topic| (*topic).to_owned()).collect::<BTreeSet<_>>())
     };
@@ -221,14 +224,14 @@ fn wishes_change() {
     bench.pass(Duration::from_secs(1));
     let beat = bench.beat_owning("a", &[]).unwrap();
     assert_eq!((beat.epoch, beat.assignment), (3, Some(bench.of("u", &[0, 1]))));
-    // The same again is no change.
+    // Repeating the subscription is not a change.
     let same = Heartbeat { epoch: 3, topics: wants(&["u"]), ..bench::heartbeat("a") };
     assert_eq!(bench.send(same).unwrap().epoch, 3);
     assert_eq!(bench.group.epoch(), 3);
 }
 
 #[test]
-fn expressions_are_resolved_at_a_bounded_pace() {
+fn regular_expressions_are_resolved_at_a_bounded_rate() {
     let mut bench = Bench::with_topic("t1", 1);
     bench.add_topic("other", 1);
     let joining = |id: &str, regex: &str| Heartbeat {
@@ -249,7 +252,8 @@ fn expressions_are_resolved_at_a_bounded_pace() {
     let beat = bench.beat("a").unwrap();
     assert_eq!((beat.epoch, beat.assignment), (2, Some(bench.of("t1", &[0]))));
 
-    // Whole names only, and new topics not sooner than after 10 s.
+    // The expression must match whole names. Created topics are resolved after 10 s at the
+    // earliest.
     bench.add_topic("t2", 1);
     bench.add_topic("at3", 1);
     bench.pass(Duration::from_secs(10));
@@ -263,7 +267,7 @@ fn expressions_are_resolved_at_a_bounded_pace() {
     bench.pass(Duration::from_secs(11));
     assert_eq!(bench.beat("a").unwrap().resolve, None, "nothing has come");
 
-    // The expression goes with the last one who wants it.
+    // The expression is removed with its last subscriber.
     bench.send(joining("b", "t.|x")).unwrap();
     bench.send(Heartbeat { epoch: LEFT, ..bench::heartbeat("a") }).unwrap();
     assert_eq!(bench.group.regexes.len(), 1);
@@ -272,7 +276,7 @@ fn expressions_are_resolved_at_a_bounded_pace() {
 }
 
 #[test]
-fn groups_may_be_full() {
+fn a_full_group_refuses_new_members() {
     let mut bench = Bench::with_topic("t", 2);
     bench.join("a", &["t"]);
     Arc::make_mut(&mut bench.group.settings).max_size = 1;
@@ -282,7 +286,7 @@ fn groups_may_be_full() {
 }
 
 #[test]
-fn commits_are_those_of_members() {
+fn a_commit_needs_a_member_in_a_valid_epoch() {
     let mut bench = Bench::with_topic("t", 4);
     let at = |partition| [Some((topic_id("t"), partition))];
     let unknown = ErrorCode::UNKNOWN_MEMBER_ID;
@@ -317,7 +321,7 @@ fn commits_are_those_of_members() {
 }
 
 #[test]
-fn the_assignor_is_what_most_ask_for() {
+fn the_assignor_is_the_most_requested_one() {
     let mut bench = Bench::with_topic("t", 4);
     let asking = |id: &str, assignor: Option<&str>| Heartbeat {
         assignor: assignor.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! The topics of the cluster, as a group sees them.
+//! A group's view of the cluster's topics.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Topics<'a> {
     pub(crate) image: &'a Image,
-    /// Knows the brokers' racks.
+    /// The source of the brokers' racks.
     pub(crate) config: &'a ClusterConfig,
 }
 
 impl Topics<'_> {
-    /// The ids of those names that exist.
+    /// Returns the ids of the topics that exist.
     pub(super) fn ids<'n>(&self, names: impl Iterator<Item = &'n str>) -> BTreeSet<Uuid> {
         names.filter_map(|name| self.image.topic(name)).map(|topic| topic.id).collect()
     }
@@ -29,8 +29,9 @@ impl Topics<'_> {
         i32::try_from(count).unwrap_or(i32::MAX)
     }
 
-    /// What Kafka stores of the topics' metadata (KIP-1101): it changes when one of them comes, goes, grows, or has
-    /// replicas in other racks. The names come in order.
+    /// Returns the hash that Kafka stores of the topics' metadata (KIP-1101). It changes when a
+    /// topic is created, deleted or grows, or when its replicas are in other racks. The names must
+    /// be sorted.
     pub(super) fn hash<'n>(&self, names: impl Iterator<Item = &'n str>) -> i64 {
         let topics = names.filter_map(|name| self.image.topic(name));
         let hashes: Vec<u8> =
@@ -39,7 +40,7 @@ impl Topics<'_> {
     }
 
     fn topic_hash(&self, topic: &TopicImage) -> u64 {
-        // The version of what is hashed.
+        // The version of the hashed format.
         let mut bytes = vec![0];
         let (high, low) = topic.id.0.split_at(8);
         bytes.extend(high.iter().rev().chain(low.iter().rev()));
@@ -63,7 +64,7 @@ fn put_number(bytes: &mut Vec<u8>, number: usize) {
     bytes.extend((number as u32).to_le_bytes());
 }
 
-/// Java's characters, and how many there are.
+/// Appends the text in Java's characters, followed by their number.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
     put_number(bytes, text.encode_utf16().count());

@@ -1,4 +1,4 @@
-//! Joining, the rebalance, and the assignment.
+//! Joins, rebalances and assignments.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,19 +11,20 @@ use super::{
     Waiter,
 };
 
-/// How long a member that does not know its id yet may wait in a rebalance: its session cannot tell whether it is
-/// still there, as Kafka's `group.new.member.join.timeout.ms`.
+/// How long a member that does not know its id yet may wait in a rebalance, as in Kafka's
+/// `group.new.member.join.timeout.ms`. It sends no heartbeats, so its session cannot detect a lost
+/// member.
 const NEW_MEMBER_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A rebalance that is given less time still gets this, so that one that cannot end does not spin.
+/// Lower bound of the rebalance timeout, so that a rebalance that cannot complete does not spin.
 const SHORTEST_REBALANCE: Duration = Duration::from_millis(10);
 
 /// A JoinGroup request.
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
-    /// Empty for a member that has none yet.
+    /// Empty for a member without an id.
     pub(crate) member_id: String,
-    /// The id it gets then.
+    /// The id assigned to a member without one.
     pub(crate) new_id: String,
     pub(crate) instance_id: Option<String>,
     pub(crate) client_id: String,
@@ -32,9 +33,9 @@ pub(crate) struct Join {
     pub(crate) rebalance_timeout: Duration,
     pub(crate) protocol_type: String,
     pub(crate) protocols: Vec<(String, Bytes)>,
-    /// A dynamic member must join again with the id it is given (KIP-394).
+    /// Whether a dynamic member must rejoin with its assigned id (KIP-394).
     pub(crate) needs_known_id: bool,
-    /// A static leader that came back may be told to skip the assignment (KIP-814).
+    /// Whether a static leader that rejoined may be told to skip the assignment (KIP-814).
     pub(crate) may_skip_assignment: bool,
 }
 
@@ -46,12 +47,13 @@ pub(crate) struct SyncRequest {
     pub(crate) generation: i32,
     pub(crate) protocol_type: Option<String>,
     pub(crate) protocol: Option<String>,
-    /// From the leader.
+    /// Assignments, from the leader only.
     pub(crate) assignments: BTreeMap<String, Bytes>,
 }
 
 impl Group {
-    /// A member wants to join. It is answered at once or when the rebalance is over.
+    /// Handles a JoinGroup request. The response follows immediately or at the end of the
+    /// rebalance.
     pub(crate) fn join(
         &mut self,
         now: Instant,
@@ -109,7 +111,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the group and the member have a protocol in common.
+    /// Returns whether the group and the member have a protocol in common.
     fn supports(&self, join: &Join) -> bool {
         if self.members.is_empty() {
             return !join.protocol_type.is_empty() && !join.protocols.is_empty();
@@ -123,7 +125,8 @@ impl Group {
         self.members.values().all(supports)
     }
 
-    /// A member that is known joins again: it did not get its answer, has something new, or a rebalance is on.
+    /// A known member rejoins: its response was lost, its metadata changed, or a rebalance is in
+    /// progress.
     fn join_again(
         &mut self,
         now: Instant,
@@ -136,7 +139,7 @@ impl Group {
         let same = self.members.get(&join.member_id).is_some_and(|m| m.protocols == join.protocols);
         let repeat = match self.state {
             GroupState::CompletingRebalance => same,
-            // The leader joins again to have the assignment made anew.
+            // The leader rejoins to trigger a new assignment.
             GroupState::Stable => same && !leads,
             GroupState::Empty | GroupState::PreparingRebalance => false,
         };
@@ -217,14 +220,14 @@ impl Group {
         if !member.is_new {
             member.expires = Some(now + member.session_timeout);
         }
-        // Only the newest request of a member is answered with the generation.
+        // Only a member's newest request receives the generation.
         if let Some(waiter) = member.joining.replace(waiter) {
             let answer = Err((ErrorCode::REBALANCE_IN_PROGRESS, id.to_owned()));
             out.push(Output::Joined { waiter, answer });
         }
     }
 
-    /// A static member that was restarted takes its place under a new id (KIP-345).
+    /// A restarted static member replaces its previous id (KIP-345).
     fn replace_static(
         &mut self,
         now: Instant,
@@ -260,7 +263,7 @@ impl Group {
             self.rebalance_or_complete(now, now_ms, out);
             return;
         }
-        // Nothing that matters to the others has changed: the generation goes on.
+        // The other members are not affected, so the generation continues.
         if let Some(member) = self.members.get_mut(&id) {
             member.joining = None;
         }
@@ -269,14 +272,14 @@ impl Group {
         if may_skip_assignment {
             answer.skip_assignment = leads;
         } else {
-            // An older member would make a new assignment if it were told that it leads.
+            // An older client that learns that it leads would compute a new assignment.
             answer.leader = old_leader;
         }
         let value = self.value(None);
         out.push(Output::Store { value, then: Stored::Replaced { waiter, answer } });
     }
 
-    /// The protocol all members have that most of them like best.
+    /// Selects the protocol with the most votes among those that all members support.
     fn select_protocol(&self) -> Option<String> {
         let first = self.members.values().next()?;
         let candidates: Vec<&str> = first
@@ -289,7 +292,7 @@ impl Group {
         for vote in self.members.values().filter_map(|member| member.vote(&candidates)) {
             *votes.entry(vote).or_default() += 1;
         }
-        // Of equally many votes the first candidate's count.
+        // On a tie the first candidate wins.
         let most = votes.values().copied().max()?;
         candidates
             .iter()
@@ -297,7 +300,7 @@ impl Group {
             .map(|name| (*name).to_owned())
     }
 
-    /// Starts a rebalance, or ends the one that is on if everybody has come.
+    /// Starts a rebalance, or completes the current one if all members have joined.
     pub(super) fn rebalance_or_complete(&mut self, now: Instant, now_ms: i64, out: &mut Outputs) {
         if self.state != GroupState::PreparingRebalance {
             self.prepare_rebalance(now, now_ms, out);
@@ -324,7 +327,7 @@ impl Group {
         self.enter(GroupState::PreparingRebalance, now_ms);
     }
 
-    /// The longest a member may take.
+    /// The longest rebalance timeout of all members.
     pub(super) fn rebalance_timeout(&self) -> Duration {
         let longest = self.members.values().map(|member| member.rebalance_timeout).max();
         longest.unwrap_or_default().max(SHORTEST_REBALANCE)
@@ -339,7 +342,7 @@ impl Group {
         }
     }
 
-    /// The rebalance's time is over.
+    /// Handles the end of the join timeout.
     pub(super) fn join_timed_out(&mut self, now: Instant, now_ms: i64, out: &mut Outputs) {
         if let Some(JoinDeadline::Initial { at, remaining }) = self.join_deadline
             && self.new_member_added
@@ -354,7 +357,8 @@ impl Group {
         self.complete_join(now, now_ms, out);
     }
 
-    /// Begins the next generation with those who have joined. Static members stay in it also when they have not.
+    /// Starts the next generation with the members that have joined. Static members stay in it even
+    /// if they have not.
     fn complete_join(&mut self, now: Instant, now_ms: i64, out: &mut Outputs) {
         let gone: Vec<String> = self
             .members
@@ -366,7 +370,7 @@ impl Group {
             self.remove_member(&id, out);
         }
         if !self.members.is_empty() && !self.elect_joined_leader() {
-            // Only static members that have not come back: they have another whole timeout.
+            // Only static members remain, and none has rejoined: they get another full timeout.
             self.join_deadline = Some(JoinDeadline::At(now + self.rebalance_timeout()));
             return;
         }
@@ -396,7 +400,7 @@ impl Group {
         }
     }
 
-    /// Makes sure that the leader is one of those who have joined.
+    /// Ensures that the leader has joined; returns false if no member has.
     fn elect_joined_leader(&mut self) -> bool {
         let joined = |id: &String| self.members.get(id).is_some_and(|m| m.joining.is_some());
         if self.leader.as_ref().is_some_and(joined) {
@@ -408,7 +412,7 @@ impl Group {
         true
     }
 
-    /// A member asks what it is to do; it is answered once the leader has said so and that is stored.
+    /// Handles a SyncGroup request. The response follows once the leader's assignment is stored.
     pub(crate) fn sync(&mut self, now: Instant, request: SyncRequest, waiter: Waiter) -> Outputs {
         let mut out = Outputs::new();
         match self.try_sync(now, request, waiter, &mut out) {
@@ -475,7 +479,7 @@ impl Group {
         }
     }
 
-    /// What became of an [`Output::Store`].
+    /// Handles the outcome of an [`Output::Store`].
     pub(crate) fn stored(
         &mut self,
         now: Instant,
@@ -496,7 +500,7 @@ impl Group {
             Stored::Assignment { generation } => {
                 let current =
                     self.state == GroupState::CompletingRebalance && self.generation == generation;
-                // Another rebalance has begun meanwhile and answered those who waited.
+                // A newer rebalance has already responded to the waiting requests.
                 if !current {
                     return out;
                 }
@@ -516,7 +520,7 @@ impl Group {
         out
     }
 
-    /// Answers everybody who waits for the assignment.
+    /// Sends the assignment to all members that wait for it.
     fn give_out(&mut self, now: Instant, out: &mut Outputs) {
         let waiting: Vec<String> = self
             .members
@@ -534,7 +538,7 @@ impl Group {
         }
     }
 
-    /// There will be no assignment of this generation.
+    /// Fails all requests that wait for this generation's assignment.
     fn fail_sync(&mut self, now: Instant, code: ErrorCode, out: &mut Outputs) {
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();

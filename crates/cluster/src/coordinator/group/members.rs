@@ -1,4 +1,4 @@
-//! Staying, leaving and being forgotten.
+//! Heartbeats, leaving and expiry of members.
 
 use curtail_wire::ErrorCode;
 use tokio::time::Instant;
@@ -6,10 +6,11 @@ use tokio::time::Instant;
 use super::{Group, GroupState, JoinDeadline, Output, Outputs};
 
 impl Group {
-    /// A member's sign of life.
+    /// Handles a member's heartbeat.
     ///
     /// # Errors
-    /// REBALANCE_IN_PROGRESS tells it to join again; others that it is not a member of this generation.
+    /// REBALANCE_IN_PROGRESS tells the member to rejoin. Other errors mean that it is not a member
+    /// of this generation.
     pub(crate) fn heartbeat(
         &mut self,
         now: Instant,
@@ -27,7 +28,8 @@ impl Group {
         }
     }
 
-    /// Members leave, each named by its id or, a static one, by its instance id. One result for each.
+    /// Removes members, each identified by its member id or, if static, by its instance id. Returns
+    /// one result per member.
     pub(crate) fn leave(
         &mut self,
         now: Instant,
@@ -55,7 +57,7 @@ impl Group {
             return Ok(());
         }
         let known = instance_id.and_then(|instance_id| self.statics.get(instance_id)).cloned();
-        // Tools that remove a static member do not know its id.
+        // Tools that remove a static member do not know its member id.
         let id = match (id, instance_id, known) {
             ("", Some(_), Some(known)) => known,
             _ => id.to_owned(),
@@ -65,7 +67,7 @@ impl Group {
         Ok(())
     }
 
-    /// Takes a member out; who waits for an answer as that member is told that it is none any more.
+    /// Removes a member. Its waiting requests receive UNKNOWN_MEMBER_ID.
     pub(super) fn remove_member(&mut self, id: &str, out: &mut Outputs) {
         let Some(member) = self.members.remove(id) else { return };
         let unknown = ErrorCode::UNKNOWN_MEMBER_ID;
@@ -83,7 +85,7 @@ impl Group {
         }
     }
 
-    /// Members, or ids that were given out only, are gone.
+    /// Continues after the removal of members or of unused member ids.
     fn after_removal(&mut self, now: Instant, now_ms: i64, members_left: bool, out: &mut Outputs) {
         match self.state {
             GroupState::Stable | GroupState::CompletingRebalance if members_left => {
@@ -94,14 +96,14 @@ impl Group {
         }
     }
 
-    /// When [`Group::expire`] is due next.
+    /// Returns when [`Group::expire`] is due next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let members = self.members.values().filter_map(|member| member.expires);
         let pending = self.pending.values().copied();
         members.chain(pending).chain(self.join_due()).chain(self.sync_deadline).min()
     }
 
-    /// Forgets who has been silent for too long and ends what has taken too long.
+    /// Removes members whose session has expired, and ends overdue rebalances.
     pub(crate) fn expire(&mut self, now: Instant, now_ms: i64) -> Outputs {
         let mut out = Outputs::new();
         self.pending.retain(|_, until| *until > now);
@@ -110,7 +112,8 @@ impl Group {
             if member.expires.is_none_or(|at| at > now) {
                 continue;
             }
-            // Who waits for an answer is not silent, but for new members: nothing else ends their wait.
+            // A member that waits for a response keeps its session. New members are an exception:
+            // nothing else would end their wait.
             let waits = member.joining.is_some() || member.syncing.is_some();
             if waits && !member.is_new {
                 member.expires = None;

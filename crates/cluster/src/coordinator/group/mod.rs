@@ -1,18 +1,25 @@
-//! One group of the classic protocol, as Kafka's coordinator treats it. Pure: the time is passed in, requests that wait
-//! are numbers, and what must be stored or answered comes back as [`Output`]s.
+//! One group of the classic protocol, with the behaviour of Kafka's coordinator.
 //!
-//! Methods: `join`, `sync`, `heartbeat`, `leave` for requests ([`join`]), `stored` for what became of an
-//! [`Output::Store`], `expire` and `deadline` for time ([`members`]), `may_commit`, `describe` and `value` for readers.
+//! Pure: the caller passes the time in and identifies waiting requests by numbers. Records to store
+//! and responses to send are returned as [`Output`]s.
 //!
-//! A group lives from its first join or commit until it is deleted or expires. States and transitions:
+//! Methods: `join`, `sync`, `heartbeat`, `leave` for requests ([`join`]), `stored` for the outcome
+//! of an [`Output::Store`], `expire` and `deadline` for time ([`members`]), `may_commit`,
+//! `describe` and `value` for readers.
+//!
+//! A group lives from its first join or commit until it is deleted or expires. States and
+//! transitions:
 //!
 //! - Empty: no members; there may be offsets. A join leads to PreparingRebalance.
-//! - PreparingRebalance: members are asked to join again. When all have, or the rebalance timeout is over, the
-//!   generation grows and the group is CompletingRebalance, or Empty if nobody came.
-//! - CompletingRebalance: waits for the leader's assignment. Once that is stored the group is Stable.
-//! - Stable: members heartbeat. A member that comes, goes or changes leads to PreparingRebalance.
+//! - PreparingRebalance: waits until all members have rejoined or the rebalance timeout has
+//!   expired. Then the generation is incremented, and the group becomes CompletingRebalance, or
+//!   Empty if no member has joined.
+//! - CompletingRebalance: waits for the leader's assignment. Once that is stored the group is
+//!   Stable.
+//! - Stable: members send heartbeats. A member that joins, leaves or changes leads to
+//!   PreparingRebalance.
 //!
-//! Kafka's Dead is a group that is not there any more.
+//! A group in Kafka's state Dead does not exist here.
 
 mod join;
 mod members;
@@ -29,17 +36,17 @@ use super::records::{GroupValue, MemberValue};
 
 pub(crate) use join::{Join, SyncRequest};
 
-/// A request that waits for an answer of the group.
+/// The number of a request that waits for the group's response.
 pub(crate) type Waiter = u64;
 
-/// How the machine is set up.
+/// Settings of the state machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupConfig {
     /// `group.initial.rebalance.delay.ms`.
     pub(crate) initial_rebalance_delay: Duration,
 }
 
-/// Where a group stands; the names are those that Kafka's tools show.
+/// The state of a group; the names are those that Kafka's tools show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupState {
     Empty,
@@ -59,7 +66,7 @@ impl GroupState {
     }
 }
 
-/// What a member learns of the generation it is in.
+/// A member's view of its generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Joined {
     pub(crate) generation: i32,
@@ -67,16 +74,16 @@ pub(crate) struct Joined {
     pub(crate) protocol: String,
     pub(crate) leader: String,
     pub(crate) member_id: String,
-    /// A static leader that came back takes the assignment as it is (KIP-814).
+    /// Whether a static leader that rejoined keeps the current assignment (KIP-814).
     pub(crate) skip_assignment: bool,
-    /// For the leader: id, instance id and metadata of everybody.
+    /// Id, instance id and metadata of all members; only for the leader.
     pub(crate) members: Vec<(String, Option<String>, Bytes)>,
 }
 
-/// The answer to a JoinGroup request: an error goes with the member id it is about.
+/// The response to a JoinGroup request. An error comes with the member id it concerns.
 pub(crate) type JoinAnswer = Result<Joined, (ErrorCode, String)>;
 
-/// What a member gets to do.
+/// A member's assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Synced {
     pub(crate) protocol_type: String,
@@ -86,18 +93,18 @@ pub(crate) struct Synced {
 
 pub(crate) type SyncAnswer = Result<Synced, ErrorCode>;
 
-/// Why a group is to be stored, and what to do then.
+/// Why a group must be stored, and what happens afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     /// The last member has left.
     Empty,
     /// The leader's assignment of a generation.
     Assignment { generation: i32 },
-    /// A static member came back under another id and waits for this answer.
+    /// A static member rejoined under another id and waits for this response.
     Replaced { waiter: Waiter, answer: Joined },
 }
 
-/// What the machine wants done, in this order.
+/// Actions for the caller, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Joined {
@@ -108,7 +115,7 @@ pub(crate) enum Output {
         waiter: Waiter,
         answer: SyncAnswer,
     },
-    /// Append this value and tell [`Group::stored`] when it is committed, or that it will not be.
+    /// Append this value, then call [`Group::stored`] once it is committed or has failed.
     Store {
         value: GroupValue,
         then: Stored,
@@ -125,16 +132,17 @@ struct Member {
     client_host: String,
     rebalance_timeout: Duration,
     session_timeout: Duration,
-    /// Its protocols in the order it prefers them, with its metadata for each.
+    /// Its protocols in order of preference, with its metadata for each.
     protocols: Vec<(String, Bytes)>,
     assignment: Bytes,
-    /// Not yet in any generation. It does not know its id, so it cannot send heartbeats.
+    /// Whether it has been in no generation yet. It does not know its id, so it cannot send
+    /// heartbeats.
     is_new: bool,
-    /// In a new generation, and has not asked for its assignment yet.
+    /// Whether it is in a new generation and has not requested its assignment yet.
     must_sync: bool,
     joining: Option<Waiter>,
     syncing: Option<Waiter>,
-    /// When its session ends unless it is heard of.
+    /// When its session expires, unless it sends a request before.
     expires: Option<Instant>,
 }
 
@@ -144,16 +152,16 @@ impl Member {
         found.map(|(_, metadata)| metadata.clone()).unwrap_or_default()
     }
 
-    /// The first of the candidates in the member's order.
+    /// Votes for the first candidate in the member's order.
     fn vote<'a>(&'a self, candidates: &[&str]) -> Option<&'a str> {
         self.protocols.iter().map(|(name, _)| name.as_str()).find(|name| candidates.contains(name))
     }
 }
 
-/// When a rebalance ends even if not everybody has joined.
+/// When a rebalance ends even if some members have not joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JoinDeadline {
-    /// The first rebalance of a group waits a little for more members to come, and again when some have.
+    /// A group's first rebalance waits briefly for more members, and again when some have joined.
     Initial {
         at: Instant,
         remaining: Duration,
@@ -161,12 +169,12 @@ enum JoinDeadline {
     At(Instant),
 }
 
-/// See the head of this module.
+/// The state machine of one group; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Group {
     config: GroupConfig,
     state: GroupState,
-    /// Since when, in ms since the Unix epoch; -1 when not known.
+    /// When the group entered its state, in ms since the Unix epoch; -1 if unknown.
     state_timestamp: i64,
     protocol_type: Option<String>,
     generation: i32,
@@ -175,19 +183,19 @@ pub(crate) struct Group {
     members: BTreeMap<String, Member>,
     /// Member ids of static members by instance id.
     statics: BTreeMap<String, String>,
-    /// Ids given out (MEMBER_ID_REQUIRED) and not used yet, with their end.
+    /// Assigned member ids (MEMBER_ID_REQUIRED) that have not joined yet, with their expiry.
     pending: BTreeMap<String, Instant>,
     join_deadline: Option<JoinDeadline>,
-    /// Somebody came during the initial rebalance.
+    /// Whether a new member joined during the initial rebalance.
     new_member_added: bool,
-    /// When those members of a new generation are dropped that have not asked for their assignment.
+    /// When members of a new generation that have not requested their assignment are removed.
     sync_deadline: Option<Instant>,
     /// The leader's assignment while it is being stored.
     storing: Option<BTreeMap<String, Bytes>>,
 }
 
 impl Group {
-    /// A group without members.
+    /// Creates a group without members.
     pub(crate) fn new(config: GroupConfig, now_ms: i64) -> Self {
         Self {
             config,
@@ -207,7 +215,7 @@ impl Group {
         }
     }
 
-    /// The group as it was stored. Its members' sessions begin with [`Group::resume`].
+    /// Restores a stored group. Its members' sessions start with [`Group::resume`].
     pub(crate) fn load(config: GroupConfig, value: GroupValue) -> Self {
         let mut group = Self::new(config, value.state_timestamp);
         group.protocol_type = Some(value.protocol_type).filter(|kind| !kind.is_empty());
@@ -227,7 +235,7 @@ impl Group {
         group
     }
 
-    /// Begins the sessions of the members of a loaded group.
+    /// Starts the sessions of a loaded group's members.
     pub(crate) fn resume(&mut self, now: Instant) {
         for member in self.members.values_mut() {
             member.expires = Some(now + member.session_timeout);
@@ -238,27 +246,28 @@ impl Group {
         self.state
     }
 
-    /// Since when the group is in its state, in ms since the Unix epoch; -1 when not known.
+    /// When the group entered its state, in ms since the Unix epoch; -1 if unknown.
     pub(crate) fn state_timestamp(&self) -> i64 {
         self.state_timestamp
     }
 
-    /// What the members call what they do, "consumer" for consumers; empty for groups that only keep offsets.
+    /// The members' protocol type, "consumer" for consumers; empty for groups that only store
+    /// offsets.
     pub(crate) fn protocol_type(&self) -> &str {
         self.protocol_type.as_deref().unwrap_or_default()
     }
 
-    /// The protocol of the current generation, empty before there is one.
+    /// The protocol of the current generation; empty before the first one.
     pub(crate) fn protocol(&self) -> &str {
         self.protocol.as_deref().unwrap_or_default()
     }
 
-    /// Nobody is in it, and nobody is about to be.
+    /// Whether the group has no members and no assigned member ids.
     pub(crate) fn is_unused(&self) -> bool {
         self.state == GroupState::Empty && self.pending.is_empty()
     }
 
-    /// The members; what they do is known in a stable group only.
+    /// Returns the members. Their assignments are known only in a stable group.
     pub(crate) fn describe(&self) -> Vec<MemberValue> {
         let stable = self.state == GroupState::Stable;
         let members = self.members.iter().map(|(id, member)| {
@@ -272,12 +281,12 @@ impl Group {
         members.collect()
     }
 
-    /// The members' metadata for the current protocol.
+    /// Returns the members' metadata for the current protocol.
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = Bytes> + '_ {
         self.members.values().map(|member| member.metadata(self.protocol()))
     }
 
-    /// The group as it is to be stored.
+    /// Returns the group in its stored form.
     fn value(&self, assignment: Option<&BTreeMap<String, Bytes>>) -> GroupValue {
         let members = self.members.iter().map(|(id, member)| {
             let mut value = member.value(id, self.protocol());
@@ -301,10 +310,12 @@ impl Group {
         self.state_timestamp = now_ms;
     }
 
-    /// Checks who commits offsets outside of a transaction; a member's commit is a sign of life.
+    /// Checks the committer of offsets outside a transaction. A member's commit also extends its
+    /// session.
     ///
     /// # Errors
-    /// As Kafka: an unknown, fenced or late member, or one that commits while its assignment is being made.
+    /// As in Kafka: the member is unknown, fenced or of an old generation, or commits while its
+    /// assignment is being computed.
     pub(crate) fn may_commit(
         &mut self,
         now: Instant,
@@ -325,10 +336,11 @@ impl Group {
         Ok(())
     }
 
-    /// Checks who commits offsets in a transaction: a producer that names no member may, in any state (KIP-447).
+    /// Checks the committer of offsets in a transaction. A producer that names no member may commit
+    /// in any state (KIP-447).
     ///
     /// # Errors
-    /// As Kafka: an unknown, fenced or late member.
+    /// As in Kafka: the member is unknown, fenced or of an old generation.
     pub(crate) fn may_commit_in_transaction(
         &self,
         member_id: &str,
@@ -345,10 +357,10 @@ impl Group {
         Ok(())
     }
 
-    /// Checks that offsets may be deleted. Those of topics that members read must stay.
+    /// Checks that offsets may be deleted. Offsets of topics that members read must stay.
     ///
     /// # Errors
-    /// NON_EMPTY_GROUP when the members are not consumers, so that nobody can tell what they read.
+    /// NON_EMPTY_GROUP if the members are not consumers, because their topics are unknown then.
     pub(crate) fn may_delete_offsets(&self) -> Result<(), ErrorCode> {
         match self.state {
             GroupState::Empty => Ok(()),
@@ -357,7 +369,7 @@ impl Group {
         }
     }
 
-    /// Checks that a member is known, and under a static name that it is the one that has it.
+    /// Checks that a member is known, and that a static member's instance id belongs to it.
     fn check_member(&self, member_id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
         if let Some(instance_id) = instance_id {
             match self.statics.get(instance_id) {
@@ -383,7 +395,7 @@ impl Group {
     }
 }
 
-/// The protocol type of consumers.
+/// The protocol type of consumer groups.
 pub(crate) const CONSUMER: &str = "consumer";
 
 impl Member {

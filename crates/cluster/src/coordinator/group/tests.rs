@@ -9,7 +9,7 @@ use super::*;
 const SESSION: Duration = Duration::from_secs(10);
 const REBALANCE: Duration = Duration::from_secs(60);
 
-/// A group under test: its machine, the time, and what it has put out.
+/// A group under test: its state machine, the time, and its outputs.
 struct Bench {
     group: Group,
     now: Instant,
@@ -70,7 +70,7 @@ impl Bench {
         self.next
     }
 
-    /// Tells the machine that the oldest store is done.
+    /// Completes the oldest store.
     fn stored(&mut self, result: Result<(), ErrorCode>) -> GroupValue {
         let (value, then) = self.stores.remove(0);
         let outputs = self.group.stored(self.now, 0, then, result);
@@ -92,7 +92,7 @@ impl Bench {
         self.group.heartbeat(self.now, id, None, generation)
     }
 
-    /// Lets time pass, doing what becomes due when it does.
+    /// Advances the time and handles everything as it becomes due.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.group.deadline().filter(|due| *due <= end) {
@@ -118,7 +118,8 @@ impl Bench {
         self.synced.remove(&waiter).expect("an answer").expect("an assignment").assignment
     }
 
-    /// A group of these dynamic members, the first of which leads, in a stable first generation.
+    /// Returns a stable group with these dynamic members in its first generation; the first member
+    /// leads.
     fn stable(ids: &[&str]) -> Self {
         let mut bench = Self::new(Duration::from_secs(3));
         let joins: Vec<_> = ids.iter().map(|id| bench.join(member(id))).collect();
@@ -137,7 +138,8 @@ impl Bench {
     }
 }
 
-/// The first join of a dynamic member of an old version, which gets this id.
+/// Returns the first join of a dynamic member with an old client version; the member receives this
+/// id.
 fn member(id: &str) -> Join {
     Join {
         member_id: String::new(),
@@ -168,7 +170,7 @@ fn speaking(id: &str, protocols: &[&str]) -> Join {
 }
 
 #[test]
-fn a_dynamic_member_must_come_again_with_its_id() {
+fn a_dynamic_member_must_rejoin_with_its_assigned_id() {
     let mut bench = Bench::new(Duration::ZERO);
     let first = bench.join(Join { needs_known_id: true, ..member("a") });
     assert_eq!(
@@ -181,7 +183,7 @@ fn a_dynamic_member_must_come_again_with_its_id() {
     assert_eq!((joined.generation, joined.leader.as_str()), (1, "a"));
     assert_eq!(joined.members, [("a".to_owned(), None, Bytes::from_static(b"topics"))]);
 
-    // One that does not come is forgotten; one that was never given an id is not known.
+    // A pending id expires if it does not join. An id that was never assigned is unknown.
     let mut bench = Bench::new(Duration::ZERO);
     bench.join(Join { needs_known_id: true, ..member("a") });
     bench.pass(SESSION);
@@ -191,7 +193,7 @@ fn a_dynamic_member_must_come_again_with_its_id() {
 }
 
 #[test]
-fn the_first_rebalance_waits_while_members_come() {
+fn the_first_rebalance_waits_while_members_join() {
     let mut bench = Bench::new(Duration::from_secs(3));
     let a = bench.join(member("a"));
     bench.pass(Duration::from_secs(2));
@@ -206,7 +208,7 @@ fn the_first_rebalance_waits_while_members_come() {
 }
 
 #[test]
-fn the_assignment_is_given_out_once_it_is_stored() {
+fn the_assignment_is_sent_once_it_is_stored() {
     let mut bench = Bench::stable(&["a", "b"]);
     assert_eq!(bench.heartbeat("a", 1), Ok(()));
     assert_eq!(bench.heartbeat("a", 0), Err(ErrorCode::ILLEGAL_GENERATION));
@@ -214,7 +216,7 @@ fn the_assignment_is_given_out_once_it_is_stored() {
     let repeated = bench.sync("b", 1, &[]);
     assert_eq!(bench.assignment(repeated), "b");
 
-    // The leader has the assignment made anew, and it cannot be stored: everybody joins again.
+    // The leader triggers a new assignment that cannot be stored: all members rejoin.
     let a = bench.join(again("a"));
     assert_eq!(bench.heartbeat("b", 1), Err(ErrorCode::REBALANCE_IN_PROGRESS));
     let b = bench.join(again("b"));
@@ -280,11 +282,11 @@ fn protocols_are_chosen_by_votes() {
 }
 
 #[test]
-fn members_that_do_not_come_back_are_dropped_when_the_rebalance_times_out() {
+fn members_that_do_not_rejoin_are_removed_at_the_rebalance_timeout() {
     let mut bench = Bench::stable(&["a", "b"]);
     let c = bench.join(member("c"));
     let b = bench.join(again("b"));
-    // a goes on with heartbeats, so only the rebalance timeout ends it.
+    // Member a still sends heartbeats, so only the rebalance timeout removes it.
     for _ in 0..12 {
         bench.pass(Duration::from_secs(5) - Duration::from_millis(1));
         assert_eq!(bench.heartbeat("a", 1), Err(ErrorCode::REBALANCE_IN_PROGRESS));
@@ -298,7 +300,7 @@ fn members_that_do_not_come_back_are_dropped_when_the_rebalance_times_out() {
 }
 
 #[test]
-fn a_silent_member_is_dropped_and_the_others_rebalance() {
+fn a_member_without_heartbeats_is_removed_and_the_others_rebalance() {
     let mut bench = Bench::stable(&["a", "b"]);
     bench.pass(SESSION - Duration::from_millis(1));
     assert_eq!(bench.heartbeat("b", 1), Ok(()));
@@ -308,7 +310,8 @@ fn a_silent_member_is_dropped_and_the_others_rebalance() {
     let joined = bench.joined(b);
     assert_eq!((joined.generation, joined.leader.as_str()), (2, "b"));
 
-    // It does not ask for its assignment: heartbeats keep its session, but not for longer than the rebalance timeout.
+    // It does not request its assignment. Heartbeats keep its session, but the rebalance timeout
+    // still removes it.
     for _ in 0..12 {
         bench.pass(Duration::from_secs(5) - Duration::from_millis(1));
         assert_eq!(bench.heartbeat("b", 2), Ok(()));
@@ -320,7 +323,7 @@ fn a_silent_member_is_dropped_and_the_others_rebalance() {
 }
 
 #[test]
-fn who_waits_is_not_silent_but_a_new_member_does_not_wait_for_ever() {
+fn a_waiting_member_keeps_its_session_but_a_new_one_is_removed_after_300_seconds() {
     let mut bench = Bench::stable(&["a", "b"]);
     bench.group.members.values_mut().for_each(|m| m.rebalance_timeout = Duration::from_secs(1000));
     let c = bench.join(Join { rebalance_timeout: Duration::from_secs(1000), ..member("c") });
@@ -339,7 +342,7 @@ fn who_waits_is_not_silent_but_a_new_member_does_not_wait_for_ever() {
 }
 
 #[test]
-fn members_leave_together() {
+fn several_members_leave_in_one_request() {
     let mut bench = Bench::stable(&["a", "b"]);
     let results = bench.leave(&[("x", None), ("a", None)]);
     assert_eq!(results, [Err(ErrorCode::UNKNOWN_MEMBER_ID), Ok(())]);
@@ -352,7 +355,7 @@ fn members_leave_together() {
 }
 
 #[test]
-fn a_static_member_takes_its_place_again() {
+fn a_restarted_static_member_keeps_its_assignment() {
     let mut bench = Bench::new(Duration::from_secs(3));
     let a = bench.join(static_member("i1-a", "i1"));
     let b = bench.join(static_member("i2-b", "i2"));
@@ -363,7 +366,7 @@ fn a_static_member_takes_its_place_again() {
     bench.stored(Ok(()));
     assert_eq!(bench.assignment(a), "one");
 
-    // The leader is restarted: no rebalance, the assignment goes on, the earlier one is fenced.
+    // The leader is restarted: no rebalance, the assignment stays, the previous member is fenced.
     let restarted = bench.join(static_member("i1-c", "i1"));
     assert!(bench.joined.is_empty(), "not before it is stored");
     let value = bench.stored(Ok(()));
@@ -379,28 +382,28 @@ fn a_static_member_takes_its_place_again() {
     let unknown = bench.group.heartbeat(bench.now, "i1-c", Some("i9"), 1);
     assert_eq!(unknown, Err(ErrorCode::UNKNOWN_MEMBER_ID));
 
-    // An older version of a leader is not told that it leads, so that it makes no assignment.
+    // An older client is not told that it leads, so that it computes no assignment.
     let old = Join { may_skip_assignment: false, ..static_member("i1-d", "i1") };
     let restarted = bench.join(old);
     bench.stored(Ok(()));
     let joined = bench.joined(restarted);
     assert_eq!((joined.leader.as_str(), joined.members.len()), ("i1-c", 0));
 
-    // Other protocols do matter.
+    // A change of protocols triggers a rebalance.
     let mut other = static_member("i2-e", "i2");
     other.protocols.insert(0, ("sticky".into(), Bytes::new()));
     other.protocols.pop();
     let incompatible = bench.join(other);
     assert_eq!(bench.refused(incompatible), ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
 
-    // A tool removes it by its instance id.
+    // A tool removes the member by its instance id.
     assert_eq!(bench.leave(&[("", Some("i2"))]), [Ok(())]);
     assert_eq!(bench.group.state(), GroupState::PreparingRebalance);
     assert_eq!(bench.leave(&[("x", Some("i1"))]), [Err(ErrorCode::FENCED_INSTANCE_ID)]);
 }
 
 #[test]
-fn a_static_member_that_is_away_keeps_its_place_in_a_rebalance() {
+fn a_static_member_that_does_not_rejoin_stays_in_the_generation() {
     let mut bench = Bench::new(Duration::from_secs(3));
     bench.join(Join { session_timeout: Duration::from_secs(600), ..static_member("s", "i") });
     bench.join(member("a"));
@@ -417,7 +420,7 @@ fn a_static_member_that_is_away_keeps_its_place_in_a_rebalance() {
 }
 
 #[test]
-fn commits_are_checked() {
+fn a_commit_needs_the_current_generation_and_a_known_member() {
     let mut bench = Bench::new(Duration::ZERO);
     let now = bench.now;
     let none = |group: &mut Group| group.may_commit(now, "", None, -1);
@@ -442,7 +445,7 @@ fn commits_are_checked() {
 }
 
 #[test]
-fn a_loaded_group_goes_on() {
+fn a_loaded_group_continues_with_new_sessions() {
     let mut before = Bench::stable(&["a", "b"]);
     before.join(again("a"));
     let b = before.join(again("b"));
@@ -459,7 +462,7 @@ fn a_loaded_group_goes_on() {
     assert_eq!(bench.assignment(b), "2");
     let described = bench.group.describe();
     assert_eq!((described[0].id.as_str(), described[0].assignment.as_ref()), ("a", &b"1"[..]));
-    // Sessions have begun anew.
+    // The sessions have restarted.
     bench.pass(SESSION);
     assert_eq!(bench.group.state(), GroupState::Empty);
 }

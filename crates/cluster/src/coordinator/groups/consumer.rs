@@ -1,4 +1,4 @@
-//! Groups of the consumer protocol among the others.
+//! Handling of groups of the consumer protocol.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,13 +23,13 @@ use super::{
 };
 use crate::{replica::partition::Taken, settings::of_group};
 
-/// How soon what could not be stored is tried again.
+/// Delay before a failed append is retried.
 const RETRY: Duration = Duration::from_millis(500);
-/// First version of OffsetCommit that knows epochs of members.
+/// First version of OffsetCommit with member epochs.
 const MEMBER_EPOCHS: i16 = 9;
 
 impl Groups {
-    /// Takes on a change from the log.
+    /// Applies a change from the log.
     pub(super) fn take_on_change(&mut self, id: &str, change: Change) {
         let is_deletion = change.is_deletion();
         let deletes_group = change == Change::Group(None);
@@ -47,7 +47,8 @@ impl Groups {
         }
     }
 
-    /// ConsumerGroupHeartbeat: what to answer once what was appended, or everything before it, is committed.
+    /// Handles ConsumerGroupHeartbeat. Returns the response and the append to wait for; without
+    /// one, wait for all earlier appends.
     pub(crate) fn beat(
         &mut self,
         id: &str,
@@ -83,7 +84,8 @@ impl Groups {
         Ok((beat, taken))
     }
 
-    /// Appends what a step changes, after other records, and takes the group that it leads to.
+    /// Appends a step's changes after the given records, and replaces the group with the step's
+    /// result.
     fn take_step<T>(
         &mut self,
         id: &str,
@@ -102,7 +104,8 @@ impl Groups {
         Ok((step.answer, taken))
     }
 
-    /// LeaveGroup of members of the consumer protocol, by whoever administers the group.
+    /// Removes members of the consumer protocol for a LeaveGroup request, as sent by administrative
+    /// tools.
     pub(super) fn leave_consumers(
         &mut self,
         id: &str,
@@ -117,7 +120,7 @@ impl Groups {
         self.take_step(id, Vec::new(), step, cx)
     }
 
-    /// Forgets members that are due.
+    /// Removes expired members.
     pub(super) fn expire_consumers(&mut self, id: &str, cx: &mut Cx<'_, Self>) {
         let broker = cx.broker;
         let image = broker.image();
@@ -133,7 +136,7 @@ impl Groups {
         }
     }
 
-    /// Takes the topics that a group's expressions stand for.
+    /// Applies the topics resolved for a group's regular expressions.
     fn resolved(
         &mut self,
         id: &str,
@@ -153,11 +156,12 @@ impl Groups {
         }
     }
 
-    /// Makes room for a member of the classic protocol, which has this id or none yet.
+    /// Prepares a group for a member of the classic protocol with this id; an empty id is a new
+    /// member.
     ///
     /// # Errors
-    /// INCONSISTENT_GROUP_PROTOCOL while the group has members of the other protocol, UNKNOWN_MEMBER_ID for an id where
-    /// there is no group of this one.
+    /// INCONSISTENT_GROUP_PROTOCOL while the group has members of the consumer protocol,
+    /// UNKNOWN_MEMBER_ID for a member id in a group that is not a classic one.
     pub(super) fn make_classic(
         &mut self,
         id: &str,
@@ -182,7 +186,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Checks who commits where there is no group of the classic protocol.
+    /// Checks the committer if there is no group of the classic protocol.
     pub(super) fn may_commit(
         &self,
         id: &str,
@@ -220,7 +224,7 @@ impl Groups {
         }
     }
 
-    /// Checks who looks up offsets.
+    /// Checks the sender of an offset lookup.
     ///
     /// # Errors
     /// UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
@@ -234,14 +238,14 @@ impl Groups {
     }
 }
 
-/// Resolves expressions beside the requests: there may be many topics.
+/// Resolves regular expressions in a background task, because there may be many topics.
 fn resolve_later(id: &str, expressions: BTreeSet<String>, cx: &Cx<'_, Groups>) {
     let (broker, shard) = (cx.broker.clone(), cx.shard.clone());
     let id = id.to_owned();
     cx.broker.spawn(async move {
         let image = Arc::clone(&broker.image());
         let resolved = resolve(&expressions, &image, broker.env.wall.now_ms());
-        // Where the shard is gone, so is the group.
+        // If the shard has ended, so has the group.
         let _ = shard.run(&broker, |groups, cx| {
             groups.resolved(&id, image.version, resolved, cx);
         });

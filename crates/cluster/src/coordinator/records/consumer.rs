@@ -1,9 +1,11 @@
-//! Records of groups of the consumer protocol (KIP-848): ConsumerGroupMetadata (3), ConsumerGroupMemberMetadata (5),
+//! Records of groups of the consumer protocol (KIP-848), as Kafka 4.3 writes them:
+//! ConsumerGroupMetadata (3), ConsumerGroupMemberMetadata (5),
 //! ConsumerGroupTargetAssignmentMetadata (6), ConsumerGroupTargetAssignmentMember (7),
-//! ConsumerGroupCurrentMemberAssignment (8) and ConsumerGroupRegularExpression (16), as Kafka 4.3 writes them.
+//! ConsumerGroupCurrentMemberAssignment (8) and ConsumerGroupRegularExpression (16).
 //!
-//! Keys are in the classic encoding, values of version 0 in the flexible one. ConsumerGroupPartitionMetadata (4) is
-//! not written any more since Kafka 4.1 has the hash of the metadata instead (KIP-1101), and is not read.
+//! Keys use the classic encoding, values of version 0 the flexible one.
+//! ConsumerGroupPartitionMetadata (4) is not read: since Kafka 4.1 the hash of the metadata
+//! replaces it (KIP-1101).
 
 use bytes::Bytes;
 use curtail_wire::{DecodeError, Encoding, Reader, Uuid, Writer};
@@ -20,10 +22,10 @@ const TARGET_EPOCH: i16 = 6;
 const TARGET: i16 = 7;
 const CURRENT: i16 = 8;
 const REGEX: i16 = 16;
-/// Of every value.
+/// The version of all values.
 const VERSION: i16 = 0;
 
-/// What of a group a key names.
+/// The part of a group that a key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Group,
@@ -34,7 +36,7 @@ pub(crate) enum Part {
     Regex(String),
 }
 
-/// The record of a change.
+/// Returns the record of a change.
 pub(crate) fn consumer_record(group: &str, change: &Change) -> StateRecord {
     let (kind, part) = match change {
         Change::Group(_) => (GROUP, None),
@@ -111,7 +113,7 @@ fn flexible(fields: impl FnOnce(&mut Writer)) -> Bytes {
     })
 }
 
-/// An epoch, and a number as tagged field 0 unless it is 0.
+/// Encodes an epoch, and a number as tagged field 0 unless it is 0.
 fn with_tagged_i64(epoch: i32, tagged: i64) -> Bytes {
     flexible(|w| {
         w.i32(epoch);
@@ -149,7 +151,7 @@ fn write_epochs(epochs: &Epochs, w: &mut Writer) {
     }
 }
 
-/// Reads the rest of a key whose first field was `kind`; `None` for a kind that is not known.
+/// Reads the rest of a key whose first field was `kind`; `None` for an unknown kind.
 pub(super) fn decode_part(
     kind: i16,
     r: &mut Reader<'_>,
@@ -170,7 +172,7 @@ pub(super) fn decode_part(
     Ok(Some((group, part)))
 }
 
-/// Reads the change a record makes; `None` for a version that is not known.
+/// Decodes the change that a record makes; `None` for an unknown version.
 ///
 /// # Errors
 /// The bytes are not a value.
@@ -238,7 +240,7 @@ fn read_profile(r: &mut Reader<'_>) -> Result<Profile, DecodeError> {
         rebalance_timeout_ms: r.i32("rebalance timeout")?,
         assignor: text(r.nullable_string("assignor")?),
     };
-    // Tag 0 has what a member of the classic protocol adds, which there is none of here.
+    // Tag 0 contains the data of classic protocol members, which do not occur here.
     r.skip_tagged("member")?;
     Ok(profile)
 }
@@ -278,7 +280,7 @@ fn read_epochs(member_epoch: i32, r: &mut Reader<'_>) -> Result<Epochs, DecodeEr
             }
             Ok(())
         })?;
-        // Kafka before 4.3 has no epochs here.
+        // Kafka before 4.3 writes no epochs here.
         let epochs = epochs.filter(|epochs| epochs.len() == partitions.len());
         let epochs = epochs.unwrap_or_else(|| vec![member_epoch.max(0); partitions.len()]);
         Ok((topic, partitions.into_iter().zip(epochs).collect()))

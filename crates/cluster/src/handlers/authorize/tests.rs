@@ -11,8 +11,8 @@ use crate::{
 };
 
 #[tokio::test]
-async fn what_is_forgotten_is_refused() {
-    // Nobody decides anything here: what is refused is refused because of the table.
+async fn a_request_without_a_permission_check_is_refused() {
+    // Without an authorizer every refusal comes from the table.
     let config = ClusterConfig { brokers: 1, ..ClusterConfig::default() };
     let cluster = Cluster::start(config, Env::real()).await.unwrap();
     let broker = cluster.running(1).unwrap();

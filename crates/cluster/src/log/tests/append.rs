@@ -1,4 +1,4 @@
-//! What a leader and a follower append and refuse.
+//! Appends by a leader and a follower, and their refusals.
 
 use bytes::{Bytes, BytesMut};
 use curtail_wire::ErrorCode;
@@ -61,7 +61,7 @@ fn seal(batch: &mut [u8]) {
     batch[17..21].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// A batch changed at a place, with its checksum made right again or not.
+/// Returns a batch changed at one position, with its checksum corrected if `sealed`.
 fn altered(at: usize, bytes: &[u8], sealed: bool) -> Bytes {
     let mut batch = BytesMut::from(&TestBatch::of(2, 1).build()[..]);
     batch[at..at + bytes.len()].copy_from_slice(bytes);
@@ -71,7 +71,8 @@ fn altered(at: usize, bytes: &[u8], sealed: bool) -> Bytes {
     batch.freeze()
 }
 
-/// A batch of `header`'s counts with another payload in place of its compressed records.
+/// Returns a batch with the counts of `header` and another payload in place of its compressed
+/// records.
 fn with_payload(header: &Bytes, payload: &[u8]) -> Bytes {
     let mut batch = [&header[..61], payload].concat();
     let length = (batch.len() - 12) as u32;
@@ -121,7 +122,7 @@ fn compressed_payload_that_is_not_the_records_is_refused() {
 }
 
 #[test]
-fn late_records_are_named_whatever_the_header_says() {
+fn records_too_far_in_the_future_are_named_for_any_header_timestamp() {
     let (_, mut log) = fresh(&config());
     for codec in Codec::ALL {
         let late = TestBatch::of(3, 1).at(&[NOW, NOW + 3_600_001, NOW + 3_600_000]).codec(codec);
@@ -196,8 +197,8 @@ fn a_bad_batch_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn records_that_do_not_count_up_are_refused() {
-    // The second record's offset delta stands behind its length, attributes and timestamp delta.
+fn records_with_non_consecutive_offsets_are_refused() {
+    // The second record's offset delta follows its length, attributes and timestamp delta.
     let good = TestBatch::of(2, 0).build();
     let first_len = usize::from(good[61] >> 1) + 1;
     let at = 61 + first_len + 3;
@@ -212,7 +213,7 @@ fn records_that_do_not_count_up_are_refused() {
 }
 
 #[test]
-fn sizes_are_limited() {
+fn a_batch_larger_than_the_limit_is_refused() {
     let batch = TestBatch::of(10, 49).build();
     let small = LogConfig { max_message_bytes: batch.len() - 1, ..config() };
     let error = fresh(&small).1.append_as_leader(batch.clone(), 0, NOW).unwrap_err();
@@ -241,7 +242,7 @@ fn a_follower_becomes_equal_to_its_leader() {
         leader.append_as_leader(batch.build(), epoch, NOW).unwrap();
     }
     assert!(leader.segment_count() > 5);
-    // Any way of cutting the answers must do, even through batches.
+    // The responses may be cut anywhere, even within batches.
     for fetch_bytes in [1, 100, 500, 1000, 100_000] {
         let other_roll = LogConfig { segment_bytes: 900, ..config() };
         let (_, mut follower) = fresh(&other_roll);
@@ -262,7 +263,7 @@ fn a_follower_becomes_equal_to_its_leader() {
 }
 
 #[test]
-fn a_follower_refuses_what_does_not_continue_its_log() {
+fn a_follower_refuses_batches_that_do_not_continue_its_log() {
     let (_, mut leader) = fresh(&config());
     let bounds = fill(&mut leader, 6);
     let all = leader.read(0, usize::MAX, i64::MAX, true).unwrap();
@@ -270,7 +271,8 @@ fn a_follower_refuses_what_does_not_continue_its_log() {
     let (_, mut follower) = fresh(&config());
     let gap = follower.append_as_follower(from(bounds[1])).unwrap_err();
     assert_eq!((gap.code, follower.end_offset()), (ErrorCode::OFFSET_OUT_OF_RANGE, 0));
-    // A corrupt batch in the middle: those before it are appended, it and the rest are not.
+    // A corrupt batch in the middle: the preceding batches are appended, it and the following are
+    // not.
     let mut corrupt = BytesMut::from(&all[..]);
     let third = all.len() - from(bounds[3]).len();
     corrupt[third + 65] ^= 1;
@@ -301,7 +303,7 @@ fn a_follower_that_starts_within_a_batch_appends_the_batch_whole() {
         let appended = follower.append_as_follower(answer.clone()).unwrap();
         assert_eq!((appended.base_offset, appended.end_offset), (first, 12), "{start}");
         assert_eq!((follower.start_offset(), follower.end_offset()), (start, 12));
-        // Only an empty log begins again.
+        // Only an empty log may move its start.
         let again = follower.append_as_follower(answer).unwrap_err();
         assert_eq!((again.code, follower.end_offset()), (ErrorCode::OFFSET_OUT_OF_RANGE, 12));
         drop(follower);
@@ -317,7 +319,7 @@ fn a_full_disk_refuses_the_batch_and_keeps_the_log_whole() {
     fill(&mut log, 10);
     let batch = TestBatch::of(2, 30).from(5, 0, 0);
     let size = batch.build().len() as u64;
-    // Enough room for every part of the batch, up to all but its last byte.
+    // Enough space for every part of the batch, up to all but its last byte.
     for room in 0..size {
         let before = (raw(&log), log.end_offset(), log.producers.clone());
         disk.set_capacity(Some(disk.used() + room));
@@ -368,7 +370,7 @@ fn segments_roll_before_they_would_grow_too_large() {
 }
 
 #[test]
-fn a_follower_keeps_no_more_in_memory_than_it_may() {
+fn a_followers_cache_respects_its_limit() {
     let (_, mut leader) = fresh(&config());
     let bounds = fill(&mut leader, 40);
     let all = leader.read(0, usize::MAX, i64::MAX, true).unwrap();
@@ -384,7 +386,7 @@ fn a_follower_keeps_no_more_in_memory_than_it_may() {
             );
             assert_eq!(got, expected);
         }
-        // Without its file the log has what it keeps in memory, and that only.
+        // Without its file the log can serve only the batches in memory.
         let path = dir().join("00000000000000000000.log");
         disk.alter(&path, |bytes| bytes.fill(0)).unwrap();
         let kept = |offset: &i64| follower.read(*offset, usize::MAX, i64::MAX, true).is_ok();

@@ -1,4 +1,5 @@
-//! Random operations and torn crashes: the log opens by itself, and keeps everything that was flushed.
+//! Random operations and torn crashes: the log opens without repair by hand, and keeps all flushed
+//! records.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use curtail_net::Entropy;
 
 use super::*;
 
-/// What a log must hold, as its caller knows it.
+/// The expected content of a log.
 #[derive(Default)]
 struct Model {
     start: i64,
@@ -15,7 +16,7 @@ struct Model {
     values: BTreeMap<i64, Vec<u8>>,
     /// Records below this offset were flushed and not truncated since.
     flushed: i64,
-    /// Whether records that were truncated may come back.
+    /// Whether truncated records may reappear.
     parted: bool,
 }
 
@@ -31,7 +32,7 @@ fn small() -> LogConfig {
     LogConfig { segment_bytes: 700, ..config() }
 }
 
-/// Does one random thing.
+/// Runs one random operation.
 fn operate(log: &mut PartitionLog, model: &mut Model, epoch: &mut i32, dice: &Entropy) {
     match dice.below(20) {
         0..=13 => {
@@ -93,7 +94,7 @@ fn a_log_recovers_from_torn_crashes_after_any_operations() {
         let dice = Entropy::from_seed(seed);
         let disk = MemDisk::new();
         let (mut log, _) = open(&disk, &small());
-        // The broker that creates a log makes its name durable.
+        // The broker that creates a log makes its directory entry durable.
         disk.sync_dir(&dir()).unwrap();
         let (mut model, mut epoch) = (Model::default(), 0);
         for life in 0..4 {

@@ -1,9 +1,9 @@
-//! Leader epochs: where they begin and end, and truncation.
+//! Leader epochs: their start and end offsets, and truncation.
 
 use super::*;
 use crate::log::epochs::LeaderEpochs;
 
-/// A log of epochs 2 (0..4), 3 (4..4, nothing appended), 5 (4..8) and 6 (8..10).
+/// Returns a log with epochs 2 (0..4), 3 (4..4, nothing appended), 5 (4..8) and 6 (8..10).
 fn log_with_epochs() -> (MemDisk, PartitionLog) {
     let (disk, mut log) = fresh(&config());
     let mut add = |epoch, batches| {
@@ -58,8 +58,9 @@ fn an_empty_log_knows_no_epoch() {
 }
 
 #[test]
-fn truncation_drops_the_epochs_behind_it() {
-    // Where the log is cut, where it ends then (the start of the batch there), and its latest epoch.
+fn truncation_removes_the_epochs_after_it() {
+    // The offset of the cut, the resulting end (the start of the batch there), and the latest
+    // epoch.
     let table = [
         (12, 10, Some(6)),
         (10, 10, Some(6)),
@@ -85,7 +86,7 @@ fn truncation_drops_the_epochs_behind_it() {
 }
 
 #[test]
-fn an_epoch_that_begins_later_replaces_what_it_contradicts() {
+fn an_epoch_replaces_the_entries_it_contradicts() {
     let (_, mut log) = log_with_epochs();
     let add = |log: &mut PartitionLog, epoch| {
         log.append_as_leader(TestBatch::of(2, 1).build(), epoch, NOW).unwrap();
@@ -95,7 +96,7 @@ fn an_epoch_that_begins_later_replaces_what_it_contradicts() {
     assert_eq!(log.end_offset_for_epoch(9), (9, 14));
     assert_eq!(log.end_offset_for_epoch(6), (6, 10));
     assert_eq!(log.epoch_for_offset(10), Some(9));
-    // Nothing of epoch 9 remains when 10 begins where it began.
+    // Epoch 10 starts where epoch 9 did, so nothing of epoch 9 remains.
     log.truncate_to(10).unwrap();
     add(&mut log, 10);
     assert_eq!(log.end_offset_for_epoch(9), (6, 10));
@@ -162,7 +163,7 @@ fn deletion_moves_the_first_epoch_forward() {
 }
 
 #[test]
-fn a_checkpoint_that_makes_no_sense_is_ignored() {
+fn a_malformed_epoch_checkpoint_is_ignored() {
     let contents = [
         "",
         "0",

@@ -3,7 +3,8 @@
 use super::*;
 use crate::disk::RealDisk;
 
-/// Five batches of one record; an index entry for each that begins more than 100 bytes behind the last one.
+/// Writes five batches of one record. A batch gets an index entry if it begins more than 100 bytes
+/// after the last entry.
 fn example(disk: &Arc<dyn Disk>, dir: PathBuf) -> PartitionLog {
     let config = LogConfig { index_interval_bytes: 100, segment_bytes: 300, ..config() };
     let (mut log, _) = PartitionLog::open(Arc::clone(disk), dir, config).unwrap();
@@ -89,7 +90,7 @@ fn a_log_on_the_real_disk_survives_closing_and_a_kill() {
     let (log, recovery) = reopen();
     assert!(recovery.clean);
     assert_eq!(read_all(&log), all);
-    // Dropped without closing, with a torn batch behind the last one.
+    // The log is dropped without closing, with a torn batch after the last one.
     drop(log);
     let mut file = disk.open_append(&dir.join("00000000000000000004.log")).unwrap();
     file.append(&[1; 40]).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the log: what it stores can be read, and what a crash leaves is repaired.
+//! Tests of the log: stored records can be read, and the effects of crashes are repaired.
 
 mod append;
 mod crashes;
@@ -22,7 +22,7 @@ use curtail_wire::records::{
 use super::{LogConfig, PartitionLog, Recovery};
 use crate::disk::{Disk, MemDisk};
 
-/// The broker's time in all tests, ms.
+/// The broker's time in all tests, in ms.
 const NOW: i64 = 1_000_000;
 
 fn dir() -> PathBuf {
@@ -45,11 +45,11 @@ fn fresh(config: &LogConfig) -> (MemDisk, PartitionLog) {
     (disk, log)
 }
 
-/// A batch as a producer sends it.
+/// A batch as sent by a producer.
 #[derive(Clone)]
 struct TestBatch {
     values: Vec<Vec<u8>>,
-    /// Of each record.
+    /// The timestamp of each record.
     timestamps: Vec<i64>,
     codec: Codec,
     producer: ProducerStamp,
@@ -57,7 +57,7 @@ struct TestBatch {
 }
 
 impl TestBatch {
-    /// `count` records whose values tell them apart.
+    /// Returns a batch of `count` records with distinct values.
     fn of(count: usize, tag: usize) -> Self {
         let value = |at: usize| format!("{tag}:{at}:{}", "x".repeat(tag % 50)).into_bytes();
         Self {
@@ -104,12 +104,12 @@ impl TestBatch {
     }
 }
 
-/// Appends as a leader of epoch 0.
+/// Appends as a leader in epoch 0.
 fn append(log: &mut PartitionLog, batch: &TestBatch) -> i64 {
     log.append_as_leader(batch.build(), 0, NOW).unwrap().base_offset
 }
 
-/// Appends `count` batches of one to three records and returns the offsets at which they begin, and the end.
+/// Appends `count` batches of one to three records. Returns their first offsets, and the end.
 fn fill(log: &mut PartitionLog, count: usize) -> Vec<i64> {
     let mut bounds = Vec::new();
     for tag in 0..count {
@@ -119,7 +119,7 @@ fn fill(log: &mut PartitionLog, count: usize) -> Vec<i64> {
     bounds
 }
 
-/// Offsets and values of the records in `bytes`, with every batch's checksum verified.
+/// Returns offsets and values of the records in `bytes`, and verifies every batch's checksum.
 fn records(bytes: Bytes) -> Vec<(i64, Bytes)> {
     let mut all = Vec::new();
     for batch in batches(bytes) {
@@ -133,7 +133,7 @@ fn records(bytes: Bytes) -> Vec<(i64, Bytes)> {
     all
 }
 
-/// Everything in a log, read segment by segment.
+/// Returns everything in a log, read segment by segment.
 fn read_all(log: &PartitionLog) -> Vec<(i64, Bytes)> {
     let mut all = Vec::new();
     let mut from = log.start_offset();
@@ -148,7 +148,7 @@ fn read_all(log: &PartitionLog) -> Vec<(i64, Bytes)> {
     all
 }
 
-/// All bytes of a log from its first segment's start on.
+/// Returns all bytes of a log from its first segment's start on.
 fn raw(log: &PartitionLog) -> Bytes {
     let mut all = Vec::new();
     for segment in &log.segments {

@@ -1,16 +1,16 @@
-//! Idempotence: duplicates, gaps, epochs, and the state's life across restarts.
+//! Idempotence: duplicates, gaps, epochs, and the state across restarts.
 
 use curtail_wire::ErrorCode;
 
 use super::*;
 use crate::log::producers::Producers;
 
-/// What an append is expected to do.
+/// The expected result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
     /// Appended at this offset.
     At(i64),
-    /// Recognised as the batch at this offset.
+    /// Recognized as a duplicate of the batch at this offset.
     Duplicate(i64),
     Refused(ErrorCode),
 }
@@ -35,7 +35,7 @@ fn send(log: &mut PartitionLog, id: i64, epoch: i16, sequence: i32, count: usize
     }
 }
 
-/// Steps of `(producer id, epoch, first sequence, records)` with what must come of them.
+/// Steps of `(producer id, epoch, first sequence, records)` with the expected results.
 type Steps = &'static [(i64, i16, i32, usize, Expect)];
 
 const CASES: &[(&str, Steps)] = &[
@@ -104,13 +104,13 @@ const CASES: &[(&str, Steps)] = &[
 ];
 
 #[test]
-fn sequences_are_checked_as_kafka_checks_them() {
+fn sequence_numbers_are_checked_as_in_kafka() {
     for (what, steps) in CASES {
         let (disk, mut log) = fresh(&config());
         for (at, &(id, epoch, sequence, count, expected)) in steps.iter().enumerate() {
             assert_eq!(send(&mut log, id, epoch, sequence, count), expected, "{what}: step {at}");
         }
-        // A restart forgets nothing, whether clean or not.
+        // Neither a clean nor an unclean restart loses state.
         let known = log.producers.clone();
         drop(log);
         let (mut log, _) = open(&disk, &config());
@@ -123,7 +123,7 @@ fn sequences_are_checked_as_kafka_checks_them() {
 }
 
 #[test]
-fn truncation_takes_the_state_back() {
+fn truncation_restores_the_earlier_producer_state() {
     let small = LogConfig { segment_bytes: 300, ..config() };
     let (_, mut log) = fresh(&small);
     let mut states = vec![(0, log.producers.clone())];
@@ -137,13 +137,13 @@ fn truncation_takes_the_state_back() {
     for (offset, state) in states.iter().rev() {
         log.truncate_to(*offset).unwrap();
         assert_eq!(log.end_offset(), *offset);
-        // Before the active segment only the last batch of each producer is remembered.
+        // Before the active segment only the last batch of each producer is known.
         assert_eq!(log.producers.encode(), state.encode(), "truncated to {offset}");
     }
 }
 
 #[test]
-fn what_was_truncated_can_be_appended_again() {
+fn a_truncated_batch_can_be_appended_again() {
     let (_, mut log) = fresh(&config());
     send(&mut log, 1, 0, 0, 2);
     send(&mut log, 1, 0, 2, 2);
@@ -154,7 +154,7 @@ fn what_was_truncated_can_be_appended_again() {
 }
 
 #[test]
-fn state_survives_the_deletion_of_its_batches() {
+fn producer_state_survives_the_deletion_of_its_batches() {
     let small = LogConfig { segment_bytes: 300, ..config() };
     let (disk, mut log) = fresh(&small);
     send(&mut log, 1, 0, 0, 2);
@@ -171,7 +171,7 @@ fn state_survives_the_deletion_of_its_batches() {
 }
 
 #[test]
-fn silent_producers_are_forgotten() {
+fn inactive_producers_expire() {
     let (_, mut log) = fresh(&config());
     send(&mut log, 1, 0, 0, 1);
     let old = log.config().producer_id_expiration_ms;
@@ -182,7 +182,7 @@ fn silent_producers_are_forgotten() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_not_believed() {
+fn a_damaged_snapshot_is_rejected() {
     let (_, mut log) = fresh(&config());
     for id in 0..3 {
         send(&mut log, id, 2, 5, 2);

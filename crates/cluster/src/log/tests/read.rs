@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::log::ReadError;
 
-/// Logs with the same content: one that reads from memory, one that reads from files.
+/// Returns two logs with the same content: the first reads from memory, the second from files.
 fn cached_and_not(batches: usize) -> ([PartitionLog; 2], Vec<i64>) {
     let config = LogConfig { segment_bytes: 2000, ..config() };
     let (_, mut cached) = fresh(&config);
@@ -34,7 +34,7 @@ fn every_offset_can_be_read_and_begins_with_its_batch() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn reads_respect_their_limits() {
     let (logs, bounds) = cached_and_not(30);
     for log in &logs {
         let end = log.end_offset();
@@ -42,7 +42,7 @@ fn limits_are_kept() {
             for up_to in 0..=end {
                 let got = records(log.read(from, usize::MAX, up_to, true).unwrap());
                 assert!(got.iter().all(|(offset, _)| *offset < up_to));
-                // Only whole batches, and none held back that would be allowed.
+                // Only whole batches, and all that the limits allow.
                 let next = got.last().map_or(from, |(offset, _)| offset + 1);
                 assert!(bounds.contains(&next), "{from} up to {up_to}");
                 let following = bounds.iter().find(|&&bound| bound > next);
@@ -64,7 +64,7 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn offsets_outside_are_refused() {
+fn reads_outside_the_log_are_refused() {
     let (logs, _) = cached_and_not(30);
     for mut log in logs {
         log.delete_before(7).unwrap();
@@ -89,7 +89,7 @@ fn the_newest_batches_need_no_file() {
     let got = log.read(late, usize::MAX, i64::MAX, true).unwrap();
     assert_eq!(got, real.slice(real.len() - got.len()..));
     assert!(log.read(0, 100, i64::MAX, true).is_err());
-    // What is truncated is not served from memory either.
+    // Truncated records are not served from memory either.
     disk.alter(&path, |bytes| bytes.copy_from_slice(&real)).unwrap();
     log.truncate_to(late).unwrap();
     append(&mut log, &TestBatch::of(1, 999));
@@ -119,7 +119,7 @@ fn a_batch_larger_than_any_buffer_is_read() {
 }
 
 proptest! {
-    /// Time lookups agree with a walk over all records, for timestamps in any order.
+    /// Time lookups agree with a scan of all records, for timestamps in any order.
     #[test]
     fn time_lookups_are_exact(
         batches in prop::collection::vec(prop::collection::vec(0_i64..40, 1..5), 0..60),
@@ -158,7 +158,8 @@ proptest! {
         check(&open(&disk, &config).0)?;
     }
 
-    /// Any sequence of appends, truncations, deletions and restarts leaves what a list would hold.
+    /// A log behaves like a list under any sequence of appends, truncations, deletions and
+    /// restarts.
     #[test]
     fn a_log_behaves_as_a_list(
         steps in prop::collection::vec((0_u8..10, 0.0_f64..1.0, 1_usize..5), 1..120),

@@ -1,4 +1,4 @@
-//! What opening a log repairs after a crash.
+//! Repairs of a log when it is opened after a crash.
 
 use super::*;
 
@@ -10,7 +10,8 @@ fn reopened(disk: &MemDisk) -> (PartitionLog, Recovery) {
     (log, recovery)
 }
 
-/// A log of batches from an idempotent producer, with what it holds after each of them.
+/// Returns a log of batches from an idempotent producer, with its size and end offset after each
+/// batch.
 fn log_of(count: usize) -> (MemDisk, Bytes, Vec<(usize, i64)>) {
     let (disk, mut log) = fresh(&config());
     let mut ends = vec![(0, 0)];
@@ -36,7 +37,7 @@ fn a_log_cut_at_any_byte_ends_with_its_last_whole_batch() {
         assert_eq!((log.end_offset(), log.size_bytes() as usize), (end, size), "cut at {cut}");
         assert_eq!(recovery.records_scanned as i64, end);
         assert_eq!(raw(&log), bytes.slice(..size));
-        // The lost batch can be appended again, and nothing else of this producer.
+        // The lost batch can be appended again; any other batch of this producer is refused.
         let late = TestBatch::of(1, 1).from(4, 0, end as i32 + 1);
         assert!(log.append_as_leader(late.build(), 0, NOW).is_err());
         assert_eq!(append(&mut log, &TestBatch::of(1, 1).from(4, 0, end as i32)), end);
@@ -56,7 +57,8 @@ fn a_flipped_bit_in_the_tail_ends_the_log_before_it() {
             disk.alter(&path, |content| content.clone_from(&flipped)).unwrap();
             let (log, _) = reopened(&disk);
             if log.end_offset() != ends[batch].1 {
-                // Neither the checksum nor anything else covers the epoch of the newest batches upwards.
+                // Neither the checksum nor the checkpoint protects the epoch of the newest batches
+                // against an increase.
                 let in_batch = at - ends[batch].0;
                 assert!(
                     (12..16).contains(&in_batch),
@@ -72,7 +74,7 @@ fn a_flipped_bit_in_the_tail_ends_the_log_before_it() {
 }
 
 #[test]
-fn garbage_and_zeroes_behind_the_log_are_cut_off() {
+fn garbage_and_zeroes_after_the_log_are_cut_off() {
     let (disk, bytes, _) = log_of(5);
     let path = dir().join(LOG);
     let tails: [Vec<u8>; 5] = [
@@ -92,7 +94,7 @@ fn garbage_and_zeroes_behind_the_log_are_cut_off() {
 }
 
 #[test]
-fn what_was_flushed_survives_a_crash_of_the_machine() {
+fn flushed_records_survive_a_crash_of_the_machine() {
     for torn in 0..6 {
         let small = LogConfig { segment_bytes: 500, ..config() };
         let (disk, mut log) = fresh(&small);
@@ -117,7 +119,7 @@ fn what_was_flushed_survives_a_crash_of_the_machine() {
 }
 
 #[test]
-fn with_a_flush_for_each_append_nothing_is_lost() {
+fn a_log_that_flushes_each_append_loses_nothing() {
     let config = LogConfig { flush_each: true, ..config() };
     let (disk, mut log) = fresh(&config);
     fill(&mut log, 20);
@@ -177,7 +179,7 @@ fn a_log_without_log_start_offset_keeps_the_segments_its_epochs_begin_in() {
             log.close().unwrap();
         }
         drop(log);
-        // Apache Kafka keeps the start of all logs in one file of the data directory.
+        // Apache Kafka stores the start of all logs in one file of the data directory.
         disk.remove_file(&dir().join("log-start-offset")).unwrap();
         for _ in 0..2 {
             let (log, recovery) = open(&disk, &small);
@@ -186,7 +188,7 @@ fn a_log_without_log_start_offset_keeps_the_segments_its_epochs_begin_in() {
             assert_eq!(read_all(&log).len() as i64, end - start);
             drop(log);
         }
-        // The start is known from now on, whatever the epochs tell.
+        // The start is now recorded and no longer depends on the epochs.
         disk.remove_file(&dir().join("leader-epoch-checkpoint")).unwrap();
         assert_eq!(open(&disk, &small).0.start_offset(), start);
     }
@@ -267,13 +269,13 @@ fn a_clean_shutdown_is_opened_by_its_indexes() {
     assert!(recovery.clean);
     assert_eq!(recovery.records_scanned as i64, log.end_offset() - active_base);
     assert_eq!(read_all(&log), all);
-    // The mark holds once.
+    // The mark is valid only once.
     drop(log);
     assert!(!open(&disk, &small).1.clean);
 }
 
 #[test]
-fn a_clean_mark_that_does_not_fit_is_not_believed() {
+fn a_clean_mark_that_does_not_match_is_ignored() {
     let (disk, bytes, ends) = log_of(12);
     let path = dir().join(LOG);
     let (mut log, _) = reopened(&disk);

@@ -1,4 +1,4 @@
-//! Deleting old records, and starting anew.
+//! Deleting old records, and restarting a log at an offset.
 
 use curtail_wire::Uuid;
 
@@ -64,7 +64,7 @@ fn retention_by_time_deletes_segments_that_are_all_old() {
 }
 
 #[test]
-fn a_follower_can_start_anew_anywhere() {
+fn a_follower_can_restart_its_log_at_any_offset() {
     for offset in [0, 33, 80, 5000] {
         let (disk, mut log, config) = segmented();
         log.truncate_fully_and_start_at(offset).unwrap();
@@ -80,7 +80,7 @@ fn a_follower_can_start_anew_anywhere() {
 }
 
 #[test]
-fn the_topic_id_is_kept_as_kafka_keeps_it() {
+fn the_topic_id_is_stored_in_kafkas_format() {
     let disk = MemDisk::new();
     disk.create_dir_all(&dir()).unwrap();
     assert_eq!(read_partition_metadata(&disk, &dir()).unwrap(), None);

@@ -1,4 +1,4 @@
-//! Transactions: what begins and ends one, who is fenced, how far readers of committed records see.
+//! Transactions: begin, end, fencing, and the visibility for `read_committed` readers.
 
 use curtail_wire::ErrorCode;
 use curtail_wire::fetch::AbortedTransaction;
@@ -10,18 +10,18 @@ use crate::log::{AppendError, Origin, TxnMarker};
 const COMMIT: EndTxnMarker = EndTxnMarker::Commit;
 const ABORT: EndTxnMarker = EndTxnMarker::Abort;
 
-/// One thing that happens to a log.
+/// An operation on a log.
 #[derive(Debug, Clone, Copy)]
 enum Do {
     /// A verified batch of one record: producer, epoch, sequence.
     Send(i64, i16, i32),
-    /// The same, the coordinator not asked.
+    /// Like `Send`, without verification by the coordinator.
     Unverified(i64, i16, i32),
-    /// A batch outside of a transaction.
+    /// A batch outside a transaction.
     Plain(i64, i16, i32),
     /// A marker: producer, epoch, kind, coordinator epoch.
     End(i64, i16, EndTxnMarker, i32),
-    /// The same where every transaction has an epoch of its own.
+    /// Like `End`, where every transaction has a separate epoch.
     EndBumped(i64, i16, EndTxnMarker),
 }
 
@@ -67,7 +67,7 @@ const NO_TXN: Result<i64, ErrorCode> = Err(ErrorCode::INVALID_TXN_STATE);
 const OLD_EPOCH: Result<i64, ErrorCode> = Err(ErrorCode::INVALID_PRODUCER_EPOCH);
 const GAP: Result<i64, ErrorCode> = Err(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
 
-/// What happens, what comes of it, and what is undecided in the end.
+/// Name, steps with expected results, and the first unstable offset at the end.
 const CASES: &[(&str, Steps, Option<i64>)] = &[
     (
         "a transaction is open from its first record to its marker",
@@ -144,7 +144,7 @@ const CASES: &[(&str, Steps, Option<i64>)] = &[
 ];
 
 #[test]
-fn transactions_are_validated_as_kafka_validates_them() {
+fn transactions_are_validated_as_in_kafka() {
     for (what, steps, unstable) in CASES {
         let (disk, mut log) = fresh(&config());
         for (at, (step, expected)) in steps.iter().enumerate() {
@@ -168,7 +168,7 @@ fn a_marker_invalidates_the_verification_before_it() {
     let batch = transactional(1, 0, 0);
     let guard = log.begin_verification(&batch, NOW);
     assert!(log.is_verifying(1, guard.unwrap()));
-    // The coordinator has aborted it meanwhile.
+    // The coordinator aborts the transaction during the verification.
     assert_eq!(act(&mut log, End(1, 0, ABORT, 0)), Ok(0));
     let late = log.append_from(Origin::Client, batch.clone(), guard, 0, NOW).unwrap_err();
     assert_eq!(late.code, ErrorCode::INVALID_TXN_STATE);
@@ -251,7 +251,7 @@ fn busy(log: &mut PartitionLog) -> Vec<(i64, i64, i64)> {
 }
 
 #[test]
-fn readers_learn_exactly_of_the_aborted_transactions_they_see() {
+fn readers_receive_exactly_the_aborted_transactions_in_their_range() {
     let small = LogConfig { segment_bytes: 500, ..config() };
     let (disk, mut log) = fresh(&small);
     let all = busy(&mut log);
@@ -287,7 +287,8 @@ fn readers_learn_exactly_of_the_aborted_transactions_they_see() {
     check(&log, &left, "closed after a truncation");
 }
 
-/// Index files are not synced: a crash of the machine after a clean shutdown may take them, and keep the mark.
+/// Index files are not synced: a crash of the machine after a clean shutdown may lose them and keep
+/// the mark.
 #[test]
 fn aborted_transactions_survive_the_loss_of_their_index_after_a_clean_shutdown() {
     let (disk, mut log) = fresh(&config());
@@ -303,7 +304,7 @@ fn aborted_transactions_survive_the_loss_of_their_index_after_a_clean_shutdown()
 }
 
 #[test]
-fn a_follower_knows_what_its_leader_knows() {
+fn a_follower_has_the_producer_state_of_its_leader() {
     let small = LogConfig { segment_bytes: 500, ..config() };
     let (_, mut leader) = fresh(&small);
     busy(&mut leader);
@@ -316,7 +317,7 @@ fn a_follower_knows_what_its_leader_knows() {
 }
 
 #[test]
-fn truncation_opens_the_transaction_again() {
+fn truncation_of_a_marker_reopens_its_transaction() {
     let small = LogConfig { segment_bytes: 300, ..config() };
     let (_, mut log) = fresh(&small);
     act(&mut log, Send(1, 0, 0)).unwrap();

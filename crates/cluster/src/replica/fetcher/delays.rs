@@ -1,4 +1,4 @@
-//! Which partitions of a lane are not fetched for now: pure, the time is passed in.
+//! The partitions of a lane whose fetch is delayed. Pure: the caller passes the time in.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use super::PartitionKey;
 
-/// Partitions whose last fetch failed. A delay belongs to a leader epoch: a newer one is fetched at once.
+/// Partitions whose last fetch failed. A delay belongs to a leader epoch: a newer epoch is fetched
+/// immediately.
 #[derive(Debug, Default)]
 pub(super) struct Delays(BTreeMap<PartitionKey, Delay>);
 
@@ -17,13 +18,13 @@ struct Delay {
 }
 
 impl Delays {
-    /// Whether a partition is not fetched yet in this leader epoch.
+    /// Returns whether a partition is delayed in this leader epoch.
     pub(super) fn has(&self, key: PartitionKey, leader_epoch: i32, now: Instant) -> bool {
         let delay = self.0.get(&key);
         delay.is_some_and(|delay| delay.leader_epoch == leader_epoch && delay.until > now)
     }
 
-    /// Delays a partition. A delay that has not ended stays as it is.
+    /// Delays a partition. A running delay stays unchanged.
     pub(super) fn add(
         &mut self,
         key: PartitionKey,
@@ -36,7 +37,7 @@ impl Delays {
         }
     }
 
-    /// Forgets the delays that have ended.
+    /// Removes expired delays.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, delay| delay.until > now);
     }

@@ -1,4 +1,4 @@
-//! The follower's side of its fetch session: sends only what has changed since the last request.
+//! The follower's side of its fetch session: sends only the changes since the last request.
 
 use std::collections::BTreeMap;
 
@@ -17,30 +17,30 @@ pub(super) struct SessionPart {
     pub(super) forgotten: Vec<ForgottenTopic>,
 }
 
-/// A session, or the wish for one.
+/// A session, or the request to open one.
 #[derive(Default)]
 pub(super) struct LaneSession {
     /// 0 without a session.
     id: i32,
-    /// Epoch of the next request; 0 opens a session, and closes the one named.
+    /// Epoch of the next request. 0 opens a session and closes the one with this id.
     epoch: i32,
-    /// What the leader's session holds.
+    /// The content of the leader's session.
     sent: BTreeMap<PartitionKey, FetchPartition>,
 }
 
 impl LaneSession {
-    /// The next request starts the session anew; the leader drops the old one when it comes.
+    /// Reopens the session with the next request, after which the leader drops the old one.
     pub(super) fn reconnected(&mut self) {
         self.epoch = 0;
         self.sent.clear();
     }
 
-    /// The leader does not know the session.
+    /// Handles a session that the leader does not know.
     pub(super) fn lost(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes note of a good answer.
+    /// Records a successful response.
     pub(super) fn answered(&mut self, session_id: i32) {
         if session_id == 0 {
             return self.lost();
@@ -49,7 +49,7 @@ impl LaneSession {
         self.epoch = if self.epoch == i32::MAX { 1 } else { self.epoch + 1 };
     }
 
-    /// What to send so that the leader fetches exactly `positions`.
+    /// Returns the content of the next request, so that the leader fetches exactly `positions`.
     pub(super) fn next(
         &mut self,
         positions: impl Iterator<Item = (PartitionKey, FollowerPosition)>,

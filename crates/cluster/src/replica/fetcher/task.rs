@@ -1,4 +1,4 @@
-//! A lane's task: one fetch at a time, for as long as the lane lives.
+//! A lane's task: one fetch at a time for the lane's lifetime.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     log::AppendError,
 };
 
-/// The version of Fetch that brokers speak among themselves.
+/// The version of Fetch between brokers.
 const VERSION: i16 = 17;
-/// How long a response may take beyond the time the leader may wait (`replica.socket.timeout.ms`).
+/// Timeout of a response, in addition to the leader's maximum wait (`replica.socket.timeout.ms`).
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Shortest wait of a lane with nothing to fetch: a backoff of 0 must not keep a thread busy.
+/// Shortest wait of a lane with nothing to fetch, because a backoff of 0 must not spin.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Fetches from one leader until the lane ends.
@@ -47,10 +47,10 @@ struct Task {
     session: LaneSession,
 }
 
-/// What one fetch asked for.
+/// The partitions and positions of one fetch.
 type Asked = BTreeMap<PartitionKey, (Followed, FollowerPosition)>;
 
-/// Why a partition's response was not taken, and what that means for its next fetch.
+/// Why a partition's response was not applied, and the consequence for its next fetch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// Fetch again after `replica.fetch.backoff.ms`.
@@ -80,7 +80,8 @@ impl Task {
         }
     }
 
-    /// Waits for partitions, or for one backoff where some are delayed. As in Kafka this is not the end of the first delay.
+    /// Waits for partitions, or for one backoff if some are delayed. As in Kafka, the backoff may
+    /// outlast the first delay.
     async fn idle(&self) {
         let backoff = self.broker.config.replica_fetch_backoff.max(SHORTEST_WAIT);
         let delayed = !self.lane.is_empty();
@@ -91,7 +92,7 @@ impl Task {
         }
     }
 
-    /// The partitions to fetch now, each with its position.
+    /// Returns the partitions to fetch now, each with its position.
     fn collect(&mut self) -> Asked {
         let now = Instant::now();
         self.delays.expire(now);
@@ -152,7 +153,8 @@ impl Task {
         }
     }
 
-    /// What to wait for before the response is appended, where the disk is one that plays its time.
+    /// Returns the future to await before the response is appended, on a disk that simulates its
+    /// time.
     fn turn(&self, response: &FetchResponse) -> Option<BoxFuture<'static, ()>> {
         let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
         let (appends, bytes) = partitions
@@ -181,7 +183,7 @@ impl Task {
             for partition in topic.partitions {
                 let key = PartitionKey { topic: topic.topic_id, index: partition.index };
                 let Some((followed, position)) = asked.get(&key) else { continue };
-                // The response of an earlier epoch says nothing about this one.
+                // A response for an earlier epoch does not apply to this one.
                 if self.lane.leader_epoch(key) != Some(position.leader_epoch) {
                     continue;
                 }
@@ -253,7 +255,7 @@ fn take(
     taken.map_err(not_taken)
 }
 
-/// What the leader's refusal means.
+/// Returns the consequence of the leader's refusal.
 pub(super) fn refused(error: ErrorCode) -> Failure {
     let reason = error.name().to_owned();
     match error {
@@ -263,7 +265,8 @@ pub(super) fn refused(error: ErrorCode) -> Failure {
     }
 }
 
-/// What a failure of this replica's log means: damage may have come with the response, anything else stays.
+/// Returns the consequence of a failure of this replica's log. Damage may come from the response;
+/// any other failure persists.
 pub(super) fn not_taken(error: AppendError) -> Failure {
     match error.code {
         ErrorCode::CORRUPT_MESSAGE | ErrorCode::INVALID_RECORD => Failure::Delay(error.message),

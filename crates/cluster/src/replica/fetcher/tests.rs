@@ -29,7 +29,7 @@ fn a_delay_lasts_for_the_backoff() {
 }
 
 #[test]
-fn a_second_failure_does_not_lengthen_a_delay_and_one_after_it_does_not_double() {
+fn a_failure_neither_extends_a_running_delay_nor_doubles_the_next() {
     let begin = Instant::now();
     let mut delays = Delays::default();
     delays.add(key(0), 3, BACKOFF, begin);
@@ -53,7 +53,7 @@ fn a_delay_is_void_in_another_leader_epoch() {
 }
 
 #[test]
-fn every_refusal_delays_but_the_one_of_a_newer_leader() {
+fn every_refusal_except_a_fenced_epoch_delays_the_fetch() {
     for code in [
         ErrorCode::NOT_LEADER_OR_FOLLOWER,
         ErrorCode::UNKNOWN_LEADER_EPOCH,

@@ -1,5 +1,6 @@
-//! Records deleted on request (KIP-107): the leader moves the start of its log at once, followers do so with the next
-//! answer to their fetch, and the request is answered when all in-sync replicas have done it.
+//! Deletion of records on request (KIP-107). The leader moves its log start immediately, and
+//! followers move theirs with the next fetch response. The response follows once all in-sync
+//! replicas have done so.
 
 use std::sync::Arc;
 
@@ -7,19 +8,20 @@ use curtail_wire::ErrorCode;
 
 use super::{Inner, NotServed, Partition, Reader, Wait};
 
-/// A deletion that the leader has carried out on its own log.
+/// A deletion that the leader has applied to its own log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deletion {
-    /// The first offset that is left.
+    /// The first remaining offset.
     to: i64,
     leader_epoch: i32,
 }
 
-/// The first offset left on all in-sync replicas once they have deleted, or why it is not known to be.
+/// The first offset remaining on all in-sync replicas once they have deleted, or an error; `None`
+/// while pending.
 type Deleted = Option<Result<i64, NotServed>>;
 
 impl Partition {
-    /// Deletes what lies before `offset` as the leader, or all that is committed (-1).
+    /// Deletes the records before `offset` as the leader, or all committed ones (-1).
     pub(crate) fn delete_records(&self, offset: i64) -> Result<Deletion, NotServed> {
         let mut inner = self.inner.lock();
         if inner.leading.is_none() {
@@ -35,7 +37,7 @@ impl Partition {
         Ok(Deletion { to, leader_epoch: inner.image.leader_epoch })
     }
 
-    /// Registers a wait for the deletion on all in-sync replicas, if it is not decided yet.
+    /// Registers a wait for the deletion on all in-sync replicas, if it is still pending.
     pub(crate) fn wait_for_deletion(
         &self,
         deletion: Deletion,
@@ -50,7 +52,7 @@ impl Partition {
         deleted
     }
 
-    /// Whether a deletion is done by now; takes back the registration `id`.
+    /// Returns the result of a deletion, if known, and removes the registration `id`.
     pub(crate) fn deletion(&self, deletion: Deletion, id: u64) -> Deleted {
         let mut inner = self.inner.lock();
         inner.deletions.remove(deletion.to, id);
@@ -65,20 +67,21 @@ impl Partition {
         (low >= deletion.to).then_some(Ok(low))
     }
 
-    /// Before which offset no in-sync replica has records; `None` while this one does not lead.
+    /// Returns the low watermark: no in-sync replica has records before it. `None` while this
+    /// replica does not lead.
     fn low_watermark(inner: &Inner, me: i32) -> Option<i64> {
         let progress = inner.leading.as_ref()?;
         Some(progress.low_watermark(me, inner.log.start_offset(), &inner.image.isr))
     }
 
-    /// Answers deletions that are done on all in-sync replicas.
+    /// Completes the deletions that all in-sync replicas have applied.
     pub(super) fn answer_deletions(inner: &mut Inner, me: i32) {
         if let Some(low) = Self::low_watermark(inner, me) {
             inner.deletions.reached(low);
         }
     }
 
-    /// Follows the leader's deletion, as far as this replica has what is deleted.
+    /// Applies the leader's deletion, up to the end of this replica's log.
     pub(super) fn delete_as_leader(inner: &mut Inner, log_start: i64) {
         if log_start <= inner.log.start_offset() {
             return;
@@ -88,23 +91,23 @@ impl Partition {
         }
     }
 
-    /// Bytes of the log.
+    /// The size of the log in bytes.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.inner.lock().log.size_bytes()
     }
 
-    /// How far the log ends before what is committed.
+    /// Returns the number of committed offsets that the log lacks.
     pub(crate) fn offset_lag(&self) -> i64 {
         let inner = self.inner.lock();
         (inner.high_watermark - inner.log.end_offset()).max(0)
     }
 
-    /// Takes on changed settings of the topic.
+    /// Applies changed settings of the topic.
     pub(crate) fn configure(&self, config: crate::log::LogConfig, min_isr: usize) {
         let mut inner = self.inner.lock();
         inner.log.set_config(config);
         inner.min_isr = min_isr;
-        // Fewer may be enough.
+        // A lower `min.insync.replicas` may allow the high watermark to advance.
         self.advance(&mut inner);
     }
 }

@@ -1,4 +1,4 @@
-//! The replica as a follower: what it takes over from its leader, and what it gives up.
+//! The replica as a follower: appending the leader's records, and truncation.
 
 use bytes::Bytes;
 use curtail_wire::fetch::EpochEndOffset;
@@ -6,7 +6,7 @@ use curtail_wire::fetch::EpochEndOffset;
 use super::{Inner, Partition};
 use crate::{config::Plant, log::AppendError, replica::purgatory::Reader};
 
-/// Where a follower goes on.
+/// A follower's fetch position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FollowerPosition {
     pub(crate) leader_epoch: i32,
@@ -16,13 +16,14 @@ pub(crate) struct FollowerPosition {
 }
 
 impl Partition {
-    /// Where this replica goes on fetching, if it follows in `leader_epoch`.
+    /// Returns this replica's fetch position, if it follows in `leader_epoch`.
     pub(crate) fn follower_position(&self, leader_epoch: i32) -> Option<FollowerPosition> {
         let inner = self.inner.lock();
         if !Self::follows(&inner, leader_epoch) {
             return None;
         }
-        // Without the epoch of its last record the leader cannot tell that the follower has parted.
+        // Without the epoch of the last record the leader cannot detect that the follower's log has
+        // diverged.
         let last_fetched_epoch = match self.owner.plant {
             Some(Plant::NoTruncation) => -1,
             _ => inner.log.latest_epoch().unwrap_or(-1),
@@ -39,7 +40,7 @@ impl Partition {
         inner.leading.is_none() && inner.gone.is_none() && inner.image.leader_epoch == leader_epoch
     }
 
-    /// Appends what the leader of `leader_epoch` answered to a fetch from `fetch_offset`.
+    /// Appends the response of the leader of `leader_epoch` to a fetch from `fetch_offset`.
     pub(crate) fn append_from_leader(
         &self,
         leader_epoch: i32,
@@ -75,8 +76,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Cuts the part of the log that the leader of `leader_epoch` does not have (KIP-101, KIP-595). What is
-    /// left may still part from the leader's log in an older epoch; the next fetch will tell.
+    /// Truncates the part of the log that the leader of `leader_epoch` does not have (KIP-101,
+    /// KIP-595). The rest may still diverge from the leader's log in an older epoch; the next fetch
+    /// detects that.
     pub(crate) fn truncate_to_leader(
         &self,
         leader_epoch: i32,
@@ -103,7 +105,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Empties a log that ends before the leader's begins, and starts it there.
+    /// Clears a log that ends before the leader's log start, and restarts it there.
     pub(crate) fn restart_at(&self, leader_epoch: i32, offset: i64) -> Result<(), AppendError> {
         let mut inner = self.inner.lock();
         if Self::follows(&inner, leader_epoch) && inner.log.end_offset() < offset {

@@ -1,4 +1,4 @@
-//! What consumers, followers and coordinators read, and where they are told that offsets are.
+//! Reads by consumers, followers and coordinators, and lookups of offsets.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -11,22 +11,22 @@ use tokio::time::Instant;
 use super::{Inner, NotServed, Partition};
 use crate::config::Plant;
 
-/// What a reader asks of a partition.
+/// A read request for a partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadSpec {
     pub(crate) current_leader_epoch: i32,
     pub(crate) fetch_offset: i64,
     pub(crate) last_fetched_epoch: i32,
-    /// Where a follower's log begins.
+    /// The follower's log start offset.
     pub(crate) log_start: i64,
     pub(crate) max_bytes: usize,
     /// Return the first batch even if it is larger than `max_bytes`.
     pub(crate) at_least_one: bool,
-    /// Followers read everything.
+    /// Only for consumers: followers read everything.
     pub(crate) isolation: IsolationLevel,
 }
 
-/// Who reads.
+/// The reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadBy {
     Consumer {
@@ -36,13 +36,14 @@ pub(crate) enum ReadBy {
     Follower {
         id: i32,
         broker_epoch: Option<i64>,
-        /// The request has just come: what it says of the follower is true now. Later looks of a long poll
-        /// say nothing, as the follower may have lost its end meanwhile.
+        /// Whether the request has just arrived, so that its information about the follower is
+        /// current. A long poll's later reads carry outdated information: the follower may have
+        /// lost its end since.
         arrived: bool,
     },
 }
 
-/// What a reader gets.
+/// The result of a read.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(crate) records: Bytes,
@@ -50,11 +51,11 @@ pub(crate) struct Slice {
     pub(crate) last_stable: i64,
     pub(crate) log_start: i64,
     pub(crate) diverging: Option<EpochEndOffset>,
-    /// For readers of committed records: the transactions whose records they must skip.
+    /// Aborted transactions whose records must be skipped; only for `read_committed` readers.
     pub(crate) aborted: Option<Vec<AbortedTransaction>>,
 }
 
-/// What ListOffsets asks for.
+/// The lookup that ListOffsets requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OffsetSpec {
     Earliest,
@@ -64,8 +65,8 @@ pub(crate) enum OffsetSpec {
 }
 
 impl Partition {
-    /// Reads as the leader of this epoch and no other, committed or not, from `offset` or the start of the log; tells
-    /// where the records begin. None are left at the end of the log.
+    /// Reads as the leader of this epoch only, committed or not, from `offset` or the log start.
+    /// Returns the offset and the records; none at the end of the log.
     pub(crate) fn read_in_epoch(
         &self,
         leader_epoch: i32,
@@ -82,7 +83,7 @@ impl Partition {
         Ok((offset, records.map_err(|error| NotServed::code(error.code()))?))
     }
 
-    /// Reads for a consumer or a follower. A follower's fetch also says what it has.
+    /// Reads for a consumer or a follower. A follower's fetch also updates its progress.
     pub(crate) fn read(
         &self,
         spec: &ReadSpec,
@@ -138,8 +139,9 @@ impl Partition {
         Ok(slice)
     }
 
-    /// Where a consumer in `rack` is to read instead of here, at the leader: an in-sync replica of its rack that has
-    /// what it asks for, the one with most (KIP-392).
+    /// Returns, as the leader, the replica that a consumer in `rack` should read from instead. It
+    /// is the in-sync replica in that rack with the largest end offset, and it has the requested
+    /// offset (KIP-392).
     pub(crate) fn nearer_replica<'a>(
         &self,
         fetch_offset: i64,
@@ -168,7 +170,8 @@ impl Partition {
         }
     }
 
-    /// Where the reader's log parts from this one, told from the epoch of its last record (KIP-595).
+    /// Returns where the reader's log diverges from this one, according to the epoch of its last
+    /// record (KIP-595).
     fn diverges(inner: &Inner, spec: &ReadSpec) -> Option<EpochEndOffset> {
         if spec.last_fetched_epoch < 0 {
             return None;
@@ -178,13 +181,14 @@ impl Partition {
         (!same).then_some(EpochEndOffset { epoch, end_offset })
     }
 
-    /// The largest epoch up to `asked` and where it ends; -1 and -1 when there is none.
+    /// Returns the largest epoch up to `asked` and its end offset; -1 and -1 if there is none.
     fn epoch_end(inner: &Inner, asked: i32) -> (i32, i64) {
         if inner.leading.is_some() && asked == inner.image.leader_epoch {
             return (asked, inner.log.end_offset());
         }
         match (inner.log.end_offset_for_epoch(asked), &inner.leading) {
-            // Only the current epoch is later, and it has no record yet: it begins where the log ends.
+            // Only the current epoch is later and it has no record yet, so it starts at the end of
+            // the log.
             ((-1, _), Some(progress)) if (0..inner.image.leader_epoch).contains(&asked) => {
                 (inner.log.latest_epoch().unwrap_or(asked), progress.epoch_start)
             }
@@ -192,8 +196,8 @@ impl Partition {
         }
     }
 
-    /// Answers ListOffsets as the leader: the offset, its timestamp (-1 without) and its epoch (-1 without). A
-    /// `consumer` sees what its isolation lets it see, a follower everything.
+    /// Handles ListOffsets as the leader. Returns the offset, its timestamp (or -1) and its epoch
+    /// (or -1). A `consumer` sees the offsets that its isolation level allows, a follower all.
     pub(crate) fn offset_for(
         &self,
         spec: OffsetSpec,
@@ -210,7 +214,7 @@ impl Partition {
         if consumer.is_none() && spec == OffsetSpec::Latest {
             return Ok((inner.log.end_offset(), -1, epoch));
         }
-        // A new leader does not know yet what was committed before it (KIP-207).
+        // A newly elected leader does not know yet which earlier records were committed (KIP-207).
         if inner.high_watermark < progress.epoch_start {
             return Err(NotServed::code(ErrorCode::OFFSET_NOT_AVAILABLE));
         }
@@ -231,7 +235,7 @@ impl Partition {
         }
     }
 
-    /// Answers OffsetsForLeaderEpoch as the leader.
+    /// Handles OffsetsForLeaderEpoch as the leader.
     pub(crate) fn end_of_epoch(
         &self,
         asked: i32,

@@ -1,4 +1,5 @@
-//! Every API that the cluster advertises, asked by somebody who has no rights and by somebody who has all.
+//! Every API that the cluster advertises, requested by a client without permissions and by one with
+//! all.
 
 use curtail_wire::{
     ErrorCode,
@@ -40,22 +41,22 @@ use super::{
     guarded, listed, quota, soon, start, text,
 };
 
-/// As a resource with settings.
+/// The type of a group as a resource of settings.
 const GROUP_SETTINGS: i8 = 32;
 
-/// What somebody was told.
+/// The content of a response.
 #[derive(Debug)]
 enum Told {
-    /// About each thing that was asked for.
+    /// An error code for each requested thing.
     Codes(Vec<i16>),
-    /// How many things there are.
+    /// The number of things found.
     Found(usize),
-    /// What everybody is told.
+    /// The same response for every client.
     Open,
 }
 
 impl Told {
-    /// Whether nothing was refused.
+    /// Returns whether nothing was refused.
     fn is_served(&self) -> bool {
         match self {
             Codes(codes) => !codes.iter().any(|code| is_refusal(*code)),
@@ -98,7 +99,7 @@ async fn init(client: &mut Client, id: Option<TransactionalId>) -> i16 {
     client.cold(4, &request).await.error_code
 }
 
-/// Asks for one of everything that the API is for, if this test knows the API.
+/// Requests everything that the API serves, if this test knows the API.
 async fn ask(client: &mut Client, api: ApiKey) -> Told {
     if let Some(told) = of_data(client, api).await {
         return told;
@@ -400,7 +401,8 @@ fn is_refusal(code: i16) -> bool {
     refusals.contains(&ErrorCode(code))
 }
 
-/// The APIs of a cluster with the topic, the group and the transactional id that [`ask`] is about.
+/// Creates the topic, the group and the transactional id that [`ask`] requests. Returns the
+/// cluster's APIs.
 async fn prepare(cluster: &Cluster, admin: &mut Client) -> Vec<ApiKey> {
     cluster.create_topic("orders", 1, 1, &[]).unwrap();
     cluster.settled().await;
@@ -414,7 +416,7 @@ async fn prepare(cluster: &Cluster, admin: &mut Client) -> Vec<ApiKey> {
     advertised.into_iter().map(|api| ApiKey(api.api_key)).collect()
 }
 
-/// Apache Kafka ignores what follows a request in its frame.
+/// Apache Kafka ignores bytes after a request in its frame.
 #[tokio::test]
 async fn every_api_ignores_bytes_after_the_request() {
     let cluster = start(guarded()).await;

@@ -1,4 +1,4 @@
-//! What the tests of groups of either protocol share: one group and its coordinator.
+//! Support for tests of both group protocols: one group and its coordinator.
 
 use curtail_cluster::Cluster;
 use curtail_wire::cold::{
@@ -9,7 +9,7 @@ use curtail_wire::cold::{
 use super::{Client, soon};
 
 pub const GROUP: &str = "hello";
-/// Of four partitions: Java's hash of the group's name is 99162322.
+/// The group's partition, of four: Java's hash of its name is 99162322.
 pub const PARTITION: i32 = 2;
 pub const OFFSETS: &str = "__consumer_offsets";
 
@@ -34,7 +34,7 @@ pub async fn ready(cluster: &Cluster) {
     cluster.settled().await;
 }
 
-/// A connection to the group's coordinator.
+/// Connects to the group's coordinator.
 pub async fn coordinator(cluster: &Cluster) -> Client {
     let (leader, _) = cluster.leader(OFFSETS, PARTITION).expect("a leader");
     Client::connect(cluster, leader).await

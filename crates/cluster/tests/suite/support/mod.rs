@@ -1,4 +1,4 @@
-//! A client of raw frames: no retries, no metadata, nothing hidden.
+//! A client of raw frames: without retries, without metadata, with every response visible.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
@@ -30,7 +30,7 @@ use curtail_wire::{
     records::{BatchBuilder, Compression, ProducerStamp, RecordData, batches, stamp},
 };
 
-/// A test that waits for longer than this waits for what will not come.
+/// Timeout of every wait: a test that waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fails the test if the future takes too long.
@@ -54,7 +54,7 @@ pub async fn start(config: ClusterConfig) -> Cluster {
     soon(Cluster::start(config, Env::real())).await.expect("the cluster starts")
 }
 
-/// A batch of records with these values.
+/// Returns a batch of records with these values.
 pub fn batch(values: &[&str], producer: Option<(i64, i16, i32)>) -> Bytes {
     let mut builder = BatchBuilder::new(Vec::new());
     for value in values {
@@ -75,7 +75,7 @@ pub fn batch(values: &[&str], producer: Option<(i64, i16, i32)>) -> Bytes {
     bytes.into()
 }
 
-/// The values in the records section of a fetch answer, with their offsets.
+/// Returns the values in the records section of a fetch response, with their offsets.
 pub fn values(records: &Bytes) -> Vec<(i64, String)> {
     let mut found = Vec::new();
     for batch in batches(records.clone()) {
@@ -111,7 +111,7 @@ impl Client {
         Self { socket, frames: FrameSplitter::default(), correlation_id: 0, trailing: &[] }
     }
 
-    /// Ends every further request with bytes that are no part of it.
+    /// Appends these bytes, which are not part of the request, to every further request.
     pub fn append_to_requests(&mut self, trailing: &'static [u8]) {
         self.trailing = trailing;
     }
@@ -120,7 +120,7 @@ impl Client {
         self.socket.write_all(frame).await.expect("the connection is open");
     }
 
-    /// As [`Client::send_produce`]; `None` when the connection has closed.
+    /// Like [`Client::send_produce`]; `None` if the connection has closed.
     pub async fn try_send_produce(
         &mut self,
         topic: &str,
@@ -132,7 +132,7 @@ impl Client {
         self.socket.write_all(&frame).await.ok()
     }
 
-    /// The next frame; `None` when the broker has closed the connection.
+    /// Receives the next frame; `None` if the broker has closed the connection.
     pub async fn receive(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.frames.next_frame().expect("frames") {
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// Reads whatever comes; false when the connection has closed.
+    /// Reads once. Returns false if the connection has closed.
     pub async fn receive_raw(&mut self) -> bool {
         let mut chunk = vec![0; 1024];
         matches!(self.socket.read(&mut chunk).await, Ok(1..))
@@ -157,7 +157,7 @@ impl Client {
         self.correlation_id
     }
 
-    /// Sends a request in one of our own codecs.
+    /// Sends a request in one of Curtail's own codecs.
     pub async fn send_with(&mut self, api: ApiKey, version: i16, encode: impl FnOnce(&mut Writer)) {
         let frame = self.frame(api, version, encode);
         self.send(&frame).await;
@@ -201,7 +201,7 @@ impl Client {
         self.metadata_of(Uuid::ZERO, Some(topic)).await
     }
 
-    /// Metadata of a topic by its id, or by its name if the id is zero.
+    /// Requests metadata of a topic by its id, or by its name if the id is zero.
     pub async fn metadata_of(
         &mut self,
         topic_id: Uuid,
@@ -249,7 +249,7 @@ impl Client {
         (response, partition)
     }
 
-    /// The error of the only partition; `None` when the connection has closed.
+    /// Receives the error of the only partition; `None` if the connection has closed.
     pub async fn try_produce_answer(&mut self) -> Option<ErrorCode> {
         const VERSION: i16 = 12;
         let frame = self.receive().await?;
@@ -276,7 +276,8 @@ impl Client {
         FetchResponse::decode(version, &body).expect("a response")
     }
 
-    /// Fetches committed records of one partition: the error, the high watermark, and the values.
+    /// Fetches committed records of one partition. Returns the error, the high watermark, and the
+    /// values.
     pub async fn fetch(
         &mut self,
         topic: &str,
@@ -307,7 +308,7 @@ impl Client {
         response.producer_id.0
     }
 
-    /// ListOffsets of one partition: error, offset and timestamp.
+    /// Sends ListOffsets for one partition. Returns error, offset and timestamp.
     pub async fn list_offset(
         &mut self,
         topic: &str,
@@ -317,7 +318,7 @@ impl Client {
         self.list_offset_as(topic, partition, timestamp, 0).await
     }
 
-    /// As [`Client::list_offset`], as a reader of committed records.
+    /// Like [`Client::list_offset`], with READ_COMMITTED.
     pub async fn list_offset_committed(
         &mut self,
         topic: &str,
@@ -355,7 +356,8 @@ pub fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-/// The error, its message and the lifetime that the broker answers a name and a password with, separated by NUL.
+/// Authenticates with a name and a password, separated by NUL. Returns the broker's error, its
+/// message and the lifetime.
 pub async fn authenticate(client: &mut Client, login: &str) -> (ErrorCode, Option<String>, i64) {
     let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
     let response = client.cold(1, &handshake).await;
@@ -367,7 +369,7 @@ pub async fn authenticate(client: &mut Client, login: &str) -> (ErrorCode, Optio
     (ErrorCode(response.error_code), told, response.session_lifetime_ms)
 }
 
-/// A connection of somebody who is let in.
+/// Connects as an authenticated user.
 pub async fn enter(cluster: &Cluster, broker: i32, login: &str) -> Client {
     let mut client = Client::connect(cluster, broker).await;
     let (code, ..) = authenticate(&mut client, login).await;

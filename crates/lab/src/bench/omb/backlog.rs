@@ -1,6 +1,6 @@
-//! A backlog: records are kept from consumers until there are so many, and then read off.
+//! A backlog: consumers pause until this many records have been written, then read them.
 
-/// How far that is.
+/// State of the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Building,
@@ -10,29 +10,29 @@ enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backlog {
-    /// Records to be there before consumers go on.
+    /// Records to write before consumers resume.
     most: u64,
-    /// So many records are as good as none.
+    /// A lag of this many records counts as drained.
     rest: u64,
     state: State,
 }
 
-/// Records that are always under way.
+/// Records that are always in flight.
 const UNDER_WAY: u64 = 1000;
 
 impl Backlog {
-    /// Of so many records, of which a part, of 1, has to be read off before it counts as drained.
+    /// A backlog of this many records. It counts as drained once a share of `ratio` (0 to 1) has been read.
     pub(super) fn new(records: u64, ratio: f64) -> Self {
         let rest = (((1.0 - ratio) * records as f64) as u64).max(UNDER_WAY);
         Self { most: records, rest, state: State::Building }
     }
 
-    /// Whether consumers are to wait.
+    /// Whether consumers must pause.
     pub(super) fn is_building(&self) -> bool {
         self.state == State::Building
     }
 
-    /// Takes note of how many records consumers are behind; true when it has just been drained.
+    /// Updates the state by the consumers' lag; returns `true` when the backlog has just been drained.
     pub(super) fn tell(&mut self, behind: u64) -> bool {
         match self.state {
             State::Building if behind >= self.most => self.state = State::Draining,

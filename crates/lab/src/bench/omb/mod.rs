@@ -17,16 +17,16 @@ pub(super) use self::run::run;
 use super::refuse;
 use crate::perf::{Error, Result};
 
-/// Who chooses keys.
+/// Key distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum KeyDistributor {
-    /// There are none.
+    /// No keys.
     #[default]
     NoKey,
-    /// So many keys in turn.
+    /// `KEYS` keys in turn.
     KeyRoundRobin,
-    /// One of so many at random.
+    /// A random one of `KEYS` keys.
     RandomNano,
 }
 
@@ -130,7 +130,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The backlog that is built before it is drained, if there is to be one.
+    /// The backlog to build and drain, if any.
     fn backlog(&self) -> Option<Backlog> {
         let bytes = self.consumer_backlog_size_gb * GB;
         let records = (bytes / self.message_size as f64) as u64;
@@ -160,7 +160,7 @@ struct DriverFile {
     name: String,
     driver_class: String,
     replication_factor: Option<i16>,
-    /// There it deletes every topic of the cluster; here only topics of the run are ever deleted.
+    /// In the original it deletes every topic of the cluster; here only topics of the run are deleted.
     #[serde(rename = "reset")]
     _reset: Option<IgnoredAny>,
     topic_config: String,
@@ -169,11 +169,11 @@ struct DriverFile {
     consumer_config: String,
 }
 
-/// A driver with its properties taken apart.
+/// A driver with its properties parsed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Driver {
     pub(super) name: String,
-    /// -1 for the brokers' own default.
+    /// -1 for the brokers' default.
     pub(super) replication_factor: i16,
     pub(super) topic: Vec<(String, String)>,
     pub(super) common: Vec<(String, String)>,
@@ -218,7 +218,7 @@ impl Driver {
         })
     }
 
-    /// The address in the common properties.
+    /// `bootstrap.servers` in the common properties.
     pub(super) fn bootstrap(&self) -> Option<&str> {
         let named = self.common.iter().rfind(|(name, _)| name == "bootstrap.servers");
         named.map(|(_, servers)| servers.as_str())

@@ -1,20 +1,20 @@
-//! The highest rate that can be kept: where the controller of the OpenMessaging Benchmark gets to, by the same idea.
+//! The highest sustainable rate, found by the idea of the OpenMessaging Benchmark's controller.
 //!
-//! The rate grows by a factor as long as producers send all that they are to and consumers keep up. When either falls
-//! behind by more than a limit, the factor is halved, and the next rate is near what was achieved, less what it takes to
-//! work the backlog off. So the steps get smaller, and the rate comes to rest around the highest one.
+//! The rate grows by a factor while producers send at the full rate and consumers keep up. If either lags by
+//! more than a limit, the factor is halved. The next rate is near the achieved one, reduced so that the
+//! backlog drains. The steps get smaller, and the rate converges to the highest sustainable one.
 
 use std::time::Duration;
 
-/// Records that may be behind before it counts.
+/// Largest lag, in records, that does not count.
 const BACKLOG: f64 = 1000.0;
-/// The first rate to try, records a second.
+/// The first rate, in records per second.
 pub(super) const FIRST: f64 = 10_000.0;
-/// How often the rate is looked at.
+/// Interval between adjustments.
 pub(super) const PERIOD: Duration = Duration::from_secs(3);
-/// The least growth of a step.
+/// Smallest growth of a step.
 const LEAST: f64 = 0.01;
-/// Of the next rate, how much is what was achieved; the rest is what was intended less the backlog.
+/// Weight of the achieved rate in the next one; the rest is the intended rate less the backlog.
 const ACHIEVED: f64 = 0.2;
 
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ impl RateController {
         Self { growth: 1.0, published: 0, received: 0 }
     }
 
-    /// The next rate after a period at `rate`, from the records acknowledged and received since the beginning, where each
-    /// record is to be received `copies` times.
+    /// The next rate after a period at `rate`, from the records acknowledged and received since the
+    /// beginning. Consumers receive each record `copies` times.
     pub(super) fn next(
         &mut self,
         rate: f64,

@@ -1,5 +1,5 @@
-//! The result with the benchmark's own names: publish and end-to-end latencies in milliseconds, the delay of publishing in
-//! microseconds, one value a period and of the whole.
+//! The result under the benchmark's own names, with one value per period and for the whole run: publish and
+//! end-to-end latencies in milliseconds, publish delays in microseconds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Driver, Workload};
 use crate::latency::Latencies;
 
-/// The percentiles of a result, by the end of their names.
+/// Percentiles of a result, by name suffix.
 const PERCENTILES: [(&str, f64); 7] = [
     ("50pct", 0.5),
     ("75pct", 0.75),
@@ -19,7 +19,7 @@ const PERCENTILES: [(&str, f64); 7] = [
     ("99999pct", 0.99999),
 ];
 
-/// In what a latency is given.
+/// Unit of a latency.
 #[derive(Clone, Copy)]
 enum Unit {
     Millis,
@@ -43,14 +43,14 @@ impl Unit {
     }
 }
 
-/// What happened in a period, or in all of them.
+/// Figures of one period, or of all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Period {
     pub(super) elapsed: Duration,
     pub(super) published: u64,
     pub(super) errors: u64,
     pub(super) received: u64,
-    /// Records published and not received when it ended.
+    /// Lag at the end: records published but not received.
     pub(super) backlog: u64,
     pub(super) publish: Latencies,
     pub(super) delay: Latencies,
@@ -109,12 +109,12 @@ impl Results {
         self.whole.end_to_end.add(&period.end_to_end);
     }
 
-    /// Of all periods together.
+    /// The sum of all periods.
     pub(super) fn whole(&self) -> &Period {
         &self.whole
     }
 
-    /// The result.
+    /// Returns the result.
     pub(super) fn finish(mut self) -> Value {
         for (name, unit, latency) in latencies(&self.whole) {
             let mut capital = name.to_owned();

@@ -37,11 +37,11 @@ use crate::{
 
 /// Length of a period of the result.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How long consumers may take to get their partitions.
+/// Longest wait for the consumers' partitions.
 const READY: Duration = Duration::from_secs(60);
-/// How often a backlog is looked at.
+/// Interval at which the backlog is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// Different keys.
+/// Number of different keys.
 const KEYS: usize = 10_000;
 
 /// Runs a workload.
@@ -116,7 +116,7 @@ fn payloads(workload: &Workload) -> Result<Vec<Vec<u8>>> {
     Ok(vec![bytes])
 }
 
-/// What consumers have read, and whether they are ready.
+/// Progress of the consumers, and whether they are ready.
 #[derive(Default)]
 struct Received {
     total: AtomicU64,
@@ -128,7 +128,7 @@ struct Received {
 struct Readers {
     received: Arc<Received>,
     tasks: Vec<JoinHandle<Result<()>>>,
-    /// Partitions that each consumer has, with its position known.
+    /// Number of partitions of each consumer whose position is known.
     assigned: Vec<Arc<AtomicI32>>,
 }
 
@@ -220,7 +220,7 @@ async fn read(
 ) -> Result<()> {
     let mut had = std::collections::BTreeSet::new();
     while !received.stop.load(Ordering::Relaxed) {
-        // Polls go on, for the membership, and give nothing while it waits.
+        // Polls continue, for the membership, but return no records during the wait.
         let has = consumer.assignment();
         match received.pause.load(Ordering::Relaxed) {
             true => consumer.pause(&has),
@@ -250,7 +250,7 @@ async fn read(
 }
 
 impl Readers {
-    /// Waits until the consumers of each subscription have all partitions, so that no record is missed.
+    /// Waits until each subscription's consumers have all partitions, so that no record is missed.
     fn wait(&self, workload: &Workload) -> Result<()> {
         let begun = Instant::now();
         let size = workload.consumer_per_subscription.max(1) as usize;
@@ -261,7 +261,7 @@ impl Readers {
         while !self.assigned.chunks(size).all(is_ready) {
             if self.tasks.iter().any(JoinHandle::is_finished) || begun.elapsed() > READY {
                 return Err(Error::Unexpected(format!(
-                    "the consumers did not get their partitions within {READY:?}"
+                    "the consumers were not assigned their partitions within {READY:?}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -279,7 +279,7 @@ impl Readers {
     }
 }
 
-/// The producers' side, and the clock of the run.
+/// The producers, and the clock of the run.
 struct Load<'a> {
     workload: &'a Workload,
     runtime: &'a Runtime,
@@ -288,16 +288,16 @@ struct Load<'a> {
     keys: Vec<String>,
     random: SmallRng,
     track: Track,
-    /// Of the period that runs.
+    /// Outcomes of the current period.
     period: Tally,
     published: u64,
     sent: u64,
     backlog: Option<Backlog>,
-    /// When the backlog was last looked at.
+    /// When the backlog was last checked.
     looked: Instant,
 }
 
-/// A rate, and how many records of it were sent.
+/// A rate, and the number of records sent at it.
 struct Rate {
     per_second: f64,
     since: Instant,
@@ -312,7 +312,7 @@ impl Rate {
     }
 }
 
-/// What was measured, latencies from the intended send time, and the first error.
+/// The results, latencies from the intended send time, and the first error.
 type Measured = (Results, Latencies, Option<String>);
 
 impl<'a> Load<'a> {
@@ -369,7 +369,7 @@ impl<'a> Load<'a> {
                 let began = Instant::now();
                 let until = end.min(began + PERIOD);
                 let drained = self.send(&doors, &mut rate, &mut controller, until)?;
-                // The test's time begins when the backlog has gone.
+                // The measured time begins when the backlog has been drained.
                 if drained || self.backlog.is_some_and(|backlog| !backlog.is_drained()) {
                     end = Instant::now() + length;
                 }
@@ -388,7 +388,8 @@ impl<'a> Load<'a> {
         Ok((results, intended, first_error))
     }
 
-    /// Sends at the rate, which the controller changes, until a time; true if the backlog was drained meanwhile.
+    /// Sends until a given time at the rate, which the controller adjusts; returns whether the backlog was
+    /// drained.
     fn send(
         &mut self,
         doors: &[(Door<'_>, &str)],
@@ -423,7 +424,7 @@ impl<'a> Load<'a> {
         Ok(drained)
     }
 
-    /// Has consumers wait while a backlog is built; true when it has just been drained.
+    /// Pauses consumers while a backlog is built; returns `true` when it has just been drained.
     fn tend_backlog(&mut self, now: Instant) -> bool {
         if self.backlog.is_none_or(|backlog| backlog.is_drained()) || now < self.looked + LOOK {
             return false;
@@ -437,7 +438,7 @@ impl<'a> Load<'a> {
         drained
     }
 
-    /// Records published that consumers have not received.
+    /// Lag: records published that consumers have not received.
     fn behind(&self) -> u64 {
         let copies = u64::from(self.workload.subscriptions_per_topic);
         let received = self.readers.received.total.load(Ordering::Relaxed);
@@ -468,7 +469,7 @@ impl<'a> Load<'a> {
         self.period.add(&known);
     }
 
-    /// The period that is over.
+    /// Figures of the period that has ended.
     fn period(&self, elapsed: Duration) -> Period {
         let end_to_end = std::mem::take(&mut *self.readers.received.period.lock());
         Period {

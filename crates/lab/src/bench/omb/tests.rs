@@ -38,7 +38,7 @@ fn a_workload_is_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_workload_is_named() {
+fn the_error_of_a_workload_names_the_field() {
     let changed = |from: &str, to: &str| refused(&WORKLOAD.replace(from, to));
     for (from, to, word) in [
         ("topics: 1", "topics: 0", "topics"),
@@ -102,9 +102,9 @@ fn a_driver_is_properties() {
     assert!(error.to_string().contains("PulsarBenchmarkDriver"), "{error}");
 }
 
-/// A cluster that takes 37,000 records a second, whatever it is offered.
+/// A cluster that accepts 37,000 records a second, at any offered rate.
 #[test]
-fn the_rate_comes_to_rest_around_the_highest() {
+fn the_rate_converges_to_the_highest_sustainable_one() {
     let (mut controller, mut rate) = (RateController::new(), FIRST);
     let (mut published, mut offered) = (0.0, 0.0);
     let mut rates = Vec::new();
@@ -112,7 +112,7 @@ fn the_rate_comes_to_rest_around_the_highest() {
         offered += rate * 3.0;
         let before: f64 = published;
         published = (before + 37_000.0 * 3.0).min(offered);
-        // A new rate begins without what could not be sent at the old one.
+        // A new rate begins without the records that could not be sent at the previous one.
         offered = published;
         rate = controller.next(rate, Duration::from_secs(3), published as u64, published as u64, 1);
         rates.push(rate);
@@ -125,7 +125,7 @@ fn the_rate_comes_to_rest_around_the_highest() {
 }
 
 #[test]
-fn what_consumers_have_not_read_slows_producers_down() {
+fn unread_records_slow_producers_down() {
     let mut controller = RateController::new();
     let next = controller.next(10_000.0, Duration::from_secs(1), 10_000, 5_000, 1);
     assert!(next < 10_000.0, "{next}");
@@ -135,7 +135,7 @@ fn what_consumers_have_not_read_slows_producers_down() {
 }
 
 #[test]
-fn a_result_has_the_names_and_units_of_theirs() {
+fn a_result_has_the_benchmarks_names_and_units() {
     let mut results = Results::new(&Workload::parse(WORKLOAD).unwrap(), &Driver::default());
     let mut period =
         Period { elapsed: Duration::from_secs(10), published: 1000, ..Period::default() };

@@ -1,4 +1,5 @@
-//! The numbers of `java.util.Random`: a linear congruential generator of 48 bits whose steps its documentation gives.
+//! The numbers of `java.util.Random`: a 48-bit linear congruential generator, as specified in its
+//! documentation.
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const MASK: u64 = (1 << 48) - 1;
@@ -24,7 +25,7 @@ impl Random {
         }
     }
 
-    /// `nextInt(100)`: drawn again where the last stretch of numbers below 2^31 is no whole hundred.
+    /// `nextInt(100)`: redraws in the incomplete last hundred below 2^31.
     pub(super) fn below_hundred(&mut self) -> u32 {
         loop {
             let bits = self.next(31);

@@ -5,8 +5,8 @@ fn payloads(json: &str) -> Result<Payloads, String> {
     Payloads::new(&generator).map_err(|error| error.to_string())
 }
 
-/// As Java 17 gives them: `new Random(42)` with nextInt() twice, nextInt(100), nextGaussian(); `new Random(-5)` with
-/// nextBytes() of six.
+/// Expected values from Java 17: `new Random(42)` with nextInt() twice, nextInt(100), nextGaussian(); `new
+/// Random(-5)` with nextBytes() of six.
 #[test]
 fn random_numbers_are_those_of_java() {
     let mut bytes = [0; 8];
@@ -54,7 +54,7 @@ fn random_payloads_are_the_same_each_time() {
 }
 
 #[test]
-fn gaussian_sizes_stay_for_so_many_records() {
+fn a_gaussian_size_holds_for_several_records() {
     let json = r#"{"type":"gaussianTimestampRandom","messageSizeAverage":512,"messageSizeDeviation":100,
         "messagesUntilSizeChange":10}"#;
     let mut payloads = payloads(json).unwrap();
@@ -65,7 +65,7 @@ fn gaussian_sizes_stay_for_so_many_records() {
 }
 
 #[test]
-fn what_makes_no_payload_is_named() {
+fn the_error_of_an_invalid_generator_names_the_cause() {
     for (json, word) in [
         (r#"{"type":"gzip","size":3}"#, "`gzip`"),
         (r#"{"type":"constant","size":3,"color":1}"#, "`color`"),

@@ -3,7 +3,7 @@ use std::time::Instant;
 use super::Pending;
 
 #[test]
-fn what_is_wrong_is_counted_and_named() {
+fn errors_are_counted_and_named() {
     let mut pending = Pending::new(4);
     for number in 0..4 {
         pending.sent(number, Some(vec![number as u8]), Instant::now());
@@ -25,7 +25,7 @@ fn what_is_wrong_is_counted_and_named() {
     pending.take(Some(&key(4)), Some(&[4]), Instant::now());
     pending.take(None, None, Instant::now());
     let wrong = pending.wrong().unwrap();
-    let text = "records came back wrong: 2 missing, 1 seen again, 1 changed, 2 not of this run; the first missing: 2";
+    let text = "records were read back with errors: 2 missing, 1 duplicated, 1 changed, 2 not of this run; the first missing: 2";
     assert_eq!(wrong, text);
     assert_eq!(pending.received, 2);
 }

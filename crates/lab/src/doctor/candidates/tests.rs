@@ -14,7 +14,7 @@ fn defaults() -> Base {
 }
 
 #[test]
-fn the_blamed_phase_decides_what_is_tried_first() {
+fn the_blamed_phase_decides_the_first_candidates() {
     for (blamed, first) in [
         (Phase::Produce, "linger.ms=0"),
         (Phase::Publish, "batch.size=131072"),
@@ -29,7 +29,7 @@ fn the_blamed_phase_decides_what_is_tried_first() {
 }
 
 #[test]
-fn only_what_differs_from_what_is_set_is_tried() {
+fn only_settings_that_differ_from_the_current_ones_are_candidates() {
     let base = Base {
         linger: Duration::ZERO,
         batch_size: 1_048_576,
@@ -57,7 +57,7 @@ fn only_what_differs_from_what_is_set_is_tried() {
 }
 
 #[test]
-fn weaker_durability_is_probed_and_never_tried_as_advice() {
+fn weaker_durability_is_probed_and_never_a_candidate() {
     assert_eq!(probe(Acks::All).text(), "acks=1");
     assert!(probe(Acks::All).caution().unwrap().contains("not recommended"));
     assert_eq!(probe(Acks::Leader).text(), "acks=all");

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn only_what_is_beyond_the_noise_is_a_difference() {
+fn only_a_difference_beyond_the_noise_counts() {
     use Verdict::{Better, NoDifference, Worse};
     for (base, other, verdict, why) in [
         (&[10.0, 11.0, 10.5][..], &[5.0, 5.5, 5.2][..], Better, "clear"),
@@ -18,7 +18,7 @@ fn only_what_is_beyond_the_noise_is_a_difference() {
         (&[10.0, 11.0, 10.5], &[2.0, 9.0, 4.0], NoDifference, "the other's rounds differ by more"),
         (&[10.0, 10.0, 10.0], &[10.0, 10.0, 10.0], NoDifference, "the same"),
         (&[10.0, 10.0], &[9.0, 9.0], Better, "no noise at all"),
-        (&[10.0], &[1.0], NoDifference, "one round says nothing of noise"),
+        (&[10.0], &[1.0], NoDifference, "noise is unknown after one round"),
         (&[], &[], NoDifference, "nothing"),
     ] {
         assert_eq!(compare(base, other).verdict, verdict, "{why}");
@@ -27,7 +27,7 @@ fn only_what_is_beyond_the_noise_is_a_difference() {
     assert!((comparison.gain - 0.5).abs() < 1e-9 && comparison.noise == 0.0, "{comparison:?}");
 }
 
-/// Rounds whose slowest records spent so many milliseconds in each part.
+/// Rounds whose slowest records spent these milliseconds in each part.
 fn sample(rounds: &[[u64; 4]]) -> Sample {
     let ms = 1_000_000;
     let parts = |[produce, request, catch_up, fetch]: &[u64; 4]| Parts {
@@ -61,7 +61,7 @@ fn the_phase_that_takes_most_is_blamed() {
 }
 
 #[test]
-fn an_estimate_says_how_wrong_it_may_be() {
+fn an_estimate_has_error_bounds() {
     let probes = Probes { leader: &[1000.0, 3000.0], all: &[4000.0, 4000.0] };
     let [produce, publish, commit, ..] =
         phases(&sample(&[[10, 8, 0, 0], [14, 8, 0, 0]]), Acks::All, probes);
@@ -75,7 +75,7 @@ fn an_estimate_says_how_wrong_it_may_be() {
 }
 
 #[test]
-fn what_limits_a_load_is_named() {
+fn the_limit_of_a_load_is_named() {
     let fine = Load {
         reached: 1.0,
         late: 0.0,
@@ -97,7 +97,7 @@ fn what_limits_a_load_is_named() {
             Some(Limit::Link),
         ),
         (
-            "memory is full, answers do not come",
+            "memory is full, responses do not arrive",
             Load { reached: 0.6, late: 9.0, memory_waits: 7, ..fine },
             Some(Limit::Brokers),
         ),
@@ -135,7 +135,7 @@ fn a_slow_broker_stands_out() {
 }
 
 #[test]
-fn a_clock_that_is_off_is_told_with_its_bounds() {
+fn a_clock_offset_is_reported_with_its_bounds() {
     let offset = |at_least_ms, at_most_ms| ClockOffset { at_least_ms, at_most_ms };
     for (offset, text) in [
         (offset(120.2, 123.0), Some("120 to 123 ms ahead of")),

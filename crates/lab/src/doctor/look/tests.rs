@@ -30,7 +30,7 @@ fn brokers(settings: &[&[(&str, &str, bool)]]) -> BTreeMap<i32, super::Settings>
 }
 
 #[test]
-fn what_stands_out_in_partitions_is_told() {
+fn findings_name_partitions_without_leader_or_replicas() {
     let good: (Option<i32>, &[i32], &[i32]) = (Some(1), &[1, 2], &[1, 2]);
     let second: (Option<i32>, &[i32], &[i32]) = (Some(2), &[2, 1], &[1, 2]);
     for (what, topics, words) in [
@@ -74,7 +74,7 @@ fn what_stands_out_in_partitions_is_told() {
 }
 
 #[test]
-fn unusual_settings_are_told() {
+fn unusual_settings_are_findings() {
     let usual = ("num.io.threads", "8", true);
     for (what, settings, words) in [
         ("defaults", &[&[usual][..], &[usual]][..], &[][..]),
@@ -92,12 +92,12 @@ fn unusual_settings_are_told() {
         (
             "one differs",
             &[&[usual], &[("num.io.threads", "16", false)]],
-            &["num.io.threads differs from broker to broker: 16 on 2; 8 on 1"],
+            &["num.io.threads differs between brokers: 16 on 2; 8 on 1"],
         ),
         (
             "compressed again",
             &[&[("compression.type", "gzip", false)]],
-            &["compresses every batch again"],
+            &["recompresses every batch"],
         ),
         ("left to the producer", &[&[("compression.type", "producer", false)]], &[]),
     ] {
@@ -111,7 +111,7 @@ fn unusual_settings_are_told() {
 }
 
 #[test]
-fn what_was_not_seen_is_told() {
+fn parts_that_could_not_be_read_are_findings() {
     let cluster = Cluster { unseen: vec!["topics: not allowed".into()], ..Cluster::default() };
-    assert_eq!(cluster.findings()[0].text, "not looked at: topics: not allowed");
+    assert_eq!(cluster.findings()[0].text, "not examined: topics: not allowed");
 }

@@ -16,13 +16,13 @@ const WAY: Passage = Passage {
 };
 
 #[test]
-fn a_way_is_taken_apart() {
+fn a_latency_is_split_into_phases() {
     for (what, way, expected) in [
         ("the consumer waited at the end", WAY, parts(10, 30, 5, 35)),
         ("it was busy until 70", Passage { drained: 70, ..WAY }, parts(10, 30, 25, 15)),
         ("it had not read what was before", Passage { behind: true, ..WAY }, parts(10, 30, 40, 0)),
         (
-            "it came while others were given out",
+            "it arrived while others were processed",
             Passage { drained: 20, fetched: 40, ..WAY },
             parts(10, 30, 40, 0),
         ),
@@ -32,7 +32,7 @@ fn a_way_is_taken_apart() {
             parts(10, 70, 0, 0),
         ),
         (
-            "the batch was on its way when it was due",
+            "the batch was in flight when the record was due",
             Passage { written: 5, ..WAY },
             parts(0, 40, 5, 35),
         ),
@@ -45,7 +45,7 @@ fn a_way_is_taken_apart() {
 }
 
 #[test]
-fn the_slowest_hundredth_is_taken_apart() {
+fn the_slowest_hundredth_is_split_into_phases() {
     let mut passages = vec![WAY; 200];
     for slow in &mut passages[7..9] {
         *slow = Passage { read: 1090, fetched: 1085, ..WAY };
@@ -58,7 +58,7 @@ fn the_slowest_hundredth_is_taken_apart() {
 }
 
 #[test]
-fn a_clock_is_between_what_all_records_allow() {
+fn clock_bounds_are_the_intersection_over_all_records() {
     let wide = ClockOffset::of(1_120, 1_000.0, 1_050.0);
     assert_eq!(wide, ClockOffset { at_least_ms: 70.0, at_most_ms: 121.0 });
     let narrow = ClockOffset::of(2_100, 2_000.0, 2_002.0);

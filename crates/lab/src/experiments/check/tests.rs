@@ -11,7 +11,7 @@ fn found(partition: i32, records: &[(i64, u64)]) -> Found {
 }
 
 #[test]
-fn what_is_as_it_should_be_raises_nothing() {
+fn an_intact_topic_has_no_findings() {
     let fates = [fate(0, 0, 0, 5), fate(1, 0, 1, 6), fate(2, 0, 2, 6)];
     let found = found(0, &[(0, 0), (1, 1), (2, 2)]);
     for order in [Order::Sent, Order::Acknowledged] {
@@ -20,14 +20,14 @@ fn what_is_as_it_should_be_raises_nothing() {
 }
 
 #[test]
-fn a_record_that_is_elsewhere_than_acknowledged_is_lost() {
+fn a_record_at_another_place_than_acknowledged_is_lost() {
     let fates = [fate(0, 0, 0, 5), fate(1, 0, 1, 6), fate(2, 1, 0, 6)];
     let found = found(0, &[(0, 0), (1, 2)]);
     assert_eq!(compare(&fates, &found, Order::Sent).lost, 2);
 }
 
 #[test]
-fn a_record_that_is_there_twice_is_duplicated_and_nothing_else() {
+fn a_second_copy_counts_as_duplicated_only() {
     let fates = [fate(0, 0, 0, 5), fate(1, 0, 1, 6)];
     let found = found(0, &[(0, 0), (1, 1), (2, 0)]);
     for order in [Order::Sent, Order::Acknowledged] {
@@ -37,7 +37,7 @@ fn a_record_that_is_there_twice_is_duplicated_and_nothing_else() {
 }
 
 #[test]
-fn a_record_that_failed_may_be_there_or_not() {
+fn a_failed_record_may_be_in_the_topic_or_not() {
     let fates = [fate(0, 0, 0, 5), Fate { sent: 1, acknowledged: None }];
     for records in [&[(0, 0)][..], &[(0, 0), (1, 1)]] {
         assert_eq!(compare(&fates, &found(0, records), Order::Sent), Findings::default());
@@ -46,7 +46,7 @@ fn a_record_that_failed_may_be_there_or_not() {
 
 #[test]
 fn sending_order_is_stricter_than_that_of_acknowledgements() {
-    // The second record overtook the first one while both were under way.
+    // The second record overtook the first one while both were in flight.
     let fates = [fate(0, 0, 1, 5), fate(1, 0, 0, 6)];
     let found = found(0, &[(0, 1), (1, 0)]);
     assert_eq!(compare(&fates, &found, Order::Sent).reordered, 1);
@@ -54,7 +54,7 @@ fn sending_order_is_stricter_than_that_of_acknowledgements() {
 }
 
 #[test]
-fn each_producer_has_an_order_of_its_own() {
+fn order_is_checked_per_producer() {
     let fates = [fate(0, 0, 1, 5), fate(1, 0, 0, 6), fate(2, 0, 3, 7), fate(3, 0, 2, 8)];
     let between = found(0, &[(0, 1), (1, 0), (2, 3), (3, 2)]);
     assert_eq!(compare(&fates, &between, Order::SentInTurn(2)).reordered, 0);
@@ -65,7 +65,7 @@ fn each_producer_has_an_order_of_its_own() {
 }
 
 #[test]
-fn nothing_may_be_before_what_was_acknowledged_earlier() {
+fn a_record_before_one_acknowledged_earlier_is_out_of_order() {
     let fates = [fate(0, 0, 1, 5), fate(6, 0, 0, 9)];
     let found = found(0, &[(0, 1), (1, 0)]);
     assert_eq!(compare(&fates, &found, Order::Acknowledged).reordered, 1);

@@ -62,7 +62,7 @@ fn p99(row: &Row) -> (Option<f64>, Verdict) {
 }
 
 #[test]
-fn turns_tell_a_difference_from_noise() {
+fn turns_separate_a_difference_from_noise() {
     let first = [report("x", vec![arm("a", &[100.0, 110.0, 90.0])])];
     let with = |turns: &[f64]| {
         let rows = between(&first, &[report("x", vec![arm("a", turns)])]).unwrap();
@@ -75,7 +75,7 @@ fn turns_tell_a_difference_from_noise() {
 }
 
 #[test]
-fn what_does_not_compare_is_said() {
+fn a_comparison_names_what_cannot_be_compared() {
     let mut other = report("x", vec![arm("a", &[1.0]), arm("b", &[1.0])]);
     other.scale = 0.5;
     other.arms[0].cpu_includes_brokers = true;
@@ -83,8 +83,8 @@ fn what_does_not_compare_is_said() {
         between(&[report("x", vec![arm("a", &[1.0]), arm("c", &[1.0])])], &[other]).unwrap();
     let notes = found[0].notes.join("; ");
     assert!(notes.contains("the scale differs: 1 and 0.5"), "{notes}");
-    assert!(notes.contains("b of curtail is in the second only"), "{notes}");
-    assert!(notes.contains("c of curtail is in the first only"), "{notes}");
+    assert!(notes.contains("b of curtail is only in the second run"), "{notes}");
+    assert!(notes.contains("c of curtail is only in the first run"), "{notes}");
     let cpu = found[0].rows[0].ratios.last().unwrap();
     assert_eq!((cpu.metric, cpu.ratio), (Metric::Cpu, None));
     let error = between(&[report("x", vec![])], &[report("y", vec![])]).unwrap_err();
@@ -93,7 +93,21 @@ fn what_does_not_compare_is_said() {
 }
 
 #[test]
-fn arms_of_one_run_stand_by_the_first() {
+fn large_ratios_are_times_and_marks_are_hidden_when_all_ran_once() {
+    let cells = |turns: &[f64]| {
+        let first = [report("x", vec![arm("a", &vec![100.0; turns.len()])])];
+        let found = between(&first, &[report("x", vec![arm("a", turns)])]).unwrap();
+        let rows = &found[0].rows;
+        (rows[0].cells(rows)[1].clone(), legend(rows).contains('~'))
+    };
+    assert_eq!(cells(&[200.0]), ("2.00x".into(), false));
+    assert_eq!(cells(&[1.0, 1.0]), ("100 times less".into(), true));
+    assert_eq!(cells(&[5000.0, 5000.0]), ("50 times more".into(), true));
+    assert_eq!(cells(&[50.0, 250.0]), ("1.50x ~".into(), true));
+}
+
+#[test]
+fn arms_of_one_run_are_compared_with_the_first() {
     let rows = within(&report("x", vec![arm("a", &[10.0]), arm("b", &[30.0])]));
     assert_eq!((rows.len(), &*rows[0].arm, p99(&rows[0]).0), (1, "b", Some(3.0)));
 }

@@ -1,4 +1,4 @@
-//! Kafka's own `EndToEndLatency` beside ours.
+//! Kafka's own `EndToEndLatency` in the same run.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use super::{
 use crate::perf::{Error, Result};
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// What its last lines say, and under which names that is noted; all in ms, percentiles in whole ones.
+/// Labels in the tool's last lines, and names of the figures; in ms, percentiles in whole ones.
 const FIGURES: [(&str, &str); 4] = [
     ("Avg latency: ", "java_avg_ms"),
     ("50th = ", "java_p50_ms"),
@@ -20,7 +20,7 @@ const FIGURES: [(&str, &str); 4] = [
     ("99.9th = ", "java_p999_ms"),
 ];
 
-/// Notes what Kafka's tool measures on the same cluster, where Apache Kafka is at hand.
+/// Runs Kafka's tool on the same cluster, if Apache Kafka is installed, and adds its figures.
 pub(super) fn beside(
     test: &Test,
     testbed: &Testbed,
@@ -50,7 +50,7 @@ pub(super) fn beside(
     let class = "org.apache.kafka.tools.EndToEndLatency";
     let tool = KafkaTool { class, args: &args, clients: test.java, limit: LIMIT };
     let printed = testbed.tool(&tool);
-    // It is in the directory for passing files.
+    // The file is in a temporary directory anyway.
     let _ = std::fs::remove_file(&file);
     let Some(printed) = printed? else { return Ok(()) };
     for (label, name) in FIGURES {
@@ -61,7 +61,7 @@ pub(super) fn beside(
     Ok(())
 }
 
-/// Ours is below Java's, as far as a tool that counts in whole milliseconds tells.
+/// Condition: Curtail is below Java, within the tool's resolution of whole milliseconds.
 pub(super) fn condition(test: &Test, sample: &Sample) -> Option<Condition> {
     let ours = in_ms(&sample.latency);
     let theirs = FIGURES.map(|(_, name)| sample.figure(name));

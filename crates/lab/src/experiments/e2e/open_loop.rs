@@ -1,4 +1,4 @@
-//! Records that are sent when they are due, whether the ones before have been read or not.
+//! Open loop: records are sent when they are due, whether or not earlier ones have been read.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use super::super::{
 use crate::{cpu::CpuTime, peers::Driver, perf::Result};
 
 const PARTITIONS: i32 = 6;
-/// Records a second.
+/// Records per second.
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 512;
 const WARMUP: Duration = Duration::from_secs(5);
-/// Apache Kafka's brokers go on compiling what serves many small requests: they pause for 3 to 20 ms ten times a second
-/// in the first five seconds of them, and still twice a second after fifteen.
+/// Warm-up of Apache Kafka's brokers, which keep compiling code for small requests: they pause for 3 to 20 ms
+/// ten times a second in the first five seconds, and still twice a second after fifteen.
 const WARMUP_OF_A_JVM: Duration = Duration::from_secs(180);
 const MEASURED: Duration = Duration::from_secs(30);
 
-/// One producer that does not linger, and one consumer that reads all partitions without a group. Latencies are from the
-/// intended send time until the poll gave the record out.
+/// Runs one producer without linger, and one consumer that reads all partitions without a group. Latencies
+/// are from the intended send time until the poll that returned the record.
 pub(super) fn run(turn: &Turn<'_>, topic: &str) -> Result<Sample> {
     let testbed = turn.testbed;
     testbed.create_topic(topic, PARTITIONS, 1)?;
@@ -46,7 +46,7 @@ pub(super) fn run(turn: &Turn<'_>, topic: &str) -> Result<Sample> {
     }
 }
 
-/// The same in virtual time.
+/// The same workload in virtual time.
 pub(super) fn simulated(setting: &Setting, arm: &Arm) -> Workload {
     let warmup = records_of(WARMUP.mul_f64(setting.scale.clamp(0.1, 1.0)));
     Workload {
@@ -83,7 +83,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
             ..Expected::new(start, RATE, records)
         };
         let reading = readers::read(&runtime, consumers, &expected);
-        // The other clients' drivers count from there, too.
+        // The other clients' drivers also count from here.
         sleep_until(start, Duration::from_secs_f64(warmup as f64 / RATE));
         let before = CpuTime::now();
         let read = readers::join(&runtime, reading)?;
@@ -92,7 +92,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
     Ok(Sample { cpu, ..readers::sample(sent, Order::Acknowledged, read, &over_time)? })
 }
 
-/// Another client, both ends of it.
+/// Runs producer and consumer of another client.
 fn theirs(turn: &Turn<'_>, driver: &Driver, load: Load, warmup: u64) -> Result<Sample> {
     let brokers_here = turn.setting.cluster == ClusterKind::Embedded;
     let sent = load.sent_and_read_by(driver, brokers_here, warmup)?;

@@ -15,17 +15,19 @@ use crate::{
     perf::{Error, Result},
 };
 
-/// How much a client sends before what counts, as a part of the load and in seconds, whichever is less: a Java virtual
-/// machine compiles while it sends.
+/// Warm-up of another client, as a part of the load and in seconds, whichever is less: a Java virtual machine
+/// compiles while it sends.
 const WARMUP_SHARE: u64 = 2;
 const WARMUP_SECONDS: f64 = 5.0;
 
 impl Load {
-    /// As [`Load::run`], sent by a driver. Its client has its own defaults for what the load does not set. Where the
-    /// brokers are in this process (`brokers_here`), its processor time counts too, as it does for Curtail.
+    /// As [`Load::run`], sent by a driver. Its client uses its own defaults for settings that the load leaves
+    /// out.
+    ///
+    /// With `brokers_here`, the CPU time of the brokers in this process counts too, as it does for Curtail.
     ///
     /// # Errors
-    /// [`Error::Lacking`] if the client lacks a setting, a driver that fails, and what the script says.
+    /// [`Error::Lacking`] if the client lacks a setting; a driver that fails; errors of the script.
     pub(in crate::experiments) fn sent_by<T: Send>(
         self,
         driver: &Driver,
@@ -36,8 +38,8 @@ impl Load {
         self.sent_as(&order, driver, brokers_here, script)
     }
 
-    /// Sent by a driver whose own consumer reads it: a record's acknowledgement is when it was read. So many more are
-    /// sent before, of which nothing is told.
+    /// Sent by a driver whose own consumer reads the load: a record's acknowledgement time is when it was
+    /// read. `warmup` records are sent first and not reported.
     ///
     /// # Errors
     /// As [`Load::sent_by`].
@@ -103,7 +105,7 @@ impl Load {
         let Measured { fates, cpu, first_error } = measured;
         let fates = fates.into_iter().map(fate).collect();
         let observation = Observation::default();
-        // Its driver says where a record went, not to whom.
+        // The driver reports a record's partition but not its broker.
         let brokers = BTreeMap::new();
         let (requests, senders) = (0, Senders::default());
         Sent { start, fates, first_error, observation, load: self, requests, senders, cpu, brokers }
@@ -120,7 +122,7 @@ fn fate(Told { sent, acknowledged }: Told) -> Fate {
     Fate { sent, acknowledged }
 }
 
-/// What these settings say beside Curtail's defaults, which are Kafka's where Kafka has the setting.
+/// Settings that differ from Curtail's defaults, which are Kafka's where Kafka has the setting.
 fn given(config: &ProducerConfig) -> Vec<(String, String)> {
     let defaults = ProducerConfig::default().properties();
     let told = config.properties().into_iter().zip(defaults);
@@ -152,7 +154,8 @@ mod tests {
         }
     }
 
-    /// A driver that tells of three records: acknowledged after 5 ms, not at all, and after 9 ms.
+    /// A driver that reports three records: acknowledged after 5 ms, not acknowledged, and acknowledged after
+    /// 9 ms.
     fn driver() -> Driver {
         const TEXT: &str = r#"
             while [ $# -gt 0 ]; do
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_client_tells_is_measured_as_what_ours_does() {
+    fn fates_of_another_client_are_measured_like_curtails() {
         let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
         let script = |start: Instant| Ok(start.elapsed());
         let (sent, _) = load(config).sent_by(&driver(), false, script).unwrap();
@@ -182,7 +185,7 @@ mod tests {
         assert_eq!((sample.records, sample.errors, sample.bytes), (1, 1, 10));
         assert_eq!(sample.first_error.as_deref(), Some("too late"));
         assert_eq!(sample.cpu.total(), Duration::from_millis(4));
-        // From when it was due, not from when it was sent.
+        // Latency counts from the due time, not from the send.
         assert_eq!(sample.latency.max().as_millis(), 7);
         assert_eq!(sample.phases.get(PhaseName::Produce).count(), 0);
         assert_eq!(sent.longest_silence(0), 4_000_000);
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn another_client_is_told_what_was_set_and_nothing_else() {
+    fn another_client_receives_only_the_settings_of_the_load() {
         let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
         assert_eq!(given(&config), [("linger.ms".to_owned(), "0".to_owned())]);
     }

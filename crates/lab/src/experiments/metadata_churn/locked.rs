@@ -1,12 +1,14 @@
-//! The arm to compare with: metadata as Java's producer kept it before KAFKA-16226 and KAFKA-16259, one cache behind one
-//! lock that readers take as well. An update, however little it says, merges the answer with all that is known and
-//! rebuilds every index while it holds the lock, as `Metadata.update` did, which is `synchronized`, with
-//! `MetadataCache.mergeWith` and `computeClusterView`; a send waits for it in `Metadata.fetch`, which is so too.
+//! The arm `locked`: metadata as Java's producer kept it before KAFKA-16226 and KAFKA-16259, one cache behind
+//! one lock that readers take as well.
 //!
-//! Where the model differs it is in the lock's favour: a send takes the lock once (Java's twice, to read and to note that
-//! the topic is used), there is one index less, nothing is freed or collected under the lock, and there are two updates
-//! a second, each of a whole refresh, where every expired topic that is used again used to bring one. What the cache
-//! says is not used: the producer behind it is the same in all arms.
+//! An update of any size merges the response with all known metadata and rebuilds every index while it holds
+//! the lock. `Metadata.update` did so: it is `synchronized` and calls `MetadataCache.mergeWith` and
+//! `computeClusterView`. A send waits for the lock in `Metadata.fetch`, which is `synchronized` as well.
+//!
+//! Every difference favours the lock. A send takes it once (Java twice, to read and to mark the topic as
+//! used). There is one index less, and nothing is freed or collected under the lock. There are two updates
+//! per second, each a whole refresh, instead of one per expired topic that is used again. The cache's content
+//! is not used: the producer behind it is the same in all arms.
 
 use std::{
     collections::HashMap,
@@ -19,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::scripted::{Input, ScriptedCluster, put, put_count, put_string, read_frame};
 
-/// A partition as an answer describes it.
+/// A partition as described by a response.
 #[derive(Clone, Debug)]
 pub(super) struct PartitionInfo {
     topic: Arc<str>,
@@ -28,7 +30,7 @@ pub(super) struct PartitionInfo {
     epoch: i32,
 }
 
-/// What readers look at.
+/// Indexes that readers use.
 #[derive(Debug, Default)]
 struct Indices {
     partitions: HashMap<(Arc<str>, i32), PartitionInfo>,
@@ -43,7 +45,7 @@ pub(super) struct LockedCache {
 }
 
 impl LockedCache {
-    /// What a send needs: how many partitions the topic has, and the leader of one.
+    /// Returns the partition count of the topic and the leader of a partition, as a send needs them.
     pub(super) fn look_up(&self, topic: &str, index: usize) -> Option<(usize, i32)> {
         let indices = self.indices.lock();
         let partitions = indices.by_topic.get(topic)?;
@@ -51,7 +53,7 @@ impl LockedCache {
         indices.by_node.contains_key(&leader).then_some((partitions.len(), leader))
     }
 
-    /// Takes an answer in.
+    /// Merges a response.
     pub(super) fn update(&self, answered: Vec<PartitionInfo>) {
         let mut indices = self.indices.lock();
         let mut partitions = indices.partitions.clone();
@@ -76,7 +78,7 @@ impl LockedCache {
     }
 }
 
-/// A connection that fetches metadata, past the client.
+/// A connection that fetches metadata and bypasses the client.
 pub(super) struct Fetcher {
     stream: TcpStream,
     request: Vec<u8>,

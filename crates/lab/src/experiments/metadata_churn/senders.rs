@@ -1,4 +1,4 @@
-//! The sixteen tasks that send, and what they see.
+//! The sixteen tasks that send, and their observations.
 
 use std::{
     hint::black_box,
@@ -27,29 +27,29 @@ pub(super) const SENDERS: u32 = 16;
 /// Records per second of each.
 pub(super) const RATE: f64 = 250.0;
 pub(super) const SIZE: usize = 100;
-/// What each sends before it measures, as a part of what it measures: the first updates are to be over.
+/// Warm-up of each sender, as a part of its measured records, so that the first updates are complete.
 pub(super) const WARMUP: f64 = 0.1;
 
-/// What all of them share.
+/// State that all senders share.
 #[derive(Clone)]
 pub(super) struct Load {
     pub(super) producer: Producer,
-    /// Where to look a partition up before each send.
+    /// Cache in which to look up the partition before each send.
     pub(super) cache: Option<Arc<LockedCache>>,
     pub(super) names: Arc<[Arc<str>]>,
     pub(super) partitions: usize,
-    /// Of the measured part.
+    /// Length of the measured part.
     pub(super) length: Duration,
     pub(super) seed: u64,
 }
 
-/// Tasks that are sending.
+/// Running tasks.
 pub(super) struct Senders {
     threads: Vec<JoinHandle<Result<Seen>>>,
     begin: Instant,
 }
 
-/// What one task has seen.
+/// Observations of one task.
 #[derive(Default)]
 struct Seen {
     records: u64,
@@ -58,7 +58,7 @@ struct Seen {
     elapsed: Duration,
     send: Latencies,
     over_time: OverTime,
-    /// Of sends that were not preempted.
+    /// Latencies of sends that were not preempted.
     undisturbed: Latencies,
     preempted: u64,
     waited: u64,
@@ -67,7 +67,7 @@ struct Seen {
 impl Senders {
     pub(super) fn start(load: &Load, runtime: &Handle) -> Result<Self> {
         let warmup = load.length.mul_f64(WARMUP);
-        // All threads are there before the first record is due.
+        // All threads are running before the first record is due.
         let ready = Arc::new(Barrier::new(SENDERS as usize + 1));
         let start = Instant::now() + Duration::from_millis(50);
         let threads = (0..SENDERS).map(|number| {
@@ -83,12 +83,12 @@ impl Senders {
         Ok(Self { threads, begin: start + warmup })
     }
 
-    /// Until the measured part begins.
+    /// Waits until the measured part begins.
     pub(super) fn wait_for_start(&self) {
         std::thread::sleep(self.begin.saturating_duration_since(Instant::now()));
     }
 
-    /// Until the last record has its outcome.
+    /// Waits until the last record has its outcome.
     pub(super) fn join(self) -> Result<Sample> {
         let mut sample = Sample { latency_until: LatencyUntil::Returned, ..Sample::default() };
         let mut undisturbed = Latencies::default();
@@ -119,7 +119,7 @@ impl Load {
     fn send(&self, number: u32, start: Instant, runtime: &Handle) -> Result<Seen> {
         sleep_precisely();
         let mut random = SmallRng::seed_from_u64(self.seed.wrapping_add(u64::from(number)));
-        // Evenly between each other's records.
+        // Spreads the tasks evenly between each other's records.
         let offset = Duration::from_secs_f64(f64::from(number) / (RATE * f64::from(SENDERS)));
         let pacer = Pacer::new(start + offset, RATE);
         let measured = (self.length.as_secs_f64() * RATE).ceil() as u64;
@@ -134,7 +134,7 @@ impl Load {
             let record = Record::to(topic).partition(partition as i32).value(&value);
             let (due, _) = pacer.wait(index);
             let before = Switches::of_this_thread();
-            // A timer that fires late is no fault of the send; a former send that took long is.
+            // A late timer is not the send's fault, but a slow previous send is.
             let called = if returned > due { due } else { Instant::now() };
             if let Some(cache) = &self.cache {
                 black_box(cache.look_up(topic, partition));

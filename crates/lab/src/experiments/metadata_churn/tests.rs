@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every arm at a small size: every send is acknowledged, and the metadata changes where it is to change.
+/// Every arm at a small size: every send is acknowledged, and metadata changes in the arms where it must.
 #[test]
 fn every_arm_sends_while_its_metadata_changes() {
     let length = Duration::from_millis(1200);

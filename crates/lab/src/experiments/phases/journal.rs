@@ -1,4 +1,4 @@
-//! What the leaders of one topic have appended and committed, batch by batch.
+//! Batches that the leaders of one topic have appended and committed.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::since;
 
-/// Takes note of every batch while the brokers run. An entry is 32 bytes, and there are no more than the limit.
+/// Records every batch while the brokers run, 32 bytes each, up to a limit.
 #[derive(Debug)]
 pub(super) struct Journal {
     topic: String,
@@ -28,14 +28,14 @@ struct Books {
 /// One partition's batches in the order of their offsets.
 #[derive(Debug, Default)]
 struct Log {
-    /// The newest leader that is known, by its epoch.
+    /// Id and epoch of the newest known leader.
     leader: Option<(i32, i32)>,
     batches: Vec<Batch>,
-    /// So many of the first ones are committed.
+    /// Number of committed batches, counted from the first.
     committed: usize,
 }
 
-/// A time that has not come.
+/// Time of an event that has not happened.
 const NEVER: u64 = u64::MAX;
 
 /// Times are nanoseconds since the journal began.
@@ -57,12 +57,12 @@ impl Batch {
 impl Journal {
     pub(super) fn new(topic: &str, limit: usize) -> Self {
         let topic = topic.to_owned();
-        // Tokio's: in the simulation it is virtual time.
+        // Tokio's clock is virtual time in the simulation.
         let began = tokio::time::Instant::now().into_std();
         Self { topic, began, limit, books: Mutex::default() }
     }
 
-    /// What was noted, and nothing more is wanted. Times will be told since `start`.
+    /// Takes the recorded batches and stops recording. Times become relative to `start`.
     pub(super) fn take(&self, start: Instant) -> Journals {
         let books = std::mem::take(&mut *self.books.lock());
         Journals { partitions: books.partitions, start: since(self.began, start) }
@@ -87,7 +87,7 @@ impl Observer for Journal {
         if log.leader.is_some_and(|(_, leader)| leader != broker) {
             return;
         }
-        // A new leader writes again where the former one's log was cut off.
+        // A newly elected leader appends again where the previous leader's log was truncated.
         let kept = log.batches.partition_point(|batch| batch.last() < base_offset);
         books.entries -= log.batches.len() - kept;
         log.batches.truncate(kept);
@@ -144,7 +144,7 @@ impl Observer for Journal {
     }
 }
 
-/// What a leader did with a batch. Times are nanoseconds since the start of the load.
+/// Leader's times for a batch, in nanoseconds since the start of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) leader: i32,
@@ -152,16 +152,16 @@ pub(super) struct Entry {
     pub(super) committed: Option<u64>,
 }
 
-/// What was noted of all partitions.
+/// Recorded batches of all partitions.
 #[derive(Debug)]
 pub(super) struct Journals {
     partitions: BTreeMap<i32, Log>,
-    /// When the load began, since the journal did.
+    /// Start of the load, since the journal began.
     start: u64,
 }
 
 impl Journals {
-    /// What became of the batch with this offset.
+    /// The entry of the batch with this offset.
     pub(super) fn find(&self, partition: i32, offset: i64) -> Option<Entry> {
         let batches = &self.partitions.get(&partition)?.batches;
         let at = batches.partition_point(|batch| batch.last() < offset);

@@ -1,4 +1,4 @@
-//! Single records to a topic of their own, before and after a load, where brokers cannot be looked into.
+//! Probes for brokers without phase timestamps: single records to a separate topic, before and after a load.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use crate::{
     phases::Probes,
 };
 
-/// Pairs of round trips each time: one with acks=1, one with acks=all.
+/// Pairs of round trips per probe run: one with acks=1, one with acks=all.
 const PAIRS: usize = 400;
-/// Pairs before those that count: connections are opened, and a Java virtual machine compiles.
+/// Warm-up pairs: connections are opened, and a Java virtual machine compiles.
 const WARMUP: usize = 20;
-/// Between two records.
+/// Pause between two records.
 const PAUSE: Duration = Duration::from_millis(1);
-/// No more pairs are begun after this, and no answer is waited for any longer.
+/// Limit of a probe run: no more pairs are begun after this, and no response is awaited any longer.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// A topic for probes with the replicas of a load's, as long as it is there.
+/// A topic for probes with the same replicas as the load's topic. Dropping this deletes the topic.
 pub(in crate::experiments) struct Prober<'a> {
     testbed: &'a Testbed,
     config: ProducerConfig,
@@ -32,10 +32,10 @@ pub(in crate::experiments) struct Prober<'a> {
 }
 
 impl<'a> Prober<'a> {
-    /// For records of `size` bytes to `topic` with these settings.
+    /// Creates a prober for records of `size` bytes to `topic`, with these settings.
     ///
     /// # Errors
-    /// A topic that cannot be made.
+    /// A topic that cannot be created.
     pub(in crate::experiments) fn new(
         testbed: &'a Testbed,
         config: &ProducerConfig,
@@ -51,21 +51,21 @@ impl<'a> Prober<'a> {
         Ok(Self { testbed, config, topic, size })
     }
 
-    /// Measures round trips one after the other: 800 at most, for five seconds at most.
+    /// Measures round trips one after the other: at most 800, for at most five seconds.
     ///
     /// # Errors
-    /// Settings that do not fit.
+    /// Invalid settings.
     pub(in crate::experiments) fn probe(&self) -> Result<Probes> {
         let runtime = client_runtime()?;
         let _context = runtime.enter();
         let producer = |acks| -> Result<Producer> {
-            // Only the acknowledgement is to be different.
+            // The two producers differ in nothing but acks.
             let properties = [("enable.idempotence", "false"), ("acks", acks)];
             Ok(Producer::new(with_properties(self.config.clone(), &properties)?)?)
         };
         let (leader, all) = (producer("1")?, producer("all")?);
         let mut probes = Probes::default();
-        // What a cluster in trouble does not answer says nothing about phases.
+        // Requests that an impaired cluster does not acknowledge say nothing about phases.
         let _ = runtime.block_on(timeout(2 * LONGEST, self.pairs(&leader, &all, &mut probes)));
         Ok(probes)
     }
@@ -104,7 +104,7 @@ impl<'a> Prober<'a> {
 
 impl Drop for Prober<'_> {
     fn drop(&mut self) {
-        // A cluster that is gone has no topic any more.
+        // A cluster that has stopped has no topic left to delete.
         let _ = self.testbed.delete_topic(&self.topic);
     }
 }

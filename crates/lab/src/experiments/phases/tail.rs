@@ -1,4 +1,4 @@
-//! A consumer beside a load, which reads what is written as it comes.
+//! A consumer alongside a load, which reads records as they are written.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use crate::{
     perf::{Error, Result},
 };
 
-/// How often the reader looks whether the load is over while nothing comes.
+/// Interval of the reader's checks for the end of the load while no records arrive.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A consumer at the end of every partition.
@@ -37,14 +37,14 @@ pub(super) struct Tail {
     warmup: u64,
 }
 
-/// One that reads.
+/// A running reader.
 pub(super) struct Reading {
     runtime: Runtime,
     load_is_over: Arc<AtomicBool>,
     task: JoinHandle<Result<Tailed>>,
 }
 
-/// What was read.
+/// Readings of the reader.
 pub(super) struct Tailed {
     pub(super) readings: Readings,
     /// See [`Probes::catch_up`](crate::phases::Probes::catch_up).
@@ -55,7 +55,7 @@ pub(super) struct Tailed {
 
 impl Tail {
     /// # Errors
-    /// A topic that is not there.
+    /// A missing topic.
     pub(super) fn at_end(load: &Load) -> Result<Self> {
         let runtime = readers::runtime()?;
         let common = load.config.common.clone();
@@ -81,14 +81,14 @@ impl Tail {
 }
 
 impl Reading {
-    /// The load is over: reads what is left, and says what was read.
+    /// Ends the reader after the load: reads the remaining records and returns all readings.
     ///
     /// # Errors
-    /// What keeps the reader from reading.
+    /// Errors of the reader.
     pub(super) fn end(self) -> Result<Tailed> {
         self.load_is_over.store(true, Ordering::Release);
         let ended = self.runtime.block_on(self.task);
-        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader ended: {error}"))))
+        ended.unwrap_or_else(|error| Err(Error::Unexpected(format!("a reader failed: {error}"))))
     }
 }
 
@@ -106,7 +106,7 @@ async fn read(
         let records = consumer.poll(LOOK).await?;
         if records.is_empty() && over {
             let since = *over_since.get_or_insert_with(Instant::now);
-            // A partition that nobody leads any more is not waited for for ever.
+            // Bounds the wait for a partition that has lost its leader.
             if since.elapsed() > readers::PATIENCE || check::at_end(&consumer, &partitions).await? {
                 break;
             }
@@ -124,10 +124,10 @@ async fn read(
     Ok(Tailed { readings: reader.finish().readings, catch_up: lags.catch_up, looks: lags.looks })
 }
 
-/// High watermarks that are remembered of a partition until they have been read.
+/// High watermarks kept per partition until they have been read.
 const REMEMBERED: usize = 1024;
 
-/// The consumer's position against the high watermark, as answers to fetches tell it.
+/// The consumer's position relative to the high watermark that fetch responses carry.
 #[derive(Default)]
 struct Lags {
     partitions: BTreeMap<i32, Lag>,
@@ -137,14 +137,14 @@ struct Lags {
 
 #[derive(Default)]
 struct Lag {
-    /// High watermarks beyond the position, and when each was first seen.
+    /// High watermarks after the position, and when each was first seen.
     ahead: VecDeque<(i64, Instant)>,
-    /// When the poll before gave out something.
+    /// The previous poll that returned records.
     polled: Option<Instant>,
 }
 
 impl Lags {
-    /// Looks at what a poll gave out of a partition at `now`, and how far it was known to be committed then.
+    /// Records the result of a poll of a partition at `now`, with the high watermark known then.
     fn look(
         &mut self,
         partition: i32,

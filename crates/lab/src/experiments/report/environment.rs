@@ -1,4 +1,4 @@
-//! The machine under a run.
+//! The machine of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::super::ClusterKind;
 
-/// Where a report comes from. What a system does not tell is empty or `null`.
+/// Origin of a report. A value that the system does not provide is empty or `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// When the run began, in milliseconds since 1970-01-01 UTC.
     pub started_ms: u64,
     /// The operating system, its release, and the architecture.
     pub system: String,
-    /// The processor.
+    /// Model of the CPU.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: u32,
@@ -21,31 +21,31 @@ pub struct Environment {
     pub memory_bytes: Option<u64>,
     /// Whether the brokers, and all clients, had the same machine.
     pub shares_machine: bool,
-    /// Whether this program was built as it is to be used, not for tests.
+    /// Whether this is a release build.
     pub release_build: bool,
-    /// The machine's load average of one minute before the run: tasks that ran or wanted to.
+    /// The machine's one-minute load average before the run.
     pub load_before: Option<f64>,
-    /// The same after it.
+    /// The same after the run.
     pub load_after: Option<f64>,
-    /// How much of all cores' time was used during the run, by whatever process.
+    /// Share of all cores' time that all processes used during the run.
     pub busy_percent: Option<f64>,
-    /// How much of it went to other machines on the same host.
+    /// Share of it that the hypervisor gave to other machines (steal).
     pub stolen_percent: Option<f64>,
-    /// Versions of what took part, by name.
+    /// Versions of the components, by name.
     pub versions: BTreeMap<String, String>,
     /// The commit of the checkout that the command ran in, with a `+` if its files differed; empty elsewhere.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub commit: String,
 }
 
-/// The state of the machine at a moment.
+/// State of the machine at one time.
 pub(crate) struct Machine {
     at_ms: u64,
     load: Option<f64>,
     times: Option<Times>,
 }
 
-/// Processor time since the machine was started, in the kernel's ticks.
+/// CPU time since the machine started, in the kernel's ticks.
 #[derive(Clone, Copy)]
 struct Times {
     all: u64,
@@ -58,7 +58,7 @@ impl Machine {
         Self { at_ms: now_ms(), load: load(), times: times() }
     }
 
-    /// What is to be said about a run that began at this moment and ends now.
+    /// The environment of a run that began at this time and ends now.
     pub(crate) fn until_now(
         self,
         cluster: &ClusterKind,
@@ -130,8 +130,8 @@ fn times() -> Option<Times> {
     read_times(&proc("stat")?)
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. (What follows is in user and
-/// nice, too.)
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. The
+/// remaining fields are included in user and nice.
 fn read_times(stat: &str) -> Option<Times> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|t| t.parse().ok()).collect();
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_told_apart() {
+    fn ticks_are_split_by_kind() {
         let before = read_times("cpu  100 0 50 800 40 0 5 5 0 0\ncpu0 1 2 3\n").unwrap();
         let after = read_times("cpu  150 0 70 820 40 0 5 15 0 0\ncpu0 1 2 3\n").unwrap();
         let spent = after.since(before);

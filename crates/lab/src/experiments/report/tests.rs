@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{experiments::Figure, peers::Client};
 
-/// A turn of a hundred records, the last of which took `slowest`.
+/// A turn of a hundred records whose slowest took `slowest`.
 fn turn(slowest: Duration) -> Sample {
     let mut sample = Sample { records: 100, elapsed: Duration::from_secs(1), ..Sample::default() };
     for index in 0..100 {
@@ -34,7 +34,7 @@ fn arm() -> ArmReport {
 }
 
 #[test]
-fn an_arm_has_its_turns_apart_and_together() {
+fn an_arm_reports_its_turns_and_their_sum() {
     let arm = arm();
     assert_eq!((arm.records, arm.rounds.len()), (200, 2));
     let slowest: Vec<f64> =
@@ -52,7 +52,7 @@ fn an_arm_has_its_turns_apart_and_together() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_arm_is_read_back_unchanged() {
     let text = serde_json::to_string(&arm()).unwrap();
     let read: ArmReport = serde_json::from_str(&text).unwrap();
     assert!(text.contains(r#""never_seen_ms":null"#) && read.extra["never_seen_ms"].is_nan());
@@ -60,7 +60,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn reports_from_before_there_were_rounds_are_read() {
+fn reports_without_rounds_are_read() {
     let text = r#"{"experiment":"e2e","source":"s","cluster":"embedded","scale":1.0,"seed":1,"arms":[{"name":"a",
         "client":"curtail","records":1,"errors":0,"lost":0,"duplicated":0,"reordered":0,"throughput_rps":1.0,
         "throughput_mbps":1.0,"cpu_us_per_record":1.0,"latency_us":{"avg":1.0,"p50":1.0,"p95":1.0,"p99":1.0,

@@ -67,7 +67,7 @@ fn setting(clients: &[Client]) -> Setting {
 }
 
 #[test]
-fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
+fn arms_and_clients_take_turns_and_missing_pairs_are_reported() {
     let [java, go, librdkafka] = [Peer::Java, Peer::FranzGo, Peer::Librdkafka].map(Client::Peer);
     let setting = setting(&[Client::Curtail, java, go, librdkafka]);
     let experiment = Noting::default();
@@ -97,8 +97,8 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
         *told.lock(),
         [
             "plain librdkafka: it is not wanted",
-            "ours java: it has no curtail.suspicion.enable=false",
-            "ours franz-go: it has no curtail.suspicion.enable=false",
+            "ours java: it does not support curtail.suspicion.enable=false",
+            "ours franz-go: it does not support curtail.suspicion.enable=false",
             "ours librdkafka: it is not wanted",
             "plain franz-go: it has no such thing"
         ]
@@ -111,6 +111,25 @@ fn arms_and_clients_take_turns_and_those_that_do_not_exist_are_told() {
 }
 
 #[test]
+fn chosen_arms_run_for_the_chosen_rounds() {
+    let named = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let experiment = Noting::default();
+    let setting =
+        Setting { arms: named(&["ours"]), rounds: Some(3), ..setting(&[Client::Curtail]) };
+    run(&experiment, &setting, &mut |_| {}).unwrap();
+    assert_eq!(*experiment.0.lock(), ["lab-x-ours-0", "lab-x-ours-1", "lab-x-ours-2"]);
+    for (setting, expected) in [
+        (Setting { rounds: Some(0), ..setting.clone() }, "the number of rounds must be at least 1"),
+        (
+            Setting { arms: named(&["ours", "mine"]), ..setting },
+            "noting has no arm 'mine'; it has plain, ours",
+        ),
+    ] {
+        assert_eq!(run(&experiment, &setting, &mut |_| {}).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn a_run_without_any_arm_says_why() {
     let experiment = Noting::default();
     for (clients, expected) in [
@@ -118,8 +137,8 @@ fn a_run_without_any_arm_says_why() {
             vec![Client::Peer(Peer::Librdkafka)],
             "no arm of noting can be run with this client: it is not wanted",
         ),
-        (vec![], "name at least one client, and each of them once"),
-        (vec![Client::Curtail, Client::Curtail], "name at least one client, and each of them once"),
+        (vec![], "name at least one client, each only once"),
+        (vec![Client::Curtail, Client::Curtail], "name at least one client, each only once"),
     ] {
         let error = run(&experiment, &setting(&clients), &mut |_| {}).unwrap_err();
         assert_eq!(error.to_string(), expected);

@@ -1,4 +1,4 @@
-//! A real Apache Kafka of three brokers, one of them behind a delaying proxy where an experiment slows it.
+//! A real Apache Kafka of three brokers. An experiment that slows a broker runs it behind a delaying proxy.
 
 use std::{
     fs::File,
@@ -21,9 +21,9 @@ const BROKERS: usize = 3;
 pub(super) struct Apache {
     cluster: ApacheCluster,
     proxy: Option<(i32, DelayingProxy)>,
-    /// One for each broker, once its figures were asked for.
+    /// One per broker, created with the first request for figures.
     agents: Mutex<Vec<JmxAgent>>,
-    /// Where the next look into each broker's log begins, in bytes.
+    /// Next offset to read in each broker's log, in bytes.
     looked: Mutex<Vec<u64>>,
 }
 
@@ -31,7 +31,7 @@ impl Apache {
     pub(super) fn start(needs: &Needs) -> Result<Self> {
         let mut builder = ApacheCluster::builder()
             .brokers(if needs.one_is_enough { 1 } else { BROKERS })
-            // The harness shortens these for tests; here a cluster is as Kafka's defaults make it.
+            // The harness shortens these for tests; experiments use Kafka's defaults.
             .property("broker.session.timeout.ms", "9000")
             .property("broker.heartbeat.interval.ms", "2000");
         for (name, value) in &needs.properties {
@@ -114,7 +114,7 @@ impl Apache {
             file.seek(SeekFrom::Start(*from)).map_err(unreadable)?;
             let mut text = Vec::new();
             file.read_to_end(&mut text).map_err(unreadable)?;
-            // A line that is being written is for the next call.
+            // An incomplete last line is left for the next call.
             let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             *from += whole as u64;
             let id = self.cluster.broker(index).node_id();
@@ -124,7 +124,7 @@ impl Apache {
         Ok(served)
     }
 
-    /// What all brokers say of their fetch sessions.
+    /// Fetch session counters of all brokers.
     pub(super) fn fetch_sessions(&self) -> Result<Sessions> {
         let mut agents = self.agents.lock();
         for index in agents.len()..self.cluster.len() {
@@ -142,7 +142,7 @@ impl Apache {
         Ok(sum)
     }
 
-    /// What one of Kafka's tools prints.
+    /// Output of one of Kafka's tools.
     pub(super) fn tool(&self, tool: &KafkaTool<'_>) -> Result<String> {
         let &KafkaTool { class, args, clients, limit } = tool;
         let toolchain = self.cluster.toolchain();

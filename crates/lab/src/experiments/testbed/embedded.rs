@@ -1,4 +1,4 @@
-//! An embedded cluster on a thread of its own, and the handle to break it from another one.
+//! An embedded cluster on its own thread, and the handle to inject faults from another thread.
 
 use std::{
     future::Future,
@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::perf::{Error, Result};
 
-/// A running cluster whose work shares no event loop with the client's.
+/// A running cluster that shares no event loop with the client.
 pub(super) struct Embedded {
     /// `Some` until it is dropped.
     cluster: Option<Arc<Cluster>>,
@@ -25,7 +25,7 @@ pub(super) struct Embedded {
 }
 
 impl Embedded {
-    /// Starts it and returns when it takes requests.
+    /// Starts the cluster and returns when it serves requests.
     pub(super) fn start(config: ClusterConfig) -> Result<Self> {
         let (started, ready) = mpsc::sync_channel(1);
         let (stop, stopped) = oneshot::channel();
@@ -41,18 +41,18 @@ impl Embedded {
         self.cluster.as_ref().unwrap_or_else(|| unreachable!("it is there until the drop"))
     }
 
-    /// Starts a killed or stopped broker again.
+    /// Restarts a killed or stopped broker.
     pub(super) fn restart(&self, id: i32) -> Result<()> {
         let restarted = self.within(move |cluster| async move { cluster.restart(id).await })?;
         restarted.map_err(|error| Error::Unexpected(error.to_string()))
     }
 
-    /// Stops a broker in an orderly way.
+    /// Shuts a broker down in an orderly way.
     pub(super) fn stop(&self, id: i32) -> Result<()> {
         self.within(move |cluster| async move { cluster.stop(id).await })
     }
 
-    /// Has something done on the cluster's event loop, and waits for it.
+    /// Runs a future on the cluster's event loop and waits for it.
     fn within<F>(&self, act: impl FnOnce(Arc<Cluster>) -> F) -> Result<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -60,7 +60,7 @@ impl Embedded {
         let acting = act(self.shared());
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            // The future has let go of the cluster by then. The other side waits for this message.
+            // The future has released the cluster by then, and the calling thread waits for this message.
             let _ = done.send(acting.await);
         });
         let ended = |_| Error::Unexpected("the embedded cluster has ended".into());
@@ -80,7 +80,7 @@ fn serve(
     started: &mpsc::SyncSender<Started>,
     stopped: oneshot::Receiver<()>,
 ) {
-    // Whoever waits for these messages has gone or gets them.
+    // The starting thread either waits for these messages or is gone.
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(started.send(Err(error.to_string()))),
@@ -90,7 +90,7 @@ fn serve(
             Ok(cluster) => Arc::new(cluster),
             Err(error) => return drop(started.send(Err(error.to_string()))),
         };
-        // Nobody waiting any more is the same as being told to stop.
+        // If the starting thread is gone, the cluster stops.
         if started.send(Ok((cluster.clone(), Handle::current()))).is_ok() {
             let _ = stopped.await;
         }

@@ -1,5 +1,5 @@
-//! What a broker of Apache Kafka counts, as JMX shows it: the JVM's management agent is started in the running broker
-//! (`jcmd`), and Kafka's own `JmxTool` reads it.
+//! Metrics of Apache Kafka's brokers through JMX: `jcmd` starts the JVM's management agent in the running
+//! broker, and Kafka's own `JmxTool` reads it.
 
 use std::{net::TcpListener, process::Command, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::perf::{Error, Result};
 
 const TOOL: &str = "org.apache.kafka.tools.JmxTool";
 const CACHE: &str = "kafka.server:type=FetchSessionCache,name=";
-/// How long a look may take: it starts a JVM.
+/// Timeout of a read, which starts a JVM.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A broker's management agent.
@@ -19,7 +19,7 @@ pub(super) struct JmxAgent {
 }
 
 impl JmxAgent {
-    /// Starts the agent in the process, on a port that is free now.
+    /// Starts the agent in the process, on a free port.
     pub(super) fn start(toolchain: &Toolchain, pid: u32) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(Error::Threads)?;
         let port = listener.local_addr().map_err(Error::Threads)?.port();
@@ -40,7 +40,7 @@ impl JmxAgent {
         Ok(Self { port })
     }
 
-    /// The fetch session cache's figures.
+    /// The counters of the fetch session cache.
     pub(super) fn fetch_sessions(&self, toolchain: &Toolchain) -> Result<Sessions> {
         let url = format!("service:jmx:rmi:///jndi/rmi://127.0.0.1:{}/jmxrmi", self.port);
         let object = format!("{CACHE}*");

@@ -1,4 +1,4 @@
-//! The cluster an experiment runs on, with the faults it can have.
+//! The cluster of an experiment and its faults.
 
 #[cfg(feature = "apache")]
 mod apache;
@@ -32,59 +32,59 @@ use crate::{
     timeline::{Served, Timeline, Tracer},
 };
 
-/// What an experiment needs of its cluster.
+/// Requirements of an experiment for its cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Needs {
     /// Brokers of an embedded cluster. Apache Kafka has three, unless `one_is_enough`.
     pub(crate) brokers: u32,
-    /// Whether Apache Kafka is to have a single broker, too.
+    /// Whether a single broker is enough on Apache Kafka, too.
     #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
     pub(crate) one_is_enough: bool,
     /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
     pub(crate) properties: Vec<(&'static str, String)>,
-    /// Whether brokers are hit, moved or slowed, which a cluster that belongs to somebody does not allow.
+    /// Whether the experiment kills, slows or moves brokers, which a user's cluster does not allow.
     pub(crate) faults: bool,
     /// The broker that [`Testbed::slow`] is used on, if any.
     #[cfg_attr(not(feature = "apache"), expect(dead_code, reason = "for Apache Kafka only"))]
     pub(crate) slow: Option<i32>,
     /// Whether clients and brokers are traced for timelines of slow records.
     pub(crate) trace: bool,
-    /// Whether clients speak SASL_SSL (PLAIN, a certificate of the cluster's own). Embedded only.
+    /// Whether clients use SASL_SSL (PLAIN, with a certificate that the cluster creates). Embedded only.
     pub(crate) sasl_ssl: bool,
 }
 
-/// When a broker is frozen again and again.
+/// Schedule of a broker that is frozen repeatedly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faltering {
     pub(super) from: Instant,
     pub(super) until: Instant,
-    /// From the beginning of one pause to that of the next.
+    /// From the beginning of one freeze to that of the next.
     pub(super) period: Duration,
-    /// The length of a pause.
+    /// Length of a freeze.
     pub(super) frozen: Duration,
 }
 
-/// A run of one of Kafka's tools.
+/// Invocation of one of Kafka's tools.
 pub(crate) struct KafkaTool<'a> {
     pub(crate) class: &'a str,
     pub(crate) args: &'a [&'a str],
-    /// The release of the Java client that it uses, if not that of the tool.
+    /// Release of the Java client that it uses, if not that of the tool.
     pub(crate) clients: Option<&'a str>,
-    /// How long it may take.
+    /// Timeout.
     pub(crate) limit: Duration,
 }
 
-/// What brokers say of their fetch sessions.
+/// Fetch session counters of brokers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sessions {
     pub(super) sessions: u64,
     pub(super) partitions: u64,
-    /// Since the brokers were started.
+    /// Since the brokers started.
     pub(super) evictions: u64,
 }
 
 impl Sessions {
-    /// Of all brokers of a cluster in this process together.
+    /// Sums over all brokers of a cluster in this process.
     pub(super) fn of(cluster: &ClusterHandle) -> Self {
         let ids = cluster.broker_ids().into_iter();
         ids.filter_map(|id| cluster.fetch_sessions(id)).fold(Self::default(), |sum, of| Self {
@@ -95,13 +95,13 @@ impl Sessions {
     }
 }
 
-/// The cluster an experiment runs on. It ends when it is dropped, unless it was there before.
+/// The cluster of an experiment. It stops when this is dropped, unless it already existed.
 pub struct Testbed {
     cluster: Cluster,
-    /// What clients have to speak.
+    /// Security settings of clients.
     security: SecurityConfig,
     tracer: Option<Tracer>,
-    /// For topics and descriptions. `None` without a cluster.
+    /// Runtime and client for topics and descriptions. `None` without a cluster.
     admin: Option<(Runtime, Admin)>,
 }
 
@@ -130,7 +130,7 @@ impl Testbed {
         Self::on(&setting.cluster, &Needs { trace: setting.why, ..needs.clone() })
     }
 
-    /// Starts a cluster of this kind, or connects to the one that it names.
+    /// Starts a cluster of this kind, or connects to the one it names.
     pub(crate) fn on(cluster: &ClusterKind, needs: &Needs) -> Result<Self> {
         let cluster = match cluster {
             ClusterKind::Embedded => {
@@ -182,7 +182,7 @@ impl Testbed {
         }
     }
 
-    /// Forgets what was traced so far.
+    /// Discards the trace so far.
     pub(super) fn begin_timeline(&self) -> Result<()> {
         if let Some(tracer) = &self.tracer {
             let _ = tracer.take(Instant::now(), Vec::new(), self.served()?);
@@ -190,7 +190,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// The trace of a load to this topic whose first record was due at `start`; `None` unless asked for.
+    /// The trace of a load to this topic whose first record was due at `start`; `None` without `--why`.
     pub(super) fn timeline(&self, topic: &str, start: Instant) -> Result<Option<Timeline>> {
         let Some(tracer) = &self.tracer else { return Ok(None) };
         let id = self.describe(topic)?.id.map(|id| URL_SAFE_NO_PAD.encode(id));
@@ -198,7 +198,7 @@ impl Testbed {
         Ok(Some(tracer.take(start, topics, self.served()?)))
     }
 
-    /// What the brokers have logged as served since the last call.
+    /// Requests that the brokers have logged as served since the last call.
     fn served(&self) -> Result<Vec<Served>> {
         match &self.cluster {
             #[cfg(feature = "apache")]
@@ -221,7 +221,7 @@ impl Testbed {
         AdminConfig::new(servers).security(self.security.clone())
     }
 
-    /// The brokers' ids; empty where they are not known.
+    /// The brokers' ids; empty if unknown.
     #[must_use]
     pub fn broker_ids(&self) -> Vec<i32> {
         match &self.cluster {
@@ -246,8 +246,8 @@ impl Testbed {
         }
     }
 
-    /// Creates a topic and waits until every partition has a leader and all its replicas in sync, in the eyes of each
-    /// broker.
+    /// Creates a topic and waits until each broker reports every partition with a leader and all its replicas
+    /// in sync.
     ///
     /// # Errors
     /// As the CreateTopics API.
@@ -290,7 +290,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// A topic, as some broker describes it.
+    /// Describes a topic, as any broker reports it.
     ///
     /// # Errors
     /// As the Metadata API.
@@ -336,7 +336,7 @@ impl Testbed {
         self.admin.as_ref().ok_or_else(|| Error::Options("there is no cluster".into()))
     }
 
-    /// Kills a broker (kill -9).
+    /// Kills a broker (SIGKILL).
     pub(crate) fn kill(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => {
@@ -349,7 +349,7 @@ impl Testbed {
         }
     }
 
-    /// Stops a broker in an orderly way (SIGTERM): what it leads is handed over first.
+    /// Shuts a broker down (SIGTERM), which moves its leaders first.
     pub(super) fn stop(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => embedded.stop(id),
@@ -359,7 +359,7 @@ impl Testbed {
         }
     }
 
-    /// Starts a killed or stopped broker again and waits until it serves.
+    /// Restarts a killed or stopped broker and waits until it serves requests.
     pub(crate) fn restart(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => embedded.restart(id),
@@ -369,7 +369,7 @@ impl Testbed {
         }
     }
 
-    /// Stops a broker in its tracks (SIGSTOP).
+    /// Freezes a broker (SIGSTOP).
     pub(super) fn freeze(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => {
@@ -382,7 +382,7 @@ impl Testbed {
         }
     }
 
-    /// Lets a frozen broker go on.
+    /// Resumes a frozen broker (SIGCONT).
     pub(super) fn thaw(&self, id: i32) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => {
@@ -395,8 +395,8 @@ impl Testbed {
         }
     }
 
-    /// Has a broker falter from a moment on, until another one: frozen for the first part of each period, as by the
-    /// pauses of a garbage collector.
+    /// Makes a broker falter during a period: it is frozen for the first part of each cycle, as by garbage
+    /// collection.
     pub(super) fn falter(&self, id: i32, faltering: &Faltering) -> Result<()> {
         let mut at = faltering.from;
         while at < faltering.until {
@@ -409,9 +409,10 @@ impl Testbed {
         Ok(())
     }
 
-    /// Makes one broker's answers to produce requests later by so much: an embedded broker waits before each answer
-    /// and, as Kafka does, handles no other request of the connection meanwhile; in front of Apache Kafka's broker a
-    /// proxy holds back everything it says for so long.
+    /// Delays one broker's responses to produce requests.
+    ///
+    /// An embedded broker waits before each response and, as Kafka does, handles no other request of that
+    /// connection during the wait. On Apache Kafka a proxy in front of the broker delays all its responses.
     pub(super) fn slow(&self, id: i32, delay: Duration) -> Result<()> {
         match &self.cluster {
             Cluster::Embedded(embedded) => {
@@ -424,21 +425,21 @@ impl Testbed {
         }
     }
 
-    /// Has the brokers tell an observer what happens in them. `false` where they cannot be looked into.
+    /// Registers an observer at the brokers; returns `false` if they cannot be observed.
     pub(super) fn observe(&self, observer: Arc<dyn Observer>) -> bool {
         let Cluster::Embedded(embedded) = &self.cluster else { return false };
         embedded.cluster().observe(observer);
         true
     }
 
-    /// Has nobody told any more.
+    /// Removes the observer.
     pub(super) fn stop_observing(&self) {
         if let Cluster::Embedded(embedded) = &self.cluster {
             embedded.cluster().stop_observing();
         }
     }
 
-    /// What all brokers together say of their fetch sessions.
+    /// Fetch session counters of all brokers together.
     pub(super) fn fetch_sessions(&self) -> Result<Sessions> {
         match &self.cluster {
             Cluster::Embedded(embedded) => Ok(Sessions::of(embedded.cluster())),
@@ -448,7 +449,7 @@ impl Testbed {
         }
     }
 
-    /// Runs one of Kafka's tools, where Apache Kafka is at hand: what it printed.
+    /// Runs one of Kafka's tools and returns its output; `None` if Apache Kafka is not installed.
     pub(crate) fn tool(&self, tool: &KafkaTool<'_>) -> Result<Option<String>> {
         match &self.cluster {
             #[cfg(feature = "apache")]
@@ -460,7 +461,8 @@ impl Testbed {
         }
     }
 
-    /// A partition's log files at one broker, oldest first; `None` where they are not files of an Apache Kafka started here.
+    /// A partition's log files at one broker, oldest first; `None` unless they belong to an Apache Kafka
+    /// started here.
     pub(crate) fn log_files(
         &self,
         id: i32,
@@ -477,7 +479,7 @@ impl Testbed {
         }
     }
 
-    /// A partition's in-sync replicas, the one behind the leader first. Embedded only.
+    /// A partition's in-sync replicas, starting with the one after the leader. Embedded only.
     pub(super) fn next_leaders(&self, topic: &str, partition: i32) -> Result<Vec<i32>> {
         let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
         let cluster = embedded.cluster();
@@ -490,14 +492,14 @@ impl Testbed {
         Ok(in_sync)
     }
 
-    /// Makes an in-sync replica the leader of a partition. Embedded only.
+    /// Moves the leadership of a partition to an in-sync replica. Embedded only.
     pub(super) fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<()> {
         let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
         let moved = embedded.cluster().move_leader(topic, partition, to);
         moved.map_err(|error| Error::Unexpected(format!("{topic}-{partition}: {error}")))
     }
 
-    /// How late changes of the metadata reach each broker from now on. Embedded only.
+    /// Sets the metadata propagation delay of each broker from now on. Embedded only.
     pub(super) fn set_metadata_delays(&self, delays: &BTreeMap<i32, Duration>) -> Result<()> {
         let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
         for (&broker, &delay) in delays {
@@ -506,8 +508,10 @@ impl Testbed {
         Ok(())
     }
 
-    /// Makes the next replica the leader of every partition of a topic, all at once, by a reassignment that changes
-    /// only the order of the replicas and an election of the preferred ones. Apache Kafka only.
+    /// Moves the leadership of every partition of a topic to the next replica, all at once. Apache Kafka
+    /// only.
+    ///
+    /// A reassignment changes only the order of the replicas; an election of the preferred ones follows.
     pub(super) fn rotate_leaders(&self, topic: &str) -> Result<()> {
         let (runtime, admin) = self.admin()?;
         let described = describe(runtime, admin, topic)?;
@@ -535,11 +539,11 @@ impl Testbed {
     }
 }
 
-/// Who logs in where SASL is asked for. The cluster lives as long as the experiment and listens on loopback.
+/// SASL user. The cluster lives as long as the experiment and listens on loopback.
 const USER: &str = "lab";
 const PASSWORD: &str = "lab-password";
 
-/// What clients have to speak.
+/// Security settings of clients.
 fn security(cluster: &Cluster) -> SecurityConfig {
     match cluster {
         Cluster::Embedded(embedded) => match embedded.cluster().ca_file() {
@@ -561,7 +565,7 @@ fn describe(runtime: &Runtime, admin: &Admin, topic: &str) -> Result<TopicDescri
     Ok(first.unwrap_or_else(|| Err(curtail::Error::UnknownTopic(topic.into())))?)
 }
 
-/// Versions of what a cluster of this kind is made of, by name.
+/// Versions of the components of a cluster of this kind, by name.
 pub(crate) fn versions(cluster: &ClusterKind) -> BTreeMap<String, String> {
     #[cfg(feature = "apache")]
     if *cluster == ClusterKind::Apache

@@ -1,4 +1,4 @@
-//! A TCP proxy that holds back what a server says: it delays without reordering and without limiting throughput.
+//! A TCP proxy that delays a server's data, without reordering and without limiting throughput.
 
 #[cfg(test)]
 mod tests;
@@ -27,13 +27,13 @@ use tokio::{
 
 use crate::perf::client_runtime;
 
-/// Room of one read.
+/// Bytes of one read.
 const CHUNK: usize = 64 * 1024;
-/// Chunks held back of one connection; when there are more the server has to wait. With full chunks that is 64 MiB,
-/// enough for 3 GiB/s at 20 ms.
+/// Most delayed chunks of one connection; beyond that the server has to wait. With full chunks that is 64
+/// MiB, enough for 3 GiB/s at 20 ms.
 const HELD: usize = 1024;
 
-/// A proxy on a port of its own. Its connections end when it is dropped.
+/// A proxy on its own port. Its connections end when it is dropped.
 pub(super) struct DelayingProxy {
     port: u16,
     delay: Arc<AtomicU64>,
@@ -42,7 +42,7 @@ pub(super) struct DelayingProxy {
 }
 
 impl DelayingProxy {
-    /// Listens. Connections wait until it is known where they go.
+    /// Listens. Connections wait until their destination is set.
     pub(super) fn bind() -> io::Result<Self> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -57,17 +57,17 @@ impl DelayingProxy {
         Ok(Self { port, delay, upstream, _runtime: runtime })
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Listening port on 127.0.0.1.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where connections go.
+    /// Sets the destination of connections.
     pub(super) fn forward_to(&self, address: &str) {
         self.upstream.send_replace(Some(address.to_owned()));
     }
 
-    /// How long everything the server says from now on is held back.
+    /// Sets the delay of all data that the server sends from now on.
     pub(super) fn set_delay(&self, delay: Duration) {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self.delay.store(nanos, Ordering::Relaxed);
@@ -105,7 +105,7 @@ async fn serve(
     }
 }
 
-/// Reads what the server says and notes when it may go on.
+/// Reads the server's data and records when each chunk is due.
 async fn hold(
     server: &mut OwnedReadHalf,
     held: &mpsc::Sender<(Instant, Bytes)>,
@@ -122,7 +122,7 @@ async fn hold(
     }
 }
 
-/// Passes on what is due, in the order it was said.
+/// Passes chunks on when they are due, in order.
 async fn release(
     mut due: mpsc::Receiver<(Instant, Bytes)>,
     client: &mut OwnedWriteHalf,

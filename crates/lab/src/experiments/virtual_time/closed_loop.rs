@@ -1,4 +1,4 @@
-//! One record at a time.
+//! Closed loop: one record at a time.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// Plays it.
+/// Plays the closed loop.
 ///
 /// # Errors
-/// Settings that do not fit, a record that does not come back.
+/// Invalid settings, a record that is not read back.
 pub(super) fn play(closed: ClosedLoop, seed: u64) -> Result<Sample> {
     in_world(closed.model, seed, PATIENCE, |handle| run(closed, handle))
 }

@@ -25,17 +25,17 @@ use crate::{
     perf::Result,
 };
 
-/// What all producers have in common.
+/// State that all producers share.
 pub(super) struct Load {
     handle: Handle,
-    /// When the first record is due, in the world's time and in tokio's.
+    /// Due time of the first record, in simulated time and in tokio's.
     start: Duration,
     start_instant: Instant,
-    /// Records of the workload that one sent here stands for.
+    /// Records of the workload that one sent record stands for.
     bundle: u64,
-    /// Records of the workload, if the load is not ended before.
+    /// Records of the workload, if the load is not ended earlier.
     planned: u64,
-    /// How many are sent here.
+    /// Number of records sent.
     records: AtomicU64,
     warmup: u64,
     rate: Option<f64>,
@@ -48,18 +48,18 @@ pub(super) struct Load {
     partitions: i32,
 }
 
-/// What became of the records of one producer.
+/// Outcomes of the records of one producer.
 pub(super) struct Sent {
     fates: Vec<(u64, Fate)>,
     first_error: Option<String>,
     requests: u64,
 }
 
-/// What became of all records, by their numbers.
+/// Outcomes of all records, by number.
 pub(super) struct Played {
     pub(super) fates: Vec<Fate>,
     first_error: Option<String>,
-    /// Produce requests that were sent.
+    /// Produce requests sent.
     pub(super) requests: u64,
 }
 
@@ -80,7 +80,7 @@ impl Played {
 }
 
 impl Load {
-    /// To be called in the world, whose time is `start` later.
+    /// Call it inside the simulation, `start` before the first record is due.
     pub(super) fn new(
         workload: &Workload,
         acks: Acks,
@@ -109,7 +109,7 @@ impl Load {
         })
     }
 
-    /// The records of one producer.
+    /// Numbers of the records of one producer.
     fn numbers_of(&self, producer: usize) -> impl Iterator<Item = u64> + use<> {
         let slots = &self.senders.slots;
         let length = slots.len() as u64;
@@ -122,19 +122,19 @@ impl Load {
         })
     }
 
-    /// How many records are sent.
+    /// Number of records to send.
     pub(super) fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
     }
 
-    /// Has nothing more be sent but what is due by now.
+    /// Ends the load: only records that are due by now are still sent.
     pub(super) fn end(&self) {
         let now = self.handle.now();
         let due = (0..self.records()).take_while(|number| self.leaves(*number) <= now).count();
         self.records.store(due as u64, Ordering::Relaxed);
     }
 
-    /// Waits until a record is due here; `false` if the load has ended before it.
+    /// Waits until a record is due; returns `false` if the load has ended before.
     async fn comes(&self, number: u64) -> bool {
         if number < self.records() {
             self.handle.until(self.leaves(number)).await;
@@ -142,18 +142,18 @@ impl Load {
         number < self.records()
     }
 
-    /// When the first record is due, as those see it that tell time by tokio's clock.
+    /// Due time of the first record on tokio's clock.
     pub(super) fn start(&self) -> std::time::Instant {
         self.start_instant.into_std()
     }
 
-    /// When a record of the workload is due, in nanoseconds since the start; at once without a rate.
+    /// Due time of a record of the workload, in nanoseconds since the start; 0 without a rate.
     fn due(&self, record: u64) -> u64 {
         let first = record - record % self.burst;
         self.rate.map_or(0, |rate| (first as f64 * 1e9 / rate) as u64)
     }
 
-    /// When a record here is to be sent: with the last of those it stands for.
+    /// Send time of a record: when the last record that it stands for is due.
     fn leaves(&self, number: u64) -> Duration {
         let last = (number * self.bundle + self.bundle - 1).min(self.planned - 1);
         self.start + Duration::from_nanos(self.due(last))
@@ -163,8 +163,10 @@ impl Load {
         nanos(at.saturating_duration_since(self.start_instant))
     }
 
-    /// Of every acknowledged record behind the warm-up when it was due, its partition, and how long the acknowledgement took;
-    /// times in nanoseconds, since the start.
+    /// Due time, partition and latency until the acknowledgement, for each acknowledged record after the
+    /// warm-up.
+    ///
+    /// Times are nanoseconds; the due time counts from the start.
     pub(super) fn acknowledged(&self, played: &Played) -> impl Iterator<Item = (u64, i32, u64)> {
         let warmup = usize::try_from(self.warmup / self.bundle).unwrap_or(usize::MAX);
         (0..).zip(&played.fates).skip(warmup).filter_map(|(number, fate)| {
@@ -173,12 +175,12 @@ impl Load {
         })
     }
 
-    /// What was seen inside the brokers.
+    /// Phase timestamps taken inside the brokers.
     pub(super) fn seen(&self, inside: Inside) -> Observation {
         inside.end(self.start())
     }
 
-    /// The figures of the records behind the warm-up.
+    /// The figures of the records after the warm-up.
     pub(super) fn sample(&self, played: &Played, seen: &Observation) -> Sample {
         let mut sample = Sample::default();
         let mut end = 0;
@@ -206,12 +208,12 @@ impl Load {
     }
 }
 
-/// Whether a broker has a copy of a partition. To be asked while all of them are in sync.
+/// Whether a broker has a replica of a partition. Valid only while all replicas are in sync.
 pub(super) fn has_copy(cluster: &ClusterHandle, broker: i32, partition: i32) -> bool {
     cluster.isr(TOPIC, partition).is_some_and(|in_sync| in_sync.contains(&broker))
 }
 
-/// Who sends each record where.
+/// Producer and partition of each record.
 fn senders(workload: &Workload, cluster: &ClusterHandle) -> Result<Senders> {
     if let SentTo::Beside { follower, one_of, apart } = workload.sent_to {
         let copies = (0..workload.partitions).filter_map(|partition| {
@@ -232,7 +234,7 @@ fn senders(workload: &Workload, cluster: &ClusterHandle) -> Result<Senders> {
     Ok(Senders { slots: slots.collect(), ..Senders::default() })
 }
 
-/// Where records go in turn; nothing of it where keys and placement say so.
+/// Target partitions in turn; empty if keys and placement decide.
 fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
     let leads =
         |broker, partition| cluster.leader(TOPIC, partition).is_some_and(|(id, _)| id == broker);
@@ -246,16 +248,16 @@ fn in_turn(workload: &Workload, cluster: &ClusterHandle) -> Vec<i32> {
     (0..workload.partitions).filter(sent_to).collect()
 }
 
-/// One producer at work.
+/// A producer and its unsettled records.
 pub(super) struct Sender {
     load: Arc<Load>,
     producer: Producer,
     number: usize,
     value: Vec<u8>,
     sticky: Option<StickyByBatch>,
-    /// What has no outcome yet, or is behind something without one.
+    /// Records without an outcome, and records after one without an outcome.
     pending: VecDeque<Pending>,
-    /// How many have left `pending`.
+    /// Number of records that have left `pending`.
     settled: usize,
     sent: Sent,
 }
@@ -270,7 +272,7 @@ impl Sender {
     pub(super) fn new(load: Arc<Load>, producer: Producer, number: usize, seed: u64) -> Self {
         let sticky = (load.placement == Placement::StickyByBatch)
             .then(|| StickyByBatch::new(load.partitions, seed));
-        // Zeros take no room on the disks. Nothing is compressed, so that they are as good as anything else.
+        // Zeros take no space on the disks. Without compression the content does not matter.
         let value = vec![0; load.size * load.bundle as usize];
         Self {
             load,
@@ -316,7 +318,7 @@ impl Sender {
         }
         let sent = load.since_start(Instant::now());
         let delivery = match producer.try_send(record) {
-            // The rate is kept as far as memory allows; what waits for it is late.
+            // The rate is kept as far as memory allows; a record that waits for memory is late.
             Err(ClientError::BufferFull { .. } | ClientError::IllegalState(_)) => {
                 producer.send(record).await
             }
@@ -327,7 +329,7 @@ impl Sender {
         }
         if let (Some(sticky), Ok(delivery)) = (&mut self.sticky, &delivery) {
             let (pending, settled) = (&self.pending, self.settled);
-            // What is settled is in no open batch.
+            // A settled record's batch is closed.
             sticky.sent(delivery, settled + pending.len(), |index| {
                 pending.get(index.checked_sub(settled)?)?.delivery.as_ref().ok()
             });
@@ -336,7 +338,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Takes over the outcomes that are there, as far as none is missing before them.
+    /// Takes outcomes in order, up to the first record without one.
     fn settle(&mut self) {
         while let Some(Pending { number, sent, delivery }) = self.pending.pop_front() {
             let outcome = match delivery {

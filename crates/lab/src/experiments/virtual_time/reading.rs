@@ -19,10 +19,10 @@ use crate::{
     perf::{Error, Result, e2e::assign_at_end},
 };
 
-/// The consumers, each on a machine of its own and at the end of every partition.
+/// Creates the consumers, each on its own machine and at the end of every partition.
 ///
 /// # Errors
-/// Settings that do not fit; readers of a load without a rate, in bursts, or whose records stand for several.
+/// Invalid settings; readers of a load without a rate, in bursts, or with bundled records.
 pub(super) async fn at_end(
     workload: &Workload,
     handle: &Handle,
@@ -45,10 +45,10 @@ pub(super) async fn at_end(
     Ok(consumers)
 }
 
-/// Writes what the consumers have to catch up with, from a machine that does not count.
+/// Writes the backlog that consumers have to catch up with, from an extra machine.
 ///
 /// # Errors
-/// What is not acknowledged.
+/// A record that is not acknowledged.
 pub(super) async fn write_backlog(
     workload: &Workload,
     handle: &Handle,
@@ -72,17 +72,17 @@ pub(super) async fn write_backlog(
     Ok(producer.close().await?)
 }
 
-/// Consumers at work.
+/// Running consumers.
 pub(super) struct Reading {
     tasks: Vec<JoinHandle<Result<Read>>>,
-    /// Tells how many records there are.
+    /// Sends the number of records once it is known.
     sent: watch::Sender<Option<u64>>,
     over_time: SharedOverTime,
     latency: ReaderLatency,
 }
 
 impl Reading {
-    /// Has them read on from here, where the first record is due at `start`.
+    /// Starts the consumers. The first record is due at `start`.
     pub(super) fn begin(
         workload: &Workload,
         consumers: Vec<Consumer>,
@@ -111,10 +111,10 @@ impl Reading {
         Self { tasks, sent, over_time, latency }
     }
 
-    /// Waits until all of them have read so many records, or nothing more comes.
+    /// Waits until all consumers have read this many records, or no more arrive.
     ///
     /// # Errors
-    /// What a consumer says.
+    /// Errors of a consumer.
     pub(super) async fn end(self, records: u64) -> Result<Finished> {
         self.sent.send_replace(Some(records));
         let mut read = Vec::new();
@@ -127,7 +127,7 @@ impl Reading {
     }
 }
 
-/// Reads everything, from the moment at which the first record is due where there is something to catch up with.
+/// Reads everything. With a backlog it starts when the first record is due.
 async fn read_from(
     mut consumer: Consumer,
     behind: Option<Backlog>,
@@ -151,7 +151,7 @@ fn work(readers: &Readers, handle: &Handle) -> Work {
     }
 }
 
-/// What all of them have read.
+/// Readings of all consumers.
 pub(super) struct Finished {
     read: Vec<Read>,
     over_time: SharedOverTime,
@@ -159,12 +159,13 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// Those of one of them: all read the same.
+    /// Readings of one consumer: all read the same records.
     pub(super) fn readings(&mut self) -> Readings {
         self.read.first_mut().map(|read| std::mem::take(&mut read.readings)).unwrap_or_default()
     }
 
-    /// Notes what was lost, given out twice and out of order on the way to any, and latencies until the polls.
+    /// Adds the records that any consumer missed, received twice or received out of order, and the latencies
+    /// until the polls.
     pub(super) fn add_to(&self, sample: &mut Sample) {
         if self.read.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What happens to the cluster of a workload.
+//! Plays the script of a workload.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use crate::{
     perf::{Error, Result},
 };
 
-/// What has happened. Times count from the start of the load.
+/// Acts that were played. Times count from the start of the load.
 #[derive(Debug, Default)]
 pub(super) struct Happened {
     done: Vec<Done>,
     /// Leaders that were moved.
     pub(super) leaders_moved: u64,
-    /// A broker that was lost, and when the controller had given up on it.
+    /// A lost broker, and when the controller had removed it from all partitions.
     pub(super) dropped: Option<(i32, Duration)>,
     /// The broker that is slow at the end.
     pub(super) slowed: Option<i32>,
-    /// What was counted, and when.
+    /// Fetch session counters, and when they were read.
     pub(super) sessions: Vec<(Duration, Sessions)>,
     down: BTreeSet<i32>,
     frozen: BTreeSet<i32>,
@@ -36,12 +36,12 @@ struct Done {
 }
 
 impl Happened {
-    /// When the first thing was done to the cluster.
+    /// Time of the first act on the cluster.
     pub(super) fn first(&self) -> Option<Duration> {
         self.done.iter().find(|done| disturbs(done.act)).map(|done| done.from)
     }
 
-    /// When the script was over, if it has restarted every broker.
+    /// End of the script, if it has restarted every broker.
     pub(super) fn rolled(&self, brokers: &[i32]) -> Option<Duration> {
         let restarted = |id: &i32| {
             let restart = Act::Restart { broker: *id };
@@ -51,7 +51,7 @@ impl Happened {
         last.filter(|_| brokers.iter().all(restarted))
     }
 
-    /// How long a broker was gone, if only one was.
+    /// Downtime of a broker, if exactly one was down.
     pub(super) fn gone(&self) -> Option<Duration> {
         let stops = self.done.iter().filter(|done| matches!(done.act, Act::Stop { .. }));
         let [Done { act: Act::Stop { broker }, until, .. }] = stops.collect::<Vec<_>>()[..] else {
@@ -61,7 +61,8 @@ impl Happened {
         Some(back.from - *until)
     }
 
-    /// What was done when, for a picture of the run; after `known` every broker knows of a move.
+    /// Acts and their times, for a chart of the run. A move of leaders lasts `known`, until every broker
+    /// knows of it.
     pub(super) fn spans(&self, known: Duration) -> Vec<FaultSpan> {
         let ms = |at: Duration| at.as_secs_f64() * 1000.0;
         let end = self.done.last().map_or(Duration::ZERO, |done| done.from);
@@ -81,11 +82,11 @@ impl Happened {
                 }
                 Act::Kill { broker } => (
                     self.given_up(broker, from),
-                    format!("broker {broker} is killed, until it is dropped"),
+                    format!("broker {broker} is killed, until the controller has removed it"),
                 ),
                 Act::Freeze { broker } => {
                     let thawed = self.next(Act::Thaw { broker }, from);
-                    (thawed.map_or(end, |done| done.from), format!("broker {broker} hangs"))
+                    (thawed.map_or(end, |done| done.from), format!("broker {broker} is frozen"))
                 }
                 Act::Stop { broker } => {
                     let serves = self.next(Act::Restart { broker }, from);
@@ -110,7 +111,7 @@ impl Happened {
         self.done.iter().find(|done| done.act == act && done.from >= after)
     }
 
-    /// Starts what is down, thaws what is frozen, and ends delays.
+    /// Starts stopped brokers, resumes frozen ones and ends delays.
     ///
     /// # Errors
     /// A broker that does not start.
@@ -126,7 +127,7 @@ impl Happened {
     }
 }
 
-/// Whether the load can feel it.
+/// Whether the act can affect the load.
 fn disturbs(act: Act) -> bool {
     match act {
         Act::RotateLeaders
@@ -140,19 +141,19 @@ fn disturbs(act: Act) -> bool {
     }
 }
 
-/// A script at work.
+/// A running script.
 pub(super) struct Script<'a> {
     workload: &'a Workload,
     start: Duration,
     handle: Handle,
     cluster: Arc<Cluster>,
     happened: Happened,
-    /// Whoever is lost, and when the controller gives up on it.
+    /// A lost broker, and the task that waits for the controller to remove it from all partitions.
     lost: Option<(i32, JoinHandle<Duration>)>,
 }
 
 impl<'a> Script<'a> {
-    /// That of a load whose first record is due at `start`.
+    /// The script of a load whose first record is due at `start`.
     pub(super) fn new(
         workload: &'a Workload,
         start: Duration,
@@ -162,7 +163,7 @@ impl<'a> Script<'a> {
         Self { workload, start, handle, cluster, happened: Happened::default(), lost: None }
     }
 
-    /// Plays it; returns when it is over and whoever was lost has been given up by the controller.
+    /// Plays the script. Returns when it has ended and the controller has removed any lost broker.
     ///
     /// # Errors
     /// A leader that cannot be moved, a broker that does not start.
@@ -211,7 +212,7 @@ impl<'a> Script<'a> {
             Act::Thaw { broker } => {
                 cluster.thaw(broker);
                 happened.frozen.remove(&broker);
-                // Who is back before the controller noticed anything is not lost.
+                // A broker that is back before the controller fenced it was not lost.
                 let lost =
                     self.lost.take_if(|(id, dropped)| *id == broker && !dropped.is_finished());
                 if let Some((_, dropped)) = lost {
@@ -240,7 +241,7 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// Waits beside the script for the controller to take everything from a broker.
+    /// Starts a task that waits until the controller has removed a broker from all partitions.
     fn watch(&mut self, broker: i32) {
         let (handle, cluster) = (self.handle.clone(), Arc::clone(&self.cluster));
         let dropped = tokio::spawn(async move {
@@ -258,7 +259,7 @@ async fn restart(cluster: &Cluster, broker: i32) -> Result<()> {
     cluster.restart(broker).await.map_err(|error| Error::Cluster(error.to_string()))
 }
 
-/// Makes the next in-sync replica the leader of every partition; how many there are.
+/// Moves the leadership of every partition to its next in-sync replica; returns the number of moves.
 fn rotate(cluster: &ClusterHandle) -> Result<u64> {
     let mut moved = 0;
     while let Some(mut in_sync) = cluster.isr(TOPIC, moved) {
@@ -272,7 +273,7 @@ fn rotate(cluster: &ClusterHandle) -> Result<u64> {
     Ok(moved.unsigned_abs().into())
 }
 
-/// Whether the controller has taken everything from a broker.
+/// Whether the controller has removed a broker from all partitions.
 fn is_dropped(broker: i32, cluster: &ClusterHandle) -> bool {
     (0..).map_while(|partition| Some((partition, cluster.isr(TOPIC, partition)?))).all(
         |(partition, isr)| {

@@ -18,7 +18,7 @@ fn setting(scale: f64, seed: u64) -> Setting {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_report_byte_for_byte_and_another_one_another() {
+fn a_seed_determines_the_report_byte_for_byte() {
     let arms = |seed| serde_json::to_string(&report("slow-broker", 0.01, seed).arms).unwrap();
     let json = |seed| serde_json::to_string(&report("slow-broker", 0.01, seed)).unwrap();
     let first = json(1);
@@ -49,13 +49,15 @@ fn faults_are_played_and_checked() {
     }
 }
 
-/// What was not yet sent when a broker hangs goes to partitions without it, and not to those that only look better than they
-/// are: less than a hundredth is bound to it and waits until the cluster has dropped it, a second here.
+/// Keyless records that were not sent when a broker froze go to partitions without a replica on it, not
+/// to partitions that only look healthy.
+///
+/// Less than 1% are bound to the broker and wait until the cluster has fenced it, a second here.
 #[test]
-fn keyless_records_are_not_bound_to_a_broker_that_hangs() {
+fn keyless_records_avoid_a_frozen_broker() {
     for seed in 1..=3 {
-        let arm = Some("rf2-keyless".to_owned());
-        let setting = Setting { arm, ..setting(0.1, seed) };
+        let arms = vec!["rf2-keyless".to_owned()];
+        let setting = Setting { arms, ..setting(0.1, seed) };
         let report = run(find("frozen-leader").unwrap(), &setting, &mut |_| {}).unwrap();
         let p99 = report.arms[0].latency_us.p99;
         assert!(p99 < 600_000.0, "seed {seed}: p99 {p99} us");
@@ -63,12 +65,12 @@ fn keyless_records_are_not_bound_to_a_broker_that_hangs() {
 }
 
 #[test]
-fn an_experiment_that_virtual_time_says_nothing_about_says_so() {
+fn an_experiment_without_virtual_time_is_an_error() {
     let refused = run(find("metadata-churn").unwrap(), &setting(1.0, 1), &mut |_| {}).unwrap_err();
-    assert!(refused.to_string().contains("metadata-churn says nothing in virtual time"));
+    assert!(refused.to_string().contains("metadata-churn is not available in virtual time"));
 }
 
-/// The arm of `fetch-sessions`, with sessions that may be pushed out after a sixth of a second.
+/// The arm of `fetch-sessions`, with sessions that may be evicted after a sixth of a second.
 fn sessions(arm: &str, seed: u64) -> (Sample, String) {
     let experiment = find("fetch-sessions").unwrap();
     let setting = setting(1.0, seed);
@@ -88,7 +90,7 @@ fn sessions(arm: &str, seed: u64) -> (Sample, String) {
 }
 
 #[test]
-fn consumers_read_everything_and_keep_their_sessions_where_buffered_partitions_stay_in_them() {
+fn consumers_with_buffered_partitions_keep_their_sessions_and_read_everything() {
     let [(credit, first), (_, again)] = [sessions("credit", 1), sessions("credit", 1)];
     let (omit, _) = sessions("omit", 1);
     assert_eq!(first, again);
@@ -104,10 +106,10 @@ fn consumers_read_everything_and_keep_their_sessions_where_buffered_partitions_s
 }
 
 #[test]
-fn brokers_are_restarted_in_turn_and_a_consumer_reads_beside() {
-    let arm = Some("few-all".to_owned());
+fn a_consumer_reads_everything_while_brokers_restart_in_turn() {
+    let arms = vec!["few-all".to_owned()];
     let roll = |seed| {
-        let setting = Setting { arm: arm.clone(), ..setting(0.05, seed) };
+        let setting = Setting { arms: arms.clone(), ..setting(0.05, seed) };
         run(find("roll").unwrap(), &setting, &mut |_| {}).unwrap()
     };
     let report = roll(1);
@@ -124,14 +126,15 @@ fn brokers_are_restarted_in_turn_and_a_consumer_reads_beside() {
 }
 
 #[test]
-fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
+fn round_trips_return_to_a_member_of_either_group_protocol() {
     for arm in ["classic-3", "consumer-1"] {
-        let setting = Setting { arm: Some(arm.to_owned()), ..setting(0.002, 1) };
+        let setting = Setting { arms: vec![arm.to_owned()], ..setting(0.002, 1) };
         let json = || {
             let report = run(find("e2e").unwrap(), &setting, &mut |_| {}).unwrap();
             let arm = &report.arms[0];
             assert_eq!((arm.records, arm.latency_until), (200, LatencyUntil::Polled));
-            // To the broker, to the consumer, and with more replicas two ways of a follower's fetch in between.
+            // To the broker and to the consumer; with more replicas, two one-way delays of a follower's fetch
+            // in between.
             let least = if arm.name == "classic-3" { 1000.0 } else { 500.0 };
             let latency = &arm.latency_us;
             assert!(latency.p50 > least && latency.max < 5.0 * least, "{}: {latency:?}", arm.name);
@@ -142,9 +145,9 @@ fn one_record_at_a_time_comes_back_to_a_member_of_either_kind_of_group() {
     }
 }
 
-/// An arm of an experiment, of which nothing was lost, repeated, reordered or refused.
+/// Runs an arm of an experiment and checks that no record was lost, duplicated, reordered or rejected.
 fn intact(experiment: &str, name: &str, setting: Setting) -> ArmReport {
-    let setting = Setting { arm: Some(name.to_owned()), ..setting };
+    let setting = Setting { arms: vec![name.to_owned()], ..setting };
     let report = run(find(experiment).unwrap(), &setting, &mut |_| {}).unwrap();
     let arm = report.arms.into_iter().next().unwrap();
     assert_eq!([arm.errors, arm.lost, arm.duplicated, arm.reordered], [0; 4], "{name}");
@@ -152,7 +155,7 @@ fn intact(experiment: &str, name: &str, setting: Setting) -> ArmReport {
 }
 
 #[test]
-fn a_replica_that_falters_is_waited_for_and_one_that_is_gone_as_the_setting_says() {
+fn acks_wait_for_a_slow_replica_and_for_a_stopped_one_only_with_min_isr_3() {
     let arm = |name| intact("min-isr", name, setting(0.1, 2));
     let slow = arm("2-slow");
     assert_eq!(slow.rounds[0].faults.len(), 2);
@@ -172,7 +175,7 @@ fn records_of_a_burst_are_due_at_the_same_moment() {
 }
 
 #[test]
-fn of_a_broker_in_trouble_the_partitions_without_it_count() {
+fn bystanders_counts_only_partitions_without_the_impaired_broker() {
     let arm = |name| intact("bystanders", name, setting(0.05, 1));
     let [none, slow] = ["none", "slow"].map(arm);
     assert_eq!([none.rounds[0].faults.len(), slow.rounds[0].faults.len()], [0, 1]);
@@ -182,19 +185,19 @@ fn of_a_broker_in_trouble_the_partitions_without_it_count() {
 }
 
 #[test]
-fn what_waits_for_a_slow_replica_holds_back_what_is_behind_it_on_its_connection() {
+fn a_produce_waiting_for_a_slow_replica_delays_later_ones_on_its_connection() {
     let arm = |name| intact("head-of-line", name, setting(0.1, 1));
     let [none, shared, apart] = ["none", "shared", "apart"].map(arm);
     assert!(none.extra["slow_p99_ms"] < 10.0, "{:?}", none.extra);
     assert!(shared.latency_us.p99 > 75_000.0, "{:?}", shared.latency_us);
     assert!(apart.latency_us.p99 < 10_000.0, "{:?}", apart.latency_us);
     assert!(apart.extra["slow_p99_ms"] > 75.0, "{:?}", apart.extra);
-    // Another connection, whatever the records wait for.
+    // Lookups use another connection, so the waiting records do not delay them.
     assert!(shared.extra["lookup_p90_ms"] < 10.0, "{:?}", shared.extra);
 }
 
 #[test]
-fn new_records_wait_behind_a_backlog_and_not_beside_it() {
+fn records_after_a_backlog_wait_for_the_catch_up() {
     let arm = |name| intact("catch-up", name, setting(0.02, 1));
     let [end, behind, one] = ["caught-up", "behind", "one-behind"].map(arm);
     assert!(!end.extra.contains_key("caught_up_ms"));
@@ -205,9 +208,10 @@ fn new_records_wait_behind_a_backlog_and_not_beside_it() {
     assert_eq!([end.records, behind.records, one.records], [320; 3]);
 }
 
-/// What is due while the socket takes nothing waits for the socket. A driver that looked again at once would never let time pass.
+/// While the socket is not writable, due batches wait for writability. A driver that polled instead would
+/// stop virtual time.
 #[test]
-fn a_producer_whose_socket_is_full_lets_time_pass() {
+fn virtual_time_advances_while_a_producers_socket_is_full() {
     let workload = Workload {
         partitions: 4,
         properties: vec![("acks", "0".to_owned()), ("linger.ms", "5".to_owned())],

@@ -8,7 +8,7 @@ fn windows() -> Windows {
 }
 
 #[test]
-fn every_moment_has_its_part() {
+fn every_time_has_its_part() {
     let windows = windows();
     assert_eq!(windows.whole(), Duration::from_millis(120));
     let part = |ms: u64| windows.part(ms * MS);
@@ -24,7 +24,7 @@ fn every_moment_has_its_part() {
 }
 
 #[test]
-fn what_is_left_of_a_part_ends_with_it() {
+fn the_rest_of_a_part_ends_with_the_part() {
     let left = |ms: u64| windows().left(ms * MS).map(|left| left.as_millis());
     for (at, expected) in [(0, 10), (10, 20), (29, 1), (30, 30), (60, 5), (64, 1), (65, 20)] {
         assert_eq!(left(at), Some(expected), "{at}");
@@ -33,7 +33,7 @@ fn what_is_left_of_a_part_ends_with_it() {
 }
 
 #[test]
-fn the_fault_is_there_in_its_part_only() {
+fn the_fault_is_active_in_its_part_only() {
     let windows = windows();
     let start = Instant::now();
     let (mut come, mut gone) = (Vec::new(), Vec::new());

@@ -18,7 +18,7 @@ fn every_driver_has_its_sources_in_the_checkout() {
 }
 
 #[test]
-fn releases_of_java_do_not_share_what_is_built() {
+fn releases_of_java_have_separate_build_folders() {
     let of = |peer| Recipe::of(peer, Path::new("p"));
     assert_eq!(of(Peer::Java).build, words(["mvn", "-q", "-B", "package"]));
     assert_eq!(of(Peer::Java).made, Path::new("p/java/target/curtail-peer-java.jar"));
@@ -31,7 +31,7 @@ fn releases_of_java_do_not_share_what_is_built() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_what_to_do() {
+fn a_missing_tool_is_named_with_what_to_do() {
     let needs = [CARGO, ("no-such-program", "install it")];
     let error = require(Peer::Librdkafka, needs.iter()).unwrap_err().to_string();
     assert_eq!(error, "librdkafka cannot be built: `no-such-program` is missing: install it");

@@ -1,4 +1,4 @@
-//! What the brokers did with the record that is under way.
+//! Phase timestamps of the record in flight, inside the brokers.
 
 #[cfg(test)]
 mod tests;
@@ -12,9 +12,9 @@ use std::{
 use curtail::RecordMetadata;
 use curtail_cluster::Observer;
 
-/// What the leaders of one topic did last.
+/// The last events of the leaders of one topic.
 ///
-/// With one record under way at a time the last event of a partition is that of the record.
+/// With one record in flight at a time, the last event of a partition belongs to that record.
 #[derive(Debug)]
 pub(crate) struct Leaders {
     topic: String,
@@ -35,7 +35,7 @@ struct Appended {
     at: Instant,
 }
 
-/// What they did with one record.
+/// Phase timestamps of one record inside the brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) leader: i32,
@@ -48,7 +48,7 @@ impl Leaders {
         Self { topic: topic.to_owned(), last: Mutex::default() }
     }
 
-    /// What they did with this record; `None` where it is not known, or another one came after it.
+    /// The timestamps of this record; `None` if unknown, or if another record followed.
     pub(super) fn seen(&self, written: &RecordMetadata) -> Option<Seen> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let last = *last.get(&written.partition)?;
@@ -92,7 +92,7 @@ impl Observer for Leaders {
         at: tokio::time::Instant,
     ) {
         self.update(topic, partition, |last| {
-            // The first time that it passed the record counts.
+            // The first pass of the high watermark counts.
             if last.committed.is_none_or(|(before, _)| before < high_watermark) {
                 last.committed = Some((high_watermark, at.into_std()));
             }

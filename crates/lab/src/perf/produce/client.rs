@@ -1,4 +1,4 @@
-//! The producer of a run, plain or transactional, and the door through which records go to it.
+//! The producer of a run, plain or transactional, and the handle that accepts its records.
 
 use curtail::{
     Delivery, Producer, ProducerConfig, ProducerMetrics, Record, Result, Transaction,
@@ -26,7 +26,7 @@ impl Client {
         Ok(Self::Transactional(producer))
     }
 
-    /// Where the next records go: the producer itself, or a transaction that begins now.
+    /// Handle for the next records: the producer itself, or a transaction that begins now.
     pub(crate) async fn open(&mut self) -> Result<Door<'_>> {
         match self {
             Self::Plain(producer) => Ok(Door::Plain(producer)),
@@ -51,7 +51,7 @@ impl Client {
     }
 }
 
-/// What takes records.
+/// Accepts records.
 pub(crate) enum Door<'p> {
     Plain(&'p Producer),
     Transaction(Transaction<'p>),
@@ -76,7 +76,7 @@ impl Door<'_> {
         }
     }
 
-    /// Waits until everything sent has its outcome.
+    /// Waits until every record sent has its outcome.
     pub(crate) async fn flush(&self) -> Result<()> {
         match self {
             Self::Plain(producer) => producer.flush().await,
@@ -84,7 +84,7 @@ impl Door<'_> {
         }
     }
 
-    /// Waits until everything sent has its outcome; commits, where it is a transaction.
+    /// Waits until every record sent has its outcome; commits a transaction.
     pub(crate) async fn shut(self) -> Result<()> {
         match self {
             Self::Plain(producer) => producer.flush().await,

@@ -1,7 +1,7 @@
-//! Records under way, in the order in which they were sent.
+//! In-flight records, in the order in which they were sent.
 //!
-//! Acknowledgements carry the time at which the client read them, so collecting them late distorts nothing: the
-//! sending thread looks at them between sends, and no other thread has to be woken for a record.
+//! Acknowledgements carry the time at which the client read them, so collecting them late distorts nothing.
+//! The sending thread collects them between sends, and no other thread has to wake up for a record.
 
 #[cfg(test)]
 mod tests;
@@ -18,15 +18,15 @@ use crate::{
     perf::{Error, Result, Window, pacer::Pacer},
 };
 
-/// A record under way.
+/// An in-flight record.
 struct Sent {
     delivery: Delivery,
-    /// When it was sent.
+    /// Send time.
     at: u64,
     bytes: u64,
 }
 
-/// What became of records.
+/// Outcomes of records.
 #[derive(Default)]
 pub(super) struct Tally {
     /// From the intended send time; empty without a rate.
@@ -65,10 +65,10 @@ pub(super) struct Outstanding {
     start: Instant,
     pacer: Option<Pacer>,
     sent: VecDeque<Sent>,
-    /// How many records in a row travel in the same batch, for all of `sent`: the first one answers for all, unless the
-    /// batch is split.
+    /// Lengths of the runs of consecutive records in one batch, covering all of `sent`. The outcome of a
+    /// run's first record holds for all of it, unless the batch is split.
     runs: VecDeque<usize>,
-    /// Records settled: the index of the first one under way.
+    /// Records settled, and so the index of the first one in flight.
     settled: u64,
     tally: Tally,
     recent: Recent,
@@ -91,7 +91,8 @@ impl Outstanding {
         self.settled
     }
 
-    /// Adds a record. True when it is the first of a batch, a good moment to look for acknowledgements.
+    /// Adds a record. Returns `true` for the first record of a batch, a good time to collect
+    /// acknowledgements.
     pub(super) fn push(&mut self, delivery: Delivery, sent: u64, bytes: u64) -> bool {
         let last = self.sent.back().map(|last| &last.delivery);
         let joins = last.is_some_and(|last| last.shares_batch_with(&delivery));
@@ -108,10 +109,10 @@ impl Outstanding {
         }
     }
 
-    /// Settles records from the front for as long as their fate is known.
+    /// Settles records from the front while their outcome is known.
     pub(super) fn settle_resolved(&mut self) {
         while let (Some(first), Some(&run)) = (self.sent.front(), self.runs.front()) {
-            // Asked once: between two questions the client's thread may give the answer.
+            // Read once: the client's thread may set the outcome between two reads.
             let Some(outcome) = first.delivery.outcome() else { return };
             let timing = first.delivery.timing();
             let count = self.alike(run);
@@ -133,8 +134,8 @@ impl Outstanding {
         }
     }
 
-    /// How many of the first `run` records have the outcome of the first one: all, unless their batch was split. What is
-    /// in one part of it came one after the other.
+    /// Number of the first `run` records that share the outcome of the first one: all, unless their batch was
+    /// split. The records of each part are consecutive.
     fn alike(&self, run: usize) -> usize {
         let first = &self.sent[0].delivery;
         let same = |sent: &&Sent| sent.delivery.shares_batch_with(first);
@@ -180,7 +181,7 @@ impl Outstanding {
         self.settled += count as u64;
     }
 
-    /// What was acknowledged since the last call.
+    /// Records acknowledged since the last call.
     pub(super) fn take_window(&mut self, elapsed: Duration) -> Window {
         let recent = std::mem::take(&mut self.recent);
         Window {
@@ -192,10 +193,10 @@ impl Outstanding {
         }
     }
 
-    /// The tally, once everything is settled.
+    /// The tally, once all records are settled.
     ///
     /// # Errors
-    /// A record whose fate is unknown after a flush.
+    /// A record without an outcome after a flush.
     pub(super) fn finish(self) -> Result<Tally> {
         if self.runs.is_empty() {
             return Ok(self.tally);

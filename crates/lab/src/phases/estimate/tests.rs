@@ -8,7 +8,7 @@ fn probes(leader: impl Iterator<Item = u64>, all: impl Iterator<Item = u64>) -> 
 }
 
 #[test]
-fn the_difference_is_the_commit_and_within_the_error_told() {
+fn the_difference_is_the_commit_within_its_error() {
     let mut misses = 0;
     for seed in 0..200 {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -26,12 +26,12 @@ fn the_difference_is_the_commit_and_within_the_error_told() {
             misses += u32::from((publish.value - median).abs() > publish.error);
         }
     }
-    // The seeds are always the same ones. Five of 100 are to be expected at most.
+    // The seeds are fixed. At most five misses in 100 are expected.
     assert!(misses <= 40, "{misses} of 800 beyond the error");
 }
 
 #[test]
-fn too_few_probes_say_nothing_about_the_far_end() {
+fn too_few_probes_give_no_far_quantile() {
     let estimates = probes(1..=100, 101..=200).estimates();
     let commit = estimates.get(PhaseName::Commit).unwrap();
     assert_eq!(commit[0].value, 100.0);
@@ -41,7 +41,7 @@ fn too_few_probes_say_nothing_about_the_far_end() {
 }
 
 #[test]
-fn a_commit_never_takes_less_than_no_time() {
+fn an_estimated_commit_is_never_negative() {
     let estimates = probes(1001..=1100, 1..=100).estimates();
     assert_eq!(estimates.get(PhaseName::Commit).unwrap()[0].value, 0.0);
 }

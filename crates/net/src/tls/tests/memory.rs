@@ -39,7 +39,7 @@ fn lock(pipe: &Shared) -> MutexGuard<'_, Pipe> {
     pipe.lock().expect("not poisoned")
 }
 
-/// Takes and gives at most `chunk` bytes a call and holds at most `room` in each direction.
+/// Transfers at most `chunk` bytes per call and holds at most `room` in each direction.
 pub(super) struct MemorySocket {
     incoming: Shared,
     outgoing: Shared,
@@ -47,7 +47,7 @@ pub(super) struct MemorySocket {
     room: usize,
 }
 
-/// Ends what a socket reads, or puts bytes in.
+/// Cuts the stream that a socket reads, or injects bytes into it.
 pub(super) struct Scissors(Shared);
 
 impl Scissors {
@@ -69,7 +69,7 @@ impl MemorySocket {
         (left, Self { incoming: b, outgoing: a, chunk, room })
     }
 
-    /// For what this socket reads.
+    /// Scissors for the direction that this socket reads.
     pub(super) fn scissors(&self) -> Scissors {
         Scissors(self.incoming.clone())
     }

@@ -31,8 +31,8 @@ fn pipelines_after(idle: Duration, idempotence: Idempotence, policy: &BatchPolic
     }
 }
 
-/// A broker that has forgotten the producer takes any first sequence. If it takes the second batch, because it refused the
-/// first, the first is written after it.
+/// A broker that has forgotten the producer accepts any first sequence. If it refuses the first batch and accepts the
+/// second, the first is written after it.
 #[test]
 fn a_partition_idle_for_the_delivery_timeout_sends_its_next_batch_alone() {
     let policy = policy(1, 0);

@@ -15,7 +15,7 @@ fn stamp(taken: &Take<u32>) -> (i64, i16, i32) {
 }
 
 #[test]
-fn after_the_last_epoch_a_partition_goes_on_with_another_id() {
+fn after_the_last_epoch_a_partition_continues_with_another_id() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = PartitionQueue::default();
     for _ in 0..3 {
@@ -23,13 +23,13 @@ fn after_the_last_epoch_a_partition_goes_on_with_another_id() {
     }
     let Take::Batch(lost) = queue.take(&policy, LAST, to(1), now) else { panic!("the first") };
     assert!(queue.fail(&lost).is_empty());
-    // Epoch 0 of the same id is fenced, however long one waits.
+    // Epoch 0 of the same id stays fenced indefinitely.
     for _ in 0..2 {
         assert!(matches!(queue.take(&policy, LAST, to(1), now), Take::AfterAnotherId(7)));
     }
     let second = queue.take(&policy, ANOTHER, to(1), now);
     assert_eq!(stamp(&second), (8, 0, 0));
-    // The broker knows nothing of this id in this partition: one batch goes alone first.
+    // The broker does not know this id in this partition: one batch goes alone first.
     assert!(matches!(queue.take(&policy, ANOTHER, to(1), now), Take::AfterOutcome));
     let Take::Batch(second) = second else { unreachable!() };
     queue.written(&second);

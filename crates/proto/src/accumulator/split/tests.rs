@@ -15,7 +15,7 @@ use crate::classify::{Context, Sequenced, Verdict, classify};
 
 const TRANSACTION: Idempotence = Idempotence::Transaction(ProducerIdentity { id: 9, epoch: 3 });
 
-/// The numbers that the records of a batch have as values, of which only the first four bytes count.
+/// The numbers in the records' values. Only the first four bytes of a value count.
 fn numbers(batch: &Batch<u32>) -> Vec<u32> {
     let parsed = records::Batch::parse(batch.payload().clone()).expect("a batch");
     parsed.verify_crc().expect("a good checksum");
@@ -38,7 +38,7 @@ fn handles(shares: usize) -> impl FnOnce(u32) -> Vec<u32> {
     move |_| vec![0; shares]
 }
 
-/// Splits a batch in flight as the producer does; the batch must not have been given up.
+/// Splits a batch in flight as the producer does; the batch must not have been abandoned.
 fn split(queue: &mut PartitionQueue<u32>, policy: &BatchPolicy, batch: Batch<u32>) {
     let parts = Parts::of(&batch, policy).expect("its own records");
     let count = parts.shares().len();
@@ -142,14 +142,14 @@ fn parts_take_the_place_of_their_batch_in_order_and_sequence() {
     let later = take(&mut queue, &policy, 1, now);
     assert_eq!((large.records, header(&later).base_sequence), (4, 4));
     split(&mut queue, &policy, large);
-    // What comes behind has to come back first.
+    // The batch sent after it has to come back first.
     assert!(!queue.is_next(&later));
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(later, false, None).is_none());
     let (first, second) = (take(&mut queue, &policy, 1, now), take(&mut queue, &policy, 1, now));
     assert_eq!((numbers(&first), numbers(&second)), (vec![0, 1], vec![2, 3]));
     assert_eq!([&first, &second].map(|part| header(part).base_sequence), [0, 2]);
-    // The first part is too large still; the rest waits for its parts.
+    // The first part is still too large; the rest waits for its parts.
     split(&mut queue, &policy, first);
     assert!(queue.retry(second, false, None).is_none());
     let sent: Vec<Batch<u32>> = (0..4).map(|_| take(&mut queue, &policy, 1, now)).collect();
@@ -196,7 +196,7 @@ fn no_batch_grows_to_a_size_that_was_refused() {
 }
 
 #[test]
-fn what_was_given_up_is_not_split() {
+fn an_abandoned_batch_is_not_split() {
     let now = Instant::now();
     let policy = policy(1000, 0);
     let mut queue = one_batch(&policy, &[400; 4], now);
@@ -208,7 +208,7 @@ fn what_was_given_up_is_not_split() {
     assert!(queue.is_idle());
 }
 
-/// Gives a batch back in parts as the producer does.
+/// Puts a batch back in parts as the producer does.
 fn put_back(queue: &mut PartitionQueue<u32>, batch: Batch<u32>, parts: Parts) {
     let count = parts.shares().len();
     queue.put_back(batch, parts, handles(count));
@@ -235,7 +235,7 @@ fn one_record_tries_a_new_leader_and_the_rest_may_go_elsewhere() {
 }
 
 #[test]
-fn what_is_bound_or_came_back_tries_a_new_leader_as_a_whole() {
+fn a_bound_or_retried_batch_tries_a_new_leader_as_a_whole() {
     let now = Instant::now();
     let policy = policy(1000, 0);
     let mut bound = one_batch(&policy, &[200; 4], now);
@@ -249,7 +249,7 @@ fn what_is_bound_or_came_back_tries_a_new_leader_as_a_whole() {
     assert_eq!(take(&mut came_back, &policy, 2, now).records, 4);
 }
 
-/// A broker that takes no batch beyond a limit, and checks the sequences of those that it takes.
+/// A broker that refuses batches beyond a size limit, and checks the sequences of the others.
 struct Broker {
     limit: usize,
     epoch: i16,
@@ -275,7 +275,7 @@ impl Broker {
 }
 
 proptest! {
-    /// Whatever the limit, every record that fits alone is written once and in order, and only the others fail.
+    /// For any limit, every record that fits alone is written once and in order, and only the others fail.
     #[test]
     fn every_record_that_fits_alone_is_written_in_order(
         sizes in prop::collection::vec(4usize..3000, 1..60),

@@ -11,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn expiry_takes_every_overdue_batch_whatever_its_place() {
+fn expiry_takes_every_overdue_batch_at_any_position() {
     let now = Instant::now();
     let policy = policy(60, 1_000);
     let (mut from, mut to) = (known(), known());
@@ -30,7 +30,7 @@ fn expiry_takes_every_overdue_batch_whatever_its_place() {
 }
 
 #[test]
-fn an_overdue_batch_behind_a_younger_one_that_came_back_expires() {
+fn an_overdue_batch_after_a_younger_one_that_came_back_expires() {
     let now = Instant::now();
     let policy = policy(1, 0);
     let (mut from, mut to) = (known(), known());
@@ -49,7 +49,7 @@ fn an_overdue_batch_behind_a_younger_one_that_came_back_expires() {
 }
 
 #[test]
-fn after_an_expiry_in_flight_new_batches_wait_for_what_is_in_flight_and_the_next_epoch() {
+fn after_an_expiry_in_flight_new_batches_wait_for_outcomes_and_the_next_epoch() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -64,7 +64,7 @@ fn after_an_expiry_in_flight_new_batches_wait_for_what_is_in_flight_and_the_next
 }
 
 #[test]
-fn a_batch_before_an_expired_one_keeps_its_sequence_and_is_sent_again() {
+fn a_batch_before_an_expired_one_keeps_its_sequence_and_is_retried() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     for _ in 0..3 {
@@ -90,7 +90,7 @@ struct Request {
     arrived: Option<ErrorCode>,
 }
 
-/// The client's side, the connection, and the broker behind it.
+/// The client, its connection, and the broker.
 struct World {
     policy: BatchPolicy,
     now: Instant,
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Another broker leads. Batches in flight may follow it without waiting for their responses.
+    /// Another broker becomes the leader. Batches in flight may follow it without waiting for their responses.
     fn move_leader(&mut self, to: i32, follows: bool) {
         self.leader = to;
         if follows {
@@ -226,7 +226,7 @@ impl World {
                 }
             }
         }
-        // The connection to the previous leader is another one from here on.
+        // From here on, the previous leader has a separate connection.
         let previous = self.connection.iter().all(|request| request.batch.is_none());
         if previous {
             self.stray.extend(self.connection.drain(..).filter(|r| r.arrived.is_none()));
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// No byte of the newest request was written: it is built again without its overdue batch.
+    /// Rebuilds the newest request without its overdue batch, because no byte of it was written.
     fn withdraw(&mut self) {
         let Some(newest) = self.connection.back_mut() else { return };
         let overdue =
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// The broker works from here on.
+    /// From here on, the broker works without faults.
     fn settle(&mut self) {
         self.lose_connection();
         for _ in 0..1000 {
@@ -295,8 +295,9 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
-    /// Batches expire in every state, also in flight on a connection that stays open, and requests reach a broker late:
-    /// every record has one outcome, the log has acknowledged records once and in order, and none reported as unwritten.
+    /// Batches expire in every state, also in flight on a connection that stays open, and requests reach a broker
+    /// late. Every record has one outcome. The log has acknowledged records once and in order, and none reported as
+    /// unwritten.
     #[test]
     fn each_record_has_one_true_outcome_though_batches_expire_in_flight(
         steps in prop::collection::vec((0..18u8, 0..6usize), 1..160),

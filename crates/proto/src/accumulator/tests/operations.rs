@@ -8,14 +8,14 @@ use super::*;
 use crate::classify::{Context, Sequenced, Verdict, classify, may_have_been_written};
 use curtail_wire::ErrorCode;
 
-/// Batches of a producer that a broker recognizes when they are repeated.
+/// Last batches of a producer of which a broker recognizes duplicates.
 const REMEMBERED: usize = 5;
 
 /// Most requests in flight.
 const IN_FLIGHT: usize = 5;
 
-/// A partition's leader as `ProducerStateManager` and `ProducerAppendInfo` have it: appends in sequence, refuses gaps,
-/// recognizes repeated batches; of a producer that it does not know it takes any first sequence.
+/// A partition's leader with the rules of `ProducerStateManager` and `ProducerAppendInfo`. It appends in sequence,
+/// refuses gaps and recognizes duplicates. It accepts any first sequence of a producer that it does not know.
 pub(super) struct Broker {
     incarnation: Incarnation,
     /// The log of each topic that has had the name.
@@ -82,10 +82,10 @@ impl Broker {
         ErrorCode::NONE
     }
 
-    /// Another replica leads that lacks the last batch, after an unclean election. Returns the records of that batch.
+    /// Elects a leader that lacks the last batch (unclean election). Returns the records of that batch.
     fn truncate(&mut self) -> Vec<u32> {
         let Some(producer) = self.producers.values_mut().next_back() else { return Vec::new() };
-        // With its first batch the producer itself would be forgotten, which is another step.
+        // Without its first batch the producer itself would be forgotten, which is another step.
         if producer.recent.len() < 2 {
             return Vec::new();
         }
@@ -95,7 +95,7 @@ impl Broker {
         log.split_off(log.len() - records as usize)
     }
 
-    /// The marker of a transaction that was aborted.
+    /// Applies the marker of an aborted transaction.
     fn abort(&mut self, identity: ProducerIdentity) {
         self.producers.insert(identity.id, Producer::new(identity.epoch, 0));
     }
@@ -120,15 +120,15 @@ enum Step {
     Answer,
     /// The connection breaks.
     Break,
-    /// Another broker leads; it has the log.
+    /// Another broker becomes the leader; it has the log.
     Move(i32),
     /// The topic is deleted and created again.
     Recreate,
-    /// The client learns of that.
+    /// The client learns of the recreated topic.
     Learn,
     /// The oldest batch that is not in flight expires.
     Expire,
-    /// Everything is settled, and after `delivery.timeout.ms` the brokers forget the producer.
+    /// All batches get an outcome, and after `delivery.timeout.ms` the brokers forget the producer.
     Forget,
     /// An unclean election loses the last batch.
     Truncate,
@@ -140,18 +140,18 @@ enum Step {
     },
 }
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Arrives,
     Lost,
-    /// Not appended, and the response says so for certain.
+    /// Not appended, as the response states for certain.
     Refused,
-    /// Not appended, in words that may also follow an append.
+    /// Not appended, with an error that may also follow an append.
     NotLeader,
-    /// Not appended, because the broker says that it lost the producer.
+    /// Not appended: the broker responds that it lost the producer.
     Unknown,
-    /// Not appended if several records are in it. The limit is the same for every attempt.
+    /// Not appended if it has several records. The limit is the same for every attempt.
     TooLarge,
 }
 
@@ -184,7 +184,7 @@ fn step(transactional: bool) -> impl Strategy<Value = Step> {
     }
 }
 
-/// The outcome that the sender of a record gets.
+/// The outcome that the sender of a record receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Written,
@@ -199,12 +199,12 @@ struct World {
     idempotence: Idempotence,
     broker: Broker,
     target: Target,
-    /// `None`: the request is lost, and so is what follows it on the connection.
+    /// `None` if the request is lost, with all later ones on the connection.
     in_flight: VecDeque<(Batch<u32>, Option<ErrorCode>)>,
     appended: u32,
     outcomes: BTreeMap<u32, Outcome>,
-    /// Whether the oldest batch may be out of order: a batch has expired, or a topic was deleted with a batch that the next
-    /// topic lacks, between two that it gets.
+    /// Whether the oldest batch may be out of order. That is so if a batch has expired, or if a topic was deleted
+    /// with a batch that the next topic lacks, between two that it has.
     excused: bool,
     /// Records that an unclean election lost.
     truncated: BTreeSet<u32>,
@@ -265,7 +265,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the log has a batch, acknowledged now or with the responses in flight, that follows one without an outcome.
+    /// Whether the log has a batch after one without an outcome. The batch is acknowledged already, or by a response
+    /// in flight.
     fn has_hole(&self) -> bool {
         let written = self.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Written);
         let last_written = written.map(|(&number, _)| number).max().unwrap_or(0);
@@ -315,7 +316,7 @@ impl World {
         }
     }
 
-    /// As the producer settles responses.
+    /// Settles a response as the producer does.
     fn answer(&mut self) -> Result<(), TestCaseError> {
         let Some((batch, response)) = self.in_flight.pop_front() else { return Ok(()) };
         let Some(error) = response else {
@@ -415,7 +416,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs on without faults until every record has its outcome.
+    /// Continues without faults until every record has its outcome.
     fn finish(&mut self) -> Result<(), TestCaseError> {
         self.lose_connection();
         self.target.incarnation = self.broker.incarnation;
@@ -464,9 +465,9 @@ fn check(transactional: bool, steps: Vec<Step>, size: usize) -> Result<(), TestC
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
-    /// Lost requests and responses, refusals, moves, expiries and recreated topics in any order: each record has one
-    /// outcome, each log holds the acknowledged records once and in order, and none that was reported as not written. No
-    /// batch fails without a reason, and none hangs.
+    /// Lost requests and responses, refusals, moves, expiries and recreated topics in any order. Each record has one
+    /// outcome. Each log has the acknowledged records once and in order, and none reported as unwritten. No batch
+    /// fails without a reason, and none hangs.
     #[test]
     fn acknowledged_records_are_in_the_log_once_and_in_order(
         steps in prop::collection::vec(step(false), 1..150),
@@ -475,7 +476,7 @@ proptest! {
         check(false, steps, batch_max_size)?;
     }
 
-    /// The same with transactions that are aborted, each under another epoch or producer id than the one before.
+    /// The same with aborted transactions, each under another epoch or producer id than the one before.
     #[test]
     fn transactions_write_acknowledged_records_once_and_in_order(
         steps in prop::collection::vec(step(true), 1..150),

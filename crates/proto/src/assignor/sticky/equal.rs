@@ -1,5 +1,5 @@
-//! All members want the same topics: every one gets its share, the first of them one more, and keeps as much of what it
-//! has as its share allows.
+//! The case of equal subscriptions. Every member gets its share, the first members one partition more. Each keeps as
+//! many of its partitions as its share allows.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,7 +32,7 @@ pub(super) fn assign(topics: &Topics, owned: BTreeMap<Arc<str>, Vec<Key>>) -> As
         .collect();
     let mut shares = Shares::of(free.len(), owned.len());
     let mut assignments = Assignments::new();
-    // Members with less than the least, and with exactly that.
+    // Members with less than the least share, and with exactly that.
     let (mut hungry, mut fed) = (VecDeque::new(), VecDeque::new());
     for (member, mut kept) in owned {
         if kept.len() < shares.least {
@@ -49,7 +49,8 @@ pub(super) fn assign(topics: &Topics, owned: BTreeMap<Arc<str>, Vec<Key>>) -> As
         }
         assignments.insert(member, kept);
     }
-    // One each in turn to the hungry; who has the least then waits for one more behind those who had it before.
+    // One partition each in turn to the hungry; a member that reaches the least share then waits for one more after
+    // the members that had it before.
     for key in free {
         let Some(member) = hungry.pop_front().or_else(|| fed.pop_front()) else { break };
         let Some(assigned) = assignments.get_mut(&member) else { continue };

@@ -1,5 +1,6 @@
-//! Members want different topics: what they have stays, the rest goes to whoever has least, and then partitions move
-//! from members with more to members with less until no single move makes it more even.
+//! The case of different subscriptions. Members keep their partitions, and each free one goes to the member with the
+//! least. Then partitions move from members with more to members with less, until no single move improves the
+//! balance.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,11 +8,11 @@ use super::{Before, Member, wants};
 use crate::assignor::{Assignments, Key, Topics};
 
 struct Balance {
-    /// Members that want a topic, in order.
+    /// Members subscribed to each topic, in order.
     readers: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     assigned: Assignments,
     owner: BTreeMap<Key, Arc<str>>,
-    /// Where what was owned before stood.
+    /// Owner of each partition before the assignment.
     origin: BTreeMap<Key, Arc<str>>,
 }
 
@@ -23,7 +24,7 @@ pub(super) fn assign(topics: &Topics, members: &[Member], before: Before) -> Ass
     for key in &free {
         balance.give(key);
     }
-    // What is new moves first: nothing is taken from anybody if that suffices.
+    // New partitions move first: if that suffices, no member loses any.
     let movable = |keys: &[Key], balance: &Balance| -> Vec<Key> {
         keys.iter().filter(|key| balance.readers_of(key).len() > 1).cloned().collect()
     };
@@ -66,7 +67,7 @@ impl Balance {
         self.assigned.get(member).map_or(0, Vec::len)
     }
 
-    /// The member with the least among those who want the partition.
+    /// The member with the least among those subscribed to the partition's topic.
     fn neediest(&self, key: &Key) -> Option<Arc<str>> {
         let readers = self.readers_of(key);
         let least = readers.iter().map(|member| (self.load(member), member)).min();
@@ -99,7 +100,7 @@ impl Balance {
         }
     }
 
-    /// Moves a partition to where it makes the loads more even: to whom it belonged before, else to whoever has least.
+    /// Moves a partition if that makes the loads more even: to its previous owner, else to the member with the least.
     fn improve(&mut self, key: &Key, previous: Option<&Arc<str>>) -> bool {
         let Some(from) = self.owner.get(key).cloned() else { return false };
         let load = self.load(&from);
@@ -119,7 +120,8 @@ impl Balance {
         true
     }
 
-    /// Rather than `key`, a partition of its topic that `from` has from `to` goes back there.
+    /// Returns the partition to move instead of `key`: a partition of the same topic that `from` has and that
+    /// belonged to `to`.
     fn home_again(&self, key: &Key, from: &Arc<str>, to: &Arc<str>) -> Key {
         let came_from = |other: &&Key| other.0 == key.0 && self.origin.get(*other) == Some(to);
         let candidate = self.assigned.get(from).and_then(|keys| keys.iter().find(came_from));

@@ -1,4 +1,4 @@
-//! A member of the consumer protocol, the coordinator played by hand.
+//! A member of the consumer protocol; the test plays the coordinator.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ fn a_member_that_is_fenced_before_it_has_joined_backs_off() {
 }
 
 #[test]
-fn it_says_everything_once_and_then_what_has_changed() {
+fn the_first_heartbeat_has_all_fields_and_later_ones_the_changes() {
     let mut member = Member::of_coordinator(Some("i"));
     member.flush();
     member.find(1);
@@ -108,7 +108,7 @@ fn it_says_everything_once_and_then_what_has_changed() {
     let nothing = GroupHeartbeat::farewell(&identity(3, "m"));
     assert_eq!(member.heartbeat(), nothing);
     member.answer(reply(3, None));
-    // Other topics are told at once.
+    // A change of topics is reported at once.
     member.machine.subscribe(["u".into()].into(), member.now);
     let told = GroupHeartbeat { topics: Some(vec!["u".into()]), ..nothing.clone() };
     assert_eq!(member.heartbeat(), told);
@@ -120,7 +120,7 @@ fn it_says_everything_once_and_then_what_has_changed() {
     member.machine.subscribe(["t".into()].into(), member.now);
     let told = member.heartbeat();
     assert_eq!((told.topics, told.pattern), (Some(vec!["t".into()]), Some("".into())));
-    // The coordinator may know nothing of what was not answered.
+    // The coordinator may not have seen a heartbeat without a response.
     member.answer(Err(Trouble::Lost("gone")));
     member.pass(SECOND);
     member.find(2);
@@ -135,7 +135,7 @@ fn it_says_everything_once_and_then_what_has_changed() {
 }
 
 #[test]
-fn what_is_taken_away_is_acknowledged_when_its_commits_are_answered() {
+fn a_revocation_is_acknowledged_after_its_commits_have_a_response() {
     let mut member = Member::of_coordinator(None);
     member.settle_at_coordinator(&[0, 1]);
     member.pass(INTERVAL);
@@ -143,7 +143,7 @@ fn what_is_taken_away_is_acknowledged_when_its_commits_are_answered() {
     member.answer(reply(1, Some(&[1])));
     assert_eq!(member.next(), Step::Wait(member.now + INTERVAL), "nothing is let go of yet");
     assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0])));
-    // It goes on beating meanwhile, and says nothing of what it owns.
+    // The member continues its heartbeats without reporting what it owns.
     member.pass(INTERVAL);
     assert_eq!(member.heartbeat(), GroupHeartbeat::farewell(&identity(1, "m")));
     member.answer(reply(1, None));
@@ -158,7 +158,7 @@ fn what_is_taken_away_is_acknowledged_when_its_commits_are_answered() {
 }
 
 #[test]
-fn commits_that_are_not_answered_do_not_keep_partitions_for_ever() {
+fn commits_without_a_response_do_not_hold_partitions_indefinitely() {
     let mut member = Member::of_coordinator(None);
     member.settle_at_coordinator(&[0]);
     member.pass(INTERVAL);
@@ -190,7 +190,7 @@ fn an_offer_that_is_withdrawn_is_acknowledged_at_once() {
     assert_eq!(member.heartbeat().owned, None);
     member.answer(reply(1, Some(&[0])));
     assert_eq!(member.heartbeat().owned, Some(TopicIds::new()), "nobody reads it");
-    // The coordinator may give to others what it hears is not owned: nothing is taken meanwhile.
+    // The coordinator may assign to others what this heartbeat reports as not owned, so the application must wait.
     assert_eq!(member.machine.handover(), None);
     member.answer(reply(2, None));
     let adopt = Handover::Adopt { revoked: Vec::new(), added: keys(&[0]) };
@@ -198,7 +198,7 @@ fn an_offer_that_is_withdrawn_is_acknowledged_at_once() {
 }
 
 #[test]
-fn what_the_application_has_begun_to_take_counts_as_owned() {
+fn partitions_that_the_application_begins_to_take_count_as_owned() {
     let mut member = Member::of_coordinator(None);
     member.flush();
     member.find(1);
@@ -243,7 +243,7 @@ fn topics_are_taken_when_their_names_are_known() {
 }
 
 #[test]
-fn a_topic_that_was_made_anew_is_claimed_by_its_new_id() {
+fn a_topic_that_was_recreated_is_claimed_by_its_new_id() {
     let mut member = Member::of_coordinator(None);
     member.settle_at_coordinator(&[0]);
     member.pass(INTERVAL);
@@ -320,7 +320,7 @@ fn a_commit_of_an_earlier_epoch_is_tried_again() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_membership_has_ended_says_nothing() {
+fn a_response_after_the_end_of_the_membership_is_ignored() {
     let mut member = Member::of_coordinator(None);
     member.settle_at_coordinator(&[0]);
     member.pass(INTERVAL);
@@ -330,7 +330,7 @@ fn an_answer_that_comes_after_the_membership_has_ended_says_nothing() {
     member.answer(reply(2, Some(&[0, 1])));
     assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
     assert_eq!(member.heartbeat().epoch, 0);
-    // Nor does one that takes it for gone.
+    // A response of the epoch that means "left" is ignored too.
     member.answer(reply(-1, None));
     assert_eq!(member.machine.standing(), Standing::Rebalancing);
     member.pass(SECOND);
@@ -338,7 +338,7 @@ fn an_answer_that_comes_after_the_membership_has_ended_says_nothing() {
 }
 
 #[test]
-fn it_leaves_with_an_epoch_that_says_how() {
+fn the_epoch_of_a_leave_shows_whether_the_member_is_static() {
     for (instance, epoch) in [(None, -1), (Some("i"), -2)] {
         for joined in [false, true] {
             let mut member = Member::of_coordinator(instance);
@@ -381,7 +381,7 @@ fn an_application_that_does_not_poll_leaves() {
 }
 
 #[test]
-fn refusals_end_it_and_a_missing_right_is_asked_for_again() {
+fn a_refusal_fails_the_member_and_a_missing_permission_is_retried() {
     let cases = [
         (ErrorCode::UNRELEASED_INSTANCE_ID, true),
         (ErrorCode::FENCED_INSTANCE_ID, true),

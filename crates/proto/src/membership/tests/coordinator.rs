@@ -1,6 +1,6 @@
-//! Several members and a coordinator of the consumer protocol as simple as can be, in any order of events, with requests
-//! under way for any time: no partition is read by two members that the coordinator counts, and when nothing more
-//! happens every partition is read by one.
+//! Several members and a simple coordinator of the consumer protocol, with events in any order and requests in flight
+//! for any time. No two members that the coordinator counts read one partition. After the last event, one member
+//! reads each partition.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const TOPICS: [(&str, i32); 2] = [("t", 5), ("u", 2)];
 
 struct Player {
     machine: Machine,
-    /// A heartbeat on its way.
+    /// A heartbeat in flight.
     sent: Option<GroupHeartbeat>,
     doing: Option<Handover>,
     reads: BTreeSet<Key>,
@@ -23,11 +23,11 @@ struct Player {
 struct Known {
     epoch: i32,
     topics: BTreeSet<Arc<str>>,
-    /// What it may read.
+    /// Partitions that it may read.
     given: BTreeSet<Key>,
-    /// What it has still to let go of.
+    /// Partitions that it must still revoke.
     owed: BTreeSet<Key>,
-    /// Its last answer was of this, so that nothing has to be repeated.
+    /// Partitions in its last response, so that they need not be repeated.
     told: Option<BTreeSet<Key>>,
 }
 
@@ -41,16 +41,16 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The member's task makes a step.
+    /// The member's task takes one step.
     Step(usize),
-    /// Its heartbeat arrives and is answered.
+    /// Its heartbeat arrives, and the response reaches the member.
     Arrive(usize),
-    /// Its heartbeat arrives, and the answer is lost.
+    /// Its heartbeat arrives, and the response is lost.
     Lose(usize),
-    /// The application begins with what there is to do, or finishes it.
+    /// The application begins a due handover, or finishes it.
     Poll(usize),
     Pass,
-    /// The coordinator gives the member up.
+    /// The coordinator evicts the member.
     Expel(usize),
     Want(usize, bool),
     Leave(usize),
@@ -101,7 +101,7 @@ impl World {
             }
             Event::Leave(who) => {
                 let player = &mut self.players[who % count];
-                // The application leaves, so it does nothing else.
+                // An application that leaves does nothing else.
                 if player.doing.is_none() {
                     player.machine.leave();
                     player.reads.clear();
@@ -115,7 +115,7 @@ impl World {
         let mut readers: BTreeMap<&Key, usize> = BTreeMap::new();
         for (who, player) in self.players.iter().enumerate() {
             let counted = self.known.contains_key(&who) && player.machine.identity().is_some();
-            // What an application has begun to take it reads already.
+            // An application already reads the partitions that it has begun to take.
             let taking = match &player.doing {
                 Some(Handover::Adopt { added, .. }) => added.as_slice(),
                 _ => &[],
@@ -166,7 +166,7 @@ impl World {
         let joins = heartbeat.epoch == 0;
         if joins {
             assert_eq!(heartbeat.owned, Some(TopicIds::new()));
-            // What it had before it no longer has.
+            // A member that joins has lost what it owned before.
             self.known.insert(who, Known::default());
         }
         let Some(known) = self.known.get_mut(&who) else {
@@ -174,7 +174,7 @@ impl World {
         };
         let owned = heartbeat.owned.as_ref().map(by_name);
         if heartbeat.epoch != known.epoch && !joins {
-            // The answer with the newer epoch was lost, if the member has nothing that was taken away since.
+            // The response with the newer epoch was lost, if the member owns nothing that was revoked since.
             let owns = owned.as_ref().is_some_and(|owned| owned.is_subset(&known.given));
             if heartbeat.epoch > known.epoch || !owns {
                 self.forget(who);
@@ -182,7 +182,7 @@ impl World {
             }
             known.told = None;
         }
-        // Everything is told again to a member that says everything.
+        // A member that reports all fields gets all fields.
         if heartbeat.rebalance_timeout.is_some() {
             known.told = None;
         }
@@ -200,7 +200,7 @@ impl World {
         Ok(GroupReply { epoch: known.epoch, interval: 5 * SECOND, assignment })
     }
 
-    /// A new target: every topic's partitions in turn to those who want it.
+    /// Sets a new target: each topic's partitions in turn to the members subscribed to it.
     fn assign(&mut self) {
         self.epoch += 1;
         self.target.clear();
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// First the member lets go of what is not in its target, and then it gets what is free.
+    /// Assigns free partitions after the member has revoked those outside its target.
     fn reconcile(&mut self, who: usize, owned: Option<&BTreeSet<Key>>) {
         let target = self.target.get(&who).cloned().unwrap_or_default();
         let taken: BTreeSet<Key> = self
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// Everybody does what there is to do, until nothing is left.
+    /// Runs all members and the coordinator until no step is left.
     fn come_to_rest(&mut self) {
         for _ in 0..60 {
             for who in 0..self.players.len() {

@@ -1,5 +1,5 @@
-//! Several members and a coordinator as simple as can be, in any order of events: no partition is with two members that
-//! the coordinator counts, and when nothing more happens every partition is with one.
+//! Several members and a simple coordinator, with events in any order. No two members that the coordinator counts own
+//! one partition. After the last event, one member owns each partition.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ struct Player {
     waiting: Waiting,
     /// The id under which it last joined.
     asked: Arc<str>,
-    /// What the application is doing.
+    /// The application's handover in progress.
     doing: Option<Handover>,
-    /// What the application reads.
+    /// Partitions that the application reads.
     reads: BTreeSet<Key>,
 }
 
@@ -45,7 +45,7 @@ impl Player {
         }
     }
 
-    /// The application polls: it begins with what there is to do, or finishes it.
+    /// The application polls: it begins a due handover, or finishes it.
     fn poll(&mut self, now: Instant) {
         self.machine.polled(now);
         let Some(done) = self.doing.take() else {
@@ -87,15 +87,15 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The member's task makes a step.
+    /// The member's task takes one step.
     Step(usize),
     /// The application polls.
     Poll(usize),
-    /// Time for a heartbeat.
+    /// A heartbeat is due.
     Beat,
-    /// The coordinator gives the member up.
+    /// The coordinator evicts the member.
     Expel(usize),
-    /// It wants one topic, or both.
+    /// It subscribes to one topic, or to both.
     Want(usize, bool),
     Leave(usize),
 }
@@ -134,7 +134,7 @@ impl World {
             }
             Event::Leave(who) => {
                 let player = &mut self.players[who % count];
-                // The application leaves, so it does nothing else.
+                // An application that leaves does nothing else.
                 if player.doing.is_none() {
                     player.machine.leave();
                     player.reads.clear();
@@ -210,7 +210,7 @@ impl World {
             let code = ErrorCode::UNKNOWN_MEMBER_ID;
             return self.players[who].machine.joined(refused(code), now, 0.5);
         };
-        // Whoever left before it was told its id is still known, and is given up at some time.
+        // A member that left before it received its id is still known, and is evicted later.
         let metadata = join.protocols[0].1.clone();
         self.known.insert(id.clone(), Known { player: who, metadata, joined: true });
         self.players[who].waiting = Waiting::Join;
@@ -224,7 +224,7 @@ impl World {
         self.complete();
     }
 
-    /// A rebalance begins: everybody has to join.
+    /// Begins a rebalance: all members have to join.
     fn prepare(&mut self) {
         if self.state != State::Preparing {
             self.state = State::Preparing;
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// The coordinator gives up whatever it knows of this player.
+    /// Evicts all members of this player.
     fn remove(&mut self, who: usize) {
         let before = self.known.len();
         self.known.retain(|_, known| known.player != who);
@@ -315,7 +315,7 @@ impl World {
         self.prepare();
     }
 
-    /// Members that the coordinator knows and that know nothing of it do not answer for ever.
+    /// Evicts members that no player knows: they would never send a request.
     fn forget_strangers(&mut self) {
         let players = &self.players;
         let before = self.known.len();
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Everybody does what there is to do, until nothing is left.
+    /// Runs all members and the coordinator until no step is left.
     fn come_to_rest(&mut self) {
         for _ in 0..60 {
             for who in 0..self.players.len() {

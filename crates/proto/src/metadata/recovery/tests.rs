@@ -3,7 +3,7 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
-fn the_bootstrap_servers_come_last_and_alone_when_nothing_else_helps() {
+fn the_bootstrap_servers_come_last_and_alone_when_known_brokers_keep_failing() {
     let start = Instant::now();
     let mut recovery = Recovery::new(RecoveryStrategy::Rebootstrap, 300 * MS);
     assert_eq!(recovery.source(false, start), Source::Bootstrap);
@@ -17,7 +17,7 @@ fn the_bootstrap_servers_come_last_and_alone_when_nothing_else_helps() {
 }
 
 #[test]
-fn a_broker_can_demand_it() {
+fn a_broker_can_demand_a_rebootstrap() {
     let start = Instant::now();
     let mut recovery = Recovery::new(RecoveryStrategy::Rebootstrap, 300 * MS);
     recovery.demand();
@@ -27,7 +27,7 @@ fn a_broker_can_demand_it() {
 }
 
 #[test]
-fn without_the_strategy_only_known_brokers_are_asked() {
+fn without_the_strategy_only_known_brokers_are_tried() {
     let start = Instant::now();
     let mut recovery = Recovery::new(RecoveryStrategy::None, 300 * MS);
     assert_eq!(recovery.source(false, start), Source::Bootstrap);

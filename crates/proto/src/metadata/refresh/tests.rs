@@ -14,7 +14,7 @@ fn policy() -> RefreshPolicy {
     }
 }
 
-/// The machine, and a clock that the test turns.
+/// The machine, and a clock that the test advances.
 struct Rig {
     refresh: Refresh,
     now: Instant,
@@ -33,7 +33,7 @@ impl Rig {
         self.refresh.want(topic, cause, self.now);
     }
 
-    /// What is asked for now, with topics of one partition each, all of them in use.
+    /// The topics requested now, if each has one partition and all are in use.
     fn take(&mut self) -> Option<Vec<String>> {
         let used = self.refresh.unwanted(self.now).into_iter().collect();
         self.refresh.take(self.now, &used, |_| 1).0.map(strings)
@@ -57,7 +57,7 @@ fn names(list: &[&str]) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_topic_is_asked_for_at_once_and_a_burst_joins_one_request() {
+fn a_topic_is_requested_at_once_and_a_burst_joins_one_request() {
     let mut rig = Rig::new();
     assert_eq!(rig.due_in(), None);
     for _ in 0..100 {
@@ -95,12 +95,12 @@ fn the_first_error_is_never_delayed_and_the_next_waits_for_the_minimum_interval(
 }
 
 #[test]
-fn what_one_broker_is_asked_about_never_delays_the_first_error_of_another() {
+fn refreshes_for_one_broker_never_delay_the_first_error_of_another() {
     let mut rig = Rig::new();
     rig.want("a");
     rig.take();
     rig.answer("a", Said::Complete);
-    // Broker 1 is away, and its partitions are looked up again and again.
+    // Broker 1 is unreachable, and its partitions are looked up repeatedly.
     for _ in 0..3 {
         rig.want_for("a", Cause::Broker(1));
         rig.now += rig.due_in().unwrap();
@@ -125,7 +125,7 @@ fn what_one_broker_is_asked_about_never_delays_the_first_error_of_another() {
 }
 
 #[test]
-fn a_request_under_way_is_joined_for_its_own_cause_only() {
+fn a_request_in_flight_is_joined_for_the_same_cause_only() {
     let mut rig = Rig::new();
     rig.want("a");
     rig.take();
@@ -139,7 +139,7 @@ fn a_request_under_way_is_joined_for_its_own_cause_only() {
     assert_eq!(rig.due_in(), Some(Duration::ZERO), "left before broker 2 was in trouble");
     rig.take();
     rig.answer("a", Said::Complete);
-    // Its interval runs: a request for something else under way makes it no shorter.
+    // Its interval is running: a request in flight for another cause makes it no shorter.
     rig.want_for("a", Cause::Broker(3));
     rig.take();
     rig.want_for("a", Cause::Broker(1));
@@ -148,7 +148,7 @@ fn a_request_under_way_is_joined_for_its_own_cause_only() {
 }
 
 #[test]
-fn an_error_during_a_refresh_for_age_asks_again_at_once() {
+fn an_error_during_a_refresh_for_age_requests_again_at_once() {
     let mut rig = Rig::new();
     rig.want("a");
     rig.take();
@@ -165,7 +165,7 @@ fn an_error_during_a_refresh_for_age_asks_again_at_once() {
 }
 
 #[test]
-fn errors_do_not_queue_behind_what_is_only_old() {
+fn errors_do_not_queue_after_topics_that_are_only_old() {
     let mut rig = Rig::new();
     for topic in ["a", "b", "c", "d"] {
         rig.want(topic);
@@ -182,7 +182,7 @@ fn errors_do_not_queue_behind_what_is_only_old() {
 }
 
 #[test]
-fn a_group_is_bounded_by_partitions_and_a_larger_topic_goes_alone() {
+fn a_group_is_bounded_by_partitions_and_a_larger_topic_is_requested_alone() {
     let mut rig = Rig::new();
     for topic in ["a", "b", "c"] {
         rig.want(topic);
@@ -195,7 +195,7 @@ fn a_group_is_bounded_by_partitions_and_a_larger_topic_goes_alone() {
 }
 
 #[test]
-fn a_missing_leader_is_looked_for_steadily_and_then_ever_more_rarely() {
+fn a_missing_leader_is_looked_up_steadily_and_then_with_growing_backoff() {
     let mut rig = Rig::new();
     rig.want("a");
     let mut pauses = Vec::new();
@@ -217,7 +217,7 @@ fn a_missing_leader_is_looked_for_steadily_and_then_ever_more_rarely() {
 }
 
 #[test]
-fn an_unknown_topic_is_forgotten_when_nobody_waits_for_it() {
+fn an_unknown_topic_is_forgotten_when_no_task_waits_for_it() {
     let mut rig = Rig::new();
     rig.want("a");
     rig.take();
@@ -229,7 +229,7 @@ fn an_unknown_topic_is_forgotten_when_nobody_waits_for_it() {
 }
 
 #[test]
-fn an_unknown_topic_is_asked_for_as_long_as_somebody_waits() {
+fn an_unknown_topic_is_requested_as_long_as_a_task_waits() {
     let mut rig = Rig::new();
     rig.want("a");
     for _ in 0..5 {
@@ -275,7 +275,7 @@ fn a_failed_request_leaves_its_topics_due() {
 }
 
 #[test]
-fn without_topics_the_brokers_are_asked_for() {
+fn without_topics_the_brokers_are_requested() {
     let mut rig = Rig::new();
     rig.refresh.want_all(Cause::Topic, rig.now);
     assert_eq!(rig.take(), names(&[]));
@@ -285,8 +285,8 @@ fn without_topics_the_brokers_are_asked_for() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: a topic is in one place, in one request at a time, groups are bounded,
-    /// error-driven requests of a topic keep their distance for each cause, and what nobody uses goes.
+    /// For any events in any order: a topic is in one place and in one request at a time, and groups are bounded.
+    /// Error-driven requests of a topic keep their interval for each cause. A topic that is not in use is forgotten.
     #[test]
     fn requests_are_bounded(
         steps in prop::collection::vec((0..6u8, 0..5usize, 0..3i32, 0..400u64), 1..200),
@@ -294,7 +294,8 @@ proptest! {
         let all: [Arc<str>; 5] = ["a", "b", "c", "d", "e"].map(Arc::from);
         let mut rig = Rig::new();
         let mut under_way: Vec<Vec<Arc<str>>> = Vec::new();
-        // For each topic and cause: when a request of it for that was answered completely, with no failure since.
+        // For each topic and cause: time of the last complete response to a request for that cause, without a failure
+        // since.
         let mut answered_at: BTreeMap<(Arc<str>, Cause), Instant> = BTreeMap::new();
         for (what, which, cause, pause) in steps {
             rig.now += MS * pause as u32;

@@ -48,7 +48,7 @@ const REFUSALS: [(ErrorCode, bool); 7] = [
 ];
 
 /// Aborts, and returns whether the coordinator received the end of the transaction. InitProducerId with the identity
-/// ends it as well: the coordinator aborts what is open before it returns the next epoch (KIP-360).
+/// ends it as well: the coordinator aborts an open transaction before it returns the next epoch (KIP-360).
 fn abort_ends_it(bench: &mut Bench, adding: Adding) -> bool {
     bench.machine.abort().expect("open or abortable");
     let mut ended = false;
@@ -134,12 +134,12 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
     prop::collection::vec(fate, 0..12)
 }
 
-/// What Kafka's coordinator knows of the transaction.
+/// The transaction's state at Kafka's coordinator.
 #[derive(Default)]
 struct Coordinates {
-    /// Something was added that has not ended.
+    /// A partition or group was added, and the transaction has not ended.
     open: bool,
-    /// A transaction of this epoch has ended in an abort: another EndTxn that aborts succeeds.
+    /// A transaction of this epoch was aborted: another EndTxn that aborts succeeds.
     aborted: bool,
 }
 
@@ -189,7 +189,8 @@ impl Coordinates {
 }
 
 proptest! {
-    /// The coordinator keeps nothing open after the abort, and is never asked to end what it does not know.
+    /// After the abort, the coordinator has no open transaction, and it was never asked to end one that it does not
+    /// know.
     #[test]
     fn abort_leaves_nothing_open_at_the_coordinator(
         fates in fates(),

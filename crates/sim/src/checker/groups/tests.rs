@@ -1,7 +1,7 @@
 use super::*;
 use crate::history::ReadBack;
 
-/// A group by hand: each deed and each record a millisecond after the one before.
+/// A hand-made group history: one millisecond between its events.
 #[derive(Default)]
 struct Told {
     history: History,
@@ -53,7 +53,7 @@ impl Told {
     }
 }
 
-/// Member 1 has partition 0, has been given three records and committed two of them.
+/// Member 1 has partition 0, has received three records and committed two of them.
 fn one_reader() -> Told {
     Told::new()
         .generation(1, &[(1, &[0])])
@@ -82,9 +82,9 @@ fn two_members_of_a_generation_do_not_read_the_same() {
         one_reader().generation(2, second).deed(2, What::Assigned(vec![0])).given(2, 0, 2..3)
     };
     assert_eq!(two(&[(1, &[]), (2, &[0])]).kinds(), ["read-by-two"; 2]);
-    // Member 1 was given up: it reads on until it hears of it.
+    // Member 1 was evicted: it reads on until it is notified.
     assert_eq!(two(&[(2, &[0])]).given(1, 0, 3..4).kinds(), [""; 0]);
-    // A static member that is late is not taken out of the group.
+    // A late static member is not removed from the group.
     let mut late = two(&[(1, &[]), (2, &[0])]);
     late.group().statics.insert(1);
     assert_eq!(late.kinds(), ["read-by-two"; 2], "it has no reason to be late");
@@ -93,7 +93,7 @@ fn two_members_of_a_generation_do_not_read_the_same() {
 }
 
 #[test]
-fn a_member_reads_what_it_was_given() {
+fn a_member_reads_only_its_assignment() {
     let told = Told::new().generation(1, &[(1, &[1])]).deed(1, What::Assigned(vec![0]));
     assert_eq!(told.kinds(), ["never-assigned"]);
     let told = Told::new().generation(1, &[(1, &[0]), (2, &[0])]);
@@ -134,10 +134,10 @@ fn partitions_are_lost_for_a_reason() {
 }
 
 #[test]
-fn what_is_committed_was_given_out() {
+fn a_commit_covers_only_returned_records() {
     assert_eq!(one_reader().offset(0, 3).kinds(), [""; 0]);
     assert_eq!(one_reader().offset(0, 4).kinds(), ["committed-ahead"]);
-    // By itself only what is done with.
+    // Auto-commit covers only completed records.
     let mut automatic = one_reader();
     automatic.group().automatic.insert(1);
     let automatic = automatic.given(1, 0, 3..5).offset(0, 3);
@@ -162,7 +162,7 @@ fn an_acknowledged_commit_is_in_the_log() {
 }
 
 #[test]
-fn every_record_is_given_to_somebody() {
+fn every_record_is_returned_to_a_member() {
     let mut told = one_reader();
     for offset in 0..4 {
         told.history.read.push(ReadBack { partition: 0, offset, id: None });

@@ -1,4 +1,4 @@
-//! What the builder says about sizes, and what it writes into the header.
+//! The sizes that the builder reports, and the header that it writes.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn an_empty_batch_is_valid() {
     }
 }
 
-/// Appending to a buffer with room takes no new one, and sealing gives both buffers back.
+/// Appending to a buffer with room allocates no new one, and sealing returns both buffers.
 #[test]
 fn buffers_are_reused() {
     let buf = Vec::with_capacity(64 * 1024);

@@ -46,8 +46,8 @@ fn ours(samples: &[Sample]) -> Vec<u8> {
     batch
 }
 
-/// Within what both can express: their header names are unique, and their base timestamp is the
-/// smallest where Java's and ours is the first.
+/// Samples that both can express. The other implementation needs unique header names, and its base timestamp is the
+/// smallest one; ours, like the Java client's, is the first.
 fn common_samples() -> impl Strategy<Value = Vec<Sample>> {
     proptest::collection::vec(any_sample(), 1..40).prop_map(|mut samples| {
         let mut time = 1_700_000_000_000;

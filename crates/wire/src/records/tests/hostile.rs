@@ -12,7 +12,7 @@ fn samples() -> Vec<Sample> {
     vec![headed, plain, Sample::new("k", &"x".repeat(100), 1_699_999_999_000)]
 }
 
-/// The body of a record behind its length, with numbers chosen freely.
+/// The body of a record after its length, with arbitrary numbers.
 fn record(parts: &[i32], tail: &[u8]) -> Vec<u8> {
     let mut body = vec![0];
     for &part in parts {
@@ -228,7 +228,7 @@ fn timestamps_wrap() {
 }
 
 #[test]
-fn nothing_follows_an_error() {
+fn no_record_follows_an_error() {
     let bytes = [record(&[0, 0, -1, -1, 0], &[]), record(&[0, 99, -1, -1, 0], &[])].concat();
     let bytes = [&bytes[..], &record(&[0, 2, -1, -1, 0], &[])].concat();
     let mut records = wrap(&bytes, 3, 9, 0).records(&LIMIT).unwrap();
@@ -258,14 +258,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         for batch in batches(bytes.into()).flatten() {
             let _ = (batch.verify_crc(), read(&batch, &LIMIT));
         }
     }
 
     #[test]
-    fn arbitrary_bytes_behind_a_start(
+    fn arbitrary_bytes_after_a_header_are_read_or_refused(
         start in proptest::collection::vec(any::<u8>(), 61),
         rest in plausible(),
         length in 0i32..400,
@@ -286,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_records(bytes in plausible(), count in 0i32..40, attributes in 0i16..128) {
+    fn arbitrary_records_are_read_or_refused(bytes in plausible(), count in 0i32..40, attributes in 0i16..128) {
         let batch = wrap(&bytes, count, 63, attributes);
         if let Ok(records) = read(&batch, &LIMIT) {
             prop_assert_eq!(records.len(), count as usize);
@@ -294,8 +294,8 @@ proptest! {
         }
     }
 
-    /// Valid records with a few bytes changed, compressed behind a valid checksum: what a hostile
-    /// peer can do that the network cannot.
+    /// Valid records with a few bytes changed, compressed behind a valid checksum. A hostile peer can send them;
+    /// network damage cannot produce them.
     #[test]
     fn changed_records(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

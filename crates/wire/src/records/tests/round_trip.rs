@@ -1,4 +1,4 @@
-//! What is encoded is what is decoded, one batch or many.
+//! Decoding returns what was encoded, in one batch or many.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn repeated_headers_keep_their_order() {
 
 /// Without compression every field lies within the bytes that were given.
 #[test]
-fn nothing_is_copied() {
+fn uncompressed_records_are_not_copied() {
     let mut sample = Sample::new("key", "value", 0);
     sample.headers = vec![("name".into(), Some(b"x".to_vec()))];
     let data = Bytes::from(encode(&[sample], Codec::None));

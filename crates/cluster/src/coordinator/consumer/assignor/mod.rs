@@ -1,6 +1,6 @@
-//! The assignors that run on the coordinator: [`uniform`] and [`range`], as Kafka's do.
+//! The assignors that run on the coordinator, as in Kafka: [`uniform`] and [`range`].
 //!
-//! Members are in the order of their ids, where Kafka has the order of a hash map.
+//! Members are ordered by their ids; Kafka uses the order of a hash map.
 
 mod range;
 #[cfg(test)]
@@ -13,17 +13,17 @@ use curtail_wire::Uuid;
 
 use super::member::Partitions;
 
-/// An assignor by its name in the setting `group.consumer.assignors`.
+/// An assignor, named as in the setting `group.consumer.assignors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assignor {
-    /// As evenly as possible, and with as few moves as possible.
+    /// Distributes partitions as evenly as possible, with as few moves as possible.
     Uniform,
-    /// Ranges of each topic's partitions, the same ones of topics of the same size.
+    /// Assigns ranges of each topic's partitions. Topics of the same size have the same ranges.
     Range,
 }
 
 impl Assignor {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,13 +32,13 @@ impl Assignor {
         }
     }
 
-    /// The assignor of this name.
+    /// Returns the assignor with this name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         [Self::Uniform, Self::Range].into_iter().find(|assignor| assignor.name() == name)
     }
 
-    /// Who is to read what.
+    /// Computes each member's partitions.
     pub(super) fn assign(self, spec: &Spec<'_>) -> BTreeMap<String, Partitions> {
         match self {
             Self::Uniform => uniform::assign(spec),
@@ -47,32 +47,32 @@ impl Assignor {
     }
 }
 
-/// A member as an assignor sees it.
+/// An assignor's view of a member.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberSpec {
     pub(super) instance_id: Option<String>,
-    /// Topics that exist.
+    /// The subscribed topics that exist.
     pub(super) topics: BTreeSet<Uuid>,
-    /// What the last target gave it.
+    /// Its partitions in the last target.
     pub(super) target: Partitions,
 }
 
-/// A group as an assignor sees it.
+/// An assignor's view of a group.
 pub(super) struct Spec<'a> {
     pub(super) members: BTreeMap<String, MemberSpec>,
-    /// How many partitions a topic has.
+    /// Returns a topic's number of partitions.
     pub(super) partitions: &'a dyn Fn(&Uuid) -> i32,
 }
 
 impl Spec<'_> {
-    /// The topics, if all members want the same ones.
+    /// Returns the subscribed topics, if all members subscribe to the same ones.
     fn common_topics(&self) -> Option<&BTreeSet<Uuid>> {
         let mut members = self.members.values();
         let first = &members.next()?.topics;
         members.all(|member| member.topics == *first).then_some(first)
     }
 
-    /// The members that want each topic.
+    /// Returns the subscribers of each topic.
     fn subscribers(&self) -> BTreeMap<Uuid, Vec<&str>> {
         let mut subscribers: BTreeMap<Uuid, Vec<&str>> = BTreeMap::new();
         for (id, member) in &self.members {

@@ -1,5 +1,6 @@
-//! Ranges of each topic's partitions, to its members in the order of their instance ids, then of their ids. The first
-//! ones get one more where it does not come out even. Not sticky but for static members.
+//! Assigns a range of each topic's partitions to each subscriber, ordered by instance id, then by
+//! member id. If the division leaves a remainder, the first members receive one partition more.
+//! Only static members keep their partitions when members join or leave.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use curtail_wire::Uuid;
 
 use super::{Partitions, Spec};
 
-/// What is left of a topic.
+/// The unassigned rest of a topic.
 struct Rest {
     next: i32,
     members: i32,
@@ -15,7 +16,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// The next member's range: its even part of what is left, rounded up.
+    /// Takes the next member's range: its even share of the rest, rounded up.
     fn take(&mut self) -> std::ops::Range<i32> {
         let left = self.end - self.next;
         let size = left / self.members + i32::from(left % self.members > 0);

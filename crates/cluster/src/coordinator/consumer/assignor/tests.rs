@@ -6,10 +6,10 @@ fn topic(number: u8) -> Uuid {
     Uuid([number; 16])
 }
 
-/// A member's id, what it wants, and what the last target gave it.
+/// A member's id, its topics, and its partitions in the last target.
 type Given<'a> = (&'a str, &'a [u8], &'a [(u8, &'a [i32])]);
 
-/// Topics' sizes, members, and what they get.
+/// Topics' sizes, members, and their assignments.
 type Case<'a> = (&'a [i32], &'a [Given<'a>], &'a str);
 
 fn spec_of(members: &[Given<'_>]) -> BTreeMap<String, MemberSpec> {
@@ -26,7 +26,7 @@ fn spec_of(members: &[Given<'_>]) -> BTreeMap<String, MemberSpec> {
     members.iter().map(member).collect()
 }
 
-/// What the members get of topics of these sizes, as in `a:0[0 1]1[2] b:`.
+/// Returns the assignments for topics of these sizes, as in `a:0[0 1]1[2] b:`.
 fn assigned(assignor: Assignor, sizes: &[i32], members: BTreeMap<String, MemberSpec>) -> String {
     let partitions = |id: &Uuid| sizes.get(usize::from(id.0[0])).copied().unwrap_or(0);
     let assigned = assignor.assign(&Spec { members, partitions: &partitions });
@@ -41,15 +41,15 @@ fn assigned(assignor: Assignor, sizes: &[i32], members: BTreeMap<String, MemberS
 }
 
 #[test]
-fn ranges_go_together() {
+fn topics_of_the_same_size_have_the_same_ranges() {
     let range =
         |sizes: &[i32], members: &[Given<'_>]| assigned(Assignor::Range, sizes, spec_of(members));
     let both: &[u8] = &[0, 1];
     assert_eq!(range(&[3, 3], &[("a", both, &[]), ("b", both, &[])]), "a:0[0 1]1[0 1] b:0[2]1[2]");
-    // Different wishes; more members than partitions.
+    // Different subscriptions; more members than partitions.
     let members: &[Given<'_>] = &[("a", &[0], &[]), ("b", &[0, 1], &[]), ("c", &[1], &[])];
     assert_eq!(range(&[5, 1], members), "a:0[0 1 2] b:0[3 4]1[0] c:");
-    // Whatever they had.
+    // Previous assignments do not matter.
     let had: &[Given<'_>] = &[("a", &[0], &[(0, &[2])]), ("b", &[0], &[(0, &[0, 1])])];
     assert_eq!(range(&[3], had), "a:0[0 1] b:0[2]");
     assert_eq!(range(&[3], &[]), "");
@@ -64,20 +64,20 @@ fn static_members_come_first_in_ranges() {
 }
 
 #[test]
-fn uniform_is_even_and_sticks() {
+fn uniform_assignments_are_even_and_sticky() {
     let uniform =
         |sizes: &[i32], members: &[Given<'_>]| assigned(Assignor::Uniform, sizes, spec_of(members));
     let cases: &[Case<'_>] = &[
         (&[3, 3], &[("a", &[0, 1], &[]), ("b", &[0, 1], &[])], "a:0[0 1 2] b:1[0 1 2]"),
-        // One comes.
+        // A member joins.
         (&[4], &[("a", &[0], &[(0, &[0, 1, 2, 3])]), ("b", &[0], &[])], "a:0[0 1] b:0[2 3]"),
-        // One has gone.
+        // A member has left.
         (&[4], &[("b", &[0], &[(0, &[2, 3])])], "b:0[0 1 2 3]"),
-        // Who has one more keeps it.
+        // The member with the extra partition keeps it.
         (&[3], &[("a", &[0], &[(0, &[1])]), ("b", &[0], &[(0, &[0, 2])])], "a:0[1] b:0[0 2]"),
-        // A topic is not wanted any more.
+        // A topic has no subscribers any longer.
         (&[2, 2], &[("a", &[1], &[(0, &[0, 1])]), ("b", &[1], &[(1, &[0])])], "a:1[1] b:1[0]"),
-        // Different wishes.
+        // Different subscriptions.
         (&[3, 3], &[("a", &[0], &[]), ("b", &[0, 1], &[])], "a:0[0 1 2] b:1[0 1 2]"),
         (
             &[3, 3],
@@ -93,7 +93,7 @@ fn uniform_is_even_and_sticks() {
 
 proptest! {
     #[test]
-    fn everything_wanted_is_given_once_evenly_and_nothing_moves_without_need(
+    fn subscribed_partitions_are_assigned_once_and_evenly_and_stay(
         sizes in prop::collection::vec(1..9_i32, 1..4),
         wishes in prop::collection::vec(prop::collection::vec(any::<bool>(), 3), 1..6),
         uniform in any::<bool>(),
@@ -127,14 +127,14 @@ proptest! {
             let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
             prop_assert!(most - least <= 1, "{:?}", sizes);
         }
-        // With what it has given as the last target, nothing moves.
+        // With this assignment as the last target, nothing moves.
         let mut again = members;
         for (id, member) in &mut again {
             member.target = first[id].clone();
         }
         let second = assignor.assign(&Spec { members: again.clone(), partitions: &partitions });
         prop_assert_eq!(&first, &second);
-        // When one leaves, the others keep what they have.
+        // When a member leaves, the others keep their partitions.
         if uniform && same && again.len() > 1 {
             again.pop_first();
             let third = assignor.assign(&Spec { members: again, partitions: &partitions });

@@ -1,8 +1,9 @@
-//! As evenly as possible, and then with as few moves as possible.
+//! Distributes partitions as evenly as possible, then with as few moves as possible.
 //!
-//! Where all members want the same topics, each keeps what it has up to its share, and what is left fills up the
-//! others. Where they want different ones, what nobody has goes to whoever of a topic's subscribers has least, and
-//! partitions move from those that have most until no topic's subscribers differ by more than one.
+//! If all members subscribe to the same topics, each keeps its partitions up to its share, and the
+//! rest fills the other members. Otherwise each unassigned partition goes to the subscriber with
+//! the fewest partitions. Then partitions move from the subscribers with the most, until no topic's
+//! subscribers differ by more than one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use curtail_wire::Uuid;
 
 use super::{Partitions, Spec};
 
-/// Rounds of balancing where subscriptions overlap.
+/// Balancing rounds for overlapping subscriptions.
 const ROUNDS: usize = 16;
 
 pub(super) fn assign(spec: &Spec<'_>) -> BTreeMap<String, Partitions> {
@@ -54,7 +55,8 @@ fn same_topics(spec: &Spec<'_>, topics: &BTreeSet<Uuid>) -> BTreeMap<String, Par
                 }
             }
         }
-        // Who has no use for the one that is over leaves it to another, unless as many members as are left need it.
+        // A member without use for the extra partition leaves it to a later member, unless every
+        // remaining member must take one.
         if quota > 0 && has_extra && count - position > extra {
             quota -= 1;
             has_extra = false;
@@ -75,10 +77,10 @@ fn same_topics(spec: &Spec<'_>, topics: &BTreeSet<Uuid>) -> BTreeMap<String, Par
     assigned
 }
 
-/// The state of [`different_topics`]; members are their positions in the order of their ids.
+/// The state of [`different_topics`]. A member is identified by its position in the order of ids.
 struct Balance {
     sizes: Vec<usize>,
-    /// Who has each partition of a topic.
+    /// The owner of each partition of a topic.
     owners: BTreeMap<Uuid, Vec<Option<usize>>>,
     subscribers: BTreeMap<Uuid, Vec<usize>>,
 }
@@ -105,7 +107,7 @@ fn different_topics(spec: &Spec<'_>) -> BTreeMap<String, Partitions> {
 }
 
 impl Balance {
-    /// What the members have of what they still want.
+    /// Starts with the partitions that members already have and still subscribe to.
     fn new(spec: &Spec<'_>) -> Self {
         let mut sizes = vec![0; spec.members.len()];
         let mut owners: BTreeMap<Uuid, Vec<Option<usize>>> = BTreeMap::new();
@@ -129,7 +131,7 @@ impl Balance {
         Self { sizes, owners, subscribers }
     }
 
-    /// Topics with many partitions for each subscriber come first, then those with few subscribers.
+    /// Orders topics: many partitions per subscriber first, then few subscribers first.
     fn order(&self) -> Vec<Uuid> {
         let mut topics: Vec<Uuid> = self.owners.keys().copied().collect();
         let size = |topic: &Uuid| {
@@ -143,14 +145,15 @@ impl Balance {
         topics
     }
 
-    /// A topic's subscribers by what they have, those with least first. Members of the same size keep their order.
+    /// Orders a topic's subscribers by their number of partitions, fewest first. On a tie the order
+    /// of ids applies.
     fn ranked(&self, topic: &Uuid) -> Vec<usize> {
         let mut members = self.subscribers.get(topic).cloned().unwrap_or_default();
         members.sort_by_key(|member| (self.sizes[*member], *member));
         members
     }
 
-    /// Gives what nobody has of a topic to those that have least.
+    /// Assigns a topic's unowned partitions to the subscribers with the fewest partitions.
     fn fill(&mut self, topic: &Uuid) {
         let ranked = self.ranked(topic);
         let mut least: BTreeSet<(usize, usize)> =
@@ -174,7 +177,7 @@ impl Balance {
         }
     }
 
-    /// Moves partitions of a topic from the subscribers that have most to those that have least.
+    /// Moves partitions of a topic from the subscribers with the most to those with the fewest.
     fn even_out_topic(&mut self, topic: &Uuid) -> usize {
         let ranked = self.ranked(topic);
         let Some(owners) = self.owners.get_mut(topic) else { return 0 };
@@ -189,7 +192,7 @@ impl Balance {
         let sized = ranked.iter().enumerate();
         let mut least: BTreeSet<(usize, usize)> =
             sized.map(|(rank, member)| (self.sizes[*member], rank)).collect();
-        // Of those that have most, only who has a partition of this topic can give one away.
+        // Of the subscribers with the most, only owners of a partition of this topic can lose one.
         let mut most: BTreeSet<(usize, usize)> =
             least.iter().filter(|(_, rank)| !of[*rank].is_empty()).copied().collect();
         let mut moved = 0;

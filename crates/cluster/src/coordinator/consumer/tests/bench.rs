@@ -1,4 +1,5 @@
-//! A group under test: its machine, the time, the cluster's topics, and the group that loading its records gives.
+//! A group under test: its state machine, the time, the cluster's topics, and the group as loaded
+//! from its records.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ pub(super) const SESSION: Duration = Duration::from_secs(45);
 
 pub(super) struct Bench {
     pub(super) group: ConsumerGroup,
-    /// What a coordinator knows that has loaded the group from the log.
+    /// The state of a coordinator that has loaded the group from the log.
     loaded: ConsumerGroup,
     pub(super) config: ClusterConfig,
     image: Image,
@@ -23,7 +24,7 @@ pub(super) struct Bench {
     now: Instant,
 }
 
-/// The id that the topic of a name has in these tests.
+/// Returns the id of the topic with this name in these tests.
 pub(super) fn topic_id(name: &str) -> Uuid {
     let mut id = [7; 16];
     name.bytes().zip(&mut id).for_each(|(byte, place)| *place = byte);
@@ -39,7 +40,7 @@ pub(super) fn heartbeat(id: &str) -> Heartbeat {
     }
 }
 
-/// The first heartbeat of a member.
+/// Returns a member's first heartbeat.
 pub(super) fn joining(id: &str, topics: &[&str]) -> Heartbeat {
     Heartbeat {
         rebalance_timeout_ms: Some(30_000),
@@ -63,7 +64,7 @@ impl Bench {
         bench
     }
 
-    /// A topic, or the one there is with more partitions.
+    /// Adds a topic, or adds partitions to an existing one.
     pub(super) fn add_topic(&mut self, name: &str, partitions: usize) {
         let replicas = vec![&[1_i32][..]; partitions];
         self.add_topic_with(name, topic_id(name), &replicas);
@@ -106,7 +107,8 @@ impl Bench {
         Moment { now: self.now, now_ms: 1_000_000 + passed }
     }
 
-    /// Takes a step; its records read back as what changed, and lead another coordinator to the same group.
+    /// Applies a step. Checks that its records decode to the same changes and lead another
+    /// coordinator to the same group.
     pub(super) fn take(&mut self, group: ConsumerGroup, changes: &[Change]) {
         self.group = group;
         for change in changes {
@@ -130,7 +132,7 @@ impl Bench {
         assert_eq!(state(&self.group), state(&self.loaded), "what is loaded is what was stored");
     }
 
-    /// Another coordinator takes over.
+    /// Moves the group to another coordinator.
     pub(super) fn move_on(&mut self) {
         self.group = self.loaded.clone();
         self.group.resume(self.now);
@@ -149,13 +151,14 @@ impl Bench {
         self.send(joining(id, topics)).unwrap()
     }
 
-    /// A heartbeat in the member's epoch that says nothing new.
+    /// Sends a heartbeat without changes in the member's epoch.
     pub(super) fn beat(&mut self, id: &str) -> Result<Beat, Refused> {
         let request = Heartbeat { epoch: self.epoch_of(id), ..self.named(id) };
         self.send(request)
     }
 
-    /// As [`Bench::beat`], of a member that has these partitions of the topic `t` and nothing else.
+    /// Like [`Bench::beat`], for a member that owns these partitions of the topic `t` and nothing
+    /// else.
     pub(super) fn beat_owning(&mut self, id: &str, owned: &[i32]) -> Result<Beat, Refused> {
         let owned = Some(self.of("t", owned));
         let request = Heartbeat { epoch: self.epoch_of(id), owned, ..self.named(id) };
@@ -168,7 +171,7 @@ impl Bench {
         Heartbeat { instance_id, ..heartbeat(id) }
     }
 
-    /// Every member does at once what it is told, until nothing changes any more.
+    /// Lets every member follow its assignment immediately until nothing changes.
     pub(super) fn settle(&mut self) {
         for _ in 0..20 {
             for id in self.members() {
@@ -193,7 +196,7 @@ impl Bench {
         self.take(step.group, &step.changes);
     }
 
-    /// Lets time pass, doing what becomes due when it does.
+    /// Advances the time and handles everything as it becomes due.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(due) = self.group.deadline().filter(|due| *due <= end) {
@@ -216,7 +219,7 @@ impl Bench {
         self.group.members.get(id).map_or(-1, |member| member.current.epoch)
     }
 
-    /// The partitions of `t` that a member may read.
+    /// Returns the partitions of `t` that a member may read.
     pub(super) fn claims(&self, id: &str) -> Vec<i32> {
         let assigned = partitions(&self.group.members[id].current.assigned);
         assigned.get(&topic_id("t")).into_iter().flatten().copied().collect()
@@ -231,7 +234,7 @@ impl Bench {
 }
 
 #[test]
-fn cut_records_are_refused() {
+fn truncated_records_are_refused() {
     let mut epochs = Epochs::new();
     epochs.entry(topic_id("t")).or_default().extend([(0, 3), (1, 4)]);
     let profile = Profile {

@@ -1,5 +1,5 @@
-//! Groups under whatever happens to their members and coordinators: no partition is ever with two members, and once
-//! everybody sends heartbeats everybody has its part.
+//! Groups under arbitrary events of their members and coordinators. No partition ever has two
+//! owners, and once all members send heartbeats every member has its part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,21 @@ use super::{
     bench::{Bench, SESSION, heartbeat, joining, topic_id},
 };
 
-/// A member as it sees itself.
+/// A member's view of itself.
 #[derive(Clone, Debug, Default)]
 struct Client {
     epoch: i32,
     instance_id: Option<String>,
     wants: usize,
-    /// What it reads.
+    /// Partitions it reads.
     owned: Partitions,
-    /// What it has been told to read.
+    /// Partitions it has been told to read.
     told: Partitions,
-    /// An answer was lost, so that it says everything in its next heartbeat, and is told everything.
+    /// Whether a response was lost. Its next heartbeat is then complete, and so is the response.
     unsure: bool,
 }
 
-/// What happens to the member of a number.
+/// An event of the member with a number.
 #[derive(Clone, Debug)]
 enum Event {
     Join {
@@ -33,10 +33,10 @@ enum Event {
         wants: usize,
         assignor: usize,
     },
-    /// It lets go of what it has been told to, and takes what it was given, before it sends a heartbeat.
+    /// It revokes and takes over partitions as assigned, then sends a heartbeat.
     Obey(usize),
     Beat(usize),
-    /// The answer to its heartbeat is lost.
+    /// The response to its heartbeat is lost.
     BeatUnanswered(usize),
     Want {
         who: usize,
@@ -44,7 +44,7 @@ enum Event {
     },
     Leave(usize),
     LeaveForNow(usize),
-    /// It is not heard of any more.
+    /// It sends no more heartbeats.
     Die(usize),
     Pass(u64),
     Grow(usize),
@@ -56,7 +56,7 @@ const WISHES: [&[&str]; 4] = [&["t"], &["t", "u"], &["u", "v"], &[]];
 struct World {
     bench: Bench,
     clients: BTreeMap<usize, Client>,
-    /// Members are never called the same again.
+    /// Counts joins, so that no member id is used twice.
     lives: usize,
     names: BTreeMap<usize, String>,
     sizes: BTreeMap<&'static str, usize>,
@@ -111,7 +111,8 @@ impl World {
                 let is_static = self.clients.get(&who).is_some_and(|c| c.instance_id.is_some());
                 self.leave(who, if is_static { LEFT_FOR_NOW } else { LEFT });
             }
-            // What it has read it may go on reading until its session is over; nobody else may have it before.
+            // It may keep reading its partitions until its session expires. No other member may
+            // have them before then.
             Event::Die(who) => {
                 self.clients.remove(&who);
             }
@@ -152,7 +153,7 @@ impl World {
             return;
         }
         let request = Heartbeat { epoch, ..self.request(who) };
-        // Whoever is not known any more has nothing to leave.
+        // An unknown member cannot leave.
         let _ = self.bench.send(request);
         self.clients.remove(&who);
     }
@@ -169,19 +170,21 @@ impl World {
                 }
             }
             Ok(_) => client.unsure = true,
-            // It lets go of everything, and may join again.
+            // It revokes everything and may rejoin.
             Err(_) => {
                 self.clients.remove(&who);
             }
         }
     }
 
-    /// What each living client reads, or has been told to, and the coordinator still takes it for a member.
+    /// Checks the owners of partitions among the living clients that the coordinator still regards
+    /// as members.
     fn check(&self) {
         let mut readers: BTreeMap<(Uuid, i32), &str> = BTreeMap::new();
         for (who, client) in &self.clients {
             let id = &self.names[who];
-            // One whose session is over does not know; it is fenced with the next heartbeat.
+            // A client whose session has expired does not know it yet; its next heartbeat is
+            // fenced.
             if !self.bench.members().contains(id) {
                 continue;
             }
@@ -200,9 +203,9 @@ impl World {
         }
     }
 
-    /// Everybody sends heartbeats and obeys.
+    /// All members send heartbeats and follow their assignments.
     fn settles(&mut self) {
-        // Whoever does not is forgotten first, while the others are heard of.
+        // Members without heartbeats are removed first, while the others send theirs.
         let mut beat_for = |time: Duration| {
             let mut passed = Duration::ZERO;
             while passed < time {
@@ -257,7 +260,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_partition_is_ever_with_two_and_all_settle(events in events()) {
+    fn no_partition_has_two_owners_and_all_members_reach_the_target(events in events()) {
         let mut world = World::new();
         for event in &events {
             world.happens(event);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn figures_are_read_from_what_the_tool_prints() {
+fn figures_are_parsed_from_the_tools_output() {
     let printed = "0\t61.97\nAvg latency: 1.5602 ms\n\
                    Percentiles: 50th = 1, 99th = 6, 99.9th = 19\n";
     let figures = FIGURES.map(|(label, _)| figure_after(printed, label));

@@ -20,7 +20,7 @@ fn each_record_has_the_times_of_its_batch() {
     journal.appended(1, "t", 3, 10, 10, at(160));
     journal.appended(2, "t", 4, 7, 7, at(165));
     journal.committed(1, "t", 3, 10, at(190));
-    // The first time that it passed counts.
+    // The first pass of the high watermark counts.
     journal.committed(1, "t", 3, 10, at(195));
     let journals = journal.take(journal.began + Duration::from_nanos(100));
     for offset in 7..10 {
@@ -34,14 +34,14 @@ fn each_record_has_the_times_of_its_batch() {
 }
 
 #[test]
-fn what_a_new_leader_writes_again_takes_the_place_of_what_was_cut_off() {
+fn batches_of_a_new_leader_replace_truncated_ones() {
     let (journal, at) = journal(10);
     journal.appended(1, "t", 0, 0, 0, at(10));
     journal.appended(1, "t", 0, 1, 2, at(20));
     journal.committed(1, "t", 0, 1, at(25));
     journal.leads(2, "t", 0, 5, at(28));
     journal.appended(2, "t", 0, 1, 1, at(30));
-    // The former one does not know yet.
+    // The previous leader does not know about the election yet.
     journal.leads(1, "t", 0, 4, at(33));
     journal.appended(1, "t", 0, 1, 4, at(35));
     journal.committed(2, "t", 0, 2, at(40));
@@ -52,7 +52,7 @@ fn what_a_new_leader_writes_again_takes_the_place_of_what_was_cut_off() {
 }
 
 #[test]
-fn no_more_is_kept_than_the_limit() {
+fn the_journal_keeps_no_more_than_its_limit() {
     let (journal, at) = journal(2);
     for offset in 0..5 {
         journal.appended(1, "t", 0, offset, offset, at(offset as u64));

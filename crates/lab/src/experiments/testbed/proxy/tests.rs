@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// A server that says everything it hears, and the proxy in front of it.
+/// A server that echoes its input, and the proxy in front of it.
 fn echo() -> (DelayingProxy, thread::JoinHandle<()>) {
     let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let proxy = DelayingProxy::bind().expect("a port");
@@ -21,7 +21,7 @@ fn echo() -> (DelayingProxy, thread::JoinHandle<()>) {
 }
 
 #[test]
-fn answers_come_later_and_in_order_and_no_slower() {
+fn responses_are_delayed_in_order_without_limiting_throughput() {
     let (proxy, server) = echo();
     let delay = Duration::from_millis(100);
     proxy.set_delay(delay);

@@ -16,7 +16,7 @@ fn written(offset: i64) -> RecordMetadata {
 }
 
 #[test]
-fn the_first_time_that_a_record_was_committed_counts() {
+fn the_first_commit_of_a_record_counts() {
     let leaders = Leaders::new("t");
     let start = Instant::now();
     let after = |us| start + Duration::from_micros(us);
@@ -30,7 +30,7 @@ fn the_first_time_that_a_record_was_committed_counts() {
 }
 
 #[test]
-fn of_another_record_nothing_was_seen() {
+fn another_record_has_no_timestamps() {
     let leaders = Leaders::new("t");
     let now = tokio::time::Instant::now();
     assert_eq!(leaders.seen(&written(0)), None);

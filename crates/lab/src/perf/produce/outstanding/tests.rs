@@ -3,9 +3,9 @@ use curtail_cluster::{Cluster, ClusterConfig};
 
 use super::*;
 
-/// The parts of a batch that is too large for its topic end one by one: here one of a record that fails alone.
+/// A batch too large for its topic is split, and its parts end one by one: here one with a single record, which fails.
 #[tokio::test]
-async fn records_of_a_batch_that_was_split_have_each_its_own_outcome() {
+async fn records_of_a_split_batch_have_separate_outcomes() {
     const SIZES: [usize; 8] = [1000, 1000, 1000, 30_000, 1000, 1000, 1000, 500];
     let config =
         ClusterConfig { brokers: 1, default_replication_factor: 1, ..ClusterConfig::default() };

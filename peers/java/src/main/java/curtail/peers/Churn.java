@@ -14,11 +14,11 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Threads that each send at a rate to partitions drawn at random of very many, all of which the producer knows: how long
- * a call of {@code send} takes. A fate's acknowledgement is the call's return here.
+ * Latency of {@code send} calls: threads send at a rate to random partitions. The producer knows all partitions, a large
+ * number. The acknowledgement time of a fate is the return of the call.
  */
 final class Churn {
-    /** Threads that ask for the topics: one request has what all of them wait for. */
+    /** Threads that look up the topics; the producer combines their lookups into shared requests. */
     private static final int ASKING = 500;
 
     private final Args args;
@@ -38,7 +38,7 @@ final class Churn {
     }
 
     static Report run(Args args) throws Exception {
-        // Memory enough that what a long wait has held up can be sent at once; learning of all topics may take minutes.
+        // Memory enough to send at once all records that a long wait has delayed; the lookup of all topics may take minutes.
         Map<String, String> defaults = Map.of("buffer.memory", String.valueOf(1 << 28), "max.block.ms", "600000");
         ByteArraySerializer serializer = new ByteArraySerializer();
         try (KafkaProducer<byte[], byte[]> producer =
@@ -81,7 +81,7 @@ final class Churn {
         SplittableRandom random = new SplittableRandom(args.seed + sender);
         byte[] value = new byte[args.recordSize];
         double interval = 1e9 / args.rate;
-        // Evenly between each other's records.
+        // Spreads the threads evenly between each other's records.
         long first = start + (long) (interval * sender / args.senders);
         long measured = args.records - args.warmup;
         long returned = start;
@@ -90,7 +90,7 @@ final class Churn {
             int partition = random.nextInt(args.partitions);
             long due = first + (long) (i * interval);
             long now = Load.sleepUntil(due);
-            // A timer that fires late is no fault of the send; a former send that took long is.
+            // A late timer is not the send's fault, but a slow previous send is.
             long called = returned > due ? due : now;
             int slot = (int) (sender * measured + i - args.warmup);
             boolean counts = i >= args.warmup;
@@ -113,7 +113,7 @@ final class Churn {
         void run(int number) throws Exception;
     }
 
-    /** Runs a task on so many threads, and waits for all of them. */
+    /** Runs a task on this number of threads and waits for all of them. */
     private static void everywhere(int count, Task task) throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(count);
         try {

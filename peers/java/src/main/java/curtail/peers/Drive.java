@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** Obeys commands on standard input and prints every reply, for cases that script the network (see museum/). */
+/** Executes commands from standard input and prints every result, for cases that script the network (see museum/). */
 final class Drive {
     private final BufferedReader commands =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -21,7 +21,7 @@ final class EndToEnd {
     }
 
     /**
-     * The latency of a record is from just before its send until it has been read, its ack being awaited in
+     * The latency of a record is from just before its send until it has been read, with its acknowledgement awaited in
      * between, as in Kafka's own tool.
      */
     static Report run(Args args) throws Exception {

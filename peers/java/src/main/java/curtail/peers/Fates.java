@@ -10,8 +10,8 @@ import java.nio.file.Path;
 import java.util.Arrays;
 
 /**
- * What became of each record, in nanoseconds since the start; see peers/README.md for the file. Each slot is written by
- * one thread, and read when all is over.
+ * Outcome of each record, in nanoseconds since the start; see peers/README.md for the file format. Each slot is written by one
+ * thread and read after all threads have ended.
  */
 final class Fates {
     private static final int SIZE = 28;
@@ -42,7 +42,7 @@ final class Fates {
         this.offset[index] = offset;
     }
 
-    /** For what is timed from a call to its return; the record itself may have failed by then. */
+    /** For a call that is timed until its return; the record itself may have failed by then. */
     synchronized void returned(int index, long called, long returned, int partition) {
         sent(index, called);
         if (this.partition[index] != FAILED) {
@@ -60,7 +60,7 @@ final class Fates {
         return sent[index];
     }
 
-    /** -1 if it was not. */
+    /** -1 if not acknowledged. */
     long acknowledgedAt(int index) {
         return acknowledged[index];
     }

@@ -12,12 +12,12 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Sends records open loop, beginning at a moment that it is told, and writes down what became of each. */
+/** Sends records open loop from a given start time and writes the outcome of each. */
 final class Load {
-    /** Numbers of the warm-up's records begin here. */
+    /** First record number of the warm-up. */
     private static final long EARLIER = 1L << 40;
     private static final int POOL = 1 << 16;
-    /** How far from now a start may be; farther away, it is of another clock. */
+    /** Longest time from now to a start; a larger one belongs to another clock. */
     private static final long LONGEST_NANOS = 60_000_000_000L;
 
     private final Args args;
@@ -62,7 +62,7 @@ final class Load {
         return report(fates, nanos, cpu, end);
     }
 
-    /** Tells that everything is ready and waits for the word: {@code go}, with the time of the start or without. */
+    /** Prints {@code ready} and waits for the line {@code go}, with or without a start time. */
     static long awaitStart() throws Exception {
         System.out.println("ready");
         System.out.flush();
@@ -82,7 +82,7 @@ final class Load {
         return start;
     }
 
-    /** Sends as many records as there are fates, and waits until each has its own. */
+    /** Sends one record per fate and waits until each fate is known. */
     private void send(long first, Fates fates, long start) {
         double interval = 1e9 / args.rate;
         byte[] value = new byte[args.recordSize];
@@ -103,7 +103,7 @@ final class Load {
         producer.flush();
     }
 
-    /** The record's number, and letters. */
+    /** Fills a value with the record's number, then letters. */
     private void fill(byte[] value, long first, long index) {
         ByteBuffer.wrap(value).putLong(first + index);
         int at = (int) (index * 40_503 % POOL);
@@ -119,7 +119,7 @@ final class Load {
         return letters;
     }
 
-    /** Returns the time at the end of the sleep; at once if the time has passed. */
+    /** Sleeps until a time and returns the time afterwards; returns at once if it has passed. */
     static long sleepUntil(long time) {
         long now = System.nanoTime();
         while (now < time) {

@@ -2,7 +2,7 @@ package curtail.peers;
 
 import java.util.SplittableRandom;
 
-/** Values of random bytes, made beforehand. */
+/** Random values, generated before the run. */
 final class Payloads {
     private static final int COUNT = 1024;
 

@@ -11,7 +11,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Sends records as fast as possible, or open loop at a rate. */
 final class Produce {
-    /** What the acks brought. Written by the producer's one network thread, and by failing sends. */
+    /** Outcomes of the sends. Written by the producer's one network thread, and by failing sends. */
     private static final class Acks {
         private final Histogram latency = new Histogram();
         private final Histogram sendLatency = new Histogram();
@@ -85,7 +85,7 @@ final class Produce {
         producer.flush();
     }
 
-    /** Returns the time at the end of the sleep; at once if the time has passed. */
+    /** Sleeps until a time and returns the time afterwards; returns at once if it has passed. */
     private static long sleepUntil(long time) {
         long now = System.nanoTime();
         while (now < time) {
