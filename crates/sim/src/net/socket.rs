@@ -72,7 +72,7 @@ impl SimSocket {
 
     /// The connection has carried as much as it may.
     fn reset(&self) -> io::Error {
-        self.connection.end().fail();
+        self.connection.reset();
         self.fabric.trace().event(&self.host, format_args!("reset {}", self.peer));
         io::ErrorKind::ConnectionReset.into()
     }

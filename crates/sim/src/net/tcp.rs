@@ -163,6 +163,12 @@ impl Connection {
         Ok(())
     }
 
+    /// Fails this end. The peer receives the bytes sent before, then the end of the connection.
+    pub(super) fn reset(&self) {
+        self.here.fail();
+        self.send(Message::Fin);
+    }
+
     fn send(&self, message: Message) {
         let (from, to) = (self.here.local.ip(), self.here.peer.ip());
         let what = What::Segment(Arc::clone(&self.there), message);

@@ -182,3 +182,33 @@ fn a_peer_that_closes_ends_reads_and_refuses_writes() {
         Ok(())
     });
 }
+
+#[test]
+fn a_reset_connection_ends_for_the_peer_after_the_bytes_sent_before() {
+    beside_echo(8, |fabric, net| async move {
+        let listener = HostNet::new(&fabric, "other").listen("0.0.0.0:9".parse()?).await?;
+        let other = SocketAddr::new(fabric.host("other"), 9);
+        let client = Client::new("client", Duration::from_secs(30));
+        let net = HostNet { client: Some(client), ..net };
+        fabric.set_fuse(1);
+        let connect = net.connect(other, SocketOptions::default());
+        let (socket, accepted) = tokio::join!(biased; connect, listener.accept());
+        let (socket, (accepted, _)) = (socket?, accepted?);
+        accepted.write_all(b"xy").await?;
+        let mut buf = [0; 1];
+        // The limit is on one of the two directions.
+        let failed = loop {
+            if let Err(failed) = socket.write_all(b"a").await {
+                break failed;
+            }
+            if let Err(failed) = socket.read(&mut buf).await {
+                break failed;
+            }
+        };
+        assert_eq!(failed.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(accepted.read(&mut buf).await?, 1, "the byte sent before");
+        let mut rest = [0; 8];
+        while accepted.read(&mut rest).await? > 0 {}
+        Ok(())
+    });
+}
