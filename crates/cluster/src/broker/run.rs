@@ -343,6 +343,9 @@ impl Life {
             if accept_from > now {
                 next = next.min(accept_from);
             }
+            if by_wall_clock {
+                next = Instant::now() + next.saturating_duration_since(now);
+            }
             tokio::select! {
                 biased;
                 error = failure.first(), if !serves_on => return Err(self.disk_failed(slot, error)),
