@@ -26,6 +26,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use curtail_net::Entropy;
@@ -166,7 +167,7 @@ impl Controller {
         let timeout = self.config.broker_session_timeout;
         let mut deadlines: BTreeMap<i32, Instant> = BTreeMap::new();
         let mut restarts = 0;
-        let mut due = None;
+        let mut planned = None;
         loop {
             let now = Instant::now();
             let restarted = self.inner.lock().restarts;
@@ -180,9 +181,8 @@ impl Controller {
             let _ = self.change(|state| {
                 // The lock may have been held by a change whose sync took long.
                 let now = Instant::now();
-                if self.was_stuck(due, now) {
-                    deadlines.clear();
-                }
+                let late = self.late(planned, now);
+                deadlines.values_mut().for_each(|deadline| *deadline += late);
                 deadlines.retain(|id, _| state.has_session(*id));
                 for id in self.mailboxes.keys() {
                     if !state.has_session(*id) {
@@ -195,9 +195,11 @@ impl Controller {
                     }
                 }
             });
+            let now = Instant::now();
             deadlines.retain(|_, deadline| *deadline > now);
-            due = deadlines.values().min().copied();
-            match due {
+            let next = deadlines.values().min().map(|due| (*due).min(now + timeout / 4));
+            planned = next;
+            match next {
                 Some(next) => tokio::select! {
                     biased;
                     () = self.wake.notified() => {}
@@ -208,11 +210,11 @@ impl Controller {
         }
     }
 
-    /// Whether the sessions could not be looked at for long after the first was due: the process was suspended, or a sync of
-    /// the journal did not return. Heartbeats had no chance then.
-    fn was_stuck(&self, due: Option<Instant>, now: Instant) -> bool {
-        self.config.plant != Some(Plant::CountStandstill)
-            && due.is_some_and(|due| now > due + self.config.broker_session_timeout / 2)
+    /// Returns how much later than planned the sessions are checked. The process was suspended, or a sync of the journal
+    /// did not return. Brokers could not send heartbeats, so this time does not count.
+    fn late(&self, planned: Option<Instant>, now: Instant) -> Duration {
+        let planned = planned.filter(|_| self.config.plant != Some(Plant::CountStandstill));
+        planned.map_or(Duration::ZERO, |planned| now.saturating_duration_since(planned))
     }
 
     /// Decides under the lock, journals the changes, then publishes them.
