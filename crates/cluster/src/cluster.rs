@@ -379,12 +379,12 @@ impl ClusterHandle {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_until(&self, mut condition: impl FnMut(&Self) -> bool) {
-        let mut version = self.0.controller.watch();
         loop {
-            version.borrow_and_update();
-            if condition(self) || version.changed().await.is_err() {
+            let changed = self.0.controller.changed();
+            if condition(self) {
                 return;
             }
+            changed.await;
         }
     }
 

@@ -110,6 +110,16 @@ pub enum Plant {
     ServeUncommitted,
     /// Retention that deletes any segment deletes all but the active one.
     RetainTooLittle,
+    /// A controller that was stuck counts that time as silence of the brokers.
+    CountStandstill,
+    /// An append that a full disk refuses is answered as done.
+    AckRefused,
+    /// A producer that adds partitions before the markers of its previous transaction are written is fenced.
+    FenceUnsettled,
+    /// A broker's timers follow its wall clock.
+    TimersByWallClock,
+    /// Brokers do not sync appends, whatever `log.flush.interval.messages` says.
+    SkipFlush,
 }
 
 /// Whether a cluster may use a directory of a cluster with another number of brokers.

@@ -61,11 +61,19 @@ pub enum Plant {
     RackNotNamed,
     /// A commit is not carried out if its call was dropped before it was sent.
     CommitDropped,
+    /// A topic that grows or comes back gets new partitions in the place of those that have numbered batches.
+    PartitionReplaced,
+    /// A request closes its connection when its oldest batch expires.
+    ExpiryCloses,
+    /// A partition counts as known to the broker however long nothing was written.
+    IdleNotProven,
+    /// The last record of a compressed batch is skipped.
+    CompressedTailSkipped,
 }
 
 impl Plant {
     /// All plants.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 31] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -93,6 +101,10 @@ impl Plant {
         Self::PositionNotValidated,
         Self::RackNotNamed,
         Self::CommitDropped,
+        Self::PartitionReplaced,
+        Self::ExpiryCloses,
+        Self::IdleNotProven,
+        Self::CompressedTailSkipped,
     ];
 }
 

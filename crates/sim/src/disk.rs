@@ -1,4 +1,4 @@
-//! A broker's disk that fails on request: errors for some operations, and appends that wait.
+//! A disk that fails on request: errors for some operations, appends that wait, and syncs that do not return.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use curtail_net::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 
-use crate::{plan::DiskError, trace::now};
+use crate::{plan::DiskError, run::Observed, trace::now};
 
 /// A disk in memory with faults. Clones are handles to the same disk.
 #[derive(Clone)]
@@ -21,12 +21,16 @@ pub(crate) struct FaultyDisk {
     files: MemDisk,
     faults: Arc<Mutex<Faults>>,
     well: watch::Sender<bool>,
+    /// Whether appends wait until it is over.
+    stuck: Arc<Observed<bool>>,
 }
 
 #[derive(Default)]
 struct Faults {
     fails: Option<DiskError>,
     slow: Duration,
+    /// Syncs do not reach the device.
+    holds_syncs: bool,
     failed: Option<Duration>,
     ended: Option<Duration>,
 }
@@ -44,11 +48,22 @@ impl Faults {
         self.failed.get_or_insert_with(now);
         Err(io::Error::other(format!("{operation:?}: input/output error of the simulated disk")))
     }
+
+    /// Whether a sync is held.
+    fn check_sync(&mut self) -> io::Result<bool> {
+        self.check(DiskError::Sync)?;
+        Ok(self.holds_syncs)
+    }
 }
 
 impl FaultyDisk {
     pub(crate) fn new(files: MemDisk) -> Self {
-        Self { files, faults: Arc::default(), well: watch::Sender::new(true) }
+        Self {
+            files,
+            faults: Arc::default(),
+            well: watch::Sender::new(true),
+            stuck: Arc::default(),
+        }
     }
 
     /// Makes one kind of operation fail from now on.
@@ -76,10 +91,24 @@ impl FaultyDisk {
     pub(crate) fn slow_down(&self, by: Duration) {
         self.faults.lock().slow = by;
     }
+
+    /// Makes every append wait until it is told otherwise.
+    pub(crate) fn stick(&self, stuck: bool) {
+        self.stuck.set(stuck);
+    }
+
+    /// Keeps syncs from the device. The caller suspends the tasks that wait for one.
+    pub(crate) fn hold_syncs(&self, hold: bool) {
+        self.faults.lock().holds_syncs = hold;
+    }
 }
 
 impl Disk for FaultyDisk {
     fn turn(&self, _batches: usize, _bytes: usize) -> Option<BoxFuture<'static, ()>> {
+        if self.stuck.look(|stuck| *stuck) {
+            let stuck = Arc::clone(&self.stuck);
+            return Some(Box::pin(async move { stuck.wait_for(|stuck| !*stuck).await }));
+        }
         let slow = self.faults.lock().slow;
         (!slow.is_zero()).then(|| Box::pin(sleep(slow)) as BoxFuture<'static, ()>)
     }
@@ -124,8 +153,7 @@ impl Disk for FaultyDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.faults.lock().check(DiskError::Sync)?;
-        self.files.sync_dir(dir)
+        if self.faults.lock().check_sync()? { Ok(()) } else { self.files.sync_dir(dir) }
     }
 }
 
@@ -154,7 +182,6 @@ impl DiskFile for FaultyFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.faults.lock().check(DiskError::Sync)?;
-        self.file.sync()
+        if self.faults.lock().check_sync()? { Ok(()) } else { self.file.sync() }
     }
 }

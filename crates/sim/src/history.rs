@@ -301,6 +301,10 @@ pub struct History {
     pub disk_failures: Vec<DiskFailure>,
     /// Restarts of the controller.
     pub controller_restarts: Vec<ControllerRestart>,
+    /// Brokers that the controller fenced because it had been stuck itself, and when.
+    pub fenced_for_nothing: Vec<(i32, Duration)>,
+    /// Syncs of the controller's journal that took long.
+    pub stuck_syncs: usize,
 }
 
 /// A disk that returned errors.

@@ -3,6 +3,9 @@
 //! A seed decides everything ([`Plan::from_seed`]): latencies, the workload, and its faults. [`run()`] carries out a
 //! plan and checks the history ([`checker`]). The same seed gives the same run, down to every byte sent, which
 //! [`Report::hash`] proves. A failing seed is replayed by its number alone.
+//!
+//! # Coverage
+#![doc = include_str!("../COVERAGE.md")]
 
 pub mod checker;
 mod disk;

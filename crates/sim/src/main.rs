@@ -21,7 +21,7 @@ use curtail_sim::{Plan, Plant, Scenario, plan::MemberBug, run, trace::Keep};
 const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--scenario NAME|all] [--jobs N] [--quiet] [--trace] [--plan] \
      [--plant NAME] [--bug NAME]";
 
-const PLANTS: [(&str, Plant); 21] = [
+const PLANTS: [(&str, Plant); 26] = [
     ("ack-before-replication", Plant::AckBeforeReplication),
     ("no-sequence-check", Plant::NoSequenceCheck),
     ("no-truncation", Plant::NoTruncation),
@@ -43,6 +43,11 @@ const PLANTS: [(&str, Plant); 21] = [
     ("elect-uncleanly", Plant::ElectUncleanly),
     ("serve-uncommitted", Plant::ServeUncommitted),
     ("retain-too-little", Plant::RetainTooLittle),
+    ("ack-refused", Plant::AckRefused),
+    ("fence-unsettled", Plant::FenceUnsettled),
+    ("timers-by-wall-clock", Plant::TimersByWallClock),
+    ("count-standstill", Plant::CountStandstill),
+    ("skip-flush", Plant::SkipFlush),
 ];
 
 const BUGS: [(&str, MemberBug); 3] = [

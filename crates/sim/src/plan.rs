@@ -256,6 +256,17 @@ pub enum FaultKind {
         /// Delay of each append.
         by: Duration,
     },
+    /// Appends to a broker's disk wait until the end.
+    StuckDisk {
+        /// Which one.
+        broker: i32,
+    },
+    /// A sync of the controller's journal does not return until the end. It blocks the cluster's process.
+    StuckJournal {
+        /// Whether all machines lose power at the end, so that it never returns. Only with [`Plan::flush_each`]: otherwise
+        /// Kafka itself loses records.
+        power: bool,
+    },
     /// Bits of a broker's logs flip, and a follower that has lost a part of its logs replicates them.
     Corrupt {
         /// Broker whose logs decay.

@@ -18,6 +18,7 @@ mod workload;
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     net::SocketAddr,
     sync::{
         Arc,
@@ -34,22 +35,26 @@ use curtail_cluster::{
 };
 use curtail_net::Entropy;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::{runtime::Builder, sync::watch, task::JoinSet, time::timeout};
 
 use crate::{
     checker::{Violation, check},
     disk::FaultyDisk,
     group_log,
     history::{GroupHistory, History, Outcome},
-    net::{self, EPOCH, Fabric},
+    net::{self, Fabric},
     plan::{BROKERS, Host, Plan, RACKS, Scenario, TRANSACTION_LOG_PARTITIONS},
     readback,
-    trace::{Keep, LogToTrace, Trace},
+    trace::{self, Keep, LogToTrace, Trace},
 };
 use announced::Announced;
+pub(crate) use announced::Observed;
 use chaos::Casualties;
-use host::Switch;
+use host::{Standstill, Switch};
 use topics::Place;
+
+/// Why a host ended the run.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// The topic of every run.
 pub(crate) const TOPIC: &str = "simulated";
@@ -127,15 +132,18 @@ pub(crate) struct Shared {
     /// The same disks as the brokers have them.
     pub(crate) machines: Arc<[FaultyDisk]>,
     pub(crate) controller_disk: MemDisk,
+    /// The same disk as the controller has it.
+    pub(crate) controller_machine: FaultyDisk,
+    pub(crate) standstill: Arc<Standstill>,
     pub(crate) casualties: Arc<Mutex<Casualties>>,
     pub(crate) history: Arc<Mutex<History>>,
     /// What the run is waiting for, for the report of a hang.
     pub(crate) waiting_for: Arc<Mutex<String>>,
-    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) stage: Arc<Observed<Stage>>,
     /// End offsets of the partitions, once they are final.
     pub(crate) ends: Arc<Announced<Vec<i64>>>,
     /// Per partition, how far the members of the group have come.
-    pub(crate) given: watch::Sender<BTreeMap<i32, i64>>,
+    pub(crate) given: Arc<Observed<BTreeMap<i32, i64>>>,
     /// Places of applications that copy whose last application has ended.
     pub(crate) finished: watch::Sender<usize>,
     pub(crate) entropy: Entropy,
@@ -160,8 +168,12 @@ impl Shared {
     }
 
     pub(crate) async fn reached(&self, stage: Stage) {
-        // The sender lives in `self`.
-        let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
+        self.stage.wait_for(|now| *now >= stage).await;
+    }
+
+    /// Whether the run is so far.
+    pub(crate) fn has_reached(&self, stage: Stage) -> bool {
+        self.stage.look(|now| *now >= stage)
     }
 
     pub(crate) fn switch(&self, broker: i32) -> &Switch {
@@ -233,40 +245,42 @@ pub fn run(plan: &Plan, keep: Keep) -> Report {
     }
 }
 
-fn run_here(plan: &Plan, trace: &Trace, ticks: &AtomicU64) -> Report {
-    let mut sim = turmoil::Builder::new()
-        .rng_seed(plan.seed)
-        .epoch(std::time::UNIX_EPOCH + EPOCH)
-        .min_message_latency(plan.latency.0)
-        .max_message_latency(plan.latency.1)
-        .simulation_duration(LIMIT)
-        .tcp_capacity(1024)
-        .build();
+fn run_here(plan: &Plan, trace: &Trace, ticks: &Arc<AtomicU64>) -> Report {
     let disks: Vec<MemDisk> = (0..BROKERS).map(|_| MemDisk::new()).collect();
-    let shared = match prepare(plan, trace, &mut sim, &disks) {
+    let stop = |broken| conclude(plan, trace, History::default(), Some(broken), Duration::ZERO);
+    let shared = match prepare(plan, trace, &disks) {
         Ok(shared) => shared,
-        Err(error) => {
-            return conclude(plan, trace, History::default(), Some(error), Duration::ZERO);
-        }
+        Err(broken) => return stop(broken),
     };
-    start_hosts(&mut sim, &shared, &disks);
-    let outcome = loop {
-        match sim.step() {
-            Ok(false) => ticks.fetch_add(1, Ordering::Relaxed),
-            Ok(true) => break Ok(()),
-            Err(error) => break Err(error),
-        };
+    // The thread parks when nothing is left to do at the current virtual time, which advances then.
+    let ticks = Arc::clone(ticks);
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .on_thread_park(move || {
+            ticks.fetch_add(1, Ordering::Relaxed);
+        })
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return stop(Violation::Broken { error: error.to_string() }),
     };
-    let elapsed = sim.elapsed();
-    drop(sim);
+    let (outcome, elapsed) = runtime.block_on(async {
+        let _running = trace::begin();
+        let outcome = timeout(LIMIT, play(&shared, &disks)).await;
+        (outcome, trace::now())
+    });
+    shared.fabric.end();
+    drop(runtime);
     let mut history = std::mem::take(&mut *shared.history.lock());
     history.disconnects = shared.fabric.disconnects();
     history.stale = shared.fabric.stale();
     let places = shared.places();
-    let mut broken = outcome.err().map(|error| match elapsed > LIMIT {
-        true => Violation::Hang { outstanding: outstanding(&shared, &history) },
-        false => Violation::Broken { error: error.to_string() },
-    });
+    let mut broken = match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(Violation::Broken { error: error.to_string() }),
+        Err(_) => Some(Violation::Hang { outstanding: outstanding(&shared, &history) }),
+    };
     if broken.is_none()
         && let Err(error) = read_disks(&places, &disks, &mut history)
     {
@@ -275,21 +289,14 @@ fn run_here(plan: &Plan, trace: &Trace, ticks: &AtomicU64) -> Report {
     conclude(plan, trace, history, broken, elapsed)
 }
 
-fn prepare(
-    plan: &Plan,
-    trace: &Trace,
-    sim: &mut turmoil::Sim<'_>,
-    disks: &[MemDisk],
-) -> Result<Shared, Violation> {
+fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Violation> {
     let entropy = Entropy::from_seed(plan.seed ^ 0x5eed);
-    let fabric = Fabric::new(trace.clone(), entropy.fork(), plan.short_writes);
+    let fabric = Fabric::new(trace.clone(), entropy.fork(), plan.short_writes, plan.latency);
     let mut addrs = Vec::new();
     let mut envs = Vec::new();
     for broker in 1..=BROKERS {
         let name = Host::Broker(broker).name();
-        let ip = sim.lookup(name.as_str());
-        fabric.add_host(&name, ip);
-        addrs.push(SocketAddr::new(ip, PORT));
+        addrs.push(SocketAddr::new(fabric.host(&name), PORT));
         envs.push(net::env(&fabric, &name, entropy.fork()));
     }
     let in_memory = disks.into();
@@ -298,9 +305,10 @@ fn prepare(
     let disks: Vec<Arc<dyn Disk>> =
         machines.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect();
     let controller_disk = MemDisk::new();
+    let controller_machine = FaultyDisk::new(controller_disk.clone());
     let storage = match plan.scenario {
-        Some(Scenario::Controller) => {
-            Storage::Machines { brokers: disks, controller: Arc::new(controller_disk.clone()) }
+        Some(Scenario::Controller | Scenario::StuckSyncs) => {
+            Storage::Machines { brokers: disks, controller: Arc::new(controller_machine.clone()) }
         }
         _ => Storage::Disks(disks),
     };
@@ -353,42 +361,56 @@ fn prepare(
         disks: in_memory,
         machines: machines.into(),
         controller_disk,
+        controller_machine,
+        standstill: Arc::default(),
         casualties: Arc::default(),
         history: Arc::new(Mutex::new(history)),
         waiting_for: Arc::default(),
-        stage: watch::Sender::new(Stage::Starting),
+        stage: Arc::new(Observed::new(Stage::Starting)),
         ends: Arc::default(),
-        given: watch::Sender::default(),
+        given: Arc::default(),
         finished: watch::Sender::default(),
         entropy,
     })
 }
 
-fn start_hosts(sim: &mut turmoil::Sim<'_>, shared: &Shared, disks: &[MemDisk]) {
-    let controller = shared.cluster.controller();
-    sim.host("controller", move || {
-        let controller = controller.clone();
-        async move {
-            controller.run().await;
-            Ok(())
-        }
+/// Runs all hosts until those that have an end have ended.
+async fn play(shared: &Shared, disks: &[MemDisk]) -> Result<(), Failure> {
+    let (mut services, mut clients) = (JoinSet::new(), JoinSet::new());
+    let fabric = shared.fabric.clone();
+    services.spawn(async move {
+        fabric.run().await;
+        Ok(())
+    });
+    let (controller, standstill) = (shared.cluster.controller(), Arc::clone(&shared.standstill));
+    services.spawn(async move {
+        standstill.guard(controller.run()).await;
+        Ok(())
     });
     for (broker, disk) in (1..=BROKERS).zip(disks) {
-        let (shared, disk) = (shared.clone(), disk.clone());
-        sim.host(Host::Broker(broker).name(), move || {
-            host::run(shared.clone(), broker, disk.clone())
-        });
+        services.spawn(host::run(shared.clone(), broker, disk.clone()));
     }
-    sim.client(Host::Clients.name(), workload::run(shared.clone()));
+    clients.spawn(workload::run(shared.clone()));
     let places = shared.plan.group.as_ref().map_or(0, |group| group.slots.len());
     for slot in 1..=places as u32 {
-        sim.client(Host::Member(slot).name(), members::run(shared.clone(), slot));
+        clients.spawn(members::run(shared.clone(), slot));
     }
     let copiers = shared.plan.copies.as_ref().map_or(0, |copies| copies.slots.len());
     for slot in 1..=copiers as u32 {
-        sim.client(Host::Member(slot).name(), copies::run(shared.clone(), slot));
+        clients.spawn(copies::run(shared.clone(), slot));
     }
-    sim.client("chaos", chaos::run(shared.clone()));
+    clients.spawn(chaos::run(shared.clone()));
+    let ended = async {
+        while let Some(ended) = clients.join_next().await {
+            ended??;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        biased;
+        Some(ended) = services.join_next() => ended?.and(Err("a service ended".into())),
+        ended = ended => ended,
+    }
 }
 
 /// Describes what a hanging run is waiting for.

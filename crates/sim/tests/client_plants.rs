@@ -70,4 +70,12 @@ caught! {
     unnamed_racks_are_caught: RackNotNamed in Racks at 0 as ["read-afar"];
     commits_dropped_with_their_call_are_caught: CommitDropped in Dropped at 0 as ["commit-dropped"];
     reused_epochs_are_caught: EpochReused in ProducerIds at 13 as ["lost"];
+    replaced_partitions_are_caught: PartitionReplaced in Topics at 0
+        as ["lost", "misplaced", "no-outcome", "too-late", "hang", "sequence-refused"];
+    expiries_that_close_connections_are_caught: ExpiryCloses in Settings at 0
+        as ["needless-disconnect"];
+    pipelining_after_idleness_is_caught: IdleNotProven in ProducerIds at 61
+        as ["reordered", "sequence-refused", "written-after-all"];
+    skipped_compressed_records_are_caught: CompressedTailSkipped in Settings at 0
+        as ["consumed-differs", "hang"];
 }

@@ -42,6 +42,15 @@ fn a_restarted_controller_has_every_acknowledged_change() {
 }
 
 #[test]
+fn stuck_syncs_lose_nothing_and_fence_no_broker() {
+    let reports = nothing_is_broken(Scenario::StuckSyncs);
+    let stuck: usize = reports.iter().map(|report| report.history.stuck_syncs).sum();
+    let restarts: usize =
+        reports.iter().map(|report| report.history.controller_restarts.len()).sum();
+    assert!(restarts >= 2 && stuck >= restarts + 2, "{stuck} stuck syncs, {restarts} restarts");
+}
+
+#[test]
 fn torn_disks_find_a_recovery_without_checksums() {
     must_be_caught(
         Scenario::TornDisks,
@@ -63,6 +72,21 @@ fn a_controller_crash_finds_changes_that_are_not_synced() {
 #[test]
 fn a_controller_crash_finds_producer_ids_that_come_twice() {
     must_be_caught(Scenario::Controller, Plant::ReuseProducerIds, &["producer-id-reused"]);
+}
+
+#[test]
+fn stuck_syncs_find_a_change_that_was_acknowledged_unsynced() {
+    must_be_caught(Scenario::StuckSyncs, Plant::JournalUnsynced, &["metadata-lost"]);
+}
+
+#[test]
+fn stuck_syncs_find_a_controller_that_fences_for_its_own_standstill() {
+    must_be_caught(Scenario::StuckSyncs, Plant::CountStandstill, &["fenced-for-nothing"]);
+}
+
+#[test]
+fn stuck_syncs_find_a_broker_that_acknowledges_unsynced_records() {
+    must_be_caught(Scenario::StuckSyncs, Plant::SkipFlush, &["lost", "misplaced"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ const SEEDS: u64 = 20;
 /// Seeds of the scenarios that share a test run with many others.
 const FEW: u64 = 8;
 /// Seeds within which a planted bug must show.
-const PLANT_SEEDS: u64 = 40;
+const PLANT_SEEDS: u64 = 200;
 
 fn nothing_is_broken(scenario: Scenario) {
     nothing_is_broken_in(scenario, SEEDS);
@@ -156,6 +156,26 @@ fn restarts_find_a_leader_that_acknowledges_before_replication() {
 #[test]
 fn stale_metadata_finds_a_commit_that_not_all_have() {
     must_be_caught(Scenario::StaleMetadata, Plant::CommitByMajority, &["lost", "misplaced"]);
+}
+
+#[test]
+fn cuts_find_a_commit_that_not_all_have() {
+    must_be_caught(Scenario::Cuts, Plant::CommitByMajority, &["lost", "misplaced"]);
+}
+
+#[test]
+fn clocks_find_a_broker_whose_timers_follow_the_wall_clock() {
+    must_be_caught(Scenario::Clocks, Plant::TimersByWallClock, &["hang"]);
+}
+
+#[test]
+fn full_disks_find_appends_that_were_refused_and_acknowledged() {
+    must_be_caught(Scenario::Disks, Plant::AckRefused, &["lost", "misplaced"]);
+}
+
+#[test]
+fn transactions_find_a_fencing_without_a_rival() {
+    must_be_caught(Scenario::Transactions, Plant::FenceUnsettled, &["fenced-without-rival"]);
 }
 
 #[test]

@@ -192,7 +192,10 @@ impl Cursor {
                 return Ok(None);
             }
             let Some(open) = &mut self.open else { return Ok(None) };
-            let next = open.records.next();
+            let is_skipped = planted(Plant::CompressedTailSkipped)
+                && open.left == 1
+                && open.records.decompressed_memory() > 0;
+            let next = if is_skipped { None } else { open.records.next() };
             open.left = open.left.saturating_sub(1);
             match next {
                 Some(Ok(record)) if record.offset < self.next => {}

@@ -498,7 +498,12 @@ impl Lane {
         head.encode_frame(&out, &mut up.glue, &mut frame);
         let bytes = frame.iter().map(Bytes::len).sum();
         up.outgoing.extend(frame);
-        let deadline = built.into_std().later(timeout);
+        let mut deadline = built.into_std().later(timeout);
+        if planted(Plant::ExpiryCloses)
+            && let Some(oldest) = batches.iter().map(|sent| sent.batch.created).min()
+        {
+            deadline = deadline.min(oldest.later(config.delivery_timeout));
+        }
         let ahead = up.in_flight.len();
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
         let request = Request { batches, written: built, ahead, version, reserved, stray: None };

@@ -252,8 +252,8 @@ impl Shared {
         let ever = known.map_or(0, |known| known.partitions.len());
         let partitions = (0..form.count.max(ever))
             .map(|index| match known.and_then(|known| known.partitions.get(index)) {
-                Some(partition) => partition.clone(),
-                None => Partition::new(topic.name.clone(), index as i32, None),
+                Some(partition) if !planted(Plant::PartitionReplaced) => partition.clone(),
+                _ => Partition::new(topic.name.clone(), index as i32, None),
             })
             .collect::<Box<[_]>>();
         let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());

@@ -175,6 +175,13 @@ async fn listen(slot: &Slot) -> Result<Listeners, ClusterError> {
     Ok(Listeners { clients, brokers })
 }
 
+/// A time `by_ms` milliseconds after `begin`; before it if negative.
+fn later(begin: Instant, by_ms: i64) -> Instant {
+    let by = Duration::from_millis(by_ms.unsigned_abs());
+    let other = if by_ms < 0 { begin.checked_sub(by) } else { begin.checked_add(by) };
+    other.unwrap_or(begin)
+}
+
 struct Life {
     broker: Arc<Broker>,
     gate: Arc<Gate>,
@@ -292,6 +299,9 @@ impl Life {
         let mut announced = false;
         let failure = Arc::clone(&self.failure);
         let serves_on = config.plant == Some(Plant::ServeOnFailedDisk);
+        let by_wall_clock = config.plant == Some(Plant::TimersByWallClock);
+        let wall = Arc::clone(&slot.env.wall);
+        let (began, began_ms) = (Instant::now(), wall.now_ms());
         loop {
             self.take_metadata();
             slot.applied.send_if_modified(|applied| {
@@ -299,7 +309,8 @@ impl Life {
                 std::mem::replace(applied, version) != version
             });
             self.start_fetchers();
-            let now = Instant::now();
+            let now =
+                if by_wall_clock { later(began, wall.now_ms() - began_ms) } else { Instant::now() };
             if next_heartbeat <= now {
                 next_heartbeat = now + config.broker_heartbeat_interval;
                 self.heartbeat();
@@ -331,6 +342,9 @@ impl Life {
             next = next.min(next_isr_check).min(next_upkeep).min(self.next_expiry);
             if accept_from > now {
                 next = next.min(accept_from);
+            }
+            if by_wall_clock {
+                next = Instant::now() + next.saturating_duration_since(now);
             }
             tokio::select! {
                 biased;

@@ -26,13 +26,14 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use curtail_net::Entropy;
 use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, futures::Notified},
     time::{Instant, sleep_until},
 };
 
@@ -61,10 +62,12 @@ pub struct Controller {
     /// Brokers with a heartbeat since the timer last checked.
     heard: Mutex<BTreeSet<i32>>,
     wake: Notify,
-    version: watch::Sender<u64>,
+    /// Wakes waiters in the order in which they began to wait, as `came_up` does. A watch channel wakes them in a random
+    /// order, so simulated runs of one seed would differ.
+    changed: Notify,
     /// The journal's location; `None` for metadata in memory only.
     home: Option<(Arc<dyn Disk>, PathBuf)>,
-    up: watch::Sender<bool>,
+    came_up: Notify,
 }
 
 struct Inner {
@@ -150,9 +153,9 @@ impl Controller {
             mailboxes,
             heard: Mutex::default(),
             wake: Notify::new(),
-            version: watch::Sender::new(published),
+            changed: Notify::new(),
             home,
-            up: watch::Sender::new(true),
+            came_up: Notify::new(),
         })
     }
 
@@ -164,6 +167,7 @@ impl Controller {
         let timeout = self.config.broker_session_timeout;
         let mut deadlines: BTreeMap<i32, Instant> = BTreeMap::new();
         let mut restarts = 0;
+        let mut planned = None;
         loop {
             let now = Instant::now();
             let restarted = self.inner.lock().restarts;
@@ -175,6 +179,10 @@ impl Controller {
             }
             // A refused change is retried after the sessions have timed out again.
             let _ = self.change(|state| {
+                // The lock may have been held by a change whose sync took long.
+                let now = Instant::now();
+                let late = self.late(planned, now);
+                deadlines.values_mut().for_each(|deadline| *deadline += late);
                 deadlines.retain(|id, _| state.has_session(*id));
                 for id in self.mailboxes.keys() {
                     if !state.has_session(*id) {
@@ -187,8 +195,11 @@ impl Controller {
                     }
                 }
             });
+            let now = Instant::now();
             deadlines.retain(|_, deadline| *deadline > now);
-            match deadlines.values().min().copied() {
+            let next = deadlines.values().min().map(|due| (*due).min(now + timeout / 4));
+            planned = next;
+            match next {
                 Some(next) => tokio::select! {
                     biased;
                     () = self.wake.notified() => {}
@@ -197,6 +208,13 @@ impl Controller {
                 None => self.wake.notified().await,
             }
         }
+    }
+
+    /// Returns how much later than planned the sessions are checked. The process was suspended, or a sync of the journal
+    /// did not return. Brokers could not send heartbeats, so this time does not count.
+    fn late(&self, planned: Option<Instant>, now: Instant) -> Duration {
+        let planned = planned.filter(|_| self.config.plant != Some(Plant::CountStandstill));
+        planned.map_or(Duration::ZERO, |planned| now.saturating_duration_since(planned))
     }
 
     /// Decides under the lock, journals the changes, then publishes them.
@@ -242,7 +260,7 @@ impl Controller {
         for mailbox in self.mailboxes.values() {
             mailbox.put(&image);
         }
-        self.version.send_replace(image.version);
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn mailbox(&self, id: i32) -> Option<&Arc<Mailbox>> {
@@ -280,9 +298,9 @@ impl Controller {
         key.and_then(|key| state.unclean.get(&key)).copied().unwrap_or(0)
     }
 
-    /// Subscribes to the version of the metadata.
-    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// Completes with the next version of the metadata after this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Registers an incarnation of a broker. Returns its epoch and the metadata to start from; the

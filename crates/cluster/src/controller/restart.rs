@@ -31,7 +31,6 @@ impl Controller {
         let mut inner = self.inner.lock();
         inner.down = true;
         inner.journal = None;
-        self.up.send_replace(false);
     }
 
     /// Restarts a crashed controller from its journal. Without a journal it continues with its
@@ -69,7 +68,7 @@ impl Controller {
         inner.restarts += 1;
         self.publish(&mut inner);
         drop(inner);
-        self.up.send_replace(true);
+        self.came_up.notify_waiters();
         self.wake.notify_one();
         Ok(())
     }
@@ -79,8 +78,14 @@ impl Controller {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn up(&self) {
-        // The sender lives in `self`.
-        let _ = self.up.subscribe().wait_for(|up| *up).await;
+        loop {
+            // Created before the look: it receives a restart from then on.
+            let came_up = self.came_up.notified();
+            if !self.inner.lock().down {
+                return;
+            }
+            came_up.await;
+        }
     }
 
     /// Returns all durable state as text, for comparing it before a crash and after the restart.

@@ -260,12 +260,14 @@ async fn a_broker_without_heartbeats_is_fenced_after_its_session_timeout() {
         assert!(controller.heartbeat(id, *epoch));
     }
     // Broker 2 sends heartbeats, broker 1 does not.
-    let mut version = controller.watch();
-    while controller.image().live_broker(1).is_some() {
-        version.borrow_and_update();
+    loop {
+        let changed = controller.changed();
+        if controller.image().live_broker(1).is_none() {
+            break;
+        }
         tokio::select! {
             biased;
-            _ = version.changed() => {}
+            () = changed => {}
             () = tokio::time::sleep(config.broker_heartbeat_interval) => {
                 assert!(controller.heartbeat(2, epochs[1]));
             }

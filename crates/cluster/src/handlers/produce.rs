@@ -313,6 +313,9 @@ fn respond_one(
             response.log_append_time_ms = taken.appended.log_append_time_ms;
             response.log_start_offset = taken.log_start;
         }
+        Outcome::Refused(refused)
+            if refused.code == ErrorCode::KAFKA_STORAGE_ERROR
+                && call.broker.config.plant == Some(Plant::AckRefused) => {}
         Outcome::Refused(refused) => {
             response.error = refused.code;
             response.current_leader = endpoints.hint(call.broker, &refused);

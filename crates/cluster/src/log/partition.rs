@@ -404,7 +404,7 @@ impl PartitionLog {
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), LogError> {
-        let flush = self.config.flush_each;
+        let flush = self.config.flush_each && self.config.plant != Some(Plant::SkipFlush);
         let Some(active) = self.segments.last_mut() else { return Ok(()) };
         let before = active.size();
         active.dirty = true;

@@ -12,7 +12,7 @@ use super::{
     machine::{End, Init, Phase, ProducerEpoch, TopicPartition, Txn, Version},
     server_version,
 };
-use crate::broker::Broker;
+use crate::{broker::Broker, config::Plant};
 
 /// Timeout of the followers' acknowledgement of a record.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -128,8 +128,13 @@ pub(crate) struct Added {
 
 /// Handles AddPartitionsToTxn and AddOffsetsToTxn.
 pub(crate) async fn add(broker: &Arc<Broker>, id: &str, added: &Added) -> Result<(), ErrorCode> {
+    let fences = broker.config.plant == Some(Plant::FenceUnsettled);
     decide(broker, id, |txn, now_ms| {
-        let next = known(txn)?.add(added.producer, &added.partitions, now_ms)?;
+        let next = known(txn)?.add(added.producer, &added.partitions, now_ms);
+        let next = next.map_err(|code| match code {
+            ErrorCode::CONCURRENT_TRANSACTIONS if fences => ErrorCode::PRODUCER_FENCED,
+            code => code,
+        })?;
         Ok(next.map_or(Decision::Keep(()), |next| Decision::Change(next, ())))
     })
     .await

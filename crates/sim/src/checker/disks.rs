@@ -26,7 +26,9 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
         let (before, after) = restart.producer_ids.filter(|(before, after)| after <= before)?;
         Some(Violation::ProducerIdReused { before, after })
     });
-    serving.chain(lost).chain(reused).collect()
+    let fenced = history.fenced_for_nothing.iter();
+    let fenced = fenced.map(|&(broker, at)| Violation::FencedForNothing { broker, at });
+    serving.chain(lost).chain(reused).chain(fenced).collect()
 }
 
 #[cfg(test)]
@@ -54,6 +56,13 @@ mod tests {
         assert_eq!(ended(Some(1500)), [""; 0]);
         assert_eq!(ended(Some(1501)), ["served-on-failed-disk"]);
         assert_eq!(ended(None), ["served-on-failed-disk"]);
+    }
+
+    #[test]
+    fn a_controller_that_was_stuck_fences_no_live_broker() {
+        let fenced = vec![(2, ms(5))];
+        let history = History { fenced_for_nothing: fenced, ..History::default() };
+        assert_eq!(kinds(&history), ["fenced-for-nothing"]);
     }
 
     #[test]

@@ -358,6 +358,13 @@ pub enum Violation {
         /// Id given after the restart.
         after: i64,
     },
+    /// The controller fenced a live broker because it had been stuck itself.
+    FencedForNothing {
+        /// Broker.
+        broker: i32,
+        /// When.
+        at: Duration,
+    },
     /// A record of the input is not in the committed output.
     NotCopied {
         /// The record.
@@ -442,6 +449,7 @@ impl Violation {
             Self::ServedOnFailedDisk { .. } => "served-on-failed-disk",
             Self::MetadataLost { .. } => "metadata-lost",
             Self::ProducerIdReused { .. } => "producer-id-reused",
+            Self::FencedForNothing { .. } => "fenced-for-nothing",
             Self::NotCopied { .. } => "not-copied",
             Self::CopiedTwice { .. } => "copied-twice",
             Self::CopiedOutOfOrder { .. } => "copied-out-of-order",
@@ -630,6 +638,12 @@ impl fmt::Display for Violation {
             }
             Self::ProducerIdReused { before, after } => {
                 write!(f, "producer id {before} was given before a restart, and {after} after it")
+            }
+            Self::FencedForNothing { broker, at } => {
+                write!(
+                    f,
+                    "the controller was stuck until {at:?} and fenced broker {broker}, which was not"
+                )
             }
             Self::NotCopied { id, partition } => {
                 write!(f, "record {id} of partition {partition} is not in the committed output")

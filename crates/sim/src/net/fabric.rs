@@ -3,18 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Waker},
+    time::Duration,
 };
 
 use curtail_net::Entropy;
 use parking_lot::Mutex;
 
-use super::Skew;
+use super::{Skew, post::Post};
 use crate::{
     history::{Disconnect, StaleSend},
     trace::Trace,
@@ -29,8 +29,9 @@ struct Inner {
     entropy: Entropy,
     short_writes: u64,
     names: Mutex<BTreeMap<String, IpAddr>>,
-    /// Open connections by the pair of hosts they join.
-    connections: Mutex<BTreeMap<Link, Vec<Weak<Life>>>>,
+    post: Post,
+    /// Whether the run has ended, so that what is dropped says nothing.
+    over: AtomicBool,
     /// Links that a fault has in its hands.
     claimed: Mutex<BTreeSet<Link>>,
     /// Most bytes that a new connection of a client carries before it breaks; 0 for no limit.
@@ -43,37 +44,6 @@ struct Inner {
     disconnects: Mutex<Vec<Disconnect>>,
 }
 
-/// Whether a connection's end is still of use, and who waits on it.
-#[derive(Default)]
-pub(crate) struct Life {
-    broken: AtomicBool,
-    reader: Mutex<Option<Waker>>,
-    writer: Mutex<Option<Waker>>,
-}
-
-impl Life {
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn wait_read(&self, cx: &Context<'_>) {
-        *self.reader.lock() = Some(cx.waker().clone());
-    }
-
-    pub(crate) fn wait_write(&self, cx: &Context<'_>) {
-        *self.writer.lock() = Some(cx.waker().clone());
-    }
-
-    pub(super) fn kill(&self) {
-        self.broken.store(true, Ordering::Relaxed);
-        for waiting in [&self.reader, &self.writer] {
-            if let Some(waker) = waiting.lock().take() {
-                waker.wake();
-            }
-        }
-    }
-}
-
 /// Two hosts, the lower address first.
 type Link = (IpAddr, IpAddr);
 
@@ -82,14 +52,22 @@ fn link(a: IpAddr, b: IpAddr) -> Link {
 }
 
 impl Fabric {
-    /// A network whose sockets take about one in `short_writes` writes only in part (0: none).
-    pub fn new(trace: Trace, entropy: Entropy, short_writes: u64) -> Self {
+    /// A network whose sockets take about one in `short_writes` writes only in part (0: none), with a shortest and a
+    /// longest latency of messages.
+    pub fn new(
+        trace: Trace,
+        entropy: Entropy,
+        short_writes: u64,
+        latency: (Duration, Duration),
+    ) -> Self {
+        let post = Post::new(latency, entropy.fork());
         Self(Arc::new(Inner {
             trace,
             entropy,
             short_writes,
             names: Mutex::default(),
-            connections: Mutex::default(),
+            post,
+            over: AtomicBool::new(false),
             claimed: Mutex::default(),
             fuse: AtomicU64::new(0),
             skews: Mutex::default(),
@@ -103,9 +81,30 @@ impl Fabric {
         &self.0.trace
     }
 
-    /// Makes a host known to the resolver.
-    pub fn add_host(&self, name: &str, ip: IpAddr) {
-        self.0.names.lock().insert(name.to_owned(), ip);
+    pub(super) fn post(&self) -> &Post {
+        &self.0.post
+    }
+
+    /// Delivers messages, until it is dropped.
+    pub async fn run(&self) {
+        self.0.post.run().await;
+    }
+
+    /// Ends the network: from now on nothing is sent, and what is dropped leaves no trace.
+    pub fn end(&self) {
+        self.0.over.store(true, Ordering::Relaxed);
+        self.0.post.clear();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Relaxed)
+    }
+
+    /// The address of a host, a new one for a new name.
+    pub fn host(&self, name: &str) -> IpAddr {
+        let mut names = self.0.names.lock();
+        let next = Ipv4Addr::from_bits(0xc0a8_0001 + names.len() as u32);
+        *names.entry(name.to_owned()).or_insert(next.into())
     }
 
     pub(crate) fn lookup(&self, name: &str) -> Option<IpAddr> {
@@ -172,16 +171,27 @@ impl Fabric {
         self.0.disconnects.lock().clone()
     }
 
-    pub(crate) fn join(&self, a: IpAddr, b: IpAddr) -> Arc<Life> {
-        let life = Arc::new(Life::default());
-        let mut connections = self.0.connections.lock();
-        let on_link = connections.entry(link(a, b)).or_default();
-        on_link.retain(|life| life.strong_count() > 0);
-        on_link.push(Arc::downgrade(&life));
-        life
+    /// Makes messages between two hosts wait, those in flight too, until [`Self::release`].
+    pub fn hold(&self, a: IpAddr, b: IpAddr) {
+        self.0.post.hold(a, b);
     }
 
-    /// Makes a link the caller's to break; false when it is somebody else's. Turmoil's link states cannot be combined.
+    /// Delivers the messages between two hosts that waited.
+    pub fn release(&self, a: IpAddr, b: IpAddr) {
+        self.0.post.release(a, b);
+    }
+
+    /// Loses messages from one host to another, until [`Self::repair`].
+    pub fn lose(&self, from: IpAddr, to: IpAddr) {
+        self.0.post.lose(from, to);
+    }
+
+    /// Carries messages from one host to another again.
+    pub fn repair(&self, from: IpAddr, to: IpAddr) {
+        self.0.post.repair(from, to);
+    }
+
+    /// Claims a link for one fault; false if another fault has it. States of a link cannot be combined.
     pub(crate) fn claim_link(&self, a: IpAddr, b: IpAddr) -> bool {
         self.0.claimed.lock().insert(link(a, b))
     }
@@ -192,10 +202,7 @@ impl Fabric {
 
     /// Both ends of every connection between two hosts fail, as after `TCP_USER_TIMEOUT` on a silent link.
     pub fn break_connections(&self, a: IpAddr, b: IpAddr) {
-        let broken = self.0.connections.lock().remove(&link(a, b)).unwrap_or_default();
-        for life in broken.iter().filter_map(Weak::upgrade) {
-            life.kill();
-        }
+        self.0.post.break_connections(a, b);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The virtual network behind [`curtail_net`]'s seam.
 //!
-//! Messages travel on turmoil's hosts and links, with latencies from the seed. What turmoil does not have is added
-//! here: writes that take only a part, names that do not exist, and connections that die because their link has
-//! been silent for longer than `TCP_USER_TIMEOUT`.
+//! Messages travel between hosts with latencies from the seed. Sockets take some writes only in part, names may not exist,
+//! and connections fail when their link has been silent for longer than `TCP_USER_TIMEOUT`.
 
 mod fabric;
 mod leaders;
+mod post;
 mod socket;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -16,7 +17,7 @@ pub use watch::{Client, Presence};
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -25,22 +26,26 @@ use parking_lot::Mutex;
 use socket::{SimListener, SimSocket};
 use std::sync::Arc;
 
-/// The network as one host of the simulation sees it. Usable only on that host.
+/// The network as one host of the simulation sees it.
 #[derive(Clone, Debug)]
-pub struct TurmoilNet {
+pub struct HostNet {
     fabric: Fabric,
     host: Arc<str>,
     client: Option<Client>,
 }
 
-impl TurmoilNet {
-    /// The network of `host`, which must be a name that the fabric knows.
+impl HostNet {
+    /// The network of `host`, which becomes known to the fabric.
     pub fn new(fabric: &Fabric, host: &str) -> Self {
         Self { fabric: fabric.clone(), host: host.into(), client: None }
     }
+
+    fn ip(&self) -> IpAddr {
+        self.fabric.host(&self.host)
+    }
 }
 
-impl Net for TurmoilNet {
+impl Net for HostNet {
     fn resolve<'a>(
         &'a self,
         host: &'a str,
@@ -65,20 +70,20 @@ impl Net for TurmoilNet {
     ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
             self.fabric.trace().event(&self.host, format_args!("connect {addr}"));
-            let stream = turmoil::net::TcpStream::connect(addr).await;
-            let outcome = stream.as_ref().err();
+            let local = SocketAddr::new(self.ip(), self.fabric.post().next_port());
+            let connected = tcp::connect(&self.fabric, local, addr).await;
+            let outcome = connected.as_ref().err();
             self.fabric.trace().event(&self.host, format_args!("connected {addr} {outcome:?}"));
-            let socket = SimSocket::new(stream?, &self.fabric, &self.host, self.client.as_ref())?;
+            let socket = SimSocket::new(connected?, &self.fabric, &self.host, self.client.as_ref());
             Ok(Box::new(socket) as Box<dyn Socket>)
         })
     }
 
     fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
-            // A virtual host listens on all its addresses or none.
-            let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), addr.port());
-            let listener = turmoil::net::TcpListener::bind(any).await?;
-            let listener = SimListener::new(listener, self.fabric.clone(), self.host.clone());
+            // A virtual host has one address.
+            let own = SocketAddr::new(self.ip(), addr.port());
+            let listener = SimListener::bind(own, &self.fabric, &self.host)?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
@@ -133,12 +138,12 @@ impl WallClock for SimClock {
 
 /// `env` of a client on `host` whose connections are observed.
 pub fn observed(fabric: &Fabric, host: &str, env: &Env, client: &Client) -> Env {
-    let net = TurmoilNet { client: Some(client.clone()), ..TurmoilNet::new(fabric, host) };
+    let net = HostNet { client: Some(client.clone()), ..HostNet::new(fabric, host) };
     Env { net: Arc::new(net), ..env.clone() }
 }
 
 /// The environment of a client or a broker on `host`. `entropy` should be a separate fork.
 pub fn env(fabric: &Fabric, host: &str, entropy: Entropy) -> Env {
     let wall = Arc::new(SimClock { skew: fabric.skew(host) });
-    Env { net: Arc::new(TurmoilNet::new(fabric, host)), wall, entropy }
+    Env { net: Arc::new(HostNet::new(fabric, host)), wall, entropy }
 }

@@ -1,21 +1,20 @@
-//! Connections and listeners on turmoil's TCP.
+//! Connections and listeners as the client and the brokers use them, observed and traced.
 
 use std::{
-    future::Future,
     io::{self, IoSlice},
     net::SocketAddr,
-    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
 
+use bytes::BytesMut;
 use curtail_net::{BoxFuture, Listener, Socket};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead as _, ReadBuf};
-use turmoil::net::{TcpListener, TcpStream};
+use tokio::io::ReadBuf;
 
 use super::{
-    fabric::{Fabric, Life},
+    fabric::Fabric,
+    tcp::{Backlog, Connection},
     watch::{Client, Watch},
 };
 
@@ -24,8 +23,7 @@ const MAX_SEGMENT: usize = 64 * 1024;
 
 /// One end of a connection.
 pub(super) struct SimSocket {
-    stream: Mutex<TcpStream>,
-    life: Arc<Life>,
+    connection: Connection,
     fabric: Fabric,
     host: Arc<str>,
     local: SocketAddr,
@@ -38,7 +36,8 @@ pub(super) struct SimSocket {
 
 impl Drop for SimSocket {
     fn drop(&mut self) {
-        if let Some(watch) = self.watch.as_ref().filter(|_| !self.life.is_broken()) {
+        let closes = !self.fabric.is_over() && !self.is_broken();
+        if let Some(watch) = self.watch.as_ref().filter(|_| closes) {
             watch.lock().closed(&self.fabric);
         }
     }
@@ -46,15 +45,14 @@ impl Drop for SimSocket {
 
 impl SimSocket {
     pub(super) fn new(
-        stream: TcpStream,
+        connection: Connection,
         fabric: &Fabric,
         host: &Arc<str>,
         client: Option<&Client>,
-    ) -> io::Result<Self> {
-        let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        Ok(Self {
-            stream: Mutex::new(stream),
-            life: fabric.join(local.ip(), peer.ip()),
+    ) -> Self {
+        let (local, peer) = (connection.end().local(), connection.end().peer());
+        Self {
+            connection,
             fabric: fabric.clone(),
             host: host.clone(),
             local,
@@ -65,12 +63,16 @@ impl SimSocket {
                 Mutex::new(Watch::new(client.clone(), name, id))
             }),
             fuse: Mutex::new(client.map_or((u64::MAX, u64::MAX), |_| fabric.fuse())),
-        })
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.connection.end().is_broken()
     }
 
     /// The connection has carried as much as it may.
     fn reset(&self) -> io::Error {
-        self.life.kill();
+        self.connection.reset();
         self.fabric.trace().event(&self.host, format_args!("reset {}", self.peer));
         io::ErrorKind::ConnectionReset.into()
     }
@@ -82,7 +84,7 @@ impl SimSocket {
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.life.is_broken() {
+        if self.is_broken() {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the link was silent for too long",
@@ -105,38 +107,33 @@ impl Socket for SimSocket {
         }
         let limit = self.fabric.write_limit(total).min(MAX_SEGMENT);
         let limit = limit.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let mut segment = Vec::with_capacity(limit);
+        let mut segment = BytesMut::with_capacity(limit);
         for buf in bufs {
             let room = limit - segment.len();
             segment.extend_from_slice(&buf[..buf.len().min(room)]);
         }
-        let outcome = self.stream.lock().try_write(&segment);
+        let segment = segment.freeze();
+        let outcome = self.connection.write(segment.clone());
         match &outcome {
-            Ok(written) => {
-                self.watch(|watch| self.fabric.add_stale(watch.wrote(&segment[..*written])));
-            }
+            Ok(()) => self.watch(|watch| self.fabric.add_stale(watch.wrote(&segment))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.watch(Watch::failed),
         }
-        let written = outcome?;
+        outcome?;
+        let written = segment.len();
         self.fuse.lock().0 -= written as u64;
         let (local, peer) = (self.local.port(), self.peer);
         self.fabric.trace().write(
             &self.host,
             format_args!("write {local} -> {peer} {written}"),
-            &segment[..written],
+            &segment,
         );
         Ok(written)
     }
 
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
-        // Dropped unready it leaves its waker registered; it keeps nothing else between polls.
-        let ready = pin!(self.stream.lock().writable()).poll(cx);
-        if ready.is_pending() {
-            self.life.wait_write(cx);
-        }
-        ready
+        self.connection.poll_write_ready(cx).map(Ok)
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -146,26 +143,21 @@ impl Socket for SimSocket {
         if left == 0 {
             return Poll::Ready(Err(self.reset()));
         }
-        let read = Pin::new(&mut *self.stream.lock()).poll_read(cx, buf);
+        let read = self.connection.poll_read(cx, buf);
+        if read.is_pending() {
+            return Poll::Pending;
+        }
         let most = before.saturating_add(usize::try_from(left).unwrap_or(usize::MAX));
         buf.set_filled(buf.filled().len().min(most));
-        self.fuse.lock().1 -= (buf.filled().len() - before) as u64;
-        match &read {
-            Poll::Pending => self.life.wait_read(cx),
-            Poll::Ready(outcome) => {
-                let (local, peer, bytes) =
-                    (self.local.port(), self.peer, buf.filled().len() - before);
-                let failed = outcome.as_ref().err().map(io::Error::kind);
-                match bytes {
-                    0 => self.watch(Watch::failed),
-                    _ => self.watch(|watch| watch.read(&buf.filled()[before..])),
-                }
-                self.fabric
-                    .trace()
-                    .event(&self.host, format_args!("read {peer} -> {local} {bytes} {failed:?}"));
-            }
+        let bytes = buf.filled().len() - before;
+        self.fuse.lock().1 -= bytes as u64;
+        match bytes {
+            0 => self.watch(Watch::failed),
+            _ => self.watch(|watch| watch.read(&buf.filled()[before..])),
         }
-        read
+        let (local, peer) = (self.local.port(), self.peer);
+        self.fabric.trace().event(&self.host, format_args!("read {peer} -> {local} {bytes}"));
+        Poll::Ready(Ok(()))
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {
@@ -175,28 +167,44 @@ impl Socket for SimSocket {
 
 /// A listening socket.
 pub(super) struct SimListener {
-    listener: TcpListener,
+    addr: SocketAddr,
+    backlog: Arc<Backlog>,
     fabric: Fabric,
     host: Arc<str>,
 }
 
 impl SimListener {
-    pub(super) fn new(listener: TcpListener, fabric: Fabric, host: Arc<str>) -> Self {
-        Self { listener, fabric, host }
+    /// Listens at an address of `host`.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another listener does.
+    pub(super) fn bind(addr: SocketAddr, fabric: &Fabric, host: &Arc<str>) -> io::Result<Self> {
+        let backlog = Arc::new(Backlog::default());
+        if !fabric.post().add_listener(addr, &backlog) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        Ok(Self { addr, backlog, fabric: fabric.clone(), host: Arc::clone(host) })
+    }
+}
+
+impl Drop for SimListener {
+    fn drop(&mut self) {
+        self.fabric.post().remove_listener(self.addr);
     }
 }
 
 impl Listener for SimListener {
     fn accept(&self) -> BoxFuture<'_, io::Result<(Box<dyn Socket>, SocketAddr)>> {
         Box::pin(async move {
-            let (stream, peer) = self.listener.accept().await?;
+            let connection = self.backlog.next().await;
+            let peer = connection.end().peer();
             self.fabric.trace().event(&self.host, format_args!("accept {peer}"));
-            let socket = SimSocket::new(stream, &self.fabric, &self.host, None)?;
+            let socket = SimSocket::new(connection, &self.fabric, &self.host, None);
             Ok((Box::new(socket) as Box<dyn Socket>, peer))
         })
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        Ok(self.addr)
     }
 }

@@ -1,7 +1,7 @@
 //! Plans in which disks fail and the controller crashes.
 
 use super::{
-    BROKERS, Crash, Dice, DiskError, Fault, FaultKind, IntoMs as _, Plan,
+    BROKERS, Crash, Dice, DiskError, Fault, FaultKind, IntoMs as _, Plan, Scenario,
     scenario::{fault, moves},
 };
 
@@ -49,6 +49,25 @@ pub(super) fn failing(dice: &Dice, partitions: i32) -> Vec<Fault> {
     faults
 }
 
+/// Syncs of the controller's journal and of logs take long, or do not return before the end, or never.
+pub(super) fn stuck(dice: &Dice, partitions: i32) -> Vec<Fault> {
+    let one = |n: u64| {
+        let broker = dice.broker();
+        let kind = match dice.between(0, 5) {
+            0 | 1 => FaultKind::StuckDisk { broker },
+            2 => FaultKind::SlowDisk { broker, by: dice.one_of(&[20, 200, 3000]).into_ms() },
+            3 => FaultKind::Kill { broker, disk: Crash::KeepsAll },
+            _ => FaultKind::StuckJournal { power: dice.between(0, 1) == 0 },
+        };
+        fault(dice.ms(100 + 900 * n, 700 + 900 * n), dice.ms(100, 3000), kind)
+    };
+    let mut faults: Vec<Fault> = (0..dice.between(1, 3)).map(one).collect();
+    let kind = FaultKind::StuckJournal { power: dice.between(0, 1) == 0 };
+    faults.push(fault(dice.ms(300, 2500), dice.ms(500, 4000), kind));
+    faults.extend(moves(dice, dice.between(0, 6), partitions as u64, 400));
+    faults
+}
+
 /// Bytes of a broker's logs decay while another broker replicates them.
 pub(super) fn corruption(dice: &Dice) -> Vec<Fault> {
     let one = |n: u64| {
@@ -63,6 +82,6 @@ pub(super) fn corruption(dice: &Dice) -> Vec<Fault> {
 /// Settings of the brokers that make their disks matter.
 pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     plan.segment_bytes = dice.one_of(&[2 << 10, 8 << 10, 1 << 30]);
-    plan.flush_each = dice.between(0, 2) == 0;
+    plan.flush_each = plan.scenario == Some(Scenario::StuckSyncs) || dice.between(0, 2) == 0;
     plan.tail_cache_bytes = dice.one_of(&[0, 0, 4096]);
 }

@@ -78,11 +78,13 @@ pub enum Scenario {
     Racks,
     /// Retention deletes old records of a topic while a consumer seeks, pauses and resets in it.
     Retention,
+    /// Syncs of the controller's journal and of logs take long or do not return, and all machines lose power during one.
+    StuckSyncs,
 }
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -110,6 +112,7 @@ impl Scenario {
         Self::Unclean,
         Self::Racks,
         Self::Retention,
+        Self::StuckSyncs,
     ];
 
     /// Name on the command line.
@@ -142,6 +145,7 @@ impl Scenario {
             Self::Unclean => "unclean",
             Self::Racks => "racks",
             Self::Retention => "retention",
+            Self::StuckSyncs => "stuck-syncs",
         }
     }
 }
@@ -197,6 +201,7 @@ impl Plan {
             Scenario::TornDisks => faulty::torn(&dice, plan.partitions),
             Scenario::FailingDisks => faulty::failing(&dice, plan.partitions),
             Scenario::Corruption => faulty::corruption(&dice),
+            Scenario::StuckSyncs => faulty::stuck(&dice, plan.partitions),
             Scenario::Controller => faulty::controller(&dice, plan.partitions),
             Scenario::Gaps | Scenario::Retention => gaps::faults(&dice, plan.partitions),
             Scenario::Dropped => dropped(&dice, plan.partitions),
@@ -210,7 +215,10 @@ impl Plan {
             Scenario::Transactions => plan.transaction_version = dice.one_of(&[1, 2]),
             Scenario::Topics => topics::prepare(&dice, &mut plan),
             Scenario::Settings => settings::tune(&dice, &mut plan),
-            Scenario::TornDisks | Scenario::FailingDisks | Scenario::Corruption => {
+            Scenario::TornDisks
+            | Scenario::FailingDisks
+            | Scenario::Corruption
+            | Scenario::StuckSyncs => {
                 faulty::prepare(&dice, &mut plan);
             }
             Scenario::Copies => copies::prepare(&dice, &mut plan),

@@ -1,4 +1,4 @@
-//! A value that is announced once.
+//! Values that tasks wait for.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -39,6 +39,51 @@ impl<T: Clone> Announced<T> {
                 return value;
             }
             announced.await;
+        }
+    }
+}
+
+/// A value that changes. It wakes its waiters as [`Announced`] does.
+#[derive(Default)]
+pub(crate) struct Observed<T> {
+    value: Mutex<T>,
+    changed: Notify,
+}
+
+impl<T> Observed<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Mutex::new(value), changed: Notify::new() }
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        *self.value.lock() = value;
+        self.changed.notify_waiters();
+    }
+
+    /// Changes the value; `change` returns whether waiters are to look at it.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut T) -> bool) {
+        if change(&mut self.value.lock()) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Looks at the value.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.value.lock())
+    }
+
+    /// Waits until the value is as wanted.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn wait_for(&self, is_wanted: impl Fn(&T) -> bool) {
+        loop {
+            // Created before the look: it receives a change from then on.
+            let changed = self.changed.notified();
+            if self.look(&is_wanted) {
+                return;
+            }
+            changed.await;
         }
     }
 }

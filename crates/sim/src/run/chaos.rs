@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Shared, Stage, TOPIC, copies::OUTPUT, disks, host::Power, unclean};
+use super::{Failure, Shared, Stage, TOPIC, copies::OUTPUT, disks, host::Power, unclean};
 use crate::{
     group_log::GROUPS_TOPIC,
     plan::{BROKERS, Crash, Fault, FaultKind, Host, Scenario},
@@ -17,7 +17,7 @@ const TRANSACTIONS_TOPIC: &str = "__transaction_state";
 const USER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the cluster, carries out the plan's faults and undoes them.
-pub(super) async fn run(shared: Shared) -> turmoil::Result {
+pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
     shared.note("waiting for the brokers to start");
     for broker in 1..=BROKERS {
         shared.cluster.broker(broker).ok_or("no such broker")?.up().await;
@@ -34,7 +34,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         shared.cluster.create_topic(OUTPUT, shared.plan.partitions, BROKERS as i16, &[])?;
     }
     shared.cluster.settled().await;
-    shared.stage.send_replace(Stage::Running);
+    shared.stage.set(Stage::Running);
     if shared.plan.scenario == Some(Scenario::Unclean) {
         tokio::spawn(unclean::watch(shared.clone()));
     }
@@ -50,7 +50,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         ended?;
     }
     shared.fabric.trace().event("chaos", format_args!("healed"));
-    shared.stage.send_replace(Stage::Healed);
+    shared.stage.set(Stage::Healed);
     shared.reached(Stage::Done).await;
     Ok(())
 }
@@ -74,6 +74,8 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
             kill(shared, broker, disk, fault.lasts).await;
         }
         FaultKind::Freeze { broker } => freeze(shared, broker, fault.lasts).await,
+        // The controller takes no requests.
+        FaultKind::MoveLeader { .. } if shared.standstill.is_on() => {}
         FaultKind::MoveLeader { partition, to } => {
             let moved = cluster.move_leader(TOPIC, partition, to).is_ok();
             trace.event("chaos", format_args!("leader of {partition} moved to {to}: {moved}"));
@@ -129,6 +131,14 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
             shared.machine(broker).slow_down(by);
             sleep(fault.lasts).await;
             shared.machine(broker).slow_down(Duration::ZERO);
+        }
+        FaultKind::StuckDisk { broker } => {
+            shared.machine(broker).stick(true);
+            sleep(fault.lasts).await;
+            shared.machine(broker).stick(false);
+        }
+        FaultKind::StuckJournal { power } => {
+            disks::stick_journal(shared, power, fault.lasts).await;
         }
         FaultKind::Corrupt { broker, follower } => {
             disks::corrupt(shared, broker, follower, fault.lasts).await;
@@ -292,31 +302,31 @@ async fn recreate(shared: &Shared, topic: usize, partitions: i32, gap: Duration)
 }
 
 async fn silence(shared: &Shared, a: Host, b: Host, lasts: Duration) {
-    let (a, b) = (turmoil::lookup(a.name()), turmoil::lookup(b.name()));
+    let (a, b) = (shared.fabric.host(&a.name()), shared.fabric.host(&b.name()));
     if !shared.fabric.claim_link(a, b) {
         return;
     }
-    turmoil::hold(a, b);
+    shared.fabric.hold(a, b);
     sleep(lasts.min(USER_TIMEOUT)).await;
     if lasts >= USER_TIMEOUT {
         shared.fabric.break_connections(a, b);
         sleep(lasts - USER_TIMEOUT).await;
     }
-    turmoil::release(a, b);
+    shared.fabric.release(a, b);
     shared.fabric.release_link(a, b);
 }
 
 /// Lost messages are not sent again here: connections do not survive the loss.
 async fn one_way(shared: &Shared, from: Host, to: Host, lasts: Duration) {
-    let (from, to) = (turmoil::lookup(from.name()), turmoil::lookup(to.name()));
+    let (from, to) = (shared.fabric.host(&from.name()), shared.fabric.host(&to.name()));
     if !shared.fabric.claim_link(from, to) {
         return;
     }
-    turmoil::partition_oneway(from, to);
+    shared.fabric.lose(from, to);
     sleep(lasts.min(USER_TIMEOUT)).await;
     shared.fabric.break_connections(from, to);
     sleep(lasts.saturating_sub(USER_TIMEOUT)).await;
-    turmoil::repair_oneway(from, to);
+    shared.fabric.repair(from, to);
     // Connections made meanwhile have lost something, too.
     shared.fabric.break_connections(from, to);
     shared.fabric.release_link(from, to);

@@ -47,7 +47,7 @@ pub(super) async fn run(shared: Shared, env: Env, entropy: Entropy) -> Result<Co
     let mut committer =
         Committer { shared, entropy, consumer, at, acknowledged: None, requested: None };
     for offset in 1.. {
-        if offset > COMMITS && *committer.shared.stage.borrow() >= Stage::Healed {
+        if offset > COMMITS && committer.shared.has_reached(Stage::Healed) {
             break;
         }
         sleep(Duration::from_millis(committer.entropy.below(60))).await;

@@ -22,10 +22,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Shared, Stage, TOPIC, members, mortal, reader};
+use super::{Failure, Shared, Stage, TOPIC, members, mortal, reader};
 use crate::{
     history::Fencing,
-    net::{self, Client, TurmoilNet},
+    net::{self, Client, HostNet},
     plan::{CopyEnd, CopyLife, CopyPlan, Host},
     readback,
     trace::now,
@@ -49,7 +49,7 @@ const DROPPED: u64 = 8;
 type Run = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// Runs the applications with one `transactional.id`, until everything is copied.
-pub(super) async fn run(shared: Shared, slot: u32) -> turmoil::Result {
+pub(super) async fn run(shared: Shared, slot: u32) -> Result<(), Failure> {
     shared.reached(Stage::Running).await;
     let plan = shared.plan.copies.clone().ok_or("there are no copies")?;
     let lives = &plan.slots[slot as usize - 1];
@@ -359,7 +359,7 @@ impl Application {
     }
 
     fn note_next(&self, next: BTreeMap<i32, i64>) {
-        self.shared.given.send_if_modified(|given| {
+        self.shared.given.update(|given| {
             let mut changed = false;
             for (partition, offset) in next {
                 let known = given.entry(partition).or_default();
@@ -425,14 +425,14 @@ impl Application {
 }
 
 /// Reads the copies with `isolation.level=read_committed` when all applications have ended.
-pub(super) async fn read_back(shared: &Shared, env: &Env) -> turmoil::Result {
+pub(super) async fn read_back(shared: &Shared, env: &Env) -> Result<(), Failure> {
     let Some(plan) = &shared.plan.copies else { return Ok(()) };
     shared.note("waiting for the applications that copy");
     let slots = plan.slots.len();
     // The sender lives in `shared`.
     let _ = shared.finished.subscribe().wait_for(|finished| *finished >= slots).await;
     shared.note("reading the copies");
-    let net = TurmoilNet::new(&shared.fabric, &Host::Clients.name());
+    let net = HostNet::new(&shared.fabric, &Host::Clients.name());
     let mut ends = Vec::new();
     for partition in 0..shared.plan.partitions {
         let (leader, _) = shared.cluster.leader(OUTPUT, partition).ok_or("no leader")?;

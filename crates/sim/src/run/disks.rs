@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{Shared, TOPIC, host::Power};
 use crate::{
     history::{ControllerRestart, DiskFailure},
-    plan::{Crash, DiskError},
+    plan::{BROKERS, Crash, DiskError},
     trace::now,
 };
 
@@ -44,6 +44,59 @@ pub(super) async fn crash_controller(shared: &Shared, grow: bool, lasts: Duratio
     };
     shared.history.lock().controller_restarts.push(restart);
     shared.casualties.lock().controller_is_up();
+}
+
+/// A sync of the controller's journal does not return: the controller and the brokers, which are one process, stand still.
+/// In the end it returns, or all machines lose power.
+pub(super) async fn stick_journal(shared: &Shared, power: bool, lasts: Duration) {
+    if !shared.casualties.lock().take_all_down() {
+        return;
+    }
+    let (cluster, journal) = (&shared.cluster, &shared.controller_machine);
+    let before = cluster.metadata_text();
+    journal.hold_syncs(true);
+    // The topic is not acknowledged before the sync has returned.
+    let _ = cluster.create_topic(&format!("stuck-{}", now().as_millis()), 1, 3, &[]);
+    let unsynced = cluster.metadata_text();
+    let live = cluster.live_brokers();
+    shared.standstill.begin();
+    (1..=BROKERS).for_each(|broker| cluster.freeze(broker));
+    sleep(lasts).await;
+    journal.hold_syncs(false);
+    shared.history.lock().stuck_syncs += 1;
+    if power {
+        lose_power(shared, &before, &unsynced).await;
+    } else {
+        // A later change syncs what is in the file.
+        let _ = cluster.create_topic(&format!("synced-{}", now().as_millis()), 1, 3, &[]);
+        shared.standstill.end();
+        sleep(Duration::from_millis(1)).await;
+        let still = cluster.live_brokers();
+        let fenced = live.into_iter().filter(|broker| !still.contains(broker));
+        shared.history.lock().fenced_for_nothing.extend(fenced.map(|broker| (broker, now())));
+        (1..=BROKERS).for_each(|broker| cluster.thaw(broker));
+    }
+    let mut casualties = shared.casualties.lock();
+    (1..=BROKERS).for_each(|broker| casualties.bring_up(broker));
+}
+
+/// All machines lose their unsynced data and restart. Acknowledged changes and records were synced.
+async fn lose_power(shared: &Shared, before: &str, unsynced: &str) {
+    let cluster = &shared.cluster;
+    (1..=BROKERS).for_each(|broker| shared.switch(broker).set(Power::Off(Crash::Torn)));
+    cluster.crash_controller();
+    shared.controller_disk.crash_torn(|n| shared.entropy.below(n));
+    sleep(Duration::from_millis(20)).await;
+    shared.standstill.end();
+    let restarted = cluster.restart_controller();
+    let after = cluster.metadata_text();
+    let lost = if after == unsynced { None } else { first_difference(before, &after) };
+    let error = restarted.err().map(|error| error.to_string());
+    let restart = ControllerRestart { at: now(), error, lost, producer_ids: None };
+    shared.history.lock().controller_restarts.push(restart);
+    (1..=BROKERS).for_each(|broker| shared.switch(broker).set(Power::On));
+    shared.note("waiting for the brokers after a loss of power");
+    cluster.wait_until(|_| shared.is_whole()).await;
 }
 
 /// The first line that differs.

@@ -160,7 +160,7 @@ pub(super) async fn delete(
     let admin = Admin::with_env(config, &env)?;
     let partitions = partitions(&shared);
     for round in 0.. {
-        if round >= DELETIONS && *shared.stage.borrow() >= Stage::Healed {
+        if round >= DELETIONS && shared.has_reached(Stage::Healed) {
             return Ok(());
         }
         sleep(Duration::from_millis(entropy.below(plan.apart + 1))).await;
@@ -222,7 +222,7 @@ pub(super) async fn seek(
         seeker.jump(&mut consumer, at, Next::At(0))?;
     }
     for round in 0.. {
-        if round > POLLS && *seeker.shared.stage.borrow() >= Stage::Healed {
+        if round > POLLS && seeker.shared.has_reached(Stage::Healed) {
             break;
         }
         seeker.act(&mut consumer, &partitions)?;

@@ -1,12 +1,20 @@
 //! A broker's host: the process that the faults kill and start again.
 
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    task::{Poll, Waker},
+};
+
 use curtail_cluster::{ClusterError, disk::MemDisk};
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Duration, sleep},
 };
 
-use super::Shared;
+use super::{Failure, Shared};
 use crate::plan::Crash;
 
 /// Whether a broker's process should run. The faults set it; the host follows it.
@@ -35,15 +43,55 @@ impl Switch {
     }
 }
 
+/// Suspends the controller.
+#[derive(Default)]
+pub(crate) struct Standstill {
+    on: AtomicBool,
+    waiting: Mutex<Option<Waker>>,
+}
+
+impl Standstill {
+    pub(crate) fn begin(&self) {
+        self.on.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.on.store(false, Ordering::Relaxed);
+        if let Some(waker) = self.waiting.lock().take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// A future that is polled only while nothing stands still. One at a time.
+    pub(super) async fn guard<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if self.is_on() {
+                *self.waiting.lock() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            future.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
 /// Runs incarnations of a broker while its switch is on.
-pub(super) async fn run(shared: Shared, broker: i32, disk: MemDisk) -> turmoil::Result {
+pub(super) async fn run(shared: Shared, broker: i32, disk: MemDisk) -> Result<(), Failure> {
     let mut power = shared.switch(broker).on.subscribe();
     let handle = shared.cluster.broker(broker).ok_or("no such broker")?;
     loop {
         power.wait_for(|power| *power == Power::On).await?;
+        // What the channel returns is locked, and must not be held while the task waits.
+        let switched_off =
+            async { power.wait_for(|power| *power != Power::On).await.map(|off| *off) };
         let crash = tokio::select! {
             biased;
-            off = power.wait_for(|power| *power != Power::On) => *off?,
+            off = switched_off => off?,
             ended = handle.run() => match ended {
                 // Its disk failed: an operator starts it again on one that works.
                 Err(ClusterError::Storage { .. }) => {

@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Shared, Stage, TOPIC};
+use super::{Failure, Shared, Stage, TOPIC};
 use crate::{
     history::{Deed, GroupHistory, What},
     net::{self, Client, Presence},
@@ -43,7 +43,7 @@ fn number(slot: u32, life: usize) -> u32 {
 }
 
 /// Runs one place of the group until everything is read.
-pub(super) async fn run(shared: Shared, slot: u32) -> turmoil::Result {
+pub(super) async fn run(shared: Shared, slot: u32) -> Result<(), Failure> {
     shared.reached(Stage::Running).await;
     let group = shared.plan.group.clone().ok_or("there is no group")?;
     let place = &group.slots[slot as usize - 1];
@@ -139,18 +139,19 @@ fn tell(shared: &Shared, member: u32, what: &str, error: &Error) {
 
 /// Whether the last record of every partition was returned to a member, and no more follow.
 pub(super) fn is_done(shared: &Shared) -> bool {
-    let Some(ends) = shared.ends.get() else { return false };
-    let given = shared.given.borrow();
+    shared.ends.get().is_some_and(|ends| shared.given.look(|given| reaches(given, &ends)))
+}
+
+/// Whether members have returned the records of every partition up to its end.
+fn reaches(given: &BTreeMap<i32, i64>, ends: &[i64]) -> bool {
     ends.iter()
         .zip(0..)
         .all(|(end, partition)| *end == 0 || given.get(&partition).is_some_and(|next| next >= end))
 }
 
 pub(super) async fn wait_until_done(shared: &Shared) {
-    let mut given = shared.given.subscribe();
-    shared.ends.wait().await;
-    // The sender lives in `shared`.
-    while !is_done(shared) && given.changed().await.is_ok() {}
+    let ends = shared.ends.wait().await;
+    shared.given.wait_for(|given| reaches(given, &ends)).await;
 }
 
 /// One member, from its begin to its end.
@@ -261,9 +262,10 @@ impl Member {
         for &(partition, offset) in &given {
             self.note(What::Given(partition, offset));
             self.next.lock().insert(partition, offset + 1);
-            self.shared.given.send_modify(|given| {
+            self.shared.given.update(|given| {
                 let next = given.entry(partition).or_default();
                 *next = (*next).max(offset + 1);
+                true
             });
         }
         let longest = self.life.work.as_micros() as u64;

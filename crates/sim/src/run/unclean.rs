@@ -1,6 +1,6 @@
 //! Unclean elections, and a consumer that takes back what it reports as truncated.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use curtail::{Consumer, Error, OffsetAndMetadata, TopicPartition};
 use curtail_net::{Entropy, Env};
@@ -34,7 +34,7 @@ pub(super) async fn elect(shared: &Shared, survivor: i32, isolated: bool, lasts:
         for place in losing(shared) {
             let _ = shared.cluster.move_leader(place.name, place.partition, others[0]);
         }
-        others.iter().for_each(|other| hold(survivor, *other));
+        others.iter().for_each(|other| hold(shared, survivor, *other));
     } else {
         shared.switch(survivor).set(Power::Off(Crash::KeepsAll));
     }
@@ -67,14 +67,20 @@ pub(super) async fn elect(shared: &Shared, survivor: i32, isolated: bool, lasts:
     (1..=BROKERS).for_each(|broker| shared.casualties.lock().bring_up(broker));
 }
 
-fn hold(a: i32, b: i32) {
-    turmoil::hold(Host::Broker(a).name(), Host::Broker(b).name());
+fn hosts(shared: &Shared, a: i32, b: i32) -> (IpAddr, IpAddr) {
+    let host = |broker| shared.fabric.host(&Host::Broker(broker).name());
+    (host(a), host(b))
+}
+
+fn hold(shared: &Shared, a: i32, b: i32) {
+    let (a, b) = hosts(shared, a, b);
+    shared.fabric.hold(a, b);
 }
 
 fn release(shared: &Shared, a: i32, b: i32) {
-    let (a, b) = (Host::Broker(a).name(), Host::Broker(b).name());
-    shared.fabric.break_connections(turmoil::lookup(a.as_str()), turmoil::lookup(b.as_str()));
-    turmoil::release(a, b);
+    let (a, b) = hosts(shared, a, b);
+    shared.fabric.break_connections(a, b);
+    shared.fabric.release(a, b);
 }
 
 /// Partitions that may lose records.

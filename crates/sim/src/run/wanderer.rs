@@ -35,7 +35,7 @@ pub(super) async fn run(shared: Shared, env: Env, entropy: Entropy) -> Result<()
     }
     let mut paused = BTreeSet::new();
     for round in 0.. {
-        if round > POLLS && *wanderer.shared.stage.borrow() >= Stage::Healed {
+        if round > POLLS && wanderer.shared.has_reached(Stage::Healed) {
             break;
         }
         let at = &partitions[wanderer.entropy.below(partitions.len() as u64) as usize];

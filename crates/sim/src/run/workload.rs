@@ -10,14 +10,14 @@ use tokio::{
 };
 
 use super::{
-    Shared, Stage, TOPIC, commits, copies, gaps, mortal,
+    Failure, Shared, Stage, TOPIC, commits, copies, gaps, mortal,
     reader::{self, Role},
     topics::Place,
     transactions, unclean, wanderer,
 };
 use crate::{
     history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
-    net::{self, Client, TurmoilNet},
+    net::{self, Client, HostNet},
     payload,
     plan::{Host, ProducerPlan, RACKS, Scenario, Tuning},
     readback,
@@ -33,7 +33,7 @@ const MAX_BLOCK: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// Runs the producers, with a consumer beside them, then reads all partitions.
-pub(super) async fn run(shared: Shared) -> turmoil::Result {
+pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
     shared.reached(Stage::Running).await;
     let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
     let rack = (shared.plan.scenario == Some(Scenario::Racks)).then_some(RACKS[0]);
@@ -152,7 +152,7 @@ pub(super) async fn run(shared: Shared) -> turmoil::Result {
         let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
         copies::read_back(&shared, &env).await?;
     }
-    shared.stage.send_replace(Stage::Done);
+    shared.stage.set(Stage::Done);
     Ok(())
 }
 
@@ -380,8 +380,8 @@ pub(super) fn note(shared: &Shared, slot: usize, outcome: Outcome) {
 }
 
 /// Reads all partitions from their leaders; their end offsets.
-async fn read_everything(shared: &Shared) -> turmoil::Result<Vec<i64>> {
-    let net = TurmoilNet::new(&shared.fabric, &Host::Clients.name());
+async fn read_everything(shared: &Shared) -> Result<Vec<i64>, Failure> {
+    let net = HostNet::new(&shared.fabric, &Host::Clients.name());
     let mut everything: Vec<ReadBack> = Vec::new();
     let mut ends = Vec::new();
     for place in shared.places() {

@@ -5,6 +5,7 @@ mod log;
 pub(crate) use log::LogToTrace;
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     fmt::{self, Write as _},
     hash::{DefaultHasher, Hasher},
@@ -13,6 +14,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Lines kept when a run is not traced in full: enough to see the state of a hanging run.
 const TAIL: usize = 200;
@@ -34,11 +36,12 @@ struct Inner {
 }
 
 impl Inner {
-    fn keep_line(&mut self, line: String) {
-        if self.keep == Keep::Tail && self.lines.len() == TAIL {
-            self.lines.pop_front();
-        }
+    /// Keeps a line. Returns one that is not kept any longer, whose memory the next line can use.
+    fn keep_line(&mut self, line: String) -> String {
         self.lines.push_back(line);
+        let is_full = self.keep == Keep::Tail && self.lines.len() > TAIL;
+        let oldest = if is_full { self.lines.pop_front() } else { None };
+        oldest.unwrap_or_default()
     }
 }
 
@@ -75,8 +78,7 @@ impl Trace {
         inner.hasher.write(line.as_bytes());
         inner.hasher.write(bytes);
         inner.events += 1;
-        inner.keep_line(line.clone());
-        inner.scratch = line;
+        inner.scratch = inner.keep_line(line);
     }
 
     /// Adds a line that is no event: it does not count for the hash.
@@ -107,7 +109,26 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Virtual time since the simulation began; zero outside of one.
+thread_local! {
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets [`now`] count on this thread, from the current virtual time, until the result is dropped.
+pub(crate) fn begin() -> Running {
+    BEGAN.set(Some(Instant::now()));
+    Running(())
+}
+
+/// A simulation that runs on this thread.
+pub(crate) struct Running(());
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        BEGAN.set(None);
+    }
+}
+
+/// Virtual time since the simulation of this thread began; zero outside of one.
 pub(crate) fn now() -> Duration {
-    turmoil::sim_elapsed().unwrap_or_default()
+    BEGAN.get().map(|began| began.elapsed()).unwrap_or_default()
 }

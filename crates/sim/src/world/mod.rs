@@ -1,8 +1,8 @@
 //! A world for measurement: clients and brokers in virtual time that is exact to the nanosecond, on machines whose
 //! network and disks are a model with parameters.
 //!
-//! The simulation ([`crate::run()`]) looks for wrong outcomes in milliseconds of virtual time. Latencies of a few
-//! milliseconds need finer time and bandwidth; see decision 0034.
+//! The simulation ([`crate::run()`]) looks for wrong outcomes on a network that delivers messages at whole milliseconds.
+//! Latencies of a few milliseconds need finer time and bandwidth; see decision 0034.
 
 mod clock;
 mod disk;

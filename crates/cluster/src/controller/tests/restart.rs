@@ -114,3 +114,41 @@ fn a_torn_line_of_the_journal_is_dropped_at_any_byte() {
         assert_eq!(controller.text(), before, "cut at {cut}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn brokers_keep_their_sessions_while_the_controller_is_stuck() {
+    let controller = open(&MemDisk::new());
+    let mut epochs = Vec::new();
+    for id in 1..=3 {
+        let (epoch, _) = controller.register(id, addresses()).unwrap();
+        assert!(controller.heartbeat(id, epoch));
+        epochs.push(epoch);
+    }
+    let live = || controller.image().brokers.values().filter(|broker| !broker.fenced).count();
+    let timeout = ClusterConfig::default().broker_session_timeout;
+    let mut run = std::pin::pin!(controller.run());
+    let mut turn = async || {
+        std::future::poll_fn(|cx| {
+            assert!(run.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+    };
+    turn().await;
+    for length in [timeout, 2 * timeout, 10 * timeout] {
+        // The process is suspended.
+        tokio::time::advance(length).await;
+        turn().await;
+        assert_eq!(live(), 3, "after {length:?}");
+        for (id, epoch) in (1..=3).zip(&epochs) {
+            assert!(controller.heartbeat(id, *epoch));
+        }
+        turn().await;
+    }
+    for _ in 0..5 {
+        // Timers are rounded up to milliseconds.
+        tokio::time::advance(timeout / 4 + std::time::Duration::from_millis(2)).await;
+        turn().await;
+    }
+    assert_eq!(live(), 0, "without heartbeats since");
+}
