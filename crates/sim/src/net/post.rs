@@ -4,7 +4,7 @@
 //! in which nothing happens costs nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::OccupiedEntry},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Weak},
     time::Duration,
@@ -93,7 +93,7 @@ impl Post {
             let parcel = {
                 let mut inner = self.inner.lock();
                 let first = inner.flying.first_entry().filter(|first| first.key().0 <= now);
-                first.map(|first| first.remove())
+                first.map(OccupiedEntry::remove)
             };
             let Some(parcel) = parcel else { return };
             self.arrive(parcel.what);
