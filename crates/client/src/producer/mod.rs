@@ -55,11 +55,13 @@ use curtail_proto::{
     plant::{Plant, planted},
 };
 use curtail_wire::records::{RecordData, encoded_len_bound};
+use parking_lot::MutexGuard;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
     delivery::Completion,
     interceptor::Interception,
+    lane::Lane,
     memory::{NOWHERE, Reservation},
     partition::{Partition, PartitionState, Place},
     shared::Shared,
@@ -481,6 +483,7 @@ impl Shared {
                     tries = tries.saturating_sub(1);
                 }
                 Appended::BetterElsewhere => tries = 0,
+                Appended::MovedOn => tries = tries.saturating_sub(1),
             }
             let current = topic.current().get(topic.sticky.current() as usize);
             if let Some(current) = current.filter(|_| choice == Choice::Sticky) {
@@ -496,6 +499,8 @@ enum Appended {
     Blocked(Blocked),
     /// Not appended: another partition is better.
     BetterElsewhere,
+    /// Not appended: it is the turn of another partition.
+    MovedOn,
 }
 
 /// Target of an append.
@@ -531,6 +536,11 @@ impl Target<'_> {
                 if self.may_leave && routing::is_slow(shared, self.topic, state, now) {
                     return Appended::BetterElsewhere;
                 }
+                let bytes = u32::try_from(size).unwrap_or(u32::MAX);
+                if self.may_leave && self.ends_turn(shared, state, data, bytes) {
+                    self.end_turn(shared, guard, bytes);
+                    return Appended::MovedOn;
+                }
                 match self.place(shared, state, data, (size, now), memory) {
                     Ok(placed) => placed,
                     Err(appended) => return appended,
@@ -550,17 +560,7 @@ impl Target<'_> {
             let expires = since.later(shared.config.delivery_timeout).into_std();
             shared.deadlines.announce(expires, state);
         }
-        let handover = match (readiness, state.place) {
-            (_, Place::Ready) | (Readiness::At(_), Place::Timed) => None,
-            (Readiness::Now, _) => {
-                state.place = Place::Ready;
-                state.lane.clone()
-            }
-            (Readiness::At(_), Place::Idle) => {
-                state.place = Place::Timed;
-                state.lane.clone()
-            }
-        };
+        let handover = hand_over(state, readiness);
         drop(guard);
 
         if waits_for_leader {
@@ -577,6 +577,32 @@ impl Target<'_> {
             self.topic.sticky.sent(index, bytes, complete, next);
         }
         Appended::Done(delivery)
+    }
+
+    /// Whether a record that fits no open batch goes to another partition: this one has had its share, and its batch
+    /// does not grow.
+    fn ends_turn(
+        &self,
+        shared: &Shared,
+        state: &PartitionState,
+        data: &RecordData<'_>,
+        bytes: u32,
+    ) -> bool {
+        state.queue.growth(&shared.policy, data).is_none()
+            && self.topic.sticky.ends_before(self.partition.index as u32, bytes)
+    }
+
+    /// Sends the open batch and moves the choice on.
+    fn end_turn(&self, shared: &Shared, mut state: MutexGuard<'_, PartitionState>, bytes: u32) {
+        state.queue.seal_now(&shared.policy);
+        let is_ready = !state.queue.is_drained();
+        let lane = if is_ready { hand_over(&mut state, Readiness::Now) } else { None };
+        drop(state);
+        if let Some(lane) = lane {
+            lane.submit(self.partition, Readiness::Now);
+        }
+        let next = |probe_due| routing::next(shared, self.topic, probe_due);
+        self.topic.sticky.end(self.partition.index as u32, bytes, next);
     }
 
     /// Makes room for the record: in the open batch, or in a new one.
@@ -623,6 +649,17 @@ impl Target<'_> {
             (None, Choice::Fixed) => Err(Appended::Blocked(Blocked::Memory { size, broker })),
         }
     }
+}
+
+/// Determines the partition's place in its lane. Returns the lane if it must be told.
+fn hand_over(state: &mut PartitionState, readiness: Readiness) -> Option<Arc<Lane>> {
+    let place = match (readiness, state.place) {
+        (_, Place::Ready) | (Readiness::At(_), Place::Timed) => return None,
+        (Readiness::Now, _) => Place::Ready,
+        (Readiness::At(_), Place::Idle) => Place::Timed,
+    };
+    state.place = place;
+    state.lane.clone()
 }
 
 /// Makes room in the open batch, if it waits anyway and there is memory.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::common::{Backend, producer, read_all};
+use crate::common::{Backend, producer, read_all, until};
 use curtail::{
     ConsumerRecord, Delivery, Error, ErrorCode, Header, Producer, ProducerConfig, Record, Timing,
 };
@@ -383,4 +383,30 @@ fn refused_connection_is_one_clear_error() {
         let error = producer.connect().await.expect_err("no broker listens").to_string();
         assert!(error.contains(&address) && error.contains("refused"), "{error}");
     });
+}
+
+/// A record that does not fit a batch goes to the next partition. If it opened a batch of the same one, that batch would
+/// get no other record before `linger.ms` ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_batches_leave_no_record_behind() {
+    const RECORDS: usize = 200;
+    let backend = Backend::embedded(1).await;
+    backend.create_topic("full", 6, 1).await;
+    let properties = [("linger.ms", "80000"), ("delivery.timeout.ms", "120000")];
+    let producer = producer(&backend, &properties);
+    // A partition that has acknowledged nothing gets a record of its own.
+    for partition in 0..6 {
+        drop(producer.send(Record::to("full").partition(partition).value("hello")).await);
+    }
+    producer.flush().await.expect("acknowledged");
+    // 16 of them fit batch.size.
+    let value = [b'x'; 1000];
+    let mut deliveries = Vec::new();
+    for _ in 0..RECORDS {
+        deliveries.push(producer.send(Record::to("full").value(&value)).await.expect("sent"));
+    }
+    // A batch may have grown to twice its size behind an earlier one of its partition.
+    let waits = |delivery: &Delivery| delivery.outcome().is_none();
+    let first = || deliveries.iter().position(waits).unwrap_or(RECORDS);
+    until("only the last batch waits for more records", || first() + 32 >= RECORDS).await;
 }

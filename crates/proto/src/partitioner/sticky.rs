@@ -70,6 +70,28 @@ impl Sticky {
         let _ = self.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Whether one more record of `bytes` would use up the choice of `partition`, or the choice has moved already.
+    ///
+    /// To be asked when that record fits no open batch of the partition. It then goes to the next choice: a batch for it
+    /// alone would be a request with one record, sent when `linger.ms` ends.
+    pub fn ends_before(&self, partition: u32, bytes: u32) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        let produced = state as u32;
+        let is_used_up = produced.saturating_add(bytes) >= self.stickiness;
+        (state >> 32) as u32 != partition || produced > 0 && produced < self.most() && is_used_up
+    }
+
+    /// Moves on from `partition` as if records had used it up, if it is still the choice. `bytes` is the size of a
+    /// record, and `next` as for [`Self::sent`].
+    pub fn end(&self, partition: u32, bytes: u32, next: impl FnOnce(bool) -> Next) {
+        let before = self.state.load(Ordering::Relaxed);
+        if (before >> 32) as u32 != partition {
+            return;
+        }
+        let after = self.move_on(before as u32, bytes, next);
+        let _ = self.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Whether the choice is a probe, which ends with the next record.
     pub fn is_probing(&self) -> bool {
         self.state.load(Ordering::Relaxed) as u32 >= self.most()

@@ -217,3 +217,19 @@ fn a_broker_20_ms_slower_is_measured_only_and_gets_its_share_back_when_it_recove
     let [a, b, c] = world.records;
     assert!(b * 10 > 3 * (a + b + c), "recovered, it got {b} of {}", a + b + c);
 }
+
+#[test]
+fn a_record_that_would_use_up_the_choice_ends_it() {
+    let sticky = Sticky::new(1, 1000);
+    assert!(!sticky.ends_before(1, 2000), "a choice that has no record yet takes any");
+    sticky.sent(1, 700, false, to(2));
+    assert!(!sticky.ends_before(1, 299));
+    assert!(sticky.ends_before(1, 300));
+    sticky.end(1, 300, to(2));
+    assert_eq!(sticky.current(), 2);
+    assert!(sticky.ends_before(1, 300), "another sender has ended it");
+    sticky.end(1, 300, to(3));
+    assert_eq!(sticky.current(), 2, "it ends once");
+    sticky.sent(2, 1000, true, |_| Next { partition: 4, probe: true });
+    assert!(!sticky.ends_before(4, 1000), "a probe takes its record");
+}
