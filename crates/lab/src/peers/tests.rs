@@ -183,10 +183,7 @@ fn a_failed_driver_is_an_error_with_its_last_stderr_lines() {
             "has ended (exit status: 4); last stderr lines: lost",
         ),
         ("echo ready; read go; true", "has written no json: "),
-        (
-            "echo ready; read go; echo rubbish > \"$json\"",
-            "has written figures that cannot be read: ",
-        ),
+        ("echo ready; read go; echo rubbish > \"$json\"", "has written unreadable figures: "),
         (&short, "has written 28 bytes of fates for 2 records of 28 bytes"),
     ] {
         let error = run(text).unwrap_err().to_string();

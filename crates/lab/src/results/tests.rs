@@ -393,7 +393,7 @@ fn a_directory_with_something_else_is_refused_in_one_line() {
     );
     let outside = refused("apache/killed-leader.json", &good);
     assert!(
-        outside.starts_with("DIR/apache/killed-leader.json: outside of an experiment's directory"),
+        outside.starts_with("DIR/apache/killed-leader.json: not in an experiment's directory"),
         "{outside}"
     );
     let damaged = refused("apache/killed-leader/2026-11-24T09-05-01Z.json", &good[..40]);
