@@ -2,8 +2,8 @@
 //!
 //! A review ([`review`]) determines the usable partitions, and moves batches out of those that are no longer usable.
 //! The choice among the usable partitions ([`next`]) reads each broker's load without a lock, in time proportional to
-//! the number of brokers. Senders request a choice only when the sticky choice moves, or when a batch would be opened
-//! at a broker that has become slow.
+//! the number of brokers. Only the trial of a broker looks into two partitions. Senders request a choice, holding no
+//! partition's lock, when the sticky choice moves, or when a batch would be opened at a broker that has become slow.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
