@@ -265,7 +265,7 @@ pub enum Take<C> {
 /// One partition's queue. At rest ([`Self::rest`]) it is 32 bytes, because there are hundreds of thousands.
 #[derive(Debug)]
 pub struct PartitionQueue<C> {
-    /// `None` at rest.
+    /// `None` at rest: no batch, failure, backoff or gap to remember.
     work: Option<Box<Work<C>>>,
     next_order: NextOrder,
     /// When the batch that made the producer known was sent; meaningless while it is unknown.

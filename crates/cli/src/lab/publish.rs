@@ -66,7 +66,8 @@ fn invalid(error: Invalid) -> Failure {
     Failure::new(error)
 }
 
-/// The commit of the project's checkout around the current directory, with a `+` if files differ from it; empty elsewhere.
+/// Returns the commit of the checkout that contains the current directory, with a `+` if files differ from it.
+/// Empty outside a checkout of the project.
 pub(super) fn commit() -> String {
     let git = |arguments: &[&str]| {
         let out = std::process::Command::new("git").args(arguments).output().ok()?;

@@ -23,7 +23,7 @@ pub(crate) struct TopicSpec {
     pub(crate) configs: Vec<(String, String)>,
 }
 
-/// Returns whether Kafka allows a name.
+/// Returns whether Kafka allows this name for a topic.
 pub(crate) fn valid_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !name.is_empty()

@@ -19,7 +19,7 @@ pub struct RealDisk {
 /// The losses to expect from a crash of the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Keeps {
-    /// Durable content must survive.
+    /// Nothing that was written durably or synced may be lost.
     #[default]
     Durable,
     /// Everything may be lost, because no later process reads the files.

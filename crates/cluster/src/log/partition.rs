@@ -343,9 +343,9 @@ impl PartitionLog {
         outcome.map(|()| appended)
     }
 
-    /// Moves the start of an empty log back to the first batch if the start lies within it. A
-    /// leader sends whole batches, and DeleteRecords may have moved its start into one. Kafka's
-    /// followers do the same.
+    /// Moves an empty log's start back to the base offset of the first fetched batch if the start
+    /// lies within that batch. A leader sends whole batches, but DeleteRecords may have moved the
+    /// log start into the middle of one. Kafka's followers do the same.
     fn begin_before_the_start(&mut self, records: &Bytes) -> Result<(), LogError> {
         if self.start_offset < self.end_offset {
             return Ok(());

@@ -268,7 +268,8 @@ fn above(value: &str, limit: i64) -> bool {
     value.parse::<i64>().is_ok_and(|value| value > limit)
 }
 
-/// Rules. Kafka's defaults have no finding: 3 network threads, 8 I/O threads, no flushing by the broker.
+/// Rules for unusual broker settings. Kafka's defaults break none: 3 network threads, 8 I/O threads, no flushing by
+/// the broker.
 const RULES: &[Rule] = &[
     Rule {
         name: "log.flush.interval.messages",

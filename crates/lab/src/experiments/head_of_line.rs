@@ -38,7 +38,7 @@ const PARTITIONS: i32 = 24;
 const RATE: f64 = 2_000.0;
 const SIZE: usize = 500;
 const RUN: Duration = Duration::from_secs(12);
-/// One record in this many goes to the partition with the faltering replica.
+/// Of this many records, one goes to the partition with the slow replica.
 const SLOW_ONE_OF: usize = 10;
 
 const PERIOD: Duration = Duration::from_millis(500);

@@ -171,7 +171,7 @@ pub struct ArmReport {
     pub reordered: u64,
     /// Records per second.
     pub throughput_rps: f64,
-    /// Bytes of values per second, in units of 1024 * 1024.
+    /// Throughput of record values in MiB per second.
     pub throughput_mbps: f64,
     /// CPU time per record, user and system, in microseconds; includes the brokers of an embedded cluster.
     pub cpu_us_per_record: f64,
@@ -241,7 +241,7 @@ pub struct RoundReport {
     pub errors: u64,
     /// Records per second.
     pub throughput_rps: f64,
-    /// Bytes of values per second, in units of 1024 * 1024.
+    /// Throughput of record values in MiB per second.
     pub throughput_mbps: f64,
     /// CPU time per record, as for the arm.
     pub cpu_us_per_record: f64,

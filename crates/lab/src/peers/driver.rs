@@ -196,7 +196,7 @@ impl Driver {
         Self { peer, command }
     }
 
-    /// The client of the driver.
+    /// Returns the client that this driver runs.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer
@@ -253,7 +253,7 @@ pub(crate) struct Ready {
     limit: Duration,
 }
 
-/// A driver that is sending.
+/// A driver process that is sending records.
 pub(crate) struct Sending(Ready);
 
 impl Ready {

@@ -42,8 +42,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Length of a reporting interval.
     pub interval: Duration,
-    /// Size of the records to fill the topic with first, as many as are then read. An embedded cluster begins
-    /// empty and needs this.
+    /// Value size in bytes of the records written to the topic before the run, as many as the run reads. An
+    /// embedded cluster starts empty and needs this.
     pub fill: Option<usize>,
 }
 

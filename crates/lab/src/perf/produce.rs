@@ -60,7 +60,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The report that counts: of the records after the warm-up, if there was one.
+    /// Returns the report of the records after the warm-up, or of all records without a warm-up.
     #[must_use]
     pub fn measured(&self) -> &Report {
         self.steady.as_ref().unwrap_or(&self.whole)

@@ -40,10 +40,10 @@ impl Traced {
 pub(super) struct Collector(Arc<Mutex<Vec<Traced>>>);
 
 impl Collector {
-    /// Collects from now on.
+    /// Installs the process's `tracing` subscriber and collects its events.
     ///
     /// # Errors
-    /// If the process has another subscriber already.
+    /// If the process already has a `tracing` subscriber.
     pub(super) fn install() -> Result<Self> {
         let collector = Self::default();
         let failed = |error| Error::Options(format!("the client cannot be traced: {error}"));

@@ -134,7 +134,7 @@ impl<E: Clone> Membership<E> {
         match reply {
             Ok(reply) => self.accepted(reply, now),
             Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some(id))) => {
-                // A coordinator requires an id from a member without one, once (KIP-394).
+                // The coordinator gives a new member its id and requires a second join with it (KIP-394).
                 if self.member.is_empty() {
                     self.retry_at_once();
                 } else {

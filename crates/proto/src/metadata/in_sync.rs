@@ -6,7 +6,7 @@ use curtail_wire::metadata::MetadataTopic;
 /// because there are hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InSync {
-    /// End of each partition's replicas.
+    /// For each partition, the index in `replicas` at which its replicas end.
     ends: Box<[u32]>,
     replicas: Box<[i32]>,
 }

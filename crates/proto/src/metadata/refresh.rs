@@ -98,8 +98,8 @@ struct Entry {
 enum Place {
     Urgent(Instant),
     Aging(Instant),
-    /// In the request in flight. `again`: due again afterwards, for an error since then. The request left before that
-    /// error, so its response may not reflect it.
+    /// The request in flight contains the topic. `again`: an error has made it due again. The request left before
+    /// that error, so its response may not reflect it.
     UnderWay {
         again: Option<Instant>,
     },

@@ -43,7 +43,7 @@ impl<T: Clone> Announced<T> {
     }
 }
 
-/// A value that changes. It wakes its waiters as [`Announced`] does.
+/// A value whose waiters wake when it changes, in the order in which they began to wait, as with [`Announced`].
 #[derive(Default)]
 pub(crate) struct Observed<T> {
     value: Mutex<T>,

@@ -19,7 +19,7 @@ fn one_partition_holds_at_most_half_of_a_share() {
     // Each of two partitions holds a third.
     assert!(share(666).grants(333) && !share(668).grants(334));
     assert!(share(999).grants(0) && !share(1_000).grants(0) && !share(2_000).grants(0));
-    // After any request, some bytes stay free.
+    // A granted request asks for at least one byte and never for more than are free.
     let mut used = 0;
     while share(used).grants(0) {
         let asked = share(used).request();

@@ -32,7 +32,8 @@ pub(in crate::experiments) struct Prober<'a> {
 }
 
 impl<'a> Prober<'a> {
-    /// Creates a prober for records of `size` bytes to `topic`, with these settings.
+    /// Creates a prober that sends records of `size` bytes to the separate topic `TOPIC-probes`, with as many replicas
+    /// as `topic`.
     ///
     /// # Errors
     /// A topic that cannot be created.

@@ -62,7 +62,7 @@ impl DelayingProxy {
         self.port
     }
 
-    /// Sets the destination of connections.
+    /// Sets the address that the proxy forwards new connections to.
     pub(super) fn forward_to(&self, address: &str) {
         self.upstream.send_replace(Some(address.to_owned()));
     }
