@@ -14,7 +14,8 @@ pub(crate) fn admin(properties: &[(String, String)]) -> Result<Admin, Failure> {
         // The other client has already validated them.
         let _ = config.set(name, value);
     }
-    // A consumer's default.api.timeout.ms may be shorter.
+    // An admin client requires request.timeout.ms <= default.api.timeout.ms, which a consumer's properties may
+    // violate.
     config.common.request_timeout =
         config.common.request_timeout.min(config.common.default_api_timeout);
     Ok(Admin::new(config)?)

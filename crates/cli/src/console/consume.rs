@@ -122,7 +122,7 @@ const AUTO_CREATE: &str = "allow.auto.create.topics";
 /// The properties given, and those that follow from the group.
 fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     let mut all = arguments.client.all()?;
-    // First, so that a property given by name takes precedence.
+    // The default comes first, so that a property given with -X takes precedence.
     all.insert(0, (AUTO_CREATE.into(), "false".into()));
     let Some(group) = &arguments.group else { return Ok(all) };
     let reset = match arguments.offset {

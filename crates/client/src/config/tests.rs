@@ -443,7 +443,7 @@ fn errors_of_misspelled_names_do_not_quote_secrets() {
 fn errors_of_wrong_values_do_not_quote_secrets() {
     for row in COMMON.iter().chain(PRODUCER) {
         for secret in SECRETS {
-            // A single word is quoted as a mistake, except in security settings.
+            // An error quotes a value that is a single word, except in security settings.
             let is_security = ["ssl.", "sasl.", "security."].iter().any(|f| row.0.starts_with(f));
             let is_word = secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
             let refused = ProducerConfig::default().set(row.0, secret);

@@ -215,7 +215,7 @@ impl Interception {
     ) {
         let timestamps = self.timestamps.into_inner();
         let outcome = Outcome { result, outcome: Some(outcome), timestamps, _memory: memory };
-        // A dropped outcome resolves itself.
+        // If the receiver is gone, dropping the outcome sets the batch's result.
         let _ = self.to.send(outcome);
     }
 }

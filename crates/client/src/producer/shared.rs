@@ -724,7 +724,7 @@ impl Listener for Shared {
         }
         let topics = self.topics.load();
         let Some(topic) = topics.get(name) else { return false };
-        // With interceptors, an outcome is reported only after it was settled.
+        // Interceptors may report a batch's outcome after the partition settled the batch.
         topic.partitions.iter().for_each(|partition| self.let_rest(partition));
         let unsettled =
             |partition: &Arc<Partition>| partition.state.lock().unresolved().next().is_some();

@@ -236,7 +236,7 @@ impl Broker {
                 self.model.lock().proof = request.auth_bytes;
                 authenticated(call, b"", 0)
             }
-            // The script has the response.
+            // The test's script contains this response.
             ApiKey::OFFSET_FOR_LEADER_EPOCH => Vec::new(),
             ApiKey::ADD_PARTITIONS_TO_TXN | ApiKey::END_TXN => {
                 crate::transactions::answer(self, call, body)

@@ -118,7 +118,7 @@ fn threads_share_a_transaction_and_readers_see_what_was_committed() {
             _ => transaction.commit().expect("committed"),
         }
     }
-    // Begun and left open: closing aborts it.
+    // Closing the producer aborts a transaction that is still open.
     let open = producer.begin_transaction().expect("begun");
     open.try_send(Record::to("blocking").partition(0).value("open")).expect("sent");
     open.flush().expect("flushed");

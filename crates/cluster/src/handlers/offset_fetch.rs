@@ -135,7 +135,7 @@ async fn found(
             topic.partitions = asked.map(|index| nothing(index, code)).collect();
         }
     }
-    // After the read: the offsets read must survive this broker.
+    // Waits until the offsets just read are replicated: the response must stay true if this broker fails.
     groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
     Ok(found)
 }

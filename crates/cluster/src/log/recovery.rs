@@ -112,7 +112,7 @@ impl PartitionLog {
                 segment.marks.finish();
             }
             if segment.marks.entry_count() != entries {
-                // Entries are missing in the files.
+                // The index files lack entries, so the clean shutdown mark cannot be trusted.
                 return Ok(false);
             }
             end = segment_end;

@@ -212,7 +212,7 @@ async fn invalid_heartbeats_are_refused() {
         assert_eq!(ErrorCode(answer.error_code), expected, "{request:?}");
         assert!(answer.error_message.is_some() && answer.assignment.is_none(), "{request:?}");
     }
-    // The coordinator assigns the id of a member of version 0.
+    // With version 0 of the request, the coordinator creates the member id.
     let answer = beat(&mut client, 0, &fresh().with_member_id(text(""))).await;
     assert_eq!((answer.error_code, answer.member_epoch), (0, 2));
     assert_eq!(answer.member_id.expect("an id").len(), 22);

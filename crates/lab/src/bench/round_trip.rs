@@ -243,7 +243,7 @@ async fn read(
         for record in records {
             pending.take(record.key(), record.value(), now);
         }
-        // A sender that is gone has ended, too.
+        // A closed channel means that the sender has ended.
         let sent_all = done.has_changed().is_err() || done.borrow().is_some();
         let since = done.borrow().map_or(last, |sent| sent.max(last));
         if sent_all && (pending.open.is_empty() || now > since + PATIENCE) {

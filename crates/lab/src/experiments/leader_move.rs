@@ -298,7 +298,7 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         config: with_properties(config, turn.arm.properties)?,
         topic: topic.clone(),
         records: (RATE * run.as_secs_f64()) as u64,
-        // A broker that has just started still compiles (JIT).
+        // Excludes the time in which the JVM of a broker that has just started compiles its code (JIT).
         warmup: (RATE * run.as_secs_f64() * 0.2) as u64,
         rate: RATE,
         size: SIZE,

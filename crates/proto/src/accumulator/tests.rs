@@ -502,7 +502,8 @@ fn after_an_unwritten_batch_the_rest_continues_in_the_next_epoch() {
     let sent: Vec<Batch<u32>> = (0..2).map(|_| take(&mut queue, &policy, 1, now)).collect();
     let [too_large, behind] = <[_; 2]>::try_from(sent).expect("two");
     assert!(queue.fail(&too_large).is_empty());
-    // The batch in flight after the gap is refused and renumbered; the third would be refused as well.
+    // The batch after the gap must be refused and renumbered before the third batch may leave: the broker would
+    // refuse the third as well.
     assert!(matches!(queue.take(&policy, IDENTITY, to(1), now), Take::AfterOutcome));
     assert!(queue.retry(behind, false, None).is_none());
     let behind = header(&take(&mut queue, &policy, 1, now));

@@ -297,7 +297,7 @@ impl Member {
                     let at = TopicPartition::new(TOPIC, *partition);
                     (at, OffsetAndMetadata::new(next + 3))
                 });
-                // The log shows the outcome.
+                // The checker reads the outcome from the coordinators' log.
                 drop(self.consumer.commit_sync_offsets(ahead.collect::<Vec<_>>()).await);
             }
             Commits::Sync => told(self.consumer.commit_sync().await, offsets),

@@ -98,7 +98,7 @@ fn other_protocols_are_named() {
         (&[0x15, 0x03, 0x03, 0x00, 0x02, 0x02], "TLS"),
     ];
     for (bytes, expected) in cases {
-        // Also if the limit would allow the length.
+        // The bytes are recognized even if the frame limit allows the length that they encode.
         for limit in [UNAUTHENTICATED_LIMIT, DEFAULT_LIMIT, usize::MAX] {
             let mut splitter = FrameSplitter::new(limit);
             feed(&mut splitter, bytes);

@@ -153,7 +153,7 @@ async fn plan(
     };
     let mut plan = Plan::new();
     for at in partitions {
-        // Both are known for every partition: otherwise the listing has failed.
+        // Start and end offset are known for every partition: otherwise `list` has returned an error.
         let (first, end) = (first.get(at).copied().unwrap_or(0), end.get(at).copied().unwrap_or(0));
         let current = committed.get(at);
         let target = match to {

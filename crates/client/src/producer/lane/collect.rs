@@ -92,7 +92,7 @@ impl Lane {
             let topic = topics.get(&*partition.topic).map(|topic| topic.form);
             let topic_id = topic.map_or(Uuid::ZERO, |topic| topic.id);
             let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
-            // Both from the same table: the queue must know which topic the request names.
+            // Topic id and incarnation come from one table: the queue must know which topic the request names.
             let to = Target { broker: self.broker, incarnation };
             match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
                 Ok(batch) => {

@@ -44,7 +44,7 @@ pub(super) async fn a_second_static_member_is_refused(backend: &Bench<'_>, name:
         assert!(refused.to_string().contains("group.instance.id=only"), "{refused}");
     }
     assert_eq!((first.assignment().len(), notes.take()), (2, vec![]));
-    // The place is free once the first member has closed, even temporarily.
+    // A closed static member releases its instance id, so the second member can join with it.
     first.close().await;
     second.subscribe([name]).unwrap();
     settle(&mut [&mut second], &[2]).await;

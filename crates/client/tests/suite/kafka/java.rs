@@ -58,7 +58,7 @@ impl Java {
 
 impl Drop for Java {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The Java process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
