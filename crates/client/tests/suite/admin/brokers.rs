@@ -14,7 +14,7 @@ pub(super) async fn directories_and_features_are_described(backend: &Backend) {
     for (broker, dirs) in &described[..3] {
         let [dir] = &dirs.as_ref().unwrap()[..] else { panic!("{broker}: {dirs:?}") };
         assert!(dir.state.is_ok() && !dir.path.is_empty());
-        // With acks=all every replica has the record, so its directory is not empty and has no lag.
+        // With acks=all every in-sync replica has the record, so its size is above 0 and its lag is 0.
         let replica = &dir.replicas[&at("stored", 0)];
         assert!(replica.size > 1000, "{broker}: {replica:?}");
         assert!(!replica.is_future && replica.offset_lag == 0, "{broker}: {replica:?}");
