@@ -16,7 +16,7 @@ const END: &str = "<!-- end of results -->\n";
 /// p99.9 of all clients under faults, on Apache Kafka.
 pub(super) fn picture(results: &Results) -> String {
     let panels: Vec<Panel> = PICTURE.iter().map(|picture| panel(results, picture)).collect();
-    draw("p99.9 produce latency on Apache Kafka", &panels)
+    draw("p99.9 produce latency on Apache Kafka: less is better", &panels)
 }
 
 fn panel(results: &Results, picture: &Picture) -> Panel {
