@@ -220,6 +220,11 @@ fn a_new_run_changes_only_the_rows_of_its_experiment() {
     }
 }
 
+/// A text with plain spaces between figures and units.
+fn plain(text: &str) -> String {
+    text.replace('\u{a0}', " ")
+}
+
 /// Results with three clients, and a run in virtual time.
 fn shown() -> Results {
     let others: &[(&str, &[f64])] =
@@ -233,7 +238,7 @@ fn shown() -> Results {
 #[test]
 fn the_page_has_the_row_the_chart_and_the_run() {
     let files = shown().files();
-    let page = &files[Path::new("README.md")];
+    let page = plain(&files[Path::new("README.md")]);
     let path = "apache/killed-leader";
     for said in [
         "| A broker is killed; 2 replicas, keyless: p99.9 | 49.6 ms (48 ms to 51.2 ms) | java: 9 s (8.9 s to 9.1 s) | \
@@ -272,21 +277,33 @@ fn pictures_are_well_formed_and_have_every_client() {
 }
 
 #[test]
-fn the_readme_gets_its_table_and_nothing_else_changes() {
+fn the_readme_gets_picture_and_table_and_nothing_else_changes() {
     let results = shown();
     let text = "before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n";
     let new = results.readme("README.md", text).unwrap();
-    assert!(new.starts_with("before\n<!-- results -->\n\n| | Curtail |"), "{new}");
-    assert!(
-        new.contains(
-            "| java: 9 s (8.9 s to 9.1 s) | Apache Kafka | [2026-11-24](docs/results/apache/"
-        ),
-        "{new}"
-    );
+    assert!(new.starts_with("before\n<!-- results -->\n\n![p99.9 produce latency"), "{new}");
+    assert!(new.contains("](docs/results/faults.svg)\n"), "{new}");
+    let row = "keyless: p99.9](docs/results/apache/killed-leader/README.md) | 49.6 ms (48 ms to 51.2 ms) | \
+               java: 9 s (8.9 s to 9.1 s) | Apache Kafka |";
+    assert!(plain(&new).contains(row), "{new}");
     assert!(new.ends_with("\n<!-- end of results -->\nafter\n") && !new.contains("old"), "{new}");
     assert_eq!(results.readme("README.md", &new).unwrap(), new);
     let error = results.readme("README.md", "no marks").err().unwrap();
     assert_eq!(error.to_string(), "README.md has no line <!-- results -->");
+}
+
+#[test]
+fn the_readme_has_no_picture_without_another_client() {
+    let text = "<!-- results -->\n<!-- end of results -->\n";
+    let new = results(&[killed(0, &[50.0], &[])]).readme("README.md", text).unwrap();
+    assert!(!new.contains("faults.svg") && new.contains("killed-leader"), "{new}");
+}
+
+#[test]
+fn figures_in_cells_stay_on_one_line_with_their_units() {
+    let cell = page::cell("20 s; at most 5 ms (1 s to 2.5 s), 1 MB/s a | b s");
+    let bound = "20\u{a0}s; at most 5\u{a0}ms (1\u{a0}s to 2.5\u{a0}s), 1\u{a0}MB/s a \\| b s";
+    assert_eq!(cell, bound);
 }
 
 #[test]
@@ -300,7 +317,7 @@ fn a_directory_is_read_as_it_was_saved() {
 
     let page = dir.path().join("README.md");
     let text = fs::read_to_string(&page).unwrap();
-    fs::write(&page, text.replace("held, 2 of 2", "held, 3 of 3")).unwrap();
+    fs::write(&page, text.replace("held, 2\u{a0}of", "held, 3\u{a0}of")).unwrap();
     let stale = dir.path().join("apache/killed-leader/chart.svg");
     fs::remove_file(&stale).unwrap();
     let wrong = read.differences(dir.path()).unwrap();
@@ -329,7 +346,7 @@ fn crash_tests_are_a_row_of_their_own() {
         let text = serde_json::to_string_pretty(&kills(lost)).unwrap();
         let mut results = Results::default();
         results.add("kills.json", &text).unwrap();
-        let page = &results.files()[Path::new("README.md")];
+        let page = plain(&results.files()[Path::new("README.md")]);
         assert!(page.contains("| 130 brokers and 20 clients killed: "), "{page}");
         assert!(page.contains(state), "{page}");
         assert!(page.contains("(apache/kills/2026-11-24T09-05-01Z.json)"), "{page}");
