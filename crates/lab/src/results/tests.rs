@@ -252,12 +252,47 @@ fn the_page_has_the_row_the_chart_and_the_run() {
     }
     let report = &files[&Path::new(path).join("README.md")];
     for said in [
+        "# killed-leader, Apache Kafka: 1 of 1 claims held\n",
+        "1 of 1 conditions do NOT hold. The first: p99 &lt; 5 ms.",
         "| rf2-keyless | franz-go | 2 |",
         "- not held: p99 &lt; 5 ms",
         "(2026-11-24T09-05-01Z.json)",
     ] {
         assert!(report.contains(said), "{said}\n{report}");
     }
+}
+
+#[test]
+fn the_report_counts_wrong_records_by_kind() {
+    let mut lossy = arm("rf2-keyless", "curtail", &[1.0], &json!({}));
+    lossy["lost"] = json!(2_000);
+    lossy["reordered"] = json!(3);
+    let other = arm("rf2-keyless", "java", &[1.0], &json!({}));
+    let files = results(&[report("killed-leader", "apache", 0, &[lossy, other])]).files();
+    let text = plain(&files[Path::new("apache/killed-leader/README.md")]);
+    assert!(text.contains("| 12.5 us | 2,000 lost, 3 reordered |"), "{text}");
+    assert!(text.contains("| 12.5 us | none |"), "{text}");
+}
+
+#[test]
+fn a_report_without_a_judged_claim_counts_conditions() {
+    let cold = arm("cold", "curtail", &[1.0], &json!({}));
+    let files = results(&[report("cold-start", "apache", 0, &[cold])]).files();
+    let text = &files[Path::new("apache/cold-start/README.md")];
+    assert!(text.starts_with("# cold-start, Apache Kafka: 0 of 1 conditions held\n"), "{text}");
+}
+
+#[test]
+fn figures_of_other_runs_have_their_own_heading() {
+    let mut known = killed(0, &[1.0], &[]);
+    known["published"] = json!([{"arm": "java", "source": "elsewhere", "note": "",
+        "latency_us": {"avg": null, "p50": null, "p95": null, "p99": null, "p999": 9_000.0, "max": null},
+        "throughput_mbps": null}]);
+    let files = results(&[known]).files();
+    let text = &files[Path::new("apache/killed-leader/README.md")];
+    let (measured, published) = text.split_once("\n### Not measured in this run\n").unwrap();
+    assert!(measured.contains("### Measured in this run"), "{text}");
+    assert!(published.contains("- java (elsewhere): p99.9 9 ms"), "{text}");
 }
 
 #[test]
