@@ -59,11 +59,7 @@ pub(super) fn rows(results: &Results, cluster: Cluster) -> Vec<Row<'_>> {
 fn section(results: &Results, cluster: Cluster) -> String {
     let rows = rows(results, cluster);
     let kills = results.kills.get(&cluster).and_then(|runs| runs.last());
-    let here: Vec<&[Run]> = experiments::all()
-        .into_iter()
-        .map(|experiment| results.of(cluster, experiment.name()))
-        .filter(|runs| !runs.is_empty())
-        .collect();
+    let here = runs_in_order(results, cluster);
     if here.is_empty() && kills.is_none() {
         return String::new();
     }
@@ -82,6 +78,15 @@ fn section(results: &Results, cluster: Cluster) -> String {
         text += "\n</details>\n";
     }
     text
+}
+
+/// The runs of each experiment, in the order of the first claims about them.
+fn runs_in_order(results: &Results, cluster: Cluster) -> Vec<&[Run]> {
+    let first_claim = |name: &str| CLAIMS.iter().position(|claim| claim.experiment == name);
+    let mut all = experiments::all();
+    all.sort_by_key(|experiment| first_claim(experiment.name()).unwrap_or(CLAIMS.len()));
+    let runs = all.into_iter().map(|experiment| results.of(cluster, experiment.name()));
+    runs.filter(|runs| !runs.is_empty()).collect()
 }
 
 /// The page has one chart per experiment: that of the first cluster with runs. The others are in the reports.

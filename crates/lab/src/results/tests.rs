@@ -263,6 +263,15 @@ fn the_page_has_the_row_the_chart_and_the_run() {
 }
 
 #[test]
+fn charts_have_the_order_of_the_claims() {
+    let moved = arm("6-partitions", "curtail", &[1.0], &json!({}));
+    let shown = results(&[report("leader-move", "apache", 0, &[moved]), killed(0, &[1.0], &[])]);
+    let page = &shown.files()[Path::new("README.md")];
+    let chart = |name: &str| page.find(&format!("[![{name}]")).unwrap();
+    assert!(chart("killed-leader") < chart("leader-move"), "{page}");
+}
+
+#[test]
 fn the_report_counts_wrong_records_by_kind() {
     let mut lossy = arm("rf2-keyless", "curtail", &[1.0], &json!({}));
     lossy["lost"] = json!(2_000);
