@@ -191,10 +191,10 @@ const fn picture(title: &'static str, experiment: &'static str, arm: &'static st
 
 /// The README's picture: p99.9 on Apache Kafka.
 pub(super) const PICTURE: [Picture; 4] = [
-    picture("A broker is killed", "killed-leader", "rf2-keyless"),
-    picture("A broker responds 20 ms late", "slow-broker", "default-2048"),
-    picture("All brokers restart in turn", "roll", "few-all"),
-    picture("All leaders move at once", "leader-move", "6-partitions"),
+    picture("A broker is killed; 2 replicas, keyless", "killed-leader", "rf2-keyless"),
+    picture("A broker responds 20 ms late; 2,048 records/s", "slow-broker", "default-2048"),
+    picture("All brokers restart in turn; 12 partitions", "roll", "few-all"),
+    picture("All leaders move at once; 6 partitions", "leader-move", "6-partitions"),
 ];
 
 /// All claims, in the order of the page.

@@ -59,11 +59,7 @@ pub(super) fn rows(results: &Results, cluster: Cluster) -> Vec<Row<'_>> {
 fn section(results: &Results, cluster: Cluster) -> String {
     let rows = rows(results, cluster);
     let kills = results.kills.get(&cluster).and_then(|runs| runs.last());
-    let here: Vec<&[Run]> = experiments::all()
-        .into_iter()
-        .map(|experiment| results.of(cluster, experiment.name()))
-        .filter(|runs| !runs.is_empty())
-        .collect();
+    let here = runs_in_order(results, cluster);
     if here.is_empty() && kills.is_none() {
         return String::new();
     }
@@ -84,6 +80,15 @@ fn section(results: &Results, cluster: Cluster) -> String {
     text
 }
 
+/// The runs of each experiment, in the order of the first claims about them.
+fn runs_in_order(results: &Results, cluster: Cluster) -> Vec<&[Run]> {
+    let first_claim = |name: &str| CLAIMS.iter().position(|claim| claim.experiment == name);
+    let mut all = experiments::all();
+    all.sort_by_key(|experiment| first_claim(experiment.name()).unwrap_or(CLAIMS.len()));
+    let runs = all.into_iter().map(|experiment| results.of(cluster, experiment.name()));
+    runs.filter(|runs| !runs.is_empty()).collect()
+}
+
 /// The page has one chart per experiment: that of the first cluster with runs. The others are in the reports.
 fn is_charted(results: &Results, cluster: Cluster, experiment: &str) -> bool {
     let has_chart = |cluster: &Cluster| {
@@ -92,6 +97,8 @@ fn is_charted(results: &Results, cluster: Cluster, experiment: &str) -> bool {
     };
     Cluster::ALL.iter().find(|cluster| has_chart(cluster)) == Some(&cluster)
 }
+
+const UNITS: [&str; 4] = ["ms", "us", "s", "MB/s"];
 
 const COLUMNS: &str = "\
 | claim | Curtail | best other client | aim | held | run |
@@ -108,9 +115,9 @@ pub(super) fn table(rows: &[Row<'_>], to: &str) -> String {
             other(row),
             claim.aim.text(claim.metric),
             held(row),
-            format!("{}, {}", link(row, to), turns(row)),
+            format!("{}, {}", link(row, to, &newest(row)), turns(row)),
         ];
-        format!("| {} |\n", cells.map(|cell| escaped(&cell)).join(" | "))
+        format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "))
     });
     COLUMNS.to_owned() + &lines.collect::<String>()
 }
@@ -131,16 +138,18 @@ pub(super) fn held(row: &Row<'_>) -> String {
     let Row { held, judged, .. } = row;
     match row.is_held() {
         None => "not judged".to_owned(),
-        Some(true) => format!("held, {held} of {judged}"),
-        Some(false) => format!("not held, {held} of {judged}"),
+        Some(true) => format!("held, {held}\u{a0}of\u{a0}{judged}"),
+        Some(false) => format!("not held, {held}\u{a0}of\u{a0}{judged}"),
     }
 }
 
-/// The date of the newest run, which leads to the report.
-pub(super) fn link(row: &Row<'_>, to: &str) -> String {
-    let path = format!("{to}{}/{}/README.md", row.cluster.name(), row.claim.experiment);
-    let newest = row.runs.last().map_or_else(String::new, |run| when(run));
-    format!("[{newest}]({path})")
+/// A text that leads to the report.
+pub(super) fn link(row: &Row<'_>, to: &str, text: &str) -> String {
+    format!("[{text}]({to}{}/{}/README.md)", row.cluster.name(), row.claim.experiment)
+}
+
+fn newest(row: &Row<'_>) -> String {
+    row.runs.last().map_or_else(String::new, |run| when(run))
 }
 
 /// The date of a run; the seed of one in virtual time, which gives the same figures at any date.
@@ -170,7 +179,7 @@ fn kills_row(cluster: Cluster, run: &KillsRun) -> String {
     let kills = &run.kills;
     let (violations, all) = (kills.violations() as i64, kills.acknowledged() as i64);
     let brokers = kills.broker_kills + kills.copy_broker_kills;
-    let state = if is_held(run) { "held, 1 of 1" } else { "not held, 0 of 1" };
+    let state = if is_held(run) { "held, 1\u{a0}of\u{a0}1" } else { "not held, 0\u{a0}of\u{a0}1" };
     let (day, path) = (date::day(kills.environment.started_ms), cluster.name());
     format!(
         "| {brokers} brokers and {} clients killed: records lost, duplicated, reordered or refused | {} of {} | none | none \
@@ -247,7 +256,21 @@ pub(super) fn command(command: &str) -> String {
     if kept.is_empty() { "command not recorded".to_owned() } else { kept }
 }
 
-/// A text as a cell of a table.
+/// A text as a cell of a table. Its figures stay on one line with their units.
+pub(super) fn cell(text: &str) -> String {
+    let text = escaped(text);
+    let mut words = text.split(' ');
+    let mut cell = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let is_unit = UNITS.contains(&word.trim_end_matches([')', ',', ';']));
+        let bound = is_unit && cell.ends_with(|last: char| last.is_ascii_digit());
+        cell.push(if bound { '\u{a0}' } else { ' ' });
+        cell.push_str(word);
+    }
+    cell
+}
+
+/// A text without characters that Markdown reads as marks in a table.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -1,4 +1,4 @@
-//! What the README has of the results: a picture and a table.
+//! The part of the README made from the results: a picture and a table.
 
 use super::{
     Cluster, Invalid,
@@ -13,10 +13,17 @@ use super::{
 const BEGIN: &str = "<!-- results -->\n";
 const END: &str = "<!-- end of results -->\n";
 
+const SHOWN: &str = "
+![p99.9 produce latency of Curtail and other clients on Apache Kafka while brokers are killed, slow or restarted, and while leaders
+move](docs/results/faults.svg)
+
+All clients of a panel ran in turn on the same brokers. A bar is the median turn; its line spans the least and the most.
+";
+
 /// p99.9 of all clients under faults, on Apache Kafka.
 pub(super) fn picture(results: &Results) -> String {
     let panels: Vec<Panel> = PICTURE.iter().map(|picture| panel(results, picture)).collect();
-    draw("p99.9 produce latency on Apache Kafka", &panels)
+    draw("p99.9 produce latency on Apache Kafka: less is better", &panels)
 }
 
 fn panel(results: &Results, picture: &Picture) -> Panel {
@@ -29,12 +36,21 @@ fn panel(results: &Results, picture: &Picture) -> Panel {
     panel
 }
 
-/// The README with the table between its marks.
+/// The picture as the README shows it, if a panel of it has another client.
+fn shown(results: &Results) -> &'static str {
+    let compared = |picture: &Picture| {
+        let runs = rows::last(results.of(Cluster::Apache, picture.experiment), picture.arm);
+        !rows::others(picture.arm, Metric::P999, &runs).is_empty()
+    };
+    if PICTURE.iter().any(compared) { SHOWN } else { "" }
+}
+
+/// The README with the picture and the table between its marks.
 pub(super) fn with_table(results: &Results, name: &str, text: &str) -> Result<String, Invalid> {
     let missing = |mark: &str| Invalid::new(format!("{name} has no line {}", mark.trim()));
     let (head, rest) = text.split_once(BEGIN).ok_or_else(|| missing(BEGIN))?;
     let (_, tail) = rest.split_once(END).ok_or_else(|| missing(END))?;
-    Ok([head, BEGIN, &table(results), END, tail].concat())
+    Ok([head, BEGIN, shown(results), &table(results), END, tail].concat())
 }
 
 /// One row per claim of the README, on the first cluster with a run: Apache Kafka, if there is one.
@@ -54,15 +70,15 @@ fn table(results: &Results) -> String {
     }
     let lines = rows.iter().map(|row| {
         let claim = row.claim;
+        let claimed = format!("{}: {}", claim.sentence, claim.metric.name());
         let cells = [
-            format!("{}: {}", claim.sentence, claim.metric.name()),
+            page::link(row, "docs/results/", &claimed),
             page::ours(row),
             page::other(row),
             row.cluster.title().to_owned(),
-            page::link(row, "docs/results/"),
         ];
-        format!("| {} |\n", cells.map(|cell| page::escaped(&cell)).join(" | "))
+        format!("| {} |\n", cells.map(|text| page::cell(&text)).join(" | "))
     });
-    let head = "\n| | Curtail | best other client | on | run |\n|---|---|---|---|---|\n";
+    let head = "\n| | Curtail | best other client | on |\n|---|---|---|---|\n";
     format!("{head}{}\n", lines.collect::<String>())
 }

@@ -5,8 +5,8 @@ use super::{
     chart::{Panel, draw},
     claims::{Aim, CLAIMS, Claim, Metric},
     number::{Unit, thousands, with_unit},
-    page::{self, command, commit, escaped, machine, ms, when},
-    rows::{self, row},
+    page::{self, cell, command, commit, escaped, machine, ms, when},
+    rows::{self, Row, row},
     store::Run,
 };
 use crate::experiments::{self, ArmReport, PublishedFigure, Report};
@@ -16,18 +16,20 @@ pub(super) fn report(cluster: Cluster, runs: &[Run]) -> String {
     let Some(newest) = runs.last() else { return String::new() };
     let report = &newest.report;
     let about = experiments::find(&report.experiment).map_or("", |found| found.about());
+    let claims = claims(cluster, &report.experiment);
+    let rows: Vec<_> = claims.filter_map(|claim| row(claim, cluster, runs)).collect();
     let mut text = format!(
-        "# {}: {}\n\nWritten by `curtail lab publish`.\n\n{}\n\nAfter: {}.\n",
+        "# {}, {}: {}\n\n{} {}\n\nSource: {}. Written by `curtail lab publish`.\n",
         report.experiment,
         cluster.title(),
+        found(report, &rows),
         sentence(about),
+        escaped(&report.conclusion()),
         report.source.trim_end_matches('.')
     );
     if chart(cluster, runs).is_some() {
         text += "\n![Chart of the claims](chart.svg)\n";
     }
-    let claims = claims(cluster, &report.experiment);
-    let rows: Vec<_> = claims.filter_map(|claim| row(claim, cluster, runs)).collect();
     if !rows.is_empty() {
         text += &format!("\n{}", page::table(&rows, "../../"));
     }
@@ -42,6 +44,17 @@ pub(super) fn report(cluster: Cluster, runs: &[Run]) -> String {
         }
     }
     text
+}
+
+/// How many claims held in every turn; without a claim that was judged, how many conditions held.
+fn found(report: &Report, rows: &[Row<'_>]) -> String {
+    let judged: Vec<bool> = rows.iter().filter_map(Row::is_held).collect();
+    let of = |held: usize, all: usize, things: &str| format!("{held} of {all} {things} held");
+    if judged.is_empty() {
+        let held = report.conditions.iter().filter(|condition| condition.held).count();
+        return of(held, report.conditions.len(), "conditions");
+    }
+    of(judged.iter().filter(|held| **held).count(), judged.len(), "claims")
 }
 
 /// A chart of the latencies with claims: Curtail, the arms it is compared with, and the other clients.
@@ -111,7 +124,7 @@ fn run_text(run: &Run) -> String {
     text += &arms(report);
     text += &extra(report);
     text += &published(report);
-    text += "\nConditions:\n\n";
+    text += "\n### Conditions\n\n";
     for condition in &report.conditions {
         let state = if condition.held { "held" } else { "not held" };
         text += &format!("- {state}: {}\n", condition.text.replace('<', "&lt;"));
@@ -129,30 +142,47 @@ fn versions(report: &Report) -> String {
 fn arms(report: &Report) -> String {
     let until = report.arms.first().map(|arm| arm.latency_until).unwrap_or_default();
     let mut text = format!(
-        "\nLatency {}, all turns together. CPU is user and system time per record.\n\n\
-         | arm | client | turns | records | MB/s | p50 | p99 | p99.9 | slowest | CPU | lost | duplicated | reordered | refused |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "\n### Measured in this run\n\n\
+         Latency {}, all turns together. CPU is user and system time per record. Wrong records were lost, \
+         duplicated, reordered or refused.\n\n\
+         | arm | client | turns | records | MB/s | p50 | p99 | p99.9 | slowest | CPU | wrong records |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
         until.words()
     );
-    for arm in &report.arms {
-        let latency = &arm.latency_us;
-        let counts = [arm.lost, arm.duplicated, arm.reordered, arm.errors];
-        let counts = counts.map(|count| thousands(count as i64)).join(" | ");
-        text += &format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {counts} |\n",
-            escaped(&arm.name),
-            escaped(&arm.client),
-            arm.rounds.len().max(1),
-            thousands(arm.records as i64),
-            with_unit(arm.throughput_mbps, Unit::Mbps),
-            ms(latency.p50),
-            ms(latency.p99),
-            ms(latency.p999),
-            ms(latency.max),
-            with_unit(arm.cpu_us_per_record, Unit::Us),
-        );
-    }
+    text.extend(report.arms.iter().map(arm_line));
     text
+}
+
+fn arm_line(arm: &ArmReport) -> String {
+    let latency = &arm.latency_us;
+    let cells = [
+        arm.name.clone(),
+        arm.client.clone(),
+        arm.rounds.len().max(1).to_string(),
+        thousands(arm.records as i64),
+        with_unit(arm.throughput_mbps, Unit::Mbps).replace(" MB/s", ""),
+        ms(latency.p50),
+        ms(latency.p99),
+        ms(latency.p999),
+        ms(latency.max),
+        with_unit(arm.cpu_us_per_record, Unit::Us),
+        wrong(arm),
+    ];
+    format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "))
+}
+
+/// Records that did not arrive as they were sent, by what happened to them.
+fn wrong(arm: &ArmReport) -> String {
+    let counts = [
+        (arm.lost, "lost"),
+        (arm.duplicated, "duplicated"),
+        (arm.reordered, "reordered"),
+        (arm.errors, "refused"),
+    ];
+    let seen = counts.into_iter().filter(|(count, _)| *count > 0);
+    let seen: Vec<String> =
+        seen.map(|(count, word)| format!("{} {word}", thousands(count as i64))).collect();
+    if seen.is_empty() { "none".to_owned() } else { seen.join(", ") }
 }
 
 fn extra(report: &Report) -> String {
@@ -169,7 +199,7 @@ fn extra(report: &Report) -> String {
         format!("- {}, {}: {figures}\n", arm.name, arm.client)
     };
     let lines: String = report.arms.iter().filter(|arm| !arm.extra.is_empty()).map(line).collect();
-    if lines.is_empty() { lines } else { format!("\nOther figures:\n\n{lines}") }
+    if lines.is_empty() { lines } else { format!("\n### Other figures of this run\n\n{lines}") }
 }
 
 fn published(report: &Report) -> String {
@@ -191,7 +221,8 @@ fn published(report: &Report) -> String {
         format!("- {} ({}): {}\n", figure.arm, figure.source, parts.join(", "))
     };
     let lines: String = report.published.iter().map(line).collect();
-    if lines.is_empty() { lines } else { format!("\nPublished by others:\n\n{lines}") }
+    let head = "\n### Not measured in this run\n\nPublished figures, and those of other runs:\n\n";
+    if lines.is_empty() { lines } else { format!("{head}{lines}") }
 }
 
 /// A text with a capital letter and a full stop.

@@ -220,6 +220,11 @@ fn a_new_run_changes_only_the_rows_of_its_experiment() {
     }
 }
 
+/// A text with plain spaces between figures and units.
+fn plain(text: &str) -> String {
+    text.replace('\u{a0}', " ")
+}
+
 /// Results with three clients, and a run in virtual time.
 fn shown() -> Results {
     let others: &[(&str, &[f64])] =
@@ -233,7 +238,7 @@ fn shown() -> Results {
 #[test]
 fn the_page_has_the_row_the_chart_and_the_run() {
     let files = shown().files();
-    let page = &files[Path::new("README.md")];
+    let page = plain(&files[Path::new("README.md")]);
     let path = "apache/killed-leader";
     for said in [
         "| A broker is killed; 2 replicas, keyless: p99.9 | 49.6 ms (48 ms to 51.2 ms) | java: 9 s (8.9 s to 9.1 s) | \
@@ -247,12 +252,56 @@ fn the_page_has_the_row_the_chart_and_the_run() {
     }
     let report = &files[&Path::new(path).join("README.md")];
     for said in [
+        "# killed-leader, Apache Kafka: 1 of 1 claims held\n",
+        "1 of 1 conditions do NOT hold. The first: p99 &lt; 5 ms.",
         "| rf2-keyless | franz-go | 2 |",
         "- not held: p99 &lt; 5 ms",
         "(2026-11-24T09-05-01Z.json)",
     ] {
         assert!(report.contains(said), "{said}\n{report}");
     }
+}
+
+#[test]
+fn charts_have_the_order_of_the_claims() {
+    let moved = arm("6-partitions", "curtail", &[1.0], &json!({}));
+    let shown = results(&[report("leader-move", "apache", 0, &[moved]), killed(0, &[1.0], &[])]);
+    let page = &shown.files()[Path::new("README.md")];
+    let chart = |name: &str| page.find(&format!("[![{name}]")).unwrap();
+    assert!(chart("killed-leader") < chart("leader-move"), "{page}");
+}
+
+#[test]
+fn the_report_counts_wrong_records_by_kind() {
+    let mut lossy = arm("rf2-keyless", "curtail", &[1.0], &json!({}));
+    lossy["lost"] = json!(2_000);
+    lossy["reordered"] = json!(3);
+    let other = arm("rf2-keyless", "java", &[1.0], &json!({}));
+    let files = results(&[report("killed-leader", "apache", 0, &[lossy, other])]).files();
+    let text = plain(&files[Path::new("apache/killed-leader/README.md")]);
+    assert!(text.contains("| 12.5 us | 2,000 lost, 3 reordered |"), "{text}");
+    assert!(text.contains("| 12.5 us | none |"), "{text}");
+}
+
+#[test]
+fn a_report_without_a_judged_claim_counts_conditions() {
+    let cold = arm("cold", "curtail", &[1.0], &json!({}));
+    let files = results(&[report("cold-start", "apache", 0, &[cold])]).files();
+    let text = &files[Path::new("apache/cold-start/README.md")];
+    assert!(text.starts_with("# cold-start, Apache Kafka: 0 of 1 conditions held\n"), "{text}");
+}
+
+#[test]
+fn figures_of_other_runs_have_their_own_heading() {
+    let mut known = killed(0, &[1.0], &[]);
+    known["published"] = json!([{"arm": "java", "source": "elsewhere", "note": "",
+        "latency_us": {"avg": null, "p50": null, "p95": null, "p99": null, "p999": 9_000.0, "max": null},
+        "throughput_mbps": null}]);
+    let files = results(&[known]).files();
+    let text = &files[Path::new("apache/killed-leader/README.md")];
+    let (measured, published) = text.split_once("\n### Not measured in this run\n").unwrap();
+    assert!(measured.contains("### Measured in this run"), "{text}");
+    assert!(published.contains("- java (elsewhere): p99.9 9 ms"), "{text}");
 }
 
 #[test]
@@ -272,21 +321,33 @@ fn pictures_are_well_formed_and_have_every_client() {
 }
 
 #[test]
-fn the_readme_gets_its_table_and_nothing_else_changes() {
+fn the_readme_gets_picture_and_table_and_nothing_else_changes() {
     let results = shown();
     let text = "before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n";
     let new = results.readme("README.md", text).unwrap();
-    assert!(new.starts_with("before\n<!-- results -->\n\n| | Curtail |"), "{new}");
-    assert!(
-        new.contains(
-            "| java: 9 s (8.9 s to 9.1 s) | Apache Kafka | [2026-11-24](docs/results/apache/"
-        ),
-        "{new}"
-    );
+    assert!(new.starts_with("before\n<!-- results -->\n\n![p99.9 produce latency"), "{new}");
+    assert!(new.contains("](docs/results/faults.svg)\n"), "{new}");
+    let row = "keyless: p99.9](docs/results/apache/killed-leader/README.md) | 49.6 ms (48 ms to 51.2 ms) | \
+               java: 9 s (8.9 s to 9.1 s) | Apache Kafka |";
+    assert!(plain(&new).contains(row), "{new}");
     assert!(new.ends_with("\n<!-- end of results -->\nafter\n") && !new.contains("old"), "{new}");
     assert_eq!(results.readme("README.md", &new).unwrap(), new);
     let error = results.readme("README.md", "no marks").err().unwrap();
     assert_eq!(error.to_string(), "README.md has no line <!-- results -->");
+}
+
+#[test]
+fn the_readme_has_no_picture_without_another_client() {
+    let text = "<!-- results -->\n<!-- end of results -->\n";
+    let new = results(&[killed(0, &[50.0], &[])]).readme("README.md", text).unwrap();
+    assert!(!new.contains("faults.svg") && new.contains("killed-leader"), "{new}");
+}
+
+#[test]
+fn figures_in_cells_stay_on_one_line_with_their_units() {
+    let cell = page::cell("20 s; at most 5 ms (1 s to 2.5 s), 1 MB/s a | b s");
+    let bound = "20\u{a0}s; at most 5\u{a0}ms (1\u{a0}s to 2.5\u{a0}s), 1\u{a0}MB/s a \\| b s";
+    assert_eq!(cell, bound);
 }
 
 #[test]
@@ -300,7 +361,7 @@ fn a_directory_is_read_as_it_was_saved() {
 
     let page = dir.path().join("README.md");
     let text = fs::read_to_string(&page).unwrap();
-    fs::write(&page, text.replace("held, 2 of 2", "held, 3 of 3")).unwrap();
+    fs::write(&page, text.replace("held, 2\u{a0}of", "held, 3\u{a0}of")).unwrap();
     let stale = dir.path().join("apache/killed-leader/chart.svg");
     fs::remove_file(&stale).unwrap();
     let wrong = read.differences(dir.path()).unwrap();
@@ -329,7 +390,7 @@ fn crash_tests_are_a_row_of_their_own() {
         let text = serde_json::to_string_pretty(&kills(lost)).unwrap();
         let mut results = Results::default();
         results.add("kills.json", &text).unwrap();
-        let page = &results.files()[Path::new("README.md")];
+        let page = plain(&results.files()[Path::new("README.md")]);
         assert!(page.contains("| 130 brokers and 20 clients killed: "), "{page}");
         assert!(page.contains(state), "{page}");
         assert!(page.contains("(apache/kills/2026-11-24T09-05-01Z.json)"), "{page}");
