@@ -81,6 +81,10 @@ impl Session {
     fn put(&mut self, item: &Item) {
         let key = (item.topic.clone(), item.fetch.index);
         if let Some(cached) = self.partitions.get_mut(&key) {
+            if cached.fetch.current_leader_epoch != item.fetch.current_leader_epoch {
+                // Followers ignore a response to a fetch with an earlier epoch.
+                cached.high_watermark = -1;
+            }
             cached.fetch = item.fetch;
             return;
         }
@@ -116,8 +120,8 @@ impl Session {
             || answer.log_start_offset != cached.log_start;
         cached.high_watermark = answer.high_watermark;
         cached.log_start = answer.log_start_offset;
-        if answer.error.is_error() {
-            // The next response after an error counts as changed.
+        if answer.error.is_error() || answer.diverging_epoch.is_some() {
+            // The reader does not use this high watermark, so the next response counts as changed.
             cached.high_watermark = -1;
         }
         if !answer.records.is_empty() {

@@ -42,8 +42,8 @@ fn seeds_that_found_bugs_stay_quiet() {
 }
 
 /// As above, of scenarios: a commit of a membership that had ended, disk faults that waited for each other, retries
-/// without growing backoff, a batch under the id of a deleted topic, damage reported by a broker, and a log start
-/// within a batch.
+/// without growing backoff, a batch under the id of a deleted topic, damage reported by a broker, a log start within a
+/// batch, and a follower without the high watermark after its truncation.
 #[test]
 fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
     let found = [
@@ -53,6 +53,7 @@ fn seeds_of_scenarios_that_found_bugs_stay_quiet() {
         (Scenario::Topics, &[1]),
         (Scenario::Corruption, &[135, 273, 388]),
         (Scenario::Gaps, &[18, 27]),
+        (Scenario::Racks, &[212]),
     ];
     let plans = found
         .into_iter()

@@ -1,4 +1,4 @@
-use curtail_wire::fetch::FetchTopic;
+use curtail_wire::fetch::{EpochEndOffset, FetchTopic};
 
 use super::*;
 
@@ -75,6 +75,38 @@ async fn only_changes_are_answered_and_partitions_with_records_move_to_the_end()
     let everywhere = |index| answer(index, 6, b"x");
     let all = exchange(&mut cache, &request(7, 3, &[]), 0, now, everywhere);
     assert_eq!(all, Ok((7, vec![1, 2, 0])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_high_watermark_is_repeated_after_a_diverging_epoch() {
+    let now = Instant::now();
+    let mut cache = shard(10);
+    let diverging_0 = |index| FetchPartitionResponse {
+        diverging_epoch: (index == 0).then_some(EpochEndOffset { epoch: 1, end_offset: 5 }),
+        ..quiet(index)
+    };
+    let open = request(0, 0, &[(0, 9), (1, 5)]);
+    assert_eq!(exchange(&mut cache, &open, 7, now, diverging_0), Ok((7, vec![0, 1])));
+    let truncated = |epoch| request(7, epoch, &[(0, 5)]);
+    assert_eq!(exchange(&mut cache, &truncated(1), 0, now, quiet), Ok((7, vec![0])));
+    assert_eq!(exchange(&mut cache, &request(7, 2, &[]), 0, now, quiet), Ok((7, vec![])));
+    assert_eq!(exchange(&mut cache, &request(7, 3, &[]), 0, now, diverging_0), Ok((7, vec![0])));
+    assert_eq!(exchange(&mut cache, &truncated(4), 0, now, quiet), Ok((7, vec![0])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_high_watermark_is_repeated_in_another_leader_epoch() {
+    let now = Instant::now();
+    let mut cache = shard(10);
+    let in_epoch = |leader_epoch, session_id, session_epoch| {
+        let mut request = request(session_id, session_epoch, &[(0, 5)]);
+        request.topics[0].partitions[0].current_leader_epoch = leader_epoch;
+        request
+    };
+    assert_eq!(exchange(&mut cache, &in_epoch(3, 0, 0), 7, now, quiet), Ok((7, vec![0])));
+    assert_eq!(exchange(&mut cache, &in_epoch(3, 7, 1), 0, now, quiet), Ok((7, vec![])));
+    assert_eq!(exchange(&mut cache, &in_epoch(4, 7, 2), 0, now, quiet), Ok((7, vec![0])));
+    assert_eq!(exchange(&mut cache, &in_epoch(4, 7, 3), 0, now, quiet), Ok((7, vec![])));
 }
 
 #[tokio::test(start_paused = true)]

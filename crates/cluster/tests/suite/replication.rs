@@ -191,6 +191,28 @@ async fn a_diverging_tail_is_truncated() {
 }
 
 #[tokio::test]
+async fn a_follower_serves_committed_records_after_its_truncation() {
+    let cluster = with_topic(config(3), "1").await;
+    let (old, others) = roles(&cluster);
+    let mut client = Client::connect(&cluster, old).await;
+    assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
+    // Only the leader appends all of these, because its followers are frozen.
+    others.iter().for_each(|id| cluster.freeze(*id));
+    for value in ["lost-1", "lost-2", "lost-3"] {
+        assert_eq!(client.produce("t", 0, 1, batch(&[value], None)).await.error, ErrorCode::NONE);
+    }
+    cluster.kill(old);
+    others.iter().for_each(|id| cluster.thaw(*id));
+    soon(cluster.wait_until(|c| c.leader("t", 0).is_some_and(|(id, _)| id != old))).await;
+    cluster.settled().await;
+    // After the restart the broker has no high watermark. No record comes that would bring one.
+    soon(cluster.restart(old)).await.unwrap();
+    soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 3)).await;
+    let mut client = Client::connect(&cluster, old).await;
+    assert_eq!(soon(client.fetch_all("t", 0, 1)).await[0], "a");
+}
+
+#[tokio::test]
 async fn frozen_metadata_stays_at_its_version_until_it_is_thawed() {
     let cluster = with_topic(config(3), "1").await;
     let (old, [new, other]) = roles(&cluster);
