@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -54,14 +54,14 @@ pub(super) async fn run(shared: Shared, slot: u32) -> Result<(), Failure> {
     let plan = shared.plan.copies.clone().ok_or("there are no copies")?;
     let lives = &plan.slots[slot as usize - 1];
     let mut zombies = JoinSet::new();
-    let mut leftover = false;
+    let mut tenures = Tenures::default();
     for (index, life) in lives.iter().enumerate() {
         let last = index + 1 == lives.len();
         if !last && members::is_done(&shared) {
             continue;
         }
         sleep(life.rest).await;
-        let tenure = Tenure::new(leftover);
+        let tenure = tenures.begin();
         let (close, closing) = watch::channel(false);
         let app = Application {
             shared: shared.clone(),
@@ -89,7 +89,8 @@ pub(super) async fn run(shared: Shared, slot: u32) -> Result<(), Failure> {
                     note(&shared, slot, "crashed");
                 }
                 CopyEnd::Zombie => {
-                    tenure.rival.store(true, Ordering::Relaxed);
+                    tenure.superseded.store(true, Ordering::Relaxed);
+                    note(&shared, slot, "becomes a zombie");
                     let shared = shared.clone();
                     zombies.spawn(async move {
                         let done = async {
@@ -101,8 +102,6 @@ pub(super) async fn run(shared: Shared, slot: u32) -> Result<(), Failure> {
                 }
             },
         }
-        // A late InitProducerId of this application fences the next one.
-        leftover = tenure.initializing.load(Ordering::Relaxed);
     }
     while let Some(ended) = zombies.join_next().await {
         ended??;
@@ -120,18 +119,57 @@ fn note(shared: &Shared, slot: u32, what: impl std::fmt::Display) {
     shared.fabric.trace().event(format_args!("copier-{slot}"), format_args!("{what}"));
 }
 
+/// The applications with one `transactional.id`, in order.
+#[derive(Debug, Default)]
+struct Tenures(Vec<Tenure>);
+
+impl Tenures {
+    /// Begins the next application's tenure.
+    ///
+    /// Every earlier application with an outstanding InitProducerId is a rival, not only the one directly before it:
+    /// a zombie may wait for its coordinator while several others come and go.
+    fn begin(&mut self) -> Tenure {
+        let contested = self.0.iter().any(Tenure::is_outstanding);
+        let tenure = Tenure { contested, superseded: Arc::default(), outstanding: Arc::default() };
+        self.0.push(tenure.clone());
+        tenure
+    }
+}
+
 /// Whether anything but a defect may fence an application.
+///
+/// The coordinator fences all producers except the one whose InitProducerId it handled last (KIP-98), which need not
+/// be the producer that began last.
 #[derive(Clone, Debug)]
 struct Tenure {
-    /// Another producer has, or may have, taken the `transactional.id`.
-    rival: Arc<AtomicBool>,
-    /// An InitProducerId may be in flight.
-    initializing: Arc<AtomicBool>,
+    /// An InitProducerId of an earlier application was outstanding at the start.
+    contested: bool,
+    /// The next application has the `transactional.id`: this one is a zombie.
+    superseded: Arc<AtomicBool>,
+    /// Producers whose InitProducerId the coordinator may still have to handle. A producer that is dropped before its
+    /// response counts for good.
+    outstanding: Arc<AtomicU32>,
 }
 
 impl Tenure {
-    fn new(rival: bool) -> Self {
-        Self { rival: Arc::new(AtomicBool::new(rival)), initializing: Arc::default() }
+    fn requests(&self) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn responded(&self) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn is_outstanding(&self) -> bool {
+        self.outstanding.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_superseded(&self) -> bool {
+        self.superseded.load(Ordering::Relaxed)
+    }
+
+    fn has_rival(&self) -> bool {
+        self.contested || self.is_superseded() || self.is_outstanding()
     }
 }
 
@@ -154,11 +192,11 @@ struct Application {
 }
 
 impl Application {
-    /// Starts again after each fatal error, until it is closed or another application has its `transactional.id`.
+    /// Starts again after each fatal error, until it is closed or superseded.
     async fn run(self, mut closing: watch::Receiver<bool>) -> Result<(), Error> {
         while !*closing.borrow_and_update() {
             if let Err(Setback::Restart) = self.live(&mut closing).await?
-                && self.tenure.rival.swap(false, Ordering::Relaxed)
+                && self.tenure.is_superseded()
             {
                 return Ok(());
             }
@@ -202,22 +240,23 @@ impl Application {
     }
 
     async fn initialize(&self, producer: &mut TransactionalProducer) -> Result<(), Setback> {
-        self.tenure.initializing.store(true, Ordering::Relaxed);
+        self.tenure.requests();
         for _ in 0..PATIENCE {
             match producer.init_transactions().await {
                 Ok(()) => {
-                    self.tenure.initializing.store(false, Ordering::Relaxed);
+                    self.tenure.responded();
                     return Ok(());
                 }
-                Err(error) if error.is_fatal() => return Err(self.judge(&error, Duration::ZERO)),
+                Err(error) if error.is_fatal() => {
+                    self.tenure.responded();
+                    return Err(self.judge(&error, Duration::ZERO));
+                }
                 Err(error) => {
                     note(&self.shared, self.slot, format_args!("init failed: {error}"));
                     sleep(Duration::from_millis(50)).await;
                 }
             }
         }
-        // A request of this producer may fence the next one.
-        self.tenure.rival.store(true, Ordering::Relaxed);
         Err(Setback::Restart)
     }
 
@@ -375,7 +414,7 @@ impl Application {
         if error.is_fenced() {
             let at = now();
             let expired = at.saturating_sub(opened) >= TRANSACTION_TIMEOUT;
-            let justified = expired || self.tenure.rival.load(Ordering::Relaxed);
+            let justified = expired || self.tenure.has_rival();
             let (producer, error) = (self.slot, error.to_string());
             let fencing = Fencing { at, producer, justified, error };
             self.shared.history.lock().fencings.push(fencing);
@@ -443,4 +482,52 @@ pub(super) async fn read_back(shared: &Shared, env: &Env) -> Result<(), Failure>
     let copies = reader::committed(shared, env, OUTPUT, &ends).await?;
     shared.history.lock().copies = Some(copies);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_initializing_zombie_is_the_rival_of_every_application_that_begins_meanwhile() {
+        let mut tenures = Tenures::default();
+        let zombie = tenures.begin();
+        zombie.requests();
+        for _ in 0..2 {
+            let closed = tenures.begin();
+            closed.requests();
+            closed.responded();
+            assert!(closed.has_rival());
+        }
+        let last = tenures.begin();
+        zombie.responded();
+        assert!(last.has_rival());
+        assert!(!tenures.begin().has_rival());
+    }
+
+    #[test]
+    fn a_producer_dropped_while_it_initializes_is_a_rival_for_good() {
+        let mut tenures = Tenures::default();
+        let first = tenures.begin();
+        assert!(!first.has_rival());
+        first.requests();
+        // The application's next producer.
+        first.requests();
+        first.responded();
+        assert!(first.has_rival());
+        tenures.begin();
+        assert!(tenures.begin().has_rival());
+    }
+
+    #[test]
+    fn an_application_has_no_rival_until_the_next_one_supersedes_it() {
+        let mut tenures = Tenures::default();
+        let zombie = tenures.begin();
+        zombie.requests();
+        zombie.responded();
+        assert!(!zombie.has_rival());
+        zombie.superseded.store(true, Ordering::Relaxed);
+        assert!(zombie.has_rival());
+        assert!(!tenures.begin().has_rival());
+    }
 }
