@@ -588,8 +588,8 @@ impl Target<'_> {
         data: &RecordData<'_>,
         bytes: u32,
     ) -> bool {
-        state.queue.growth(&shared.policy, data).is_none()
-            && self.topic.sticky.ends_before(self.partition.index as u32, bytes)
+        self.topic.sticky.ends_before(self.partition.index as u32, bytes)
+            && state.queue.growth(&shared.policy, data).is_none()
     }
 
     /// Sends the open batch and moves the choice on.

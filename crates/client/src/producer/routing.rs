@@ -29,7 +29,7 @@ use super::{
     memory::NOWHERE,
     partition::{Partition, PartitionState, Place},
     shared::{Shared, resubmit},
-    standing::Trial,
+    standing::{Slot, Trial},
     topic::TopicState,
 };
 use crate::{Acks, ProducerConfig};
@@ -113,15 +113,9 @@ impl Routes {
         let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
         let former = self.by_lane.iter().find(|route| route.broker() == broker);
         let trial = former.map_or_else(Trial::default, |route| route.trial.carry_on());
-        let pioneer = former.map_or(0, |route| route.pioneer.load(Ordering::Relaxed));
-        let home = former.map_or(0, |route| route.home.load(Ordering::Relaxed));
-        Route {
-            lane,
-            partitions: partitions.into(),
-            trial,
-            pioneer: pioneer.into(),
-            home: home.into(),
-        }
+        let pioneer = former.map_or_else(Slot::default, |route| route.pioneer.carry_on());
+        let home = former.map_or_else(Slot::default, |route| route.home.carry_on());
+        Route { lane, partitions: partitions.into(), trial, pioneer, home }
     }
 
     /// Whether partitions are avoided because of trouble.
@@ -136,10 +130,10 @@ struct Route {
     /// In ascending order.
     partitions: Box<[u32]>,
     trial: Trial,
-    /// Index plus one of the partition that receives all records while none is proven; 0 for none.
-    pioneer: AtomicU64,
-    /// Index plus one of the partition that was proven last; 0 for none. It may be in doubt again.
-    home: AtomicU64,
+    /// The partition that receives all records while none is proven.
+    pioneer: Slot,
+    /// The partition that was proven last. It may be in doubt again.
+    home: Slot,
 }
 
 /// Purpose of a choice.
@@ -276,17 +270,18 @@ fn keep_to_proven<'a>(
     candidates: &mut [Candidate],
     now: Duration,
 ) -> Option<&'a Route> {
-    let is_proven: Vec<bool> = routes.by_lane.iter().map(|r| r.home(topic).is_some()).collect();
-    if !candidates.iter().zip(&is_proven).any(|(c, &proven)| proven && c.partitions > 0) {
+    let usable = candidates.iter_mut().zip(&routes.by_lane).filter(|(c, _)| c.partitions > 0);
+    let (proven, unproven): (Vec<_>, Vec<_>) =
+        usable.partition(|(_, route)| route.home(topic).is_some());
+    if proven.is_empty() {
         return None;
     }
     let mut due = None;
-    let pairs = candidates.iter_mut().zip(&routes.by_lane).zip(is_proven);
-    for ((candidate, route), _) in pairs.filter(|(_, is_proven)| !is_proven) {
-        if candidate.partitions > 0 && route.trial.partition(now).is_none() {
+    for (candidate, route) in unproven {
+        candidate.partitions = 0;
+        if route.trial.partition(now).is_none() {
             due = Some(route);
         }
-        candidate.partitions = 0;
     }
     due
 }
@@ -296,14 +291,10 @@ impl Route {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
 
-    fn pioneer(&self) -> Option<u32> {
-        self.pioneer.load(Ordering::Relaxed).checked_sub(1).map(|p| p as u32)
-    }
-
     /// Returns a proven partition, if one is known.
     fn home(&self, topic: &TopicState) -> Option<u32> {
         let is_proven = |index: &u32| topic.partitions[*index as usize].standing.is_proven();
-        let last = self.home.load(Ordering::Relaxed).checked_sub(1).map(|p| p as u32);
+        let last = self.home.get();
         last.filter(|index| self.partitions.binary_search(index).is_ok() && is_proven(index))
             .or_else(|| self.partitions.iter().take(LOOKS).copied().find(is_proven))
     }
@@ -334,11 +325,9 @@ impl Route {
         match picked.as_what {
             Role::Home => {}
             Role::Trial => self.trial.begin(picked.partition, now),
-            Role::TrialForWant => match self.pioneer().filter(is_open) {
+            Role::TrialForWant => match self.pioneer.get().filter(is_open) {
                 Some(pioneer) => picked.partition = pioneer,
-                None => {
-                    self.pioneer.store(u64::from(picked.partition) + 1, Ordering::Relaxed);
-                }
+                None => self.pioneer.set(picked.partition),
             },
         }
         Next { partition: picked.partition, probe: picked.as_what == Role::Trial }
@@ -381,11 +370,11 @@ pub(super) fn avoids(
     };
     let index = partition.index as u32;
     let now = shared.age(Instant::now());
-    route.pioneer() != Some(index) && route.trial.partition(now) != Some(index)
+    route.pioneer.get() != Some(index) && route.trial.partition(now) != Some(index)
 }
 
-/// Handles a newly proven partition: batches that wait for a pioneer's leader can move, those of its own broker and
-/// those of brokers without a proven partition.
+/// Handles a newly proven partition. Batches of its broker's pioneer can move, and so can those of pioneers of brokers
+/// without a proven partition.
 pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition) {
     let routes = topic.routes.load();
     let account = partition.state.lock().account();
@@ -393,13 +382,11 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
     for route in &routes.by_lane {
         let is_own = route.broker() == account;
         if is_own {
-            route.home.store(partition.index as u64 + 1, Ordering::Relaxed);
+            route.home.set(partition.index as u32);
         } else if route.home(topic).is_some() {
             continue;
         }
-        let Some(pioneer) = route.pioneer.swap(0, Ordering::Relaxed).checked_sub(1) else {
-            continue;
-        };
+        let Some(pioneer) = route.pioneer.take() else { continue };
         let Some(pioneer) = topic.partitions.get(pioneer as usize) else { continue };
         if pioneer.standing.is_proven() {
             continue;
@@ -414,9 +401,8 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
 
 /// Handles a batch that came back: another partition now tests whether the broker acknowledges.
 pub(super) fn refused(topic: &TopicState, partition: &Partition) {
-    let mine = partition.index as u64 + 1;
     for route in &topic.routes.load().by_lane {
-        let _ = route.pioneer.compare_exchange(mine, 0, Ordering::Relaxed, Ordering::Relaxed);
+        route.pioneer.clear(partition.index as u32);
     }
 }
 

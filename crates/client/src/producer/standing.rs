@@ -53,6 +53,38 @@ impl Standing {
     }
 }
 
+/// A partition of one broker, or none.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// Its index plus one; 0 for none.
+    word: AtomicU64,
+}
+
+impl Slot {
+    pub(super) fn get(&self) -> Option<u32> {
+        index_of(self.word.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set(&self, partition: u32) {
+        self.word.store(u64::from(partition) + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn take(&self) -> Option<u32> {
+        index_of(self.word.swap(0, Ordering::Relaxed))
+    }
+
+    /// Empties the slot if it holds this partition.
+    pub(super) fn clear(&self, partition: u32) {
+        let word = u64::from(partition) + 1;
+        let _ = self.word.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Copies the slot for a new list of the broker's partitions.
+    pub(super) fn carry_on(&self) -> Self {
+        Self { word: AtomicU64::new(self.word.load(Ordering::Relaxed)) }
+    }
+}
+
 /// The partition of one broker that is under trial.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
@@ -70,12 +102,12 @@ impl Trial {
     pub(super) fn partition(&self, now: Duration) -> Option<u32> {
         let word = self.word.load(Ordering::Relaxed);
         let lasts = (now.as_millis() as u32).wrapping_sub(word as u32);
-        partition_of(word).filter(|_| u128::from(lasts) < TRIAL.as_millis())
+        index_of(word >> 32).filter(|_| u128::from(lasts) < TRIAL.as_millis())
     }
 
     /// Returns the partition of the last trial, however long ago it began.
     pub(super) fn last(&self) -> Option<u32> {
-        partition_of(self.word.load(Ordering::Relaxed))
+        index_of(self.word.load(Ordering::Relaxed) >> 32)
     }
 
     /// Copies the trial for a new list of the broker's partitions.
@@ -84,8 +116,8 @@ impl Trial {
     }
 }
 
-fn partition_of(word: u64) -> Option<u32> {
-    (word >> 32).checked_sub(1).map(|partition| partition as u32)
+fn index_of(plus_one: u64) -> Option<u32> {
+    plus_one.checked_sub(1).map(|index| index as u32)
 }
 
 #[cfg(test)]
@@ -105,6 +137,19 @@ mod tests {
         assert_eq!(standing.at(NOW), Known::Proven);
         standing.doubt(Duration::MAX - SETTLING);
         assert_ne!(standing.at(NOW), Known::Proven);
+    }
+
+    #[test]
+    fn a_slot_is_cleared_of_its_own_partition_only() {
+        let slot = Slot::default();
+        assert_eq!(slot.get(), None);
+        slot.set(0);
+        slot.clear(1);
+        assert_eq!((slot.carry_on().get(), slot.get()), (Some(0), Some(0)));
+        slot.clear(0);
+        assert_eq!(slot.get(), None);
+        slot.set(7);
+        assert_eq!((slot.take(), slot.take()), (Some(7), None));
     }
 
     #[test]

@@ -394,7 +394,7 @@ async fn full_batches_leave_no_record_behind() {
     backend.create_topic("full", 6, 1).await;
     let properties = [("linger.ms", "80000"), ("delivery.timeout.ms", "120000")];
     let producer = producer(&backend, &properties);
-    // A partition that has acknowledged nothing gets a record of its own.
+    // Otherwise each partition first gets a batch with one record, to test its leader.
     for partition in 0..6 {
         drop(producer.send(Record::to("full").partition(partition).value("hello")).await);
     }

@@ -39,6 +39,20 @@ async fn greet(producer: &Producer, partitions: i32) {
     }
 }
 
+async fn send_keyless(producer: &Producer, records: u32) -> Vec<Delivery> {
+    let mut deliveries = Vec::new();
+    for _ in 0..records {
+        let record = Record::to(TOPIC).value("keyless");
+        deliveries.push(producer.send(record).await.expect("there is room"));
+    }
+    deliveries
+}
+
+/// Number of records without an outcome.
+fn outstanding(deliveries: &[Delivery]) -> usize {
+    deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count()
+}
+
 /// Whether a record that this broker refuses is back in its queue. A refusal is counted just before that, so this
 /// waits for the second.
 fn is_refused_again(producer: &Producer, broker: i32) -> bool {
@@ -258,15 +272,6 @@ impl Two {
         until("each is refused again", || unaware.iter().all(is_back)).await;
     }
 
-    async fn send_keyless(&self, records: u32) -> Vec<Delivery> {
-        let mut keyless = Vec::new();
-        for _ in 0..records {
-            let record = Record::to(TOPIC).value("keyless");
-            keyless.push(self.producer.send(record).await.expect("there is room"));
-        }
-        keyless
-    }
-
     /// Ends all trouble.
     async fn recovers(self) {
         for id in self.leaders {
@@ -284,7 +289,7 @@ impl Two {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_leave_a_refusing_broker_once_another_accepts() {
     let two = Two::of_which(&[0, 1]).await;
-    let keyless = two.send_keyless(100).await;
+    let keyless = send_keyless(&two.producer, 100).await;
     assert!(
         keyless.iter().all(|delivery| delivery.outcome().is_none()),
         "no broker accepts records"
@@ -349,7 +354,7 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_batch_of_keyless_records_tries_a_new_leader() {
     const FETCH: i16 = 1;
-    const RECORDS: usize = 50;
+    const RECORDS: u32 = 50;
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
     backend.create_topic(TOPIC, 2, 2).await;
@@ -372,12 +377,8 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
     until("the producer knows the new leader", || connections() == Some(1)).await;
     cluster.settled().await;
     cluster.delay(Some(next), Some(FETCH), patient);
-    let mut deliveries = Vec::new();
-    for _ in 0..RECORDS {
-        let record = Record::to(TOPIC).value("keyless");
-        deliveries.push(producer.send(record).await.expect("there is room"));
-    }
-    let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
+    let deliveries = send_keyless(&producer, RECORDS).await;
+    let waiting = || outstanding(&deliveries);
     until("at most one record waits for the new leader", || waiting() <= 1).await;
 }
 
@@ -386,7 +387,7 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges() {
     const FETCH: i16 = 1;
-    const RECORDS: usize = 50;
+    const RECORDS: u32 = 50;
     let patient = Duration::from_secs(600);
     let backend = Backend::embedded_with(3, |config| {
         config.broker_session_timeout = patient;
@@ -421,15 +422,11 @@ async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges(
     cluster.settled().await;
     cluster.delay(Some(next[0]), Some(FETCH), patient);
     cluster.freeze(next[1]);
-    let mut deliveries = Vec::new();
-    for _ in 0..RECORDS {
-        let record = Record::to(TOPIC).value("keyless");
-        deliveries.push(producer.send(record).await.expect("there is room"));
-    }
+    let deliveries = send_keyless(&producer, RECORDS).await;
     until("both are tried", || gauge(|b| b.requests_in_flight as u64) == [1, 1]).await;
     assert!(deliveries.iter().all(|delivery| delivery.outcome().is_none()), "neither acknowledges");
     cluster.thaw(next[1]);
-    let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
+    let waiting = || outstanding(&deliveries);
     // One record tried the broker before, and one may try it now.
     until("at most two records wait for the other broker", || waiting() <= 2).await;
 }
@@ -479,7 +476,7 @@ async fn one_record_of_a_batch_tries_a_new_leader() {
         let producer = producer.clone();
         async move { producer.flush().await }
     });
-    let waiting = || deliveries.iter().filter(|delivery| delivery.outcome().is_none()).count();
+    let waiting = || outstanding(&deliveries);
     until("one record waits for the new leader", || waiting() == 1).await;
     assert!(!flushed.is_finished(), "that record is not acknowledged");
     flushed.abort();
@@ -492,7 +489,7 @@ async fn keyless_records_leave_an_unresponsive_broker_once_another_accepts() {
     const IN_FLIGHT: u32 = 5;
     let two = Two::of_which(&[1]).await;
     two.cluster().freeze(two.leaders[0]);
-    let keyless = two.send_keyless(RECORDS).await;
+    let keyless = send_keyless(&two.producer, RECORDS).await;
     until("the broker is suspected", || two.producer.routing_metrics().choices_past_trouble > 0)
         .await;
     assert!(

@@ -1,6 +1,5 @@
 //! AlterConfigs, the request older than KIP-339: the settings it names replace all overrides.
 
-use curtail_cluster::Cluster;
 use curtail_wire::{
     ErrorCode,
     cold::messages::{
@@ -10,7 +9,7 @@ use curtail_wire::{
     },
 };
 
-use crate::support::{Client, config, soon, start, text};
+use crate::support::{Client, one_partition, soon, text};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
@@ -29,14 +28,6 @@ const TARGETS: [Target; 4] = [
         [("consumer.session.timeout.ms", "50000"), ("consumer.heartbeat.interval.ms", "6000")],
     ),
 ];
-
-async fn cluster() -> (Cluster, Client) {
-    let cluster = start(config(1)).await;
-    cluster.create_topic("t", 1, 1, &[]).unwrap();
-    cluster.settled().await;
-    let client = Client::connect(&cluster, 1).await;
-    (cluster, client)
-}
 
 fn resource((kind, name): (i8, &str), settings: &[(&str, Option<&str>)]) -> AlterConfigsResource {
     let setting = |(name, value): &(&str, Option<&str>)| {
@@ -102,7 +93,7 @@ fn owned(settings: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn alter_configs_deletes_overrides_that_it_does_not_name() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     for version in 0..=2 {
         for (kind, name, settings) in TARGETS {
             let of = (kind, name);
@@ -119,7 +110,7 @@ async fn alter_configs_deletes_overrides_that_it_does_not_name() {
 
 #[tokio::test]
 async fn alter_configs_that_only_validates_or_is_refused_changes_nothing() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     for (kind, name, settings) in TARGETS {
         let of = (kind, name);
         set(&mut client, 2, of, &settings).await;
@@ -159,7 +150,7 @@ async fn alter_configs_that_only_validates_or_is_refused_changes_nothing() {
 
 #[tokio::test]
 async fn alter_configs_of_an_unknown_topic_broker_or_type_is_refused() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     let resources = [(TOPIC, "u"), (BROKER, "2"), (8, "1")];
     let resources = resources.map(|of| resource(of, &[])).into();
     let codes: Vec<_> =

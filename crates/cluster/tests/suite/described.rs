@@ -1,6 +1,5 @@
 //! Responses about topics, settings and groups have the fields of Apache Kafka 4.3.
 
-use curtail_cluster::Cluster;
 use curtail_wire::cold::messages::{
     AlterConfigsRequest, CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest,
     ElectLeadersRequest, IncrementalAlterConfigsRequest, OffsetCommitRequest,
@@ -18,7 +17,7 @@ use curtail_wire::cold::messages::{
 use crate::support::{
     Client, config,
     group::{group, ready, topic},
-    soon, start, text,
+    one_partition, soon, start, text,
 };
 
 const TOPIC: i8 = 2;
@@ -27,14 +26,6 @@ const BROKER: i8 = 4;
 const NO_OPERATIONS: i32 = i32::MIN;
 /// Read, delete, describe, describe and alter settings (KIP-848).
 const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
-
-async fn cluster() -> (Cluster, Client) {
-    let cluster = start(config(1)).await;
-    cluster.create_topic("t", 1, 1, &[]).unwrap();
-    cluster.settled().await;
-    let client = Client::connect(&cluster, 1).await;
-    (cluster, client)
-}
 
 fn set((kind, of): (i8, &str), name: &str, value: &str) -> IncrementalAlterConfigsRequest {
     let config = AlterableConfig::default().with_name(text(name)).with_value(Some(text(value)));
@@ -71,7 +62,7 @@ fn synonyms(config: &DescribeConfigsResourceResult) -> Vec<(String, Option<Strin
 
 #[tokio::test]
 async fn successful_responses_have_null_messages() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
 
     let new = CreatableTopic::default()
         .with_name(topic("new"))
@@ -101,7 +92,7 @@ async fn successful_responses_have_null_messages() {
 
 #[tokio::test]
 async fn an_election_that_is_not_needed_is_refused_in_kafkas_words() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     let partitions = TopicPartitions::default().with_topic(topic("t")).with_partitions(vec![0]);
     let request = ElectLeadersRequest::default().with_topic_partitions(Some(vec![partitions]));
     let elected = client.cold(2, &request).await.replica_election_results.remove(0);
@@ -130,7 +121,7 @@ const SETTINGS: [(&str, i8, Option<&str>); 12] = [
 
 #[tokio::test]
 async fn topic_settings_have_kafkas_types_and_synonyms() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     assert_eq!(
         client.cold(1, &set((TOPIC, "t"), "retention.ms", "77777")).await.responses[0].error_code,
         0
@@ -200,7 +191,7 @@ async fn synonyms_name_every_level_that_sets_a_value() {
 
 #[tokio::test]
 async fn groups_have_kafkas_operations_and_unknown_ones_have_none() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     ready(&cluster).await;
     let request = DescribeGroupsRequest::default()
         .with_groups(vec![group()])
@@ -266,7 +257,7 @@ const REFUSED: [(&str, &str, &str); 9] = [
 
 #[tokio::test]
 async fn topic_settings_are_refused_in_kafkas_words() {
-    let (cluster, mut client) = cluster().await;
+    let (cluster, mut client) = one_partition().await;
     for (name, value, message) in REFUSED {
         let setting =
             CreatableTopicConfig::default().with_name(text(name)).with_value(Some(text(value)));

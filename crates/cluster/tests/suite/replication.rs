@@ -39,6 +39,20 @@ fn roles(cluster: &Cluster) -> (i32, [i32; 2]) {
     (leader, [others[0], others[1]])
 }
 
+/// Starts a cluster with a replicated record and three more that only the leader has. Returns it with the leader and
+/// the followers, which are frozen. The first of the three may be in their socket buffers.
+async fn with_tail() -> (Cluster, i32, [i32; 2]) {
+    let cluster = with_topic(config(3), "1").await;
+    let (leader, followers) = roles(&cluster);
+    let mut client = Client::connect(&cluster, leader).await;
+    assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
+    followers.iter().for_each(|id| cluster.freeze(*id));
+    for value in ["lost-1", "lost-2", "lost-3"] {
+        assert_eq!(client.produce("t", 0, 1, batch(&[value], None)).await.error, ErrorCode::NONE);
+    }
+    (cluster, leader, followers)
+}
+
 #[tokio::test]
 async fn acks_all_waits_for_every_in_sync_replica() {
     let cluster = with_topic(config(3), "2").await;
@@ -155,16 +169,7 @@ async fn a_moved_leader_is_named_and_the_old_one_fenced() {
 
 #[tokio::test]
 async fn a_diverging_tail_is_truncated() {
-    let cluster = with_topic(config(3), "1").await;
-    let (old, others) = roles(&cluster);
-    let mut client = Client::connect(&cluster, old).await;
-    assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
-    // Only the leader appends these, because its followers are frozen. The first may be in their
-    // socket buffers.
-    others.iter().for_each(|id| cluster.freeze(*id));
-    for value in ["lost-1", "lost-2", "lost-3"] {
-        assert_eq!(client.produce("t", 0, 1, batch(&[value], None)).await.error, ErrorCode::NONE);
-    }
+    let (cluster, old, others) = with_tail().await;
     cluster.freeze(old);
     others.iter().for_each(|id| cluster.thaw(*id));
     soon(cluster.wait_until(|c| c.leader("t", 0).is_some_and(|(id, _)| id != old))).await;
@@ -192,15 +197,7 @@ async fn a_diverging_tail_is_truncated() {
 
 #[tokio::test]
 async fn a_follower_serves_committed_records_after_its_truncation() {
-    let cluster = with_topic(config(3), "1").await;
-    let (old, others) = roles(&cluster);
-    let mut client = Client::connect(&cluster, old).await;
-    assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
-    // Only the leader appends all of these, because its followers are frozen.
-    others.iter().for_each(|id| cluster.freeze(*id));
-    for value in ["lost-1", "lost-2", "lost-3"] {
-        assert_eq!(client.produce("t", 0, 1, batch(&[value], None)).await.error, ErrorCode::NONE);
-    }
+    let (cluster, old, others) = with_tail().await;
     cluster.kill(old);
     others.iter().for_each(|id| cluster.thaw(*id));
     soon(cluster.wait_until(|c| c.leader("t", 0).is_some_and(|(id, _)| id != old))).await;

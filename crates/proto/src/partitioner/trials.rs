@@ -40,7 +40,7 @@ pub enum Role {
 /// Partitions examined in the search for a proven one.
 pub const LOOKS: usize = 64;
 
-/// What is known of a broker's partitions.
+/// A broker's proven partition and its trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tests {
     /// A proven partition, for the case that the search finds none.

@@ -54,6 +54,15 @@ pub async fn start(config: ClusterConfig) -> Cluster {
     soon(Cluster::start(config, Env::real())).await.expect("the cluster starts")
 }
 
+/// Starts a broker with the topic `t` of one partition, and connects to it.
+pub async fn one_partition() -> (Cluster, Client) {
+    let cluster = start(config(1)).await;
+    cluster.create_topic("t", 1, 1, &[]).expect("a topic");
+    cluster.settled().await;
+    let client = Client::connect(&cluster, 1).await;
+    (cluster, client)
+}
+
 /// Returns a batch of records with these values.
 pub fn batch(values: &[&str], producer: Option<(i64, i16, i32)>) -> Bytes {
     let mut builder = BatchBuilder::new(Vec::new());
