@@ -159,6 +159,7 @@ struct Member {
     presence: Presence,
     shared: Shared,
     life: LifePlan,
+    max_poll_interval: Duration,
     bug: Option<MemberBug>,
     number: u32,
     entropy: Entropy,
@@ -205,7 +206,20 @@ impl Member {
         }
         let (commits, unread) = (JoinSet::new(), Vec::new());
         let (presence, bug) = (client.present(), group.bug);
-        Ok(Self { presence, shared, life, bug, number, entropy, consumer, next, commits, unread })
+        let max_poll_interval = group.max_poll_interval;
+        Ok(Self {
+            presence,
+            shared,
+            life,
+            max_poll_interval,
+            bug,
+            number,
+            entropy,
+            consumer,
+            next,
+            commits,
+            unread,
+        })
     }
 
     fn note(&self, what: What) {
@@ -214,7 +228,13 @@ impl Member {
 
     async fn run(mut self, mut closing: watch::Receiver<bool>) -> Result<(), Error> {
         let mut stall = self.life.stall.map(|(after, lasts)| (Instant::now() + after, lasts));
+        let mut polled = Instant::now();
         while !*closing.borrow_and_update() {
+            // A synchronous commit waits for the end of a rebalance, up to `default.api.timeout.ms`, which is longer
+            // here than `max.poll.interval.ms`.
+            if polled.elapsed() >= self.max_poll_interval {
+                self.note(What::Neglects);
+            }
             if let Some((_, lasts)) = stall.take_if(|(at, _)| *at <= Instant::now()) {
                 self.note(What::Neglects);
                 // A member that is told to close does so, even during a stall.
@@ -222,7 +242,9 @@ impl Member {
                 continue;
             }
             self.note(What::Polls);
-            match self.poll().await {
+            let records = self.poll().await;
+            polled = Instant::now();
+            match records {
                 Ok(records) => self.read(&records).await,
                 Err(error) if error.is_fenced() => {
                     self.note(What::Ended);
