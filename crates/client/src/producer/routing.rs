@@ -122,6 +122,20 @@ impl Routes {
     pub(super) fn avoid_some(&self) -> bool {
         self.avoided > 0
     }
+
+    /// Whether a partition of any broker is under trial. Each trial delays what its broker was sent after it, so trials
+    /// at all brokers at once would leave no fast one.
+    fn are_trying(&self, topic: &TopicState, now: Duration) -> bool {
+        let trials = self.by_lane.iter().filter_map(|route| route.trial.partition(now));
+        trials.into_iter().any(|index| !topic.is_proven(index))
+    }
+
+    fn homes<'a>(&'a self, topic: &TopicState) -> Vec<Home<'a>> {
+        let home = |route: &'a Route| {
+            Some(Home { route, lane: route.lane.as_ref()?, partition: route.home(topic)? })
+        };
+        self.by_lane.iter().filter_map(home).collect()
+    }
 }
 
 struct Route {
@@ -132,8 +146,15 @@ struct Route {
     trial: Trial,
     /// The partition that receives all records while none is proven.
     pioneer: Slot,
-    /// The partition that was proven last. It may be in doubt again.
+    /// The partition that was proven first, which may have a backlog. It may be in doubt again.
     home: Slot,
+}
+
+/// A broker with a proven partition.
+struct Home<'a> {
+    route: &'a Route,
+    lane: &'a Lane,
+    partition: u32,
 }
 
 /// Purpose of a choice.
@@ -255,6 +276,7 @@ fn next_past(shared: &Shared, topic: &TopicState, purpose: Purpose, passed: &Pas
     if chosen.probe || !shared.routing.policy.prefers_proven {
         return Next { partition: route.partitions[chosen.nth as usize], probe: chosen.probe };
     }
+    let purpose = if routes.are_trying(topic, now) { Purpose::Waiting } else { purpose };
     route.pick(topic, chosen.nth as usize, purpose, now)
 }
 
@@ -293,10 +315,16 @@ impl Route {
 
     /// Returns a proven partition, if one is known.
     fn home(&self, topic: &TopicState) -> Option<u32> {
-        let is_proven = |index: &u32| topic.partitions[*index as usize].standing.is_proven();
+        let is_proven = |index: &u32| topic.is_proven(*index);
         let last = self.home.get();
         last.filter(|index| self.partitions.binary_search(index).is_ok() && is_proven(index))
             .or_else(|| self.partitions.iter().take(LOOKS).copied().find(is_proven))
+    }
+
+    /// Returns a random one of the proven partitions, of which there must be one.
+    fn proven(&self, shared: &Shared, topic: &TopicState, now: Duration) -> u32 {
+        let nth = shared.env.entropy.next_u64() % self.partitions.len() as u64;
+        self.pick(topic, nth as usize, Purpose::Waiting, now).partition
     }
 
     /// Begins a trial of the broker: with one record, or with batches that one of its partitions has already.
@@ -374,7 +402,7 @@ pub(super) fn avoids(
 }
 
 /// Handles a newly proven partition. Batches of its broker's pioneer can move, and so can those of pioneers of brokers
-/// without a proven partition.
+/// without a proven partition. Backlogs are shared with its broker.
 pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition) {
     let routes = topic.routes.load();
     let account = partition.state.lock().account();
@@ -382,7 +410,10 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
     for route in &routes.by_lane {
         let is_own = route.broker() == account;
         if is_own {
-            route.home.set(partition.index as u32);
+            let is_proven = |home| topic.is_proven(home);
+            if !route.home.get().is_some_and(is_proven) {
+                route.home.set(partition.index as u32);
+            }
         } else if route.home(topic).is_some() {
             continue;
         }
@@ -396,6 +427,43 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
             // What it has sent already is the trial.
             route.trial.begin(pioneer.index as u32, now);
         }
+    }
+    share_backlogs(shared, topic, &routes, now);
+}
+
+/// Moves batches from the homes of slow brokers, so that all brokers with a proven partition hold about as much.
+///
+/// The first partition that is proven after all leaders have moved gets everything that waits. A request carries one batch
+/// of a partition, so that backlog drains slowly, while other brokers that acknowledge by now have little to do.
+fn share_backlogs(shared: &Shared, topic: &TopicState, routes: &Routes, now: Duration) {
+    if !shared.routing.policy.moves {
+        return;
+    }
+    let homes = routes.homes(topic);
+    let wait = |home: &Home<'_>| home.lane.expected_wait(now);
+    let Some(best) = homes.iter().map(wait).min() else { return };
+    for home in homes.iter().filter(|home| is_late(wait(home), best)) {
+        share_backlog(shared, topic, home, &homes, now);
+    }
+}
+
+fn share_backlog(
+    shared: &Shared,
+    topic: &TopicState,
+    from: &Home<'_>,
+    homes: &[Home<'_>],
+    now: Duration,
+) {
+    let partition = |index: u32| &topic.partitions[index as usize];
+    let movable = partition(from.partition).state.lock().queue.take_movable(&shared.policy);
+    for batch in movable {
+        let least = homes.iter().min_by_key(|home| home.lane.load.held());
+        let to = least.filter(|to| to.lane.broker != from.lane.broker);
+        if to.is_some() {
+            count_moved(shared, &batch);
+        }
+        let to = to.map_or(from.partition, |to| to.route.proven(shared, topic, now));
+        settle_in(shared, partition(to).state.lock(), partition(to), batch);
     }
 }
 
@@ -635,8 +703,7 @@ fn place(
         let Some(partition) = topic.current().get(index as usize) else { break };
         let state = partition.state.lock();
         if !Arc::ptr_eq(partition, from) && !avoids(shared, topic, partition, &state) {
-            count(&shared.routing.counters.moved_batches, 1);
-            count(&shared.routing.counters.moved_records, u64::from(batch.records));
+            count_moved(shared, &batch);
             settle_in(shared, state, partition, batch);
             return Moved::All;
         }
@@ -645,6 +712,11 @@ fn place(
     // No better place exists, or none was found: the batch stays.
     settle_in(shared, from.state.lock(), from, batch);
     Moved::NotAll
+}
+
+fn count_moved(shared: &Shared, batch: &Batch<Completion>) {
+    count(&shared.routing.counters.moved_batches, 1);
+    count(&shared.routing.counters.moved_records, u64::from(batch.records));
 }
 
 fn settle_in(

@@ -74,6 +74,12 @@ pub(super) enum Choice {
 }
 
 impl TopicState {
+    /// Whether the partition's leader has acknowledged a batch.
+    pub(super) fn is_proven(&self, partition: u32) -> bool {
+        let partition = self.partitions.get(partition as usize);
+        partition.is_some_and(|partition| partition.standing.is_proven())
+    }
+
     pub(super) fn new(
         name: Arc<str>,
         form: Form,

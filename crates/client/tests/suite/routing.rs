@@ -431,6 +431,50 @@ async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges(
     until("at most two records wait for the other broker", || waiting() <= 2).await;
 }
 
+/// The first partition that is proven has everything that waits. A broker that acknowledges later takes its share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
+    const RECORDS: u32 = 60;
+    let patient = Duration::from_secs(600);
+    let backend = Backend::embedded_with(3, |config| {
+        config.broker_session_timeout = patient;
+        config.replica_lag_time_max = patient;
+    })
+    .await;
+    backend.create_topic(TOPIC, 2, 1).await;
+    // Each record is a batch.
+    let properties = [
+        ("batch.size", "1"),
+        ("delivery.timeout.ms", "120000"),
+        ("request.timeout.ms", "100000"),
+        ("curtail.suspicion.enable", "false"),
+    ];
+    let producer = producer(&backend, &properties);
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let [first, second] = [0, 1].map(|partition| leader(&backend, partition));
+    assert_ne!(first, second);
+    producer.partitions_for(TOPIC).await.expect("partitions");
+    let gauge = |broker: i32, of: fn(&BrokerMetrics) -> u64| {
+        producer.metrics().brokers.get(&broker).map_or(0, of)
+    };
+    let is_connected = |broker| gauge(broker, |b| b.connection_count) == 1;
+    until("both are connected", || is_connected(first) && is_connected(second)).await;
+    cluster.freeze(second);
+    let in_flight = |broker| gauge(broker, |b| b.requests_in_flight as u64);
+    let tries = send_keyless(&producer, 20).await;
+    until("one broker has acknowledged, and the other is tried", || {
+        outstanding(&tries) < 20 && in_flight(second) == 1
+    })
+    .await;
+    until("the first broker has no more to do", || in_flight(first) == 0).await;
+    cluster.freeze(first);
+    let backlog = send_keyless(&producer, RECORDS).await;
+    assert_eq!(outstanding(&backlog), RECORDS as usize, "both are frozen");
+    cluster.thaw(second);
+    let most = RECORDS as usize * 2 / 3;
+    until("the second broker takes its share", || outstanding(&backlog) <= most).await;
+}
+
 /// One record detects whether a new leader acknowledges: the rest of its batch need not wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_record_of_a_batch_tries_a_new_leader() {
