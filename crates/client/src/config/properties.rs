@@ -61,7 +61,7 @@ impl<C: Clone> Property<C> {
             [_, ..] if value != redact::HIDDEN => {
                 format!("'{}' cannot be used; expected {expected}", bad.join("', '"))
             }
-            _ => format!("expected {expected}"),
+            _ => format!("expected {}", bound(expected, &value)),
         };
         Err(ConfigError::Invalid { name: self.name, value, reason })
     }
@@ -73,6 +73,23 @@ impl<C: Clone> Property<C> {
         if is_number { self.set(&mut config.clone(), &value) } else { Ok(()) }
     }
 }
+
+/// Reduces a range up to the greatest `int` or `long` to the bound that the value violates.
+fn bound(expected: &str, value: &str) -> String {
+    let range = GREATEST.iter().find_map(|greatest| {
+        let (unit, low) =
+            expected.strip_suffix(greatest)?.strip_suffix(" to ")?.rsplit_once(' ')?;
+        Some((unit, low, greatest))
+    });
+    let Some((unit, low, greatest)) = range else { return expected.to_owned() };
+    let is_digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_above = is_digits && value.trim_start_matches('0').len() >= greatest.len();
+    let bound = if is_above { format!("at most {greatest}") } else { format!("at least {low}") };
+    format!("{unit} {bound}")
+}
+
+/// Greatest values of Java's `int` and `long`.
+const GREATEST: [&str; 2] = ["2147483647", "9223372036854775807"];
 
 /// A client's settings and their tables.
 trait Settings: Clone + 'static {

@@ -428,8 +428,12 @@ impl Shared {
         self.version.send_modify(|v| *v += 1);
     }
 
-    fn unreachable(&self, reason: impl Into<Arc<str>>) -> Error {
-        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason: reason.into() }
+    fn unreachable(&self, reason: impl AsRef<str>) -> Error {
+        let reason = reason.as_ref();
+        // With one bootstrap server, the connection's error repeats its address.
+        let repeated = format!("connection to {}: ", self.bootstrap);
+        let reason = reason.strip_prefix(&*repeated).unwrap_or(reason).into();
+        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason }
     }
 
     /// Addresses of the brokers that the next request must avoid.
