@@ -29,10 +29,11 @@ pub(crate) fn explain(error: &clap::Error, given: &[String]) -> Result<(), Failu
         return crate::output::print(&error.to_string());
     }
     let mistake = Mistake::new(error, given);
-    let text = match mistake.habit() {
-        Some(text) => text,
-        None => format!("{}; --help shows the usage", mistake.text()),
-    };
+    let text = mistake.habit().unwrap_or_else(|| match mistake.text() {
+        // The question is the advice.
+        text if text.ends_with('?') => text,
+        text => format!("{text}; --help shows the usage"),
+    });
     Err(Failure::new(text))
 }
 
@@ -81,7 +82,7 @@ impl<'a> Mistake<'a> {
     /// The text for a command that is right in Kafka's own tools, if it is one.
     fn habit(&self) -> Option<String> {
         match self.error.kind() {
-            ErrorKind::InvalidSubcommand => {
+            ErrorKind::InvalidSubcommand if self.words.is_empty() => {
                 habits::tool(self.context(ContextKind::InvalidSubcommand)?)
             }
             ErrorKind::UnknownArgument => {
