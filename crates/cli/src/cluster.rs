@@ -202,7 +202,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
         let cluster = Cluster::start(config, Env::real()).await?;
         output::line(cluster.bootstrap())?;
-        output::note(format_args!("{brokers} brokers are running; Ctrl-C stops them"));
+        output::note(match brokers {
+            1 => "1 broker is running; Ctrl-C stops it".to_owned(),
+            count => format!("{count} brokers are running; Ctrl-C stops them"),
+        });
         arguments.explain(&cluster, &security, beyond_loopback);
         tokio::select! {
             biased;

@@ -17,7 +17,7 @@ use curtail_lab::{
 
 use crate::{
     failure::Failure,
-    output,
+    output::{self, count},
     settings::{BOOTSTRAP, Property, properties, property, set_both},
 };
 
@@ -182,20 +182,16 @@ fn stop_on_signal(stop: Stop) -> Result<(), Failure> {
 }
 
 fn planned(plan: &Plan) -> String {
-    let brokers = match plan.brokers {
-        1 => "1 broker".to_owned(),
-        count => format!("{count} brokers"),
-    };
     format!(
-        "This creates the topic {} with {} partitions on {}, writes {} ({:.0} records/s) to it, reads the records back, and \
-         deletes the topic.\nIt takes {} runs of {:.1} s, or up to {} if the target does not hold ({:.0} MB before \
+        "This creates the topic {} with {} on {}, writes {} ({:.0} records/s) to it, reads the records back, and \
+         deletes the topic.\nIt takes {} of {:.1} s, or up to {} if the target does not hold ({:.0} MB before \
          replication).\nNo setting of the cluster is changed. Ctrl-C ends it early and also deletes the topic.\n\n",
         plan.topic,
-        plan.partitions,
-        brokers,
+        count(plan.partitions, "partition"),
+        count(plan.brokers, "broker"),
         Rate::unit_of(plan.bytes_per_second).text(plan.bytes_per_second),
         plan.records_per_second,
-        plan.runs,
+        count(plan.runs, "run"),
         plan.run_s,
         plan.runs_at_most,
         mb(plan.bytes_at_most),
@@ -251,11 +247,11 @@ fn text(report: &Report, producer: &ProducerConfig) -> String {
         ms(latency.max),
         rounds.join(", ")
     ));
-    lines.push(basis(report));
+    lines.push(basis(report.brokers.iter().map(|broker| broker.records).sum()));
     if report.errors + report.missing > 0 {
         lines.push(format!(
-            "WARNING: {} records were not acknowledged, and {} acknowledged ones were not read. First error: {}.",
-            report.errors,
+            "WARNING: {} not acknowledged, and {} acknowledged but not read. First error: {}.",
+            count(report.errors, "record"),
             report.missing,
             report.first_error.as_deref().unwrap_or("none")
         ));
@@ -310,17 +306,18 @@ fn remedy(report: &Report) -> Option<String> {
 const FEW: u64 = 10;
 
 /// The number of records behind the percentiles.
-fn basis(report: &Report) -> String {
-    let records: u64 = report.brokers.iter().map(|broker| broker.records).sum();
-    let slowest = records / 100;
-    let text = format!(
-        "{records} records were measured, so the 99th percentile depends on the slowest {slowest}"
-    );
-    match slowest < FEW {
-        true => format!(
-            "WARNING: {text}. For a reliable one use a longer --duration or a higher --throughput."
-        ),
-        false => format!("{text}."),
+fn basis(records: u64) -> String {
+    let measured = format!("{} measured", count(records, "record"));
+    let more = "For a reliable one use a longer --duration or a higher --throughput.";
+    match records / 100 {
+        0 => format!("WARNING: {measured}, too few for a 99th percentile. {more}"),
+        1 => format!("WARNING: {measured}: the 99th percentile rests on the slowest one. {more}"),
+        slowest if slowest < FEW => {
+            format!(
+                "WARNING: {measured}: the 99th percentile rests on the slowest {slowest}. {more}"
+            )
+        }
+        slowest => format!("{measured}: the 99th percentile rests on the slowest {slowest}."),
     }
 }
 

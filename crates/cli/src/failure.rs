@@ -5,10 +5,11 @@ mod tests;
 
 use std::{fmt::Display, io};
 
-use clap::error::ErrorKind;
 use curtail::{ConfigError, Error};
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
+
+use crate::settings;
 
 /// Reason why the command ends early, or with an exit code other than 0.
 #[derive(Debug)]
@@ -47,11 +48,13 @@ fn one_line(text: &str) -> String {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        let text = error.to_string();
         match advice(&error) {
-            Some(advice) if !error.to_string().ends_with('?') => {
-                Self::new(format!("{error}; {advice}"))
+            // A question is advice, too.
+            Some(advice) if !text.ends_with('?') => {
+                Self::new(format!("{}; {advice}", text.trim_end_matches('.')))
             }
-            _ => Self::new(error),
+            _ => Self::new(text),
         }
     }
 }
@@ -62,15 +65,21 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::Unreachable { reason, .. } if reason.contains("protocol") => {
             Some("is this the port of a Kafka broker, without TLS?")
         }
+        // The message says what to check.
+        Error::Unreachable { reason, .. } if reason.contains("cannot resolve") => None,
         Error::Unreachable { .. } => Some(
             "check --bootstrap-server and that the brokers are running (`curtail cluster` starts a cluster)",
         ),
         Error::Protocol { .. } => Some("is this the port of a Kafka broker, without TLS?"),
+        Error::UnknownTopic(_) => Some("`curtail topics list` prints the topics"),
         Error::RecordTooLarge { .. } => Some("send smaller records or raise max.request.size"),
         Error::NotAcknowledged { cause, .. } => advice(cause),
         Error::Timeout { last: Some(last), .. } => advice(last),
         Error::Broker { code, .. } if *code == curtail::ErrorCode::KAFKA_STORAGE_ERROR => {
             Some("is a broker's disk full? see its output")
+        }
+        Error::Broker { code, .. } if *code == curtail::ErrorCode::SECURITY_DISABLED => {
+            Some("set authorizer.class.name on the brokers to use ACLs")
         }
         Error::Broker { code, .. } if *code == curtail::ErrorCode::MESSAGE_TOO_LARGE => {
             Some("send smaller records or raise the topic's max.message.bytes")
@@ -87,7 +96,13 @@ fn advice(error: &Error) -> Option<&'static str> {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::new(error)
+        match &error {
+            ConfigError::Unknown { name, .. } => match settings::of_others(name) {
+                Some(text) => Self::new(text),
+                None => Self::new(error),
+            },
+            _ => Self::new(error),
+        }
     }
 }
 
@@ -119,22 +134,4 @@ impl From<io::Error> for Failure {
             _ => Self::new(format!("cannot write the output: {error}")),
         }
     }
-}
-
-/// Help and version go to standard output; a mistake in the arguments becomes one line.
-pub(crate) fn usage(error: &clap::Error) -> Result<(), Failure> {
-    let shown = matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    );
-    let text = error.to_string();
-    if shown {
-        return crate::output::print(&text);
-    }
-    let said = text.split("\n\nUsage:").next().unwrap_or(&text);
-    let said = said.split("\n\nFor more information").next().unwrap_or(said);
-    let said = said.strip_prefix("error: ").unwrap_or(said);
-    Err(Failure::new(format!("{said}; --help shows the usage")))
 }

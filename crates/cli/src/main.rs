@@ -10,6 +10,7 @@ mod names;
 mod output;
 mod perf;
 mod settings;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -81,7 +82,11 @@ fn run(command: Command) -> Result<(), Failure> {
 fn main() -> ExitCode {
     let done = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
-        Err(error) => failure::usage(&error),
+        Err(error) => {
+            let given =
+                std::env::args_os().skip(1).map(|given| given.to_string_lossy().into_owned());
+            usage::explain(&error, &given.collect::<Vec<_>>())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

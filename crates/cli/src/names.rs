@@ -35,6 +35,14 @@ impl Missing {
         Self { name: name.to_owned(), nearest: nearest.map(str::to_owned) }
     }
 
+    /// The failure of a command that writes to the topic, because the brokers do not create topics.
+    pub(crate) fn not_created(self) -> Failure {
+        match self.nearest {
+            Some(_) => self.into(),
+            None => not_created(&self.name),
+        }
+    }
+
     /// Message after the brokers have created the topic.
     pub(crate) fn created(&self) -> String {
         let Self { name, nearest } = self;
@@ -46,14 +54,10 @@ impl Missing {
     }
 }
 
+/// For commands that need an existing topic.
 impl From<Missing> for Failure {
     fn from(Missing { name, nearest }: Missing) -> Self {
-        match nearest {
-            Some(nearest) => Self::new(missing("topic", &name, &nearest)),
-            None => Self::new(format!(
-                "topic '{name}' does not exist; create it (curtail topics create {name})"
-            )),
-        }
+        Self::new(missing("topic", &name, nearest.as_deref()))
     }
 }
 
@@ -75,17 +79,27 @@ pub(crate) async fn failure(admin: &Admin, name: &str, error: Error) -> Failure 
             let groups = admin.list_groups().await.unwrap_or_default();
             let listed = groups.into_iter().filter_map(|(_, groups)| groups.ok()).flatten();
             let groups: Vec<String> = listed.map(|group| group.group_id).collect();
-            match nearest(name, groups.iter().map(String::as_str)) {
-                Some(nearest) => Failure::new(missing("group", name, nearest)),
-                None => error.into(),
-            }
+            let nearest = nearest(name, groups.iter().map(String::as_str));
+            Failure::new(missing("group", name, nearest))
         }
         _ => error.into(),
     }
 }
 
-fn missing(kind: &str, name: &str, nearest: &str) -> String {
-    format!("{kind} '{name}' does not exist; did you mean '{nearest}'?")
+/// The failure for a topic that does not exist, of a command that writes to it.
+pub(crate) fn not_created(topic: &str) -> Failure {
+    Failure::new(format!(
+        "topic '{topic}' does not exist; create it with `curtail topics create {topic}`"
+    ))
+}
+
+fn missing(kind: &str, name: &str, nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("{kind} '{name}' does not exist; did you mean '{nearest}'?"),
+        None => {
+            format!("{kind} '{name}' does not exist; `curtail {kind}s list` prints the {kind}s")
+        }
+    }
 }
 
 /// Longest compared prefix of a name.

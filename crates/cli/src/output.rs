@@ -34,6 +34,13 @@ pub(crate) fn table(columns: &[&str], rows: &[Vec<impl Display>]) -> String {
     text
 }
 
+/// `1 broker`, `2 brokers`.
+pub(crate) fn count(number: impl Display, thing: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// Prints a line to standard output.
 pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(&format!("{text}\n"))

@@ -3,10 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use curtail::{ConfigError, ConsumerConfig, ProducerConfig, load_properties};
+use curtail_cluster::{ClusterConfig, is_topic_setting};
 
 use crate::failure::Failure;
 
@@ -61,15 +62,72 @@ pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 
 /// The properties of a file, then those of flags; later ones win.
 pub(crate) fn properties(
-    file: Option<&std::path::Path>,
+    file: Option<&Path>,
     flags: &[Property],
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut all = match file {
+        Some(path) if !path.exists() => return Err(no_file(path)),
         Some(path) => load_properties(path)?,
         None => Vec::new(),
     };
     all.extend(flags.iter().map(|p| (p.name.clone(), p.value.clone())));
     Ok(all)
+}
+
+/// The failure for a file of properties that does not exist. Kafka's tools take a topic's setting with `--config`.
+fn no_file(path: &Path) -> Failure {
+    let text = path.to_string_lossy();
+    // A value may be a secret and is not shown.
+    match text.split_once('=') {
+        Some((name, _)) if is_topic_setting(name) => Failure::new(format!(
+            "{}; --config is a file of client properties",
+            topic_setting(name)
+        )),
+        Some((name, _)) => Failure::new(format!(
+            "--config is a file of client properties; set one property with --command-property {name}=VALUE"
+        )),
+        None => Failure::new(format!("cannot read properties from {text}: there is no such file")),
+    }
+}
+
+fn topic_setting(name: &str) -> String {
+    format!(
+        "{name} is a setting of topics; use `curtail topics create --topic-config {name}=VALUE` or \
+         `curtail configs alter --topic NAME --add {name}=VALUE`"
+    )
+}
+
+/// Properties of Kafka's console tools, and the flags here.
+const CONSOLE: &[(&str, &str)] = &[
+    ("print.key", "--key-delimiter TEXT, or %k in --format"),
+    ("print.value", "%s in --format"),
+    ("print.timestamp", "%T in --format"),
+    ("print.partition", "%p in --format"),
+    ("print.offset", "%o in --format"),
+    ("print.headers", "%h in --format"),
+    ("line.separator", "--delimiter TEXT"),
+    ("null.literal", "--null"),
+    ("null.marker", "--null"),
+    ("parse.key", "--key-delimiter TEXT"),
+    ("key.separator", "--key-delimiter TEXT"),
+    ("parse.headers", "--header NAME=VALUE"),
+];
+
+/// Where a property belongs that no client has.
+pub(crate) fn of_others(name: &str) -> Option<String> {
+    if let Some((_, flag)) = CONSOLE.iter().find(|(known, _)| *known == name) {
+        return Some(format!("{name} is a property of Kafka's console tools; use {flag}"));
+    }
+    if is_topic_setting(name) {
+        return Some(topic_setting(name));
+    }
+    let brokers = ClusterConfig::default();
+    brokers.properties().any(|(known, _)| known == name).then(|| {
+        format!(
+            "{name} is a setting of brokers; use `curtail configs alter --all-brokers --add {name}=VALUE`, or \
+             `curtail cluster --property {name}=VALUE`"
+        )
+    })
 }
 
 /// Sets each property on the clients that know it, as tools with a producer and a consumer do.

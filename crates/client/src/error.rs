@@ -48,12 +48,10 @@ pub enum Error {
     #[error("{0}")]
     UnsupportedVersion(Arc<str>),
     /// The topic does not exist, or not yet.
-    #[error(
-        "topic '{0}' does not exist; create it, or let the brokers do so (auto.create.topics.enable)"
-    )]
+    #[error("topic '{0}' does not exist")]
     UnknownTopic(Arc<str>),
     /// The topic has no such partition.
-    #[error("topic '{topic}' has {partitions} partitions, but no partition {partition}")]
+    #[error("topic '{topic}' has no partition {partition}{}", existing(*.partitions))]
     UnknownPartition {
         /// Topic.
         topic: Arc<str>,
@@ -336,6 +334,15 @@ pub enum ConfigError {
         /// The problem.
         reason: String,
     },
+}
+
+/// Names the partitions that exist.
+fn existing(partitions: usize) -> String {
+    match partitions {
+        0 => String::new(),
+        1 => "; its only partition is 0".to_owned(),
+        count => format!("; its partitions are 0 to {}", count - 1),
+    }
 }
 
 fn divergence(offset: Option<i64>, epoch: Option<i32>) -> String {

@@ -78,13 +78,13 @@ mod security;
 pub use admin::{
     AbortTransaction, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission,
     AclResource, Admin, BrokerDescription, ClusterDescription, ConfigChange, ConfigEntry,
-    ConfigResource, ConfigSource, ConfigSynonym, Each, Election, Features, GroupDescription,
-    GroupKind, GroupListing, GroupOffsets, GroupState, ListedOffset, LogDir, LogDirReplica,
-    MemberDescription, Mode, NewPartitions, NewTopic, OffsetSpec, OngoingReassignment,
-    PartitionDescription, ProducerState, QuorumDescription, QuorumReplica, QuotaChange,
-    QuotaEntity, QuotaFilter, QuotaMatch, Quotas, Reassignment, ScramChange, ScramCredential,
-    ScramMechanism, TopicDescription, TopicListing, TransactionDescription, TransactionFilter,
-    TransactionListing,
+    ConfigResource, ConfigSource, ConfigSynonym, Each, Elected, Election, Features,
+    GroupDescription, GroupKind, GroupListing, GroupOffsets, GroupState, ListedOffset, LogDir,
+    LogDirReplica, MemberDescription, Mode, NewPartitions, NewTopic, OffsetSpec,
+    OngoingReassignment, PartitionDescription, ProducerState, QuorumDescription, QuorumReplica,
+    QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch, Quotas, Reassignment, ScramChange,
+    ScramCredential, ScramMechanism, TopicDescription, TopicListing, TransactionDescription,
+    TransactionFilter, TransactionListing,
 };
 pub use config::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CipherSuite, CommonConfig, ConsumerConfig,

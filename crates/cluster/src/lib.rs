@@ -47,3 +47,4 @@ pub use controller::{Controller, brokers_of};
 pub use error::ClusterError;
 pub use observer::Observer;
 pub use session::SessionMetrics;
+pub use topic_config::is_topic_setting;

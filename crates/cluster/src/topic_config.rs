@@ -139,6 +139,12 @@ const UNSUPPORTED: &[&str] = &[
     "segment.ms",
 ];
 
+/// Returns whether topics of Apache Kafka have a setting of this name.
+#[must_use]
+pub fn is_topic_setting(name: &str) -> bool {
+    Setting::named(name).is_some() || UNSUPPORTED.contains(&name)
+}
+
 /// A name, its value and the code of the value's source.
 pub(crate) type Synonym = (&'static str, String, i8);
 

@@ -28,7 +28,7 @@ pub(crate) struct List {
     #[command(flatten)]
     things: Things,
     /// Only ACLs of this principal, such as User:alice.
-    #[arg(long)]
+    #[arg(long, value_parser = principal)]
     principal: Option<String>,
 }
 
@@ -43,7 +43,8 @@ pub(crate) struct Change {
         long = "principal",
         alias = "allow-principal",
         required = true,
-        value_name = "PRINCIPAL"
+        value_name = "PRINCIPAL",
+        value_parser = principal
     )]
     principals: Vec<String>,
     /// Client address that the ACL applies to; * for every address.
@@ -106,6 +107,15 @@ impl Things {
     }
 }
 
+fn principal(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() => Ok(text.to_owned()),
+        _ => {
+            Err(format!("expected a type and a name, for example User:{}", text.trim_matches(':')))
+        }
+    }
+}
+
 fn operation(text: &str) -> Result<AclOperation, String> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let known = AclOperation::ALL.iter().copied();
@@ -162,7 +172,7 @@ async fn list(arguments: &List) -> Result<(), Failure> {
         ]
     });
     let columns = ["RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"];
-    arguments.format.rows(&columns, rows.collect())
+    arguments.format.rows(&columns, rows.collect(), "no ACL matches")
 }
 
 fn acls(arguments: &Change) -> Result<Vec<Acl>, Failure> {

@@ -116,7 +116,11 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
         }));
         Ok(())
     });
-    arguments.format.rows(&["RESOURCE", "NAME", "VALUE", "SOURCE"], rows)?;
+    // An error explains why there are no rows.
+    if arguments.format.json || !rows.is_empty() || all_known.is_ok() {
+        let none = "no setting differs from Kafka's defaults; --all prints every setting";
+        arguments.format.rows(&["RESOURCE", "NAME", "VALUE", "SOURCE"], rows, none)?;
+    }
     all_known
 }
 

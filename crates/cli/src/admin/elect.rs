@@ -1,7 +1,7 @@
 //! `curtail elect`.
 
 use clap::{Args, ValueEnum};
-use curtail::Election;
+use curtail::{Elected, Election};
 
 use super::{TopicSelection, admin, block_on, partitions_of, report, topic_selection};
 use crate::{failure::Failure, output, settings::ClientArguments};
@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     client: ClientArguments,
     /// Election type: preferred replica, or an out-of-sync one if none in sync is alive (loses records).
-    #[arg(long, value_enum, default_value_t = Kind::Preferred)]
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Kind::Preferred)]
     election_type: Kind,
     /// A topic, or some of its partitions. May be given several times.
     #[arg(short, long = "topic", value_name = "TOPIC[:0,1]", value_parser = topic_selection)]
@@ -44,12 +44,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::new(text));
         }
         let partitions = partitions_of(&admin, &topics).await?;
-        let election = match arguments.election_type {
-            Kind::Preferred => Election::Preferred,
-            Kind::Unclean => Election::Unclean,
+        let (election, already) = match arguments.election_type {
+            Kind::Preferred => (Election::Preferred, "its preferred replica already leads"),
+            Kind::Unclean => (Election::Unclean, "it has a leader"),
         };
-        report(admin.elect_leaders(election, &partitions).await?, |at, ()| {
-            output::line(format_args!("Elected the leader of {at}."))
+        report(admin.elect_leaders(election, &partitions).await?, |at, elected| match elected {
+            Elected::Already => output::line(format_args!("Nothing changed for {at}: {already}.")),
+            _ => output::line(format_args!("Elected the leader of {at}.")),
         })
     })
 }

@@ -133,7 +133,7 @@ async fn list(arguments: &List) -> Result<(), Failure> {
         Ok(())
     });
     let columns = ["GROUP", "KIND", "PROTOCOL", "STATE", "COORDINATOR"];
-    arguments.format.rows(&columns, rows.into_values().collect())?;
+    arguments.format.rows(&columns, rows.into_values().collect(), "no groups")?;
     all_known
 }
 
@@ -147,16 +147,20 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
         Ok(())
     })
     .await;
-    let (columns, rows): (&[&str], _) = if arguments.members {
-        (&MEMBERS, groups.iter().flat_map(members).collect())
+    let (columns, rows, none): (&[&str], _, _) = if arguments.members {
+        (&MEMBERS, groups.iter().flat_map(members).collect(), "no members")
     } else if arguments.state {
-        (&STATE, groups.iter().map(state).collect())
+        (&STATE, groups.iter().map(state).collect(), "no groups")
     } else {
-        (&PROGRESS, progress(&admin, &groups).await?)
+        (
+            &PROGRESS,
+            progress(&admin, &groups).await?,
+            "no committed offsets and no assigned partitions",
+        )
     };
     // For a missing group no empty table is printed.
     if !groups.is_empty() {
-        arguments.format.rows(columns, rows)?;
+        arguments.format.rows(columns, rows, none)?;
     }
     all_known
 }

@@ -25,9 +25,14 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Prints rows as a table, or as a JSON array of objects whose names are the columns' in lower case.
-    fn rows(&self, columns: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Failure> {
+    /// Prints rows as a table, or as a JSON array of objects whose names are the columns' in lower case. In place of a
+    /// table without rows, `none` goes to standard error.
+    fn rows(&self, columns: &[&str], rows: Vec<Vec<Cell>>, none: &str) -> Result<(), Failure> {
         if !self.json {
+            if rows.is_empty() {
+                output::note(none);
+                return Ok(());
+            }
             return output::print(&output::table(columns, &rows));
         }
         let names: Vec<String> =
@@ -186,7 +191,10 @@ async fn partitions_of(
     let mut all = Vec::new();
     if !open.is_empty() {
         for (name, described) in admin.describe_topics(&open).await? {
-            let partitions = described?.partitions;
+            let partitions = match described {
+                Ok(topic) => topic.partitions,
+                Err(error) => return Err(names::failure(admin, &name, error).await),
+            };
             all.extend(partitions.iter().map(|p| TopicPartition::new(name.as_str(), p.partition)));
         }
     }

@@ -7,7 +7,7 @@ use curtail::{Admin, Reassignment, TopicPartition};
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, Format, admin, block_on, read_json, report};
-use crate::{failure::Failure, output, settings::ClientArguments};
+use crate::{failure::Failure, names, output, settings::ClientArguments};
 
 /// Subcommands of `curtail reassign`.
 #[derive(Debug, Subcommand)]
@@ -76,7 +76,7 @@ async fn list(arguments: &List) -> Result<(), Failure> {
         ]
     });
     let columns = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"];
-    arguments.format.rows(&columns, rows.collect())
+    arguments.format.rows(&columns, rows.collect(), "no reassignment is in progress")
 }
 
 fn read(arguments: &Change) -> Result<Vec<Line>, Failure> {
@@ -109,7 +109,11 @@ async fn now(admin: &Admin, lines: &[Line]) -> Result<Vec<Line>, Failure> {
     names.dedup();
     let mut there = Vec::new();
     for (topic, described) in admin.describe_topics(&names).await? {
-        for partition in described?.partitions {
+        let described = match described {
+            Ok(described) => described,
+            Err(error) => return Err(names::failure(admin, &topic, error).await),
+        };
+        for partition in described.partitions {
             let meant = |l: &Line| l.topic == topic && l.partition == partition.partition;
             if lines.iter().any(meant) {
                 there.push(Line {

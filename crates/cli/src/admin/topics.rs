@@ -199,11 +199,16 @@ async fn list(arguments: List) -> Result<(), Failure> {
     if arguments.format.json {
         return output::line(json!(names));
     }
+    if names.is_empty() {
+        output::note("no topics");
+    }
     for name in names {
         output::line(name)?;
     }
     Ok(())
 }
+
+const PARTITION: [&str; 6] = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR"];
 
 async fn describe(arguments: Describe) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
@@ -214,7 +219,7 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     }
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     if names.is_empty() {
-        return Ok(());
+        return arguments.format.rows(&PARTITION, Vec::new(), "no topics");
     }
     let described = admin.describe_topics(&names).await?;
     if !arguments.format.json {
@@ -235,8 +240,7 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
         Ok(())
     })
     .await;
-    let columns = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR"];
-    arguments.format.rows(&columns, rows)?;
+    arguments.format.rows(&PARTITION, rows, "no topics")?;
     all_known
 }
 
@@ -284,7 +288,11 @@ async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
         Ok(())
     });
     if !rows.is_empty() {
-        arguments.format.rows(&["TOPIC", "PARTITION", "LOG-START-OFFSET"], rows)?;
+        arguments.format.rows(
+            &["TOPIC", "PARTITION", "LOG-START-OFFSET"],
+            rows,
+            "no partitions",
+        )?;
     }
     all_done
 }

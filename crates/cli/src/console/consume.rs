@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use curtail::{Consumer, ConsumerConfig, TopicPartition};
+use curtail::{Consumer, ConsumerConfig, Error, TopicPartition};
 use tokio::runtime::Builder;
 
 use super::format::Format;
@@ -44,8 +44,9 @@ pub(crate) struct Arguments {
     /// End when every partition has been read to its current end.
     #[arg(short, long)]
     exit: bool,
-    /// How to print a record: %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,
-    /// %R the same in 4 bytes, %T timestamp, %h headers, \n \t \r \xNN.
+    /// How to print a record: %t topic, %p partition, %o offset, %T timestamp in ms, %h headers, %k key, %K bytes of the key,
+    /// %s value, %S bytes of the value (-1: null), %R the same as a 4-byte big-endian number, %% a percent sign. Escapes: \n \t
+    /// \r \0 \\ \xNN.
     #[arg(short, long, value_parser = Format::parse, conflicts_with_all = ["key_delimiter", "delimiter"])]
     format: Option<Format>,
     /// Print the key before the value, separated by this text (an equals sign as -K '=').
@@ -217,10 +218,8 @@ async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fa
             vec![TopicPartition::new(topic, wanted)]
         }
         Some(wanted) => {
-            return Err(Failure::new(format!(
-                "topic '{topic}' has {} partitions, but no partition {wanted}",
-                known.len()
-            )));
+            let (topic, partitions) = (topic.into(), known.len());
+            return Err(Error::UnknownPartition { topic, partition: wanted, partitions }.into());
         }
     };
     consumer.assign(partitions.iter().cloned());

@@ -92,7 +92,7 @@ impl Format {
                 }
                 Some(other) => {
                     return Err(format!(
-                        "unknown format %{other}; known are %t %p %o %k %K %s %S %R %T %h %%"
+                        "unknown %{other}; expected %t %p %o %T %h %k %K %s %S %R, or %% for a percent sign"
                     ));
                 }
                 None => return Err("the format ends with %; write %% for a percent sign".into()),

@@ -90,7 +90,7 @@ fn send(
             output::note(missing.created());
             Ok(delivery)
         }
-        (Err(Error::UnknownTopic(_)), Some(missing)) => Err(missing.into()),
+        (Err(Error::UnknownTopic(_)), Some(missing)) => Err(missing.not_created()),
         (sent, _) => Ok(sent?),
     }
 }

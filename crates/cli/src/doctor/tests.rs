@@ -1,4 +1,4 @@
-use super::{Rate, Runs};
+use super::{Rate, Runs, basis};
 
 #[test]
 fn runs_are_counted_on_when_further_settings_are_tried() {
@@ -17,4 +17,28 @@ fn throughputs_have_the_unit_of_the_requested_one() {
     assert_eq!(rate.number(499.5 * 1024.0), "499.50");
     assert_eq!(Rate::unit_of(16.0).text(16.0), "16.00 B/s");
     assert_eq!(Rate::unit_of(9e7).text(90.0 * 1024.0 * 1024.0), "90.00 MB/s");
+}
+
+#[test]
+fn a_percentile_of_few_records_is_warned_of() {
+    let more = "For a reliable one use a longer --duration or a higher --throughput.";
+    for (records, expected) in [
+        (1, format!("WARNING: 1 record measured, too few for a 99th percentile. {more}")),
+        (99, format!("WARNING: 99 records measured, too few for a 99th percentile. {more}")),
+        (
+            199,
+            format!(
+                "WARNING: 199 records measured: the 99th percentile rests on the slowest one. {more}"
+            ),
+        ),
+        (
+            999,
+            format!(
+                "WARNING: 999 records measured: the 99th percentile rests on the slowest 9. {more}"
+            ),
+        ),
+        (1000, "1000 records measured: the 99th percentile rests on the slowest 10.".to_owned()),
+    ] {
+        assert_eq!(basis(records), expected);
+    }
 }

@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
-use clap::Parser as _;
 use curtail::Error;
 
-use super::{Failure, usage};
+use super::Failure;
 
 fn message(failure: Failure) -> String {
     match failure {
@@ -30,18 +29,6 @@ fn errors_say_what_to_do() {
         cause: Arc::new(large),
     };
     assert!(message(wrapped.into()).ends_with("raise max.request.size"));
-}
-
-#[test]
-fn mistakes_in_arguments_are_one_line() {
-    for arguments in
-        [&["curtail", "nonsense"][..], &["curtail", "perf", "e2e", "--num-records", "x"]]
-    {
-        let error = crate::Arguments::try_parse_from(arguments).unwrap_err();
-        let text = message(usage(&error).unwrap_err());
-        assert!(text.contains(arguments.last().unwrap()), "{text}");
-        assert!(text.ends_with("--help shows the usage") && !text.contains("Usage:"), "{text}");
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use curtail_lab::perf::{
     e2e::{self, Options},
 };
 
-use super::{arguments::Common, bar::Bar, lines, note_kept, write_json};
+use super::{arguments::Common, bar::Bar, lines, missing_topic, note_kept, write_json};
 use crate::{failure::Failure, output, settings::set_both};
 
 /// Arguments of `curtail perf e2e`.
@@ -98,7 +98,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     });
     bar.finish();
-    let report = report?;
+    let report = report.map_err(missing_topic)?;
     printed?;
     print(&report)?;
     note_kept(&options.target, &options.topic.name);

@@ -11,9 +11,10 @@ mod produce;
 use std::path::Path;
 
 use clap::Subcommand;
-use curtail_lab::perf::{Report, Target};
+use curtail::Error;
+use curtail_lab::perf::{self, Report, Target};
 
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, names, output};
 
 /// Subcommands of `curtail perf`.
 #[derive(Debug, Subcommand)]
@@ -39,6 +40,14 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 fn note_kept(target: &Target, topic: &str) {
     if matches!(target, Target::Bootstrap(_)) {
         output::note(format_args!("topic {topic} keeps the records of this run"));
+    }
+}
+
+/// The failure of a tool that writes to its topic.
+fn missing_topic(error: perf::Error) -> Failure {
+    match error {
+        perf::Error::Client(Error::UnknownTopic(topic)) => names::not_created(&topic),
+        error => error.into(),
     }
 }
 

@@ -12,7 +12,7 @@ use curtail_lab::perf::{
 use super::{
     arguments::{Common, MetricsFormat},
     bar::Bar,
-    lines, note_kept, write_json,
+    lines, missing_topic, note_kept, write_json,
 };
 use crate::{failure::Failure, output};
 
@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     payload_monotonic: bool,
     /// Records per second, or -1 for as fast as possible.
-    #[arg(long, value_name = "RATE", default_value_t = -1.0, allow_negative_numbers = true)]
-    throughput: f64,
+    #[arg(long, value_name = "RATE", default_value = "-1", allow_negative_numbers = true, value_parser = rate)]
+    throughput: Rate,
     /// Records at the start that the steady-state figures exclude.
     #[arg(long, value_name = "N", default_value_t = 0)]
     warmup_records: u64,
@@ -61,6 +61,18 @@ pub(crate) struct Arguments {
         default_missing_value = "kafka"
     )]
     print_metrics: Option<MetricsFormat>,
+}
+
+/// Records per second; `None` for as fast as possible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate(Option<f64>);
+
+fn rate(text: &str) -> Result<Rate, String> {
+    match text.parse::<f64>() {
+        Ok(-1.0) => Ok(Rate(None)),
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(Rate(Some(rate))),
+        _ => Err("expected records per second above 0, or -1 for no limit".into()),
+    }
 }
 
 /// Partitions of the topic in an embedded cluster.
@@ -111,8 +123,7 @@ impl Arguments {
             transaction_duration: Duration::from_millis(duration),
             records: self.num_records,
             payload: self.payload(),
-            // Kafka's -1; the engine rejects other invalid rates.
-            rate: (self.throughput >= 0.0).then_some(self.throughput),
+            rate: self.throughput.0,
             warmup: self.warmup_records,
             interval: Duration::from_millis(self.reporting_interval),
         })
@@ -133,7 +144,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     });
     bar.finish();
-    let outcome = outcome?;
+    let outcome = outcome.map_err(missing_topic)?;
     printed?;
     print(&outcome)?;
     match arguments.print_metrics {
@@ -147,6 +158,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             note_kept(&options.target, &options.topic.name);
             Ok(())
         }
+        (1, first) => Err(Failure::new(format!(
+            "1 record was not acknowledged: {}",
+            first.unwrap_or_default()
+        ))),
         (errors, first) => Err(Failure::new(format!(
             "{errors} records were not acknowledged; the first: {}",
             first.unwrap_or_default()

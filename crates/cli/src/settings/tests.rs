@@ -1,6 +1,7 @@
 use curtail::{ConsumerConfig, ProducerConfig};
 
-use super::{ClientArguments, Property, property, set_both};
+use super::{ClientArguments, Property, of_others, properties, property, set_both};
+use crate::failure::Failure;
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
@@ -44,4 +45,32 @@ fn each_client_takes_its_own_properties() {
         let failed = set_both(&mut producer, &mut consumer, &pairs(&[wrong]));
         assert!(failed.is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn a_property_in_place_of_a_file_is_explained_without_its_value() {
+    let said = |file: &str| match properties(Some(file.as_ref()), &[]) {
+        Err(Failure::Message(text)) => text,
+        other => panic!("{file}: {other:?}"),
+    };
+    let topic = said("retention.ms=1000");
+    assert!(topic.starts_with("retention.ms is a setting of topics; use "), "{topic}");
+    assert!(topic.contains("topics create --topic-config retention.ms=VALUE"), "{topic}");
+    let client = said("ssl.key.password=hunter2");
+    assert!(client.ends_with("--command-property ssl.key.password=VALUE"), "{client}");
+    assert_eq!(said("none"), "cannot read properties from none: there is no such file");
+}
+
+#[test]
+fn properties_that_no_client_has_are_led_to_their_place() {
+    for (name, part) in [
+        ("retention.ms", "`curtail configs alter --topic NAME --add retention.ms=VALUE`"),
+        ("segment.ms", "is a setting of topics"),
+        ("num.partitions", "`curtail cluster --property num.partitions=VALUE`"),
+        ("print.key", "is a property of Kafka's console tools; use --key-delimiter TEXT"),
+    ] {
+        let text = of_others(name).unwrap();
+        assert!(text.starts_with(name) && text.contains(part), "{text}");
+    }
+    assert_eq!(of_others("linger"), None);
 }

@@ -38,7 +38,11 @@ fn a_refused_connection_is_named() {
 fn an_unknown_host_is_named() {
     for command in commands("no-such-host.invalid:9092") {
         let error = run_with_input(&command, b"x\n").failed();
-        assert!(error.contains("cannot resolve 'no-such-host.invalid'"), "{command:?}: {error}");
+        assert!(error.contains("cannot resolve 'no-such-host.invalid' ("), "{command:?}: {error}");
+        assert!(
+            error.contains("; check the name, the DNS of this machine"),
+            "{command:?}: {error}"
+        );
     }
 }
 
@@ -66,24 +70,32 @@ fn an_unknown_topic_is_named() {
     let cluster =
         Cluster::start(&["--brokers", "1", "--property", "auto.create.topics.enable=false"]);
     let bootstrap = cluster.bootstrap.as_str();
-    for command in [
-        &["produce", "-t", "nowhere", "-b", bootstrap, "-X", "max.block.ms=500"][..],
-        &["consume", "-t", "nowhere", "-b", bootstrap, "-X", "default.api.timeout.ms=500"],
-        &["topics", "describe", "nowhere", "-b", bootstrap],
-        &["topics", "delete", "nowhere", "-b", bootstrap],
-        &[
-            "perf",
-            "produce",
-            "--topic",
-            "nowhere",
-            "--bootstrap-server",
-            bootstrap,
-            "--command-property",
-            "max.block.ms=500",
-        ],
+    let write = "create it with `curtail topics create nowhere`";
+    let find = "`curtail topics list` prints the topics";
+    for (command, advice) in [
+        (&["produce", "-t", "nowhere", "-b", bootstrap, "-X", "max.block.ms=500"][..], write),
+        (&["consume", "-t", "nowhere", "-b", bootstrap], find),
+        (&["topics", "describe", "nowhere", "-b", bootstrap], find),
+        (&["topics", "delete", "nowhere", "-b", bootstrap], find),
+        (&["elect", "-t", "nowhere", "-b", bootstrap], find),
+        (&["configs", "describe", "-t", "nowhere", "-b", bootstrap], find),
+        (&["perf", "consume", "--topic", "nowhere", "--bootstrap-server", bootstrap], find),
+        (
+            &[
+                "perf",
+                "produce",
+                "--topic",
+                "nowhere",
+                "--bootstrap-server",
+                bootstrap,
+                "--command-property",
+                "max.block.ms=500",
+            ],
+            write,
+        ),
     ] {
         let error = run_with_input(command, b"x\n").failed();
-        assert!(error.contains("topic 'nowhere' does not exist; create it"), "{error}");
+        assert_eq!(error, format!("topic 'nowhere' does not exist; {advice}"), "{command:?}");
     }
 }
 
@@ -165,6 +177,88 @@ fn options_that_make_no_run_are_refused() {
         let error = run(arguments).failed();
         assert!(error.contains(word), "{arguments:?}: {error}");
     }
+}
+
+/// Mistakes that only a cluster can notice, of an operator who knows Kafka's own tools.
+#[test]
+fn mistakes_are_explained_with_what_to_do() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let at = |command: &str| {
+        let words: Vec<&str> = command.split(' ').chain(["-b", &cluster.bootstrap]).collect();
+        run_with_input(&words, b"x\n")
+    };
+    at("topics create payments --partitions 2").ok();
+    at("topics create single --partitions 1").ok();
+    for (command, expected) in [
+        (
+            "topics create t --config retention.ms=1000",
+            "retention.ms is a setting of topics; use `curtail topics create --topic-config retention.ms=VALUE` or \
+             `curtail configs alter --topic NAME --add retention.ms=VALUE`; --config is a file of client properties",
+        ),
+        ("elect -t paymets", "topic 'paymets' does not exist; did you mean 'payments'?"),
+        (
+            "elect -t payments:9",
+            "payments-9: UNKNOWN_TOPIC_OR_PARTITION (3): No such partition as payments-9",
+        ),
+        (
+            "consume -t payments -p 9",
+            "topic 'payments' has no partition 9; its partitions are 0 to 1",
+        ),
+        ("produce -t single -p 9", "topic 'single' has no partition 9; its only partition is 0"),
+        (
+            "topics delete-records -t payments --before 9:0",
+            "topic 'payments' has no partition 9; its partitions are 0 to 1",
+        ),
+        (
+            "configs describe --broker 9",
+            "broker 9: BROKER_ID_NOT_REGISTERED (102): it is not alive; the only live broker is 1",
+        ),
+        ("groups describe g", "group 'g' does not exist; `curtail groups list` prints the groups"),
+        (
+            "acls list",
+            "ACLs: SECURITY_DISABLED (54): No Authorizer is configured; set authorizer.class.name on the brokers to use ACLs",
+        ),
+        (
+            "consume -t payments --property print.key=true",
+            "print.key is a property of Kafka's console tools; use --key-delimiter TEXT, or %k in --format",
+        ),
+        (
+            "produce -t payments -X num.partitions=3",
+            "num.partitions is a setting of brokers; use `curtail configs alter --all-brokers --add num.partitions=VALUE`, \
+             or `curtail cluster --property num.partitions=VALUE`",
+        ),
+        ("produce -t payments -X linger.ms=-5", "linger.ms=-5: expected milliseconds, at least 0"),
+        (
+            "acls add --topic payments --principal alice --operation read",
+            "invalid value 'alice' for --principal: expected a type and a name, for example User:alice; --help shows the usage",
+        ),
+    ] {
+        assert_eq!(at(command).failed(), expected, "{command}");
+    }
+}
+
+/// Scripts read nothing from standard output, and people a sentence from standard error.
+#[test]
+fn a_table_without_rows_has_no_header() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let at = |command: &str| {
+        let words: Vec<&str> = command.split(' ').chain(["-b", &cluster.bootstrap]).collect();
+        run(&words)
+    };
+    for (command, said) in [
+        ("topics list", "no topics"),
+        ("topics describe", "no topics"),
+        ("groups list", "no groups"),
+        ("reassign list", "no reassignment is in progress"),
+        (
+            "configs describe --all-brokers",
+            "no setting differs from Kafka's defaults; --all prints every setting",
+        ),
+    ] {
+        let done = at(command);
+        assert_eq!((done.code, &*done.out, done.err.trim_end()), (Some(0), "", said), "{command}");
+    }
+    assert_eq!(at("topics describe --json").ok(), "[]\n");
 }
 
 #[test]

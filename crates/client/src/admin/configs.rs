@@ -395,7 +395,7 @@ impl Admin {
     {
         let live = self.brokers().await?;
         let any = (self.shared.env.entropy.unit() * live.len() as f64) as usize;
-        let any = live.get(any).ok_or_else(|| unknown_broker(-1))?.id;
+        let any = live.get(any).ok_or_else(|| unknown_broker(-1, &live))?.id;
         let mut parts: BTreeMap<i32, Vec<ConfigResource>> = BTreeMap::new();
         for resource in open {
             parts.entry(resource.broker().unwrap_or(any)).or_default().push(resource);
@@ -405,7 +405,10 @@ impl Admin {
         for (id, part) in parts {
             match live.iter().find(|broker| broker.id == id) {
                 Some(broker) => known.push((broker.clone(), part)),
-                None => outcome.extend(part.into_iter().map(|at| (at, Err(unknown_broker(id))))),
+                None => {
+                    let missing = |at| (at, Err(unknown_broker(id, &live)));
+                    outcome.extend(part.into_iter().map(missing));
+                }
             }
         }
         outcome.extend(self.fan_out(known, ask).await);

@@ -27,6 +27,16 @@ pub enum Election {
     Unclean,
 }
 
+/// Outcome of a leader election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Elected {
+    /// The leader was elected now.
+    Now,
+    /// The right replica already led, so nothing changed.
+    Already,
+}
+
 /// New replicas of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reassignment {
@@ -162,8 +172,8 @@ impl Admin {
         }
     }
 
-    /// Elects leaders of partitions (KIP-460), with a result for each partition. Nothing happens, and no error is
-    /// returned, if the right replica already leads. Brokers may learn the result with a delay.
+    /// Elects leaders of partitions (KIP-460), with a result for each partition. If the right replica already leads,
+    /// nothing changes and the result is [`Elected::Already`]. Brokers may learn the result with a delay.
     ///
     /// # Errors
     /// If the controller does not respond within `default.api.timeout.ms`, or refuses the whole request.
@@ -174,7 +184,7 @@ impl Admin {
         &self,
         election: Election,
         partitions: &[TopicPartition],
-    ) -> Result<Each<TopicPartition, ()>> {
+    ) -> Result<Each<TopicPartition, Elected>> {
         let what = "electing leaders (default.api.timeout.ms)";
         let once = |timeout_ms| self.elect_once(election, partitions, timeout_ms);
         let answer = self.retried(what, once).await?;
@@ -184,8 +194,8 @@ impl Admin {
                 let at = TopicPartition::new(topic.topic.as_str(), partition.partition_id);
                 let message = partition.error_message.as_deref();
                 let result = match ErrorCode(partition.error_code) {
-                    ErrorCode::ELECTION_NOT_NEEDED => Ok(()),
-                    code => partition_result(&at, code.0, message),
+                    ErrorCode::ELECTION_NOT_NEEDED => Ok(Elected::Already),
+                    code => partition_result(&at, code.0, message).map(|()| Elected::Now),
                 };
                 outcome.insert(at, result);
             }

@@ -38,7 +38,7 @@ pub use self::{
     groups::{
         GroupDescription, GroupKind, GroupListing, GroupOffsets, GroupState, MemberDescription,
     },
-    leaders::{Election, OngoingReassignment, Reassignment},
+    leaders::{Elected, Election, OngoingReassignment, Reassignment},
     offsets::{ListedOffset, OffsetSpec},
     quotas::{QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch, Quotas},
     scram::{ScramChange, ScramCredential, ScramMechanism},
@@ -133,7 +133,7 @@ impl Admin {
             Target::Broker(id) => {
                 let Some(broker) = brokers.iter().find(|broker| broker.id == id) else {
                     let broker = format!("broker {id}").into();
-                    let reason = "it is not a live broker".into();
+                    let reason = rounds::not_live(brokers).into();
                     return Err(Error::Connection { broker, reason });
                 };
                 let common = &self.shared.config.common;

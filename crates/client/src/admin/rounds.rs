@@ -177,7 +177,7 @@ impl Admin {
             match live.iter().find(|broker| broker.id == id) {
                 Some(broker) => parts.push((broker.clone(), vec![id])),
                 None => {
-                    outcome.insert(id, Err(unknown_broker(id)));
+                    outcome.insert(id, Err(unknown_broker(id, &live)));
                 }
             }
         }
@@ -343,9 +343,21 @@ impl Admin {
     }
 }
 
-pub(super) fn unknown_broker(id: i32) -> Error {
-    let reason = "it is not a live broker";
-    broker_error(&format!("broker {id}"), ErrorCode::BROKER_ID_NOT_REGISTERED, Some(reason))
+/// The error for an id that no live broker has.
+pub(super) fn unknown_broker(id: i32, live: &[BrokerDescription]) -> Error {
+    let reason = not_live(live);
+    broker_error(&format!("broker {id}"), ErrorCode::BROKER_ID_NOT_REGISTERED, Some(&reason))
+}
+
+/// Names the live brokers, in place of one that is not.
+pub(super) fn not_live(live: &[BrokerDescription]) -> String {
+    let ids: BTreeSet<i32> = live.iter().map(|broker| broker.id).collect();
+    let ids: Vec<String> = ids.iter().map(i32::to_string).collect();
+    match ids.as_slice() {
+        [] => "no broker is alive".to_owned(),
+        [id] => format!("it is not alive; the only live broker is {id}"),
+        ids => format!("it is not alive; the live brokers are {}", ids.join(", ")),
+    }
 }
 
 fn leader_in(metadata: &MetadataResponse, at: &TopicPartition) -> Result<i32> {

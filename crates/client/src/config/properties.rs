@@ -10,12 +10,14 @@
 //! Any other name is a mistake.
 
 mod elsewhere;
+mod range;
 mod security;
 
 use std::{str::FromStr, time::Duration};
 
 use curtail_wire::compression::{Codec, Compression};
 
+use self::range::{BUFFER_BYTES, INT_BYTES, INT_MILLIS, LONG_BYTES, LONG_MILLIS, bound};
 use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig, redact,
     values::{
@@ -61,7 +63,7 @@ impl<C: Clone> Property<C> {
             [_, ..] if value != redact::HIDDEN => {
                 format!("'{}' cannot be used; expected {expected}", bad.join("', '"))
             }
-            _ => format!("expected {expected}"),
+            _ => format!("expected {}", bound(expected, &value)),
         };
         Err(ConfigError::Invalid { name: self.name, value, reason })
     }
@@ -95,12 +97,6 @@ enum Kind {
     Admin,
 }
 
-/// Range of a property that is an `int` in Java.
-const INT_MILLIS: &str = "milliseconds, 0 to 2147483647";
-/// Range of a property that is a `long` in Java.
-const LONG_MILLIS: &str = "milliseconds, 0 to 9223372036854775807";
-const INT_BYTES: &str = "bytes, 0 to 2147483647";
-const LONG_BYTES: &str = "bytes, 0 to 9223372036854775807";
 const BOOLEAN: &str = "true or false";
 
 macro_rules! property {
@@ -153,13 +149,7 @@ static COMMON: &[Property<CommonConfig>] = &[
         recovery,
         show_recovery
     ),
-    property!(
-        "receive.buffer.bytes",
-        "bytes up to 2147483647, or -1 to leave it to the operating system",
-        receive_buffer,
-        buffer_size,
-        show_buffer
-    ),
+    property!("receive.buffer.bytes", BUFFER_BYTES, receive_buffer, buffer_size, show_buffer),
     property!(
         "reconnect.backoff.max.ms",
         LONG_MILLIS,
@@ -171,13 +161,7 @@ static COMMON: &[Property<CommonConfig>] = &[
     property!("request.timeout.ms", INT_MILLIS, request_timeout, int_millis, show_millis),
     property!("retry.backoff.max.ms", LONG_MILLIS, retry_backoff_max, long_millis, show_millis),
     property!("retry.backoff.ms", LONG_MILLIS, retry_backoff, long_millis, show_millis),
-    property!(
-        "send.buffer.bytes",
-        "bytes up to 2147483647, or -1 to leave it to the operating system",
-        send_buffer,
-        buffer_size,
-        show_buffer
-    ),
+    property!("send.buffer.bytes", BUFFER_BYTES, send_buffer, buffer_size, show_buffer),
     property!(
         "socket.connection.setup.timeout.ms",
         LONG_MILLIS,

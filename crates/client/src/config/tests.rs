@@ -404,6 +404,23 @@ fn unknown_names_name_the_nearest() {
     assert_eq!(error.to_string(), "unknown property 'batchsize'; did you mean 'batch.size'?");
 }
 
+#[test]
+fn a_value_outside_the_range_names_the_bound_that_it_violates() {
+    for (name, value, expected) in [
+        ("linger.ms", "-5", "milliseconds, at least 0"),
+        ("linger.ms", "soon", "milliseconds, at least 0"),
+        ("linger.ms", "9223372036854775808", "milliseconds, at most 9223372036854775807"),
+        ("request.timeout.ms", "3000000000", "milliseconds, at most 2147483647"),
+        ("metadata.max.idle.ms", "4999", "milliseconds, at least 5000"),
+        ("retries", "", "a count, at least 0"),
+        ("max.in.flight.requests.per.connection", "0", "a count, at least 1"),
+        ("acks", "2", "all, -1, 0 or 1"),
+    ] {
+        let error = ProducerConfig::default().set(name, value).unwrap_err();
+        assert_eq!(error.to_string(), format!("{name}={value}: expected {expected}"));
+    }
+}
+
 /// Texts that users put into settings, each with the part that no error may show.
 const SECRETS: [&str; 5] = [
     "hunter2-hunter2",

@@ -557,7 +557,7 @@ pub(crate) async fn dial(
     limit: Duration,
 ) -> Result<(Box<dyn Socket>, SocketAddr), String> {
     let resolved = env.net.resolve(host, port).await;
-    let addresses = resolved.map_err(|error| format!("cannot resolve '{host}': {error}"))?;
+    let addresses = resolved.map_err(|error| describe_resolve_error(host, &error))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     // An unresponsive address must leave time for the following ones.
     let share = limit / u32::try_from(addresses.len()).unwrap_or(1).max(1);
@@ -569,6 +569,16 @@ pub(crate) async fn dial(
         }
     }
     Err(describe_dial_error(&last))
+}
+
+fn describe_resolve_error(host: &str, error: &io::Error) -> String {
+    let reason = error.to_string();
+    // The standard library's name for the system call says nothing to a user.
+    let reason = reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason);
+    format!(
+        "cannot resolve '{host}' ({reason}); check the name, the DNS of this machine, and \
+         advertised.listeners if a broker gave the name"
+    )
 }
 
 fn describe_dial_error(error: &io::Error) -> String {

@@ -143,7 +143,7 @@ impl Control {
         let late = self.answer_time.at_most().map_or(LATE_UNTRIED, |most| most.max(LATE_FLOOR));
         let outcome = match timeout(patience, ask.hedged(open, late)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(shared.unreachable(format!("no metadata within {patience:?}"))),
+            Err(_) => Err(shared.unreachable(&format!("no metadata within {patience:?}"))),
         };
         let now = Instant::now().into_std();
         match outcome {

@@ -428,8 +428,11 @@ impl Shared {
         self.version.send_modify(|v| *v += 1);
     }
 
-    fn unreachable(&self, reason: impl Into<Arc<str>>) -> Error {
-        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason: reason.into() }
+    fn unreachable(&self, reason: &str) -> Error {
+        // With one bootstrap server, the connection's error repeats its address.
+        let repeated = format!("connection to {}: ", self.bootstrap);
+        let reason = reason.strip_prefix(&*repeated).unwrap_or(reason).into();
+        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason }
     }
 
     /// Addresses of the brokers that the next request must avoid.
@@ -494,7 +497,7 @@ async fn dial(
     let _login = match CredentialSource::prepare(&shared.env, &shared.common, &bootstrap).await {
         Ok(login) => login,
         Err(error @ Error::Authentication { .. }) => return Err(error),
-        Err(error) => return Err(shared.unreachable(error.to_string())),
+        Err(error) => return Err(shared.unreachable(&error.to_string())),
     };
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
     let mut last = None;
@@ -518,5 +521,6 @@ async fn dial(
         }
         candidates = slow;
     }
-    Err(shared.unreachable(last.map_or_else(|| "no broker responds".into(), |e| e.to_string())))
+    let reason = last.map_or_else(|| "no broker responds".to_owned(), |error| error.to_string());
+    Err(shared.unreachable(&reason))
 }

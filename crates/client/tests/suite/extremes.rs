@@ -291,7 +291,7 @@ fn numbers_beyond_their_bounds_are_refused_by_name() {
     let error = ProducerConfig::new("localhost:1").request_timeout(Duration::MAX).validate();
     assert_eq!(
         error.unwrap_err().to_string(),
-        "request.timeout.ms=18446744073709551615999: expected milliseconds, 0 to 2147483647"
+        "request.timeout.ms=18446744073709551615999: expected milliseconds, at most 2147483647"
     );
 }
 

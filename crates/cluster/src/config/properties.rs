@@ -13,7 +13,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No broker setting has this name.
-    #[error("unknown property {name:?}{}", Hint(.nearest))]
+    #[error("unknown property '{name}'{}", Hint(.nearest))]
     Unknown {
         /// The name given.
         name: String,
@@ -21,7 +21,7 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
     /// The value is invalid for the setting.
-    #[error("{name}={value:?}: expected {expected}")]
+    #[error("{name}={value}: expected {expected}")]
     Value {
         /// The setting.
         name: &'static str,
@@ -40,7 +40,7 @@ struct Hint<'a>(&'a Option<&'static str>);
 impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(name) => write!(f, "; did you mean {name:?}?"),
+            Some(name) => write!(f, "; did you mean '{name}'?"),
             None => Ok(()),
         }
     }

@@ -26,10 +26,16 @@ fn an_unknown_name_names_the_nearest() {
     let error = ClusterConfig::default().set("min.insync.replica", "2").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown property \"min.insync.replica\"; did you mean \"min.insync.replicas\"?"
+        "unknown property 'min.insync.replica'; did you mean 'min.insync.replicas'?"
     );
     let error = ClusterConfig::default().set("colour", "2").unwrap_err();
-    assert_eq!(error.to_string(), "unknown property \"colour\"");
+    assert_eq!(error.to_string(), "unknown property 'colour'");
+}
+
+#[test]
+fn a_refused_value_is_shown_as_it_was_given() {
+    let error = ClusterConfig::default().set("num.partitions", "many").unwrap_err();
+    assert_eq!(error.to_string(), "num.partitions=many: expected a count, at least 1");
 }
 
 #[test]

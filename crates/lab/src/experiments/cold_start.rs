@@ -102,7 +102,7 @@ impl Experiment for ColdStart {
 
     fn admits(&self, arm: &Arm, _: Peer) -> Result<(), &'static str> {
         let cold = arm.name == COLD.name;
-        cold.then_some(()).ok_or("it does not warm up")
+        cold.then_some(()).ok_or("it has no equivalent of Producer::warm_up")
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

@@ -193,9 +193,9 @@ impl Experiment for EndToEnd {
     /// Each test has its own cluster, as in the published run.
     fn start(&self, setting: &Setting) -> Result<Testbed> {
         match &setting.cluster {
-            ClusterKind::Bootstrap(_) => {
-                Err(Error::Options("this experiment starts its clusters itself".into()))
-            }
+            ClusterKind::Bootstrap(_) => Err(Error::Options(
+                "e2e starts a cluster for each arm; use --cluster embedded, sim or apache".into(),
+            )),
             _ => Ok(Testbed::none()),
         }
     }

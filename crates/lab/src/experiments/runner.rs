@@ -151,7 +151,7 @@ fn simulate(
     told: Told<'_>,
 ) -> Result<Vec<Modelled>> {
     if setting.reader || pairs.iter().any(|pair| pair.client != Client::Curtail) {
-        let text = "in virtual time only curtail runs, and without --reader";
+        let text = "--cluster sim runs only curtail: leave out --reader and other clients";
         return Err(Error::Options(text.into()));
     }
     let mut models = Vec::new();
@@ -174,7 +174,7 @@ use super::virtual_time::play;
 
 #[cfg(not(feature = "sim"))]
 fn play(_: super::Simulated, _: u64) -> Result<Sample> {
-    Err(Error::Options("built without the simulation; build with the feature `sim`".into()))
+    Err(Error::Options("built without --cluster sim; build with the feature `sim`".into()))
 }
 
 impl Pair {

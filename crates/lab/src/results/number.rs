@@ -19,14 +19,24 @@ pub(super) fn with_unit(value: f64, unit: Unit) -> String {
     if !value.is_finite() {
         return "not seen".to_owned();
     }
+    let number = |value| without_unit(value, unit);
     match unit {
-        Unit::Ms if value.abs() >= 1000.0 => format!("{} s", digits(value / 1000.0)),
-        Unit::Ms => format!("{} ms", digits(value)),
-        Unit::Us => format!("{} us", digits(value)),
-        Unit::Mbps => format!("{} MB/s", digits(value)),
-        Unit::Percent => format!("{}%", digits(value)),
-        Unit::PerSecond => format!("{}/s", digits(value)),
+        Unit::Ms if value.abs() >= 1000.0 => format!("{} s", number(value / 1000.0)),
+        Unit::Ms => format!("{} ms", number(value)),
+        Unit::Us => format!("{} us", number(value)),
+        Unit::Mbps => format!("{} MB/s", number(value)),
+        Unit::Percent => format!("{}%", number(value)),
+        Unit::PerSecond => format!("{}/s", number(value)),
+        Unit::Count => number(value),
+    }
+}
+
+/// A figure rounded to three significant digits, for a column whose header has the unit.
+pub(super) fn without_unit(value: f64, unit: Unit) -> String {
+    match unit {
+        _ if !value.is_finite() => "not seen".to_owned(),
         Unit::Count => thousands(value.round() as i64),
+        _ => digits(value),
     }
 }
 
@@ -105,6 +115,8 @@ mod tests {
         assert_eq!(with_unit(0.0, Unit::PerSecond), "0/s");
         assert_eq!(with_unit(-0.00001, Unit::Ms), "0 ms");
         assert_eq!(with_unit(f64::NAN, Unit::Percent), "not seen");
+        assert_eq!(without_unit(12.345, Unit::Mbps), "12.3");
+        assert_eq!(without_unit(f64::NAN, Unit::Mbps), "not seen");
         assert_eq!([thousands(-12), thousands(-1234)], ["-12", "-1,234"]);
     }
 

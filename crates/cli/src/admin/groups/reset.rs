@@ -80,6 +80,8 @@ fn time(text: &str) -> Result<Timestamp, String> {
     time.map_err(|_| "expected a time such as 2026-01-31T12:30:00.000".into())
 }
 
+const NONE: &str = "no partitions";
+
 pub(super) async fn run(arguments: &Arguments) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let group = arguments.group.as_str();
@@ -101,13 +103,13 @@ pub(super) async fn run(arguments: &Arguments) -> Result<(), Failure> {
     let rows = rows.collect();
     let columns = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"];
     if !arguments.execute {
-        arguments.format.rows(&columns, rows)?;
+        arguments.format.rows(&columns, rows, NONE)?;
         output::note("dry run: nothing changed; add --execute to apply");
         return Ok(());
     }
     let done = admin.alter_group_offsets(group, &plan).await?;
     report(done, |_, ()| Ok(()))?;
-    arguments.format.rows(&columns, rows)
+    arguments.format.rows(&columns, rows, NONE)
 }
 
 /// Active members would continue from their positions and commit those.

@@ -20,6 +20,8 @@ pub(super) async fn directories_and_features_are_described(backend: &Backend) {
         assert!(!replica.is_future && replica.offset_lag == 0, "{broker}: {replica:?}");
     }
     assert_eq!(code(&described[3].1), ErrorCode::BROKER_ID_NOT_REGISTERED);
+    let error = described[3].1.as_ref().unwrap_err().to_string();
+    assert!(error.ends_with("it is not alive; the live brokers are 1, 2, 3"), "{error}");
 
     let features = admin.describe_features().await.unwrap();
     assert_eq!(features.finalized.get("transaction.version"), Some(&2), "{features:?}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use curtail::{Election, ErrorCode, NewTopic, Reassignment};
+use curtail::{Elected, Election, ErrorCode, NewTopic, Reassignment};
 
 use super::{Backend, admin, at, code, only, topics::described, until};
 
@@ -15,17 +15,17 @@ pub(super) async fn preferred_leaders_are_elected(backend: &Backend) {
     let elect =
         async |election| only(admin.elect_leaders(election, &[at("led", 0)]).await.unwrap());
     // It leads already, which is no error.
-    elect(Election::Preferred).await.unwrap();
+    assert_eq!(elect(Election::Preferred).await.unwrap(), Elected::Already);
     backend.kill(preferred);
     let ask = async || described(backend, "led", 1).await.partitions[0].clone();
     let moved = until(ask, |p| p.leader != Some(preferred) && !p.isr.contains(&preferred)).await;
     assert!(moved.leader_epoch > before.leader_epoch, "{moved:?}");
     assert_eq!(code(&elect(Election::Preferred).await), ErrorCode::PREFERRED_LEADER_NOT_AVAILABLE);
     // There is a leader, so no record needs to be lost.
-    elect(Election::Unclean).await.unwrap();
+    assert_eq!(elect(Election::Unclean).await.unwrap(), Elected::Already);
     backend.restart(preferred).await;
     until(ask, |p| p.isr.contains(&preferred)).await;
-    elect(Election::Preferred).await.unwrap();
+    assert_eq!(elect(Election::Preferred).await.unwrap(), Elected::Now);
     until(ask, |p| p.leader == Some(preferred)).await;
 
     let unknown = admin.elect_leaders(Election::Preferred, &[at("missing", 0)]).await.unwrap();

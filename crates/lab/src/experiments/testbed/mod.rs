@@ -594,5 +594,5 @@ fn start_apache(needs: &Needs) -> Result<Cluster> {
 
 #[cfg(not(feature = "apache"))]
 fn start_apache(_: &Needs) -> Result<Cluster> {
-    Err(Error::Options("built without Apache Kafka; build with the feature `apache`".into()))
+    Err(Error::Options("built without --cluster apache; build with the feature `apache`".into()))
 }
