@@ -99,8 +99,10 @@ fn a_consumers_calls_fail_with_closed_after_its_runtime_has_ended() {
     rig.create_topic(TOPIC, 1);
     let at = TopicPartition::new(TOPIC, 0);
     for is_member in [false, true] {
-        for runtime in runtimes() {
-            let config = ConsumerConfig::new(rig.backend.bootstrap()).group_id("closed");
+        for (n, runtime) in runtimes().into_iter().enumerate() {
+            // The member of the runtime before stays in its group until `session.timeout.ms`.
+            let group = format!("closed-{n}");
+            let config = ConsumerConfig::new(rig.backend.bootstrap()).group_id(group);
             let mut consumer = runtime.block_on(async { Consumer::new(config).expect("usable") });
             if is_member {
                 consumer.subscribe([TOPIC]).expect("subscribed");
