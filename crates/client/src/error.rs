@@ -225,7 +225,7 @@ pub enum Error {
     /// The call does not fit the state of the client.
     #[error("{0}")]
     IllegalState(&'static str),
-    /// The client was closed.
+    /// The client was closed, or the tokio runtime on which it was made has ended.
     #[error("the client is closed")]
     Closed,
 }

@@ -24,10 +24,7 @@ use curtail_wire::{
     cold::{StrBytes, messages::TopicName},
 };
 use parking_lot::Mutex;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::time::{Instant, sleep, timeout_at};
 
 pub use self::{
     acls::{
@@ -65,6 +62,8 @@ use crate::{
 /// Every call is retried within `default.api.timeout.ms` after retriable errors, such as a controller that moves. A
 /// call for many items returns a result for each ([`Each`]), and sends one request to each broker. A changing call
 /// that fails may still have been carried out.
+///
+/// When the tokio runtime on which it was made ends, calls return [`Error::Closed`] instead of waiting.
 #[derive(Clone)]
 pub struct Admin {
     shared: Arc<Shared>,
@@ -74,8 +73,6 @@ struct Shared {
     env: Env,
     config: AdminConfig,
     metadata: MetadataHandle,
-    /// Runs calls from threads outside the runtime.
-    runtime: Handle,
     /// Idle connections: to brokers by id, and to any broker. A connection in use is not in this map, so a dropped
     /// call closes it.
     idle: Mutex<BTreeMap<Target, Connection>>,
@@ -113,8 +110,7 @@ impl Admin {
     pub fn with_env(config: AdminConfig, env: &Env) -> Result<Self> {
         config.validate()?;
         let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never);
-        let (idle, runtime) = (Mutex::default(), Handle::current());
-        let shared = Shared { env: env.clone(), config, metadata, runtime, idle };
+        let shared = Shared { env: env.clone(), config, metadata, idle: Mutex::default() };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -183,7 +179,7 @@ impl Attempts<'_> {
     async fn run<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
         // Boxed: nested in a caller's futures, the whole type would exceed the compiler's default recursion limit.
         let attempt = Box::pin(async { timeout_at(self.deadline, attempt).await });
-        match within(&self.shared.runtime, attempt).await {
+        match within(self.shared.metadata.runtime(), attempt).await? {
             Ok(result) => result,
             Err(_) => Err(self.timed_out()),
         }
@@ -207,8 +203,7 @@ impl Attempts<'_> {
             return Err(error);
         }
         self.last = Some(Arc::new(error));
-        within(&self.shared.runtime, async { sleep(pause).await }).await;
-        Ok(())
+        within(self.shared.metadata.runtime(), async { sleep(pause).await }).await
     }
 
     fn timed_out(&self) -> Error {

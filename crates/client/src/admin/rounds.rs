@@ -335,6 +335,8 @@ impl Admin {
                 Ok((keys, Err(error))) => {
                     outcome.extend(keys.into_iter().map(|key| (key, Err(error.clone()))));
                 }
+                // The runtime is ending, and `within` ends the call.
+                Err(lost) if lost.is_cancelled() => std::future::pending().await,
                 // The result of a task that panicked is missing: its part stays open.
                 Err(_) => {}
             }

@@ -38,10 +38,7 @@ use curtail_proto::{
 };
 use curtail_wire::records::DecompressLimit;
 use parking_lot::Mutex;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep_until, timeout, timeout_at},
-};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use self::{
     cursor::{Budget, Cursor, Decoding},
@@ -71,6 +68,9 @@ use crate::{
 ///
 /// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know. The membership of a
 /// dropped consumer ends only after `session.timeout.ms`.
+///
+/// When the tokio runtime on which it was made ends, so do its tasks. Calls then return [`Error::Closed`]
+/// instead of waiting; polls first return the records that are buffered.
 pub struct Consumer {
     shared: Arc<Shared>,
     decoding: Decoding,
@@ -149,7 +149,7 @@ impl Consumer {
             check_crcs: config.check_crcs,
             limit: DecompressLimit { max_bytes: config.max_decompressed_batch },
         };
-        let shared = Shared::new(config, env.clone(), metadata, Handle::current());
+        let shared = Shared::new(config, env.clone(), metadata);
         let choice = Choice::Assigned;
         Ok(Self { shared, decoding, cursor: None, failure: None, choice, listener: None })
     }
@@ -295,7 +295,7 @@ impl Consumer {
                 return Ok(at);
             }
             let settled = async { timeout_at(deadline, settled).await };
-            if within(&self.shared.runtime, settled).await.is_err() {
+            if within(&self.shared.runtime, settled).await?.is_err() {
                 let what = "the position of a partition (default.api.timeout.ms)";
                 return Err(Error::Timeout { what, limit, last: None });
             }
@@ -466,7 +466,7 @@ impl Consumer {
         timestamp: i64,
     ) -> Result<BTreeMap<TopicPartition, i64>> {
         let wanted = partitions.iter().map(|at| (at.clone(), timestamp)).collect();
-        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await?;
+        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await??;
         Ok(found.into_iter().map(|(at, found)| (at, found.offset)).collect())
     }
 
@@ -486,7 +486,7 @@ impl Consumer {
         if wanted.values().any(|time| *time < 0) {
             return Err(Error::IllegalState("the timestamp is negative"));
         }
-        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await?;
+        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await??;
         let found = found.into_iter().map(|(at, found)| {
             let record = OffsetAndTimestamp { offset: found.offset, timestamp: found.timestamp };
             (at, (found.offset >= 0).then_some(record))
@@ -502,7 +502,7 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn connect(&self) -> Result<()> {
-        within(&self.shared.runtime, self.shared.metadata.connect_any()).await.map(drop)
+        within(&self.shared.runtime, self.shared.metadata.connect_any()).await?.map(drop)
     }
 
     /// The partitions of a topic.
@@ -515,7 +515,7 @@ impl Consumer {
     pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
         let deadline = Instant::now().later(self.shared.config.common.default_api_timeout);
         let known = self.shared.metadata.topic(topic, deadline);
-        let topic = within(&self.shared.runtime, known).await?;
+        let topic = within(&self.shared.runtime, known).await??;
         let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
             topic: topic.name.clone(),
             partition: index as i32,
@@ -553,30 +553,26 @@ impl Consumer {
     async fn until_timeout<T>(
         &mut self,
         timeout: Duration,
-        step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Result<Option<T>> {
         let deadline = Instant::now().later(timeout);
         let runtime = self.shared.runtime.clone();
-        within(&runtime, self.until(deadline, step)).await
-    }
-
-    async fn until<T>(
-        &mut self,
-        deadline: Instant,
-        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
-    ) -> Result<Option<T>> {
+        // Only the timer is polled under the runtime's lock: a step calls the application's listener.
+        let over = within(&runtime, async { sleep_until(deadline).await });
         tokio::select! {
             biased;
             result = poll_fn(|cx| {
                 // An application that always finds records must not keep the lanes from running.
                 let proceed = ready!(tokio::task::coop::poll_proceed(cx));
+                let entered = runtime.enter();
                 let result = step(self, cx);
+                drop(entered);
                 if result.is_ready() {
                     proceed.made_progress();
                 }
                 result
             }) => result.map(Some),
-            () = sleep_until(deadline) => Ok(None),
+            over = over => over.map(|()| None),
         }
     }
 

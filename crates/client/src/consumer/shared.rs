@@ -23,7 +23,6 @@ use curtail_proto::{
 use curtail_wire::{ErrorCode, Uuid, frame};
 use parking_lot::Mutex;
 use tokio::{
-    runtime::Handle,
     sync::Notify,
     task::{AbortHandle, JoinHandle},
     time::{Instant, sleep_until},
@@ -42,6 +41,7 @@ use crate::{
     conn::Connection,
     metadata::{Listener, MetadataHandle},
     metrics::ConsumerStats,
+    runtime::Runtime,
 };
 
 /// Room in a fetch response for everything but records.
@@ -65,7 +65,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Notified when positions become known, or never will.
     pub(super) settled: Notify,
-    pub(super) runtime: Handle,
+    pub(super) runtime: Runtime,
     me: Weak<Shared>,
 }
 
@@ -89,6 +89,8 @@ pub(super) struct State {
     /// Tasks that wait for topics to appear or for offsets; they end with the consumer.
     watchers: Vec<AbortHandle>,
     pub(super) closed: bool,
+    /// Whether the runtime has ended. No further record arrives.
+    cut_off: bool,
 }
 
 /// An assigned partition.
@@ -142,22 +144,17 @@ pub(super) enum Next {
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 
 impl Shared {
-    pub(super) fn new(
-        config: ConsumerConfig,
-        env: Env,
-        metadata: MetadataHandle,
-        runtime: Handle,
-    ) -> Arc<Self> {
+    pub(super) fn new(config: ConsumerConfig, env: Env, metadata: MetadataHandle) -> Arc<Self> {
         let stamps = config.common.phase_stamps;
         let shared = Arc::new_cyclic(|me| Self {
             group: Group::of(&config, &env),
             env,
             config,
+            runtime: metadata.runtime().clone(),
             metadata,
             stats: ConsumerStats::new(stamps),
             state: Mutex::default(),
             settled: Notify::new(),
-            runtime,
             me: me.clone(),
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
@@ -501,6 +498,9 @@ impl Shared {
                 Taken::Nothing => {}
             }
         }
+        if failures && state.cut_off {
+            return Next::Failure(Error::Closed);
+        }
         if let Some(waker) = waker {
             match &mut state.waker {
                 Some(kept) => kept.clone_from(waker),
@@ -578,6 +578,19 @@ impl Listener for Shared {
     fn expired(&self, _: &[Arc<str>]) {}
 
     fn tidy(&self) {}
+
+    fn runtime_ended(&self) {
+        if let Some(group) = &self.group {
+            group.cut_off();
+        }
+        let mut state = self.state.lock();
+        state.cut_off = true;
+        let waker = state.take_waker();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 impl State {

@@ -22,7 +22,7 @@ use curtail_wire::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{AutoCreate, Shared, dial, trace};
+use super::{AutoCreate, EndGuard, Shared, dial, trace};
 use crate::{
     Error, Result,
     conn::{Connection, connection_error},
@@ -38,15 +38,16 @@ const LATE_UNTRIED: Duration = Duration::from_millis(200);
 const PATIENCE_FLOOR: Duration = Duration::from_millis(10);
 
 /// Requests due topics, one group after the other; see [`curtail_proto::metadata::refresh`].
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(guard: EndGuard) {
+    let shared = &guard.shared;
     let common = &shared.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
     let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
     let mut control = Control { open: None, answer_time: AnswerTime::default(), recovery };
     let mut failures = 0;
     loop {
-        let group = next_group(&shared).await;
-        match control.ask(&shared, &group, failures).await {
+        let group = next_group(shared).await;
+        match control.ask(shared, &group, failures).await {
             Ok(answer) => {
                 failures = 0;
                 shared.settle(&answer, &group);

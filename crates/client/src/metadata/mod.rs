@@ -31,7 +31,12 @@ use tokio::{
 };
 
 pub(crate) use self::retired::Retired;
-use crate::{CommonConfig, Error, Result, conn::Connection, security::sasl::CredentialSource};
+use crate::{
+    CommonConfig, Error, Result,
+    conn::Connection,
+    runtime::{Lifeguard, Runtime},
+    security::sasl::CredentialSource,
+};
 
 /// Limits of one request: topics, and their partitions together. A response of that size takes well below a
 /// millisecond to parse and apply.
@@ -54,6 +59,9 @@ pub(crate) trait Listener: Send + Sync {
 
     /// Called on the control task after updates, to free values that readers may have held.
     fn tidy(&self);
+
+    /// Called once the client's runtime has ended, and with it all tasks of the client. The caller holds no lock.
+    fn runtime_ended(&self);
 }
 
 /// Whether a request for a topic may create it.
@@ -74,6 +82,7 @@ pub(crate) struct MetadataHandle {
 
 struct Shared {
     env: Env,
+    runtime: Runtime,
     common: CommonConfig,
     bootstrap: Arc<str>,
     auto_create: AutoCreate,
@@ -104,6 +113,23 @@ struct Wanted {
     avoid: BTreeSet<i32>,
     /// A broker with newer metadata than the snapshot, to be asked first.
     informed: Option<i32>,
+}
+
+/// Belongs to the driver's task, which is dropped when the client's runtime ends.
+struct EndGuard {
+    // Before the listeners are called: their waiting calls must see the end.
+    lifeguard: Option<Lifeguard>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        drop(self.lifeguard.take());
+        let listeners = self.shared.listeners.lock().clone();
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
+            listener.runtime_ended();
+        }
+    }
 }
 
 /// Ends the driver's task when the last handle is dropped.
@@ -137,8 +163,10 @@ impl MetadataHandle {
         };
         let wanted =
             Wanted { refresh: Refresh::new(policy), avoid: BTreeSet::new(), informed: None };
+        let (runtime, lifeguard) = Runtime::current();
         let shared = Arc::new(Shared {
             env: env.clone(),
+            runtime,
             common: common.clone(),
             bootstrap: common.bootstrap_servers.join(",").into(),
             auto_create,
@@ -151,7 +179,8 @@ impl MetadataHandle {
             version: watch::Sender::new(0),
             problems: Mutex::default(),
         });
-        let driver = tokio::spawn(driver::run(shared.clone()));
+        let guard = EndGuard { lifeguard: Some(lifeguard), shared: shared.clone() };
+        let driver = shared.runtime.spawn(driver::run(guard));
         Self { shared, _driver: Arc::new(DriverGuard(driver.abort_handle())) }
     }
 
@@ -162,7 +191,18 @@ impl MetadataHandle {
 
     /// Registers `listener` for later changes.
     pub(crate) fn listen(&self, listener: Weak<dyn Listener>) {
-        self.shared.listeners.lock().push(listener);
+        self.shared.listeners.lock().push(listener.clone());
+        // The guard sets the end before it reads the list.
+        if self.shared.runtime.check().is_err()
+            && let Some(listener) = listener.upgrade()
+        {
+            listener.runtime_ended();
+        }
+    }
+
+    /// The runtime of the client's tasks.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.shared.runtime
     }
 
     /// Requests a refresh of the topic, or of all topics in use, as soon as the backoff since the last one allows.

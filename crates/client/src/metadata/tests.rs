@@ -206,6 +206,8 @@ impl Listener for User {
     }
 
     fn tidy(&self) {}
+
+    fn runtime_ended(&self) {}
 }
 
 #[tokio::test(start_paused = true)]

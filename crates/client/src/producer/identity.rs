@@ -13,7 +13,7 @@ use super::{
     partition::{Partition, PartitionState},
     transaction::Control,
 };
-use crate::{Error, ProducerConfig};
+use crate::{Error, ProducerConfig, runtime::Runtime};
 
 /// Last version of Produce for which a partition must first be added to a transaction (KIP-890).
 const LAST_PRODUCE_OF_V1: i16 = 11;
@@ -48,9 +48,9 @@ impl Given {
 }
 
 impl Identity {
-    pub(super) fn new(config: &ProducerConfig) -> Self {
+    pub(super) fn new(config: &ProducerConfig, runtime: &Runtime) -> Self {
         match &config.transactional_id {
-            Some(id) => Self::Transactional(Control::new(id, config)),
+            Some(id) => Self::Transactional(Control::new(id, config, runtime.clone())),
             None if config.idempotence => Self::Idempotent(Given::new()),
             None => Self::None,
         }

@@ -84,6 +84,10 @@ use crate::{
 /// Clones share one producer. When the last clone is dropped, the producer closes and drops unacknowledged records.
 /// Call [`Producer::close`] or [`Producer::flush`] first.
 ///
+/// The producer's tasks run on the tokio runtime on which it was made; its calls may be made anywhere. When that runtime
+/// ends, the producer closes: records without an acknowledgement fail, and calls return [`Error::Closed`] instead of
+/// waiting.
+///
 /// ```no_run
 /// # async fn example() -> curtail::Result<()> {
 /// use curtail::{Producer, ProducerConfig, Record};
@@ -185,7 +189,7 @@ impl Producer {
     pub async fn connect(&self) -> Result<()> {
         let limit = self.shared.config.max_block;
         let connecting = async { timeout(limit, self.shared.metadata.connect_any()).await };
-        match within(&self.shared.runtime, connecting).await {
+        match within(&self.shared.runtime, connecting).await? {
             Ok(connected) => connected.map(drop),
             Err(_) => Err(Error::Unreachable {
                 bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
@@ -201,7 +205,7 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe; requests in progress continue.
     pub async fn warm_up(&self, topics: &[&str]) -> Result<()> {
-        within(&self.shared.runtime, self.warm_up_here(topics)).await
+        within(&self.shared.runtime, self.warm_up_here(topics)).await?
     }
 
     async fn warm_up_here(&self, topics: &[&str]) -> Result<()> {
@@ -258,10 +262,7 @@ impl Producer {
     async fn send_as_is(&self, record: Record<'_>) -> Result<Delivery> {
         let delivery = match self.try_append(&record)? {
             Ok(delivery) => delivery,
-            Err(blocked) => {
-                let appended = self.append_when_possible(record, blocked);
-                within(&self.shared.runtime, appended).await?
-            }
+            Err(blocked) => self.append_when_possible(record, blocked).await?,
         };
         #[cfg(feature = "plants")]
         if planted(Plant::SendAwaitsAfterAppend) {
@@ -394,7 +395,7 @@ impl Producer {
     pub async fn partitions_for(&self, topic: &str) -> Result<usize> {
         let deadline = Instant::now().later(self.shared.config.max_block);
         let known = within(&self.shared.runtime, self.shared.topic(topic, deadline)).await;
-        Ok(known?.form.count)
+        Ok(known??.form.count)
     }
 
     async fn append_when_possible(
@@ -410,12 +411,14 @@ impl Producer {
             let memory = match blocked {
                 Blocked::Memory { size, broker } => {
                     let memory = &self.shared.memory;
-                    let memory = memory.reserve(broker, size, deadline, max_block).await;
+                    let memory = memory.reserve(broker, size, deadline, max_block);
+                    let memory = within(&self.shared.runtime, memory).await?;
                     ProducerStats::waited(&stats.buffer_wait, began);
                     Some(memory.inspect_err(|_| stats.buffer_exhausted.add(1))?)
                 }
                 Blocked::Topic => {
-                    let topic = self.shared.topic(record.topic, deadline).await;
+                    let topic = self.shared.topic(record.topic, deadline);
+                    let topic = within(&self.shared.runtime, topic).await?;
                     ProducerStats::waited(&stats.metadata_wait, began);
                     topic?;
                     None

@@ -24,7 +24,6 @@ use curtail_wire::{ErrorCode, cold::messages};
 use imbl::GenericHashMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
-    runtime::Handle,
     sync::{Notify, mpsc::UnboundedSender},
     task::AbortHandle,
     time::{Instant, sleep, timeout_at},
@@ -47,6 +46,7 @@ use crate::{
     Acks, Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
     metadata::{AutoCreate, Listener, MetadataHandle, Retired},
     metrics::ProducerStats,
+    runtime::Runtime,
 };
 
 /// Topics by name. The hasher has a fixed seed: every run of a simulation must iterate in the same order.
@@ -75,7 +75,7 @@ pub(super) struct Shared {
     /// Notified when a topic has opened.
     opened: Notify,
     /// The producer's runtime, for tasks started by callers outside it.
-    pub(super) runtime: Handle,
+    pub(super) runtime: Runtime,
     pub(super) routing: Routing,
     pub(super) started: Instant,
     /// Serializes changes of `topics` and `lanes`.
@@ -149,11 +149,11 @@ impl Shared {
             awake: Awake::default(),
             room: WaitingRoom::default(),
             opened: Notify::new(),
-            runtime: Handle::current(),
+            runtime: metadata.runtime().clone(),
             routing: Routing::of(&config),
             started,
             lanes: Mutex::default(),
-            identity: Identity::new(&config),
+            identity: Identity::new(&config, metadata.runtime()),
             progress: Notify::new(),
             deadlines: Deadlines::new(started),
             turns: AtomicU64::new(0),
@@ -753,6 +753,10 @@ impl Listener for Shared {
     fn tidy(&self) {
         let unread = self.lanes.lock().former.unread();
         drop(unread);
+    }
+
+    fn runtime_ended(&self) {
+        self.stop();
     }
 }
 

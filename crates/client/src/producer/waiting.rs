@@ -78,6 +78,7 @@ impl Owned {
 impl Shared {
     /// Queues a record until its topic's metadata arrives. `None` if it has arrived in the meantime.
     pub(super) fn keep_waiting(self: &Arc<Self>, record: &Record<'_>) -> Result<Option<Delivery>> {
+        self.runtime.check()?;
         let snapshot = self.metadata.snapshot();
         if let Some(known) = snapshot.topic(record.topic) {
             self.adopt(known)?;

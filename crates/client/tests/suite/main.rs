@@ -16,6 +16,7 @@ mod producer;
 mod racks;
 mod routing;
 mod security;
+mod shutdown;
 mod too_large;
 mod transactions;
 mod truncation;

@@ -68,6 +68,8 @@ struct Waiting {
     commits: VecDeque<Commit>,
     /// Number of commits queued so far.
     taken: u64,
+    /// Whether the task that sends commits has ended.
+    closed: bool,
 }
 
 /// Offsets and the authority to commit them. The application's side changes the authority when it releases a
@@ -145,9 +147,22 @@ impl Queue {
         }
         let deadline = Instant::now().later(shared.config.common.default_api_timeout);
         let claim = Claim { offsets: Arc::new(offsets), authority };
-        self.waiting.lock().add(Commit { claim, deadline, told: vec![told] });
+        let mut waiting = self.waiting.lock();
+        if !waiting.closed {
+            waiting.add(Commit { claim, deadline, told: vec![told] });
+        }
+        drop(waiting);
         self.wake.notify_one();
         PendingCommit(outcome)
+    }
+
+    /// Fails all queued and all later commits with [`Error::Closed`].
+    pub(super) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        let dropped = std::mem::take(&mut waiting.commits);
+        drop(waiting);
+        drop(dropped);
     }
 
     /// Returns a mark after the commits queued so far, for [`Self::flushed_to`].

@@ -233,7 +233,7 @@ impl Consumer {
         let Some(group) = &self.shared.group else {
             return Err(Error::IllegalState("committed offsets need a group.id"));
         };
-        within(&self.shared.runtime, committed::look_up(&self.shared, group, partitions)).await
+        within(&self.shared.runtime, committed::look_up(&self.shared, group, partitions)).await?
     }
 
     /// The application's positions in the partitions that `wanted` selects. `wanted` also receives the last known

@@ -106,8 +106,8 @@ impl Group {
 
     /// Starts the group's tasks; they end with [`Self::stop`].
     pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>) {
-        let driver = tokio::spawn(driver::run(shared.clone(), self.clone()));
-        let commits = tokio::spawn(commits::run(shared.clone(), self.clone()));
+        let driver = shared.runtime.spawn(driver::run(shared.clone(), self.clone()));
+        let commits = shared.runtime.spawn(commits::run(shared.clone(), self.clone()));
         self.tasks.lock().extend([driver.abort_handle(), commits.abort_handle()]);
     }
 
@@ -116,6 +116,11 @@ impl Group {
         for task in self.tasks.lock().drain(..) {
             task.abort();
         }
+    }
+
+    /// Fails all queued and all later commits, which no task sends any longer.
+    pub(super) fn cut_off(&self) {
+        self.commits.close();
     }
 
     /// Whether the group depends on the topic's metadata.

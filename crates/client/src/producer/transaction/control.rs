@@ -10,7 +10,6 @@ use curtail_proto::{
 };
 use parking_lot::Mutex;
 use tokio::{
-    runtime::Handle,
     sync::{Notify, watch},
     time::{Instant, timeout_at},
 };
@@ -19,7 +18,10 @@ use super::{
     super::partition::{Partition, PartitionState},
     Strays,
 };
-use crate::{Error, ProducerConfig, Result, runtime::within};
+use crate::{
+    Error, ProducerConfig, Result,
+    runtime::{Runtime, within},
+};
 
 /// A partition's place in a transaction; guarded by the partition's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,12 +54,16 @@ pub(in crate::producer) struct Control {
     /// Notified after every change of the machine.
     changed: watch::Sender<()>,
     /// The producer's runtime; callers may be outside it.
-    runtime: Handle,
+    runtime: Runtime,
     pub(in crate::producer) strays: Strays,
 }
 
 impl Control {
-    pub(in crate::producer) fn new(id: &str, config: &ProducerConfig) -> Arc<Self> {
+    pub(in crate::producer) fn new(
+        id: &str,
+        config: &ProducerConfig,
+        runtime: Runtime,
+    ) -> Arc<Self> {
         let common = &config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
         Arc::new(Self {
@@ -65,7 +71,7 @@ impl Control {
             machine: Mutex::new(Machine::new(backoff)),
             wake: Notify::new(),
             changed: watch::Sender::new(()),
-            runtime: Handle::current(),
+            runtime,
             strays: Strays::new(),
         })
     }
@@ -172,7 +178,7 @@ impl Control {
         look: impl FnMut(&Machine<Error>) -> Option<T>,
     ) -> Result<T> {
         let seen = async { timeout_at(limit.deadline, self.until(look)).await };
-        match within(&self.runtime, seen).await {
+        match within(&self.runtime, seen).await? {
             Ok(seen) => Ok(seen),
             Err(_) => Err(self.too_late(limit)),
         }

@@ -37,6 +37,9 @@ use crate::{
 ///   ([`Error::is_fenced`]).
 /// - [`Error::Timeout`]: the outcome is open. Repeat the same call, which continues where it was.
 ///
+/// When the tokio runtime on which it was made ends, calls return [`Error::Closed`] instead of waiting. A commit in
+/// progress may have been carried out. An open transaction ends as with a dropped producer.
+///
 /// # Consume, transform, produce
 ///
 /// Exactly once, with partitions assigned by the application. The offsets are committed together with the records
@@ -195,6 +198,7 @@ impl TransactionalProducer {
     /// Cancel safe.
     pub async fn begin_transaction(&mut self) -> Result<Transaction<'_>> {
         let control = self.control()?;
+        self.inner.shared.runtime.check()?;
         match control.look(|machine| machine.status()) {
             Status::Open | Status::Abortable(_) => self.abort_transaction().await?,
             Status::Busy(Busy::Aborting | Busy::Committing) => {
@@ -308,7 +312,7 @@ impl TransactionalProducer {
             }
         };
         let flushed = async { timeout_at(limit.deadline, flushed).await };
-        if within(&self.inner.shared.runtime, flushed).await.is_err() {
+        if within(&self.inner.shared.runtime, flushed).await?.is_err() {
             return Err(control.too_late(limit));
         }
         control.check_open()
