@@ -120,6 +120,8 @@ pub enum Plant {
     TimersByWallClock,
     /// Brokers do not sync appends, whatever `log.flush.interval.messages` says.
     SkipFlush,
+    /// Compaction does not stop at the last stable offset.
+    CompactUnstable,
 }
 
 /// Whether a cluster may use a directory of a cluster with another number of brokers.
@@ -184,6 +186,8 @@ pub struct ClusterConfig {
     /// `log.retention.check.interval.ms`: interval between removals of old segments and inactive
     /// producers.
     pub log_retention_check_interval: Duration,
+    /// `log.cleaner.backoff.ms`: interval between compactions of logs.
+    pub log_cleaner_backoff: Duration,
     /// `producer.id.expiration.ms`: how long a partition keeps the state of an inactive producer.
     pub producer_id_expiration: Duration,
     /// Epoch of each new producer id. A high one lets a test exhaust the epochs.
@@ -313,6 +317,7 @@ impl Default for ClusterConfig {
             log_segment_bytes: 1 << 30,
             log_flush_each: false,
             log_retention_check_interval: Duration::from_secs(300),
+            log_cleaner_backoff: Duration::from_secs(15),
             producer_id_expiration: Duration::from_secs(86_400),
             first_producer_epoch: 0,
             log_message_timestamp_type: TimestampType::CreateTime,

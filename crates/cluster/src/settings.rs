@@ -51,9 +51,10 @@ const OF_BROKERS: [&str; 6] = [
 const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
 const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
 
-const LONGS: [&str; 5] = [
+const LONGS: [&str; 6] = [
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
+    "log.cleaner.backoff.ms",
     "log.flush.interval.messages",
     "log.retention.check.interval.ms",
     "replica.lag.time.max.ms",

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use curtail_wire::records::TimestampType;
 
-use crate::{config::ClusterConfig, log::LogConfig, settings::BrokerSettings};
+use crate::{
+    config::ClusterConfig,
+    log::{Compaction, LogConfig},
+    settings::BrokerSettings,
+};
 
 /// The source of a value, by its code in DescribeConfigs.
 pub(crate) const SOURCE_TOPIC: i8 = 1;
@@ -12,6 +16,8 @@ pub(crate) const SOURCE_STATIC: i8 = 4;
 pub(crate) const SOURCE_DEFAULT: i8 = 5;
 
 const CLEANUP_POLICY: &str = "cleanup.policy";
+const MIN_LAG: &str = "min.compaction.lag.ms";
+const MAX_LAG: &str = "max.compaction.lag.ms";
 const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 
 /// The overrides of a topic, validated.
@@ -28,6 +34,7 @@ pub(crate) enum Kind {
     Int = 3,
     Short = 4,
     Long = 5,
+    Double = 6,
     List = 7,
     Password = 9,
 }
@@ -73,12 +80,24 @@ const SETTINGS: &[Setting] = &[
         Check::OneOf(&["producer"]),
     ),
     setting(
+        "delete.retention.ms",
+        Some("log.cleaner.delete.retention.ms"),
+        Kind::Long,
+        Check::Range(0, i64::MAX),
+    ),
+    setting(
         "flush.messages",
         Some("log.flush.interval.messages"),
         Kind::Long,
         Check::Range(1, i64::MAX),
     ),
     setting("index.interval.bytes", Some("log.index.interval.bytes"), Kind::Int, BYTES),
+    setting(
+        MAX_LAG,
+        Some("log.cleaner.max.compaction.lag.ms"),
+        Kind::Long,
+        Check::Range(1, i64::MAX),
+    ),
     setting("max.message.bytes", Some("message.max.bytes"), Kind::Int, BYTES),
     setting(
         "message.timestamp.after.max.ms",
@@ -91,6 +110,18 @@ const SETTINGS: &[Setting] = &[
         Some("log.message.timestamp.type"),
         Kind::String,
         Check::OneOf(&["CreateTime", "LogAppendTime"]),
+    ),
+    setting(
+        "min.cleanable.dirty.ratio",
+        Some("log.cleaner.min.cleanable.ratio"),
+        Kind::Double,
+        Check::Ratio,
+    ),
+    setting(
+        MIN_LAG,
+        Some("log.cleaner.min.compaction.lag.ms"),
+        Kind::Long,
+        Check::Range(0, i64::MAX),
     ),
     setting(
         "min.insync.replicas",
@@ -111,6 +142,7 @@ const SETTINGS: &[Setting] = &[
         Kind::Int,
         Check::Range(1 << 20, i32::MAX as i64),
     ),
+    setting("segment.ms", None, Kind::Long, Check::Range(1, i64::MAX)),
     setting(UNCLEAN_ELECTION, Some(UNCLEAN_ELECTION), Kind::Boolean, Check::Boolean),
 ];
 
@@ -119,24 +151,19 @@ const UNSUPPORTED: &[&str] = &[
     "compression.gzip.level",
     "compression.lz4.level",
     "compression.zstd.level",
-    "delete.retention.ms",
     "file.delete.delay.ms",
     "flush.ms",
     "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
-    "max.compaction.lag.ms",
     "message.timestamp.before.max.ms",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
     "preallocate",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
     "segment.index.bytes",
     "segment.jitter.ms",
-    "segment.ms",
 ];
 
 /// Returns whether topics of Apache Kafka have a setting of this name.
@@ -194,6 +221,8 @@ impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
 
 enum Check {
     Range(i64, i64),
+    /// From 0 to 1.
+    Ratio,
     Boolean,
     /// The value, or each item of a list, is one of these.
     OneOf(&'static [&'static str]),
@@ -209,6 +238,7 @@ impl Setting {
             Check::Range(low, high) => {
                 (Some(value.to_owned()), self.out_of_range(value, low, high))
             }
+            Check::Ratio => (Some(value.to_owned()), no_ratio(value)),
             Check::Boolean => {
                 let reason = "Expected value to be either true or false".to_owned();
                 let wrong = !["true", "false"].contains(&value);
@@ -261,7 +291,14 @@ impl TopicConfig {
             };
             setting.check(value)?;
         }
-        Ok(Self { given })
+        let config = Self { given };
+        let Compaction { min_lag_ms, max_lag_ms, .. } = config.compaction();
+        if min_lag_ms > max_lag_ms {
+            return Err(format!(
+                "conflict topic config setting {MIN_LAG} ({min_lag_ms}) > {MAX_LAG} ({max_lag_ms})"
+            ));
+        }
+        Ok(config)
     }
 
     /// Returns these settings with edits applied.
@@ -317,6 +354,21 @@ impl TopicConfig {
         self.given.get(name)?.parse().ok()
     }
 
+    fn compaction(&self) -> Compaction {
+        let defaults = Compaction::default();
+        let ratio = self.given.get("min.cleanable.dirty.ratio");
+        Compaction {
+            min_dirty_ratio: ratio
+                .and_then(|ratio| ratio.parse().ok())
+                .unwrap_or(defaults.min_dirty_ratio),
+            min_lag_ms: self.number(MIN_LAG).unwrap_or(defaults.min_lag_ms),
+            max_lag_ms: self.number(MAX_LAG).unwrap_or(defaults.max_lag_ms),
+            delete_retention_ms: self
+                .number("delete.retention.ms")
+                .unwrap_or(defaults.delete_retention_ms),
+        }
+    }
+
     /// Returns whether `cleanup.policy` contains a policy.
     fn cleanup(&self, policy: &str) -> bool {
         let given = self.given.get(CLEANUP_POLICY).map_or(built_in(CLEANUP_POLICY), String::as_str);
@@ -359,7 +411,9 @@ impl TopicConfig {
                 .number("retention.ms")
                 .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms))
                 .filter(|_| deletes),
+            segment_ms: self.number("segment.ms").unwrap_or(defaults.segment_ms),
             compacted: self.cleanup("compact"),
+            compaction: self.compaction(),
             producer_id_expiration_ms: cluster.producer_id_expiration.as_millis() as i64,
             max_message_bytes: unsigned("max.message.bytes")
                 .map_or(cluster.message_max_bytes, |n| n as usize),
@@ -404,12 +458,25 @@ fn built_in(name: &str) -> &'static str {
     match name {
         CLEANUP_POLICY => "delete",
         "compression.type" => "producer",
+        "delete.retention.ms" => "86400000",
         "index.interval.bytes" => "4096",
         "message.timestamp.after.max.ms" => "3600000",
+        "min.cleanable.dirty.ratio" => "0.5",
+        MIN_LAG => "0",
         "retention.bytes" => "-1",
-        "retention.ms" => "604800000",
+        "retention.ms" | "segment.ms" => "604800000",
         UNCLEAN_ELECTION => "false",
         _ => "9223372036854775807",
+    }
+}
+
+/// Returns the reason to refuse a ratio.
+fn no_ratio(value: &str) -> Option<String> {
+    match value.parse::<f64>() {
+        Ok(ratio) if ratio < 0.0 => Some("Value must be at least 0".to_owned()),
+        Ok(ratio) if ratio > 1.0 => Some("Value must be no more than 1".to_owned()),
+        Ok(ratio) if !ratio.is_nan() => None,
+        _ => Some("Not a number of type DOUBLE".to_owned()),
     }
 }
 

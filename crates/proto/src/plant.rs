@@ -69,11 +69,13 @@ pub enum Plant {
     IdleNotProven,
     /// The last record of a compressed batch is skipped.
     CompressedTailSkipped,
+    /// A batch without records does not move the position.
+    EmptiedBatchNotPassed,
 }
 
 impl Plant {
     /// All plants.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -105,6 +107,7 @@ impl Plant {
         Self::ExpiryCloses,
         Self::IdleNotProven,
         Self::CompressedTailSkipped,
+        Self::EmptiedBatchNotPassed,
     ];
 }
 

@@ -102,6 +102,34 @@ pub struct Stray {
     pub given: i64,
 }
 
+/// Records of a compacted topic.
+#[derive(Clone, Debug, Default)]
+pub struct Compacted {
+    /// The key of each record sent to the topic.
+    pub keys: BTreeMap<RecordId, u64>,
+    /// Whether readers get committed records only.
+    pub transactional: bool,
+    /// Records returned by the consumer that read the topic from its start to its end.
+    pub viewed: Vec<ReadBack>,
+    /// Offsets that the consumer passed without a record.
+    pub skipped: Vec<Skipped>,
+    /// Records of each broker's replicas at the end.
+    pub replicas: BTreeMap<i32, Vec<ReadBack>>,
+}
+
+/// Offsets that a consumer passed without a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Partition.
+    pub partition: i32,
+    /// The position.
+    pub from: i64,
+    /// Offset of the next record, or the end of the log.
+    pub to: i64,
+    /// When, in virtual time.
+    pub at: Duration,
+}
+
 /// An out-of-range error for a position that the log has, or for another offset than the position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeedlessReset {
@@ -274,6 +302,8 @@ pub struct History {
     pub buried: BTreeSet<RecordId>,
     /// Records out of place.
     pub strays: Vec<Stray>,
+    /// The compacted topic, if there is one.
+    pub compacted: Option<Compacted>,
     /// Out-of-range errors without a reason.
     pub needless_resets: Vec<NeedlessReset>,
     /// Records without an outcome when a flush had ended that began after their sends.

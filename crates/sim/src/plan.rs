@@ -1,5 +1,6 @@
 //! The plan of a seed: the network, the workload and the faults of one run. Pure.
 
+mod compaction;
 mod copies;
 mod disks;
 mod gaps;
@@ -18,6 +19,7 @@ use curtail_cluster::Plant;
 use curtail_net::Entropy;
 
 pub use self::{
+    compaction::{COMPACTED, CompactionPlan},
     copies::{CopyEnd, CopyLife, CopyPlan},
     gaps::{GapPlan, Retention, SHRINKING},
     groups::{Commits, GroupPlan, LifeEnd, LifePlan, MemberBug, SlotPlan},
@@ -76,6 +78,8 @@ pub struct Plan {
     pub ids: Option<IdPlan>,
     /// Deletions of old records, if there are any.
     pub gaps: Option<GapPlan>,
+    /// A compacted topic, if there is one.
+    pub compaction: Option<CompactionPlan>,
     /// Of 100 calls of the producers, how many are dropped at one of their await points.
     pub dropped: u64,
 }
@@ -426,6 +430,7 @@ impl Plan {
             copies: None,
             ids: None,
             gaps: None,
+            compaction: None,
             dropped: 0,
         };
         plan.faults = faults(&dice, plan.workload(), partitions);
@@ -461,6 +466,7 @@ impl Plan {
         self.scenario == Some(Scenario::Transactions)
             || self.scenario == Some(Scenario::Dropped) && self.seed.is_multiple_of(2)
             || self.ids.as_ref().is_some_and(|ids| ids.transactional)
+            || self.compaction.is_some_and(|compaction| compaction.transactional)
     }
 
     /// Approximate duration of the sends.

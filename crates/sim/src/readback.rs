@@ -26,6 +26,7 @@ use curtail_wire::{
 use crate::{
     history::{ReadBack, ReplicaLog},
     payload,
+    run::Place,
 };
 
 /// A version that names topics by name and has leader epochs.
@@ -142,8 +143,29 @@ fn decode(
             read.push(ReadBack { partition, offset: record.offset, id });
             *offset = record.offset + 1;
         }
+        // Compaction may have removed the last records.
+        *offset = (*offset).max(batch.header.last_offset() + 1);
     }
     Ok(())
+}
+
+/// Reads the records of a replica of a compacted topic from the disk of a stopped broker.
+pub(crate) fn records_on_disk(
+    disk: &MemDisk,
+    broker: i32,
+    place: Place,
+) -> Result<Vec<ReadBack>, String> {
+    let dir = PathBuf::from(format!("broker-{broker}/{}-{}", place.name, place.partition));
+    let failed = |e: &dyn std::fmt::Display| format!("log of {}: {e}", dir.display());
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (log, _) =
+        PartitionLog::open(shared, dir.clone(), LogConfig::default()).map_err(|e| failed(&e))?;
+    let (mut offset, mut records) = (log.start_offset(), Vec::new());
+    while offset < log.end_offset() {
+        let data = log.read(offset, 1 << 20, i64::MAX, true).map_err(|e| failed(&e))?;
+        decode(&data, place.number(), &mut offset, &mut records).map_err(|e| failed(&e))?;
+    }
+    Ok(records)
 }
 
 /// Reads a replica's log from the disk of a stopped broker.

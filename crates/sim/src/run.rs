@@ -3,6 +3,7 @@
 mod announced;
 mod chaos;
 mod commits;
+mod compaction;
 mod copies;
 mod disks;
 mod gaps;
@@ -41,9 +42,9 @@ use crate::{
     checker::{Violation, check},
     disk::FaultyDisk,
     group_log,
-    history::{GroupHistory, History, Outcome},
+    history::{Compacted, GroupHistory, History, Outcome},
     net::{self, Fabric},
-    plan::{BROKERS, Host, Plan, RACKS, Scenario, TRANSACTION_LOG_PARTITIONS},
+    plan::{BROKERS, COMPACTED, Host, Plan, RACKS, Scenario, TRANSACTION_LOG_PARTITIONS},
     readback,
     trace::{self, Keep, LogToTrace, Trace},
 };
@@ -51,7 +52,7 @@ use announced::Announced;
 pub(crate) use announced::Observed;
 use chaos::Casualties;
 use host::{Standstill, Switch};
-use topics::Place;
+pub(crate) use topics::Place;
 
 /// Why a host ended the run.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
@@ -341,6 +342,11 @@ fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Viol
         config.racks = RACKS.map(str::to_owned).into();
         config.replica_selector = ReplicaSelector::RackAware;
     }
+    // The checker reads the coordinators' records, all of them.
+    config.log_cleaner_backoff = Duration::from_secs(3600);
+    if let Some(compaction) = plan.compaction {
+        config.log_cleaner_backoff = compaction.backoff;
+    }
     if plan.scenario == Some(Scenario::Retention) {
         config.log_retention_check_interval = Duration::from_millis(200);
     }
@@ -350,7 +356,11 @@ fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Viol
         config.first_producer_epoch = ids.first_epoch;
     }
     let group = plan.group.as_ref().map(|_| GroupHistory::default());
-    let history = History { group, ..History::default() };
+    let compacted = plan.compaction.map(|compaction| Compacted {
+        transactional: compaction.transactional,
+        ..Compacted::default()
+    });
+    let history = History { group, compacted, ..History::default() };
     let cluster = ClusterHandle::new(config, envs)
         .map_err(|error| Violation::Broken { error: error.to_string() })?;
     Ok(Shared {
@@ -439,6 +449,11 @@ fn outstanding(shared: &Shared, history: &History) -> String {
 fn read_disks(places: &[Place], disks: &[MemDisk], history: &mut History) -> Result<(), String> {
     for place in places {
         for (broker, disk) in (1..=BROKERS).zip(disks) {
+            if let (COMPACTED, Some(compacted)) = (place.topic, &mut history.compacted) {
+                let records = readback::records_on_disk(disk, broker, *place)?;
+                compacted.replicas.entry(broker).or_default().extend(records);
+                continue;
+            }
             let mut log = readback::on_disk(disk, broker, place.name, place.partition)?;
             log.partition = place.number();
             history.replicas.push(log);

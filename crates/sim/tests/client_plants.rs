@@ -76,6 +76,8 @@ caught! {
         as ["needless-disconnect"];
     pipelining_after_idleness_is_caught: IdleNotProven in ProducerIds at 61
         as ["reordered", "sequence-refused", "written-after-all"];
+    emptied_batches_that_are_not_passed_are_caught: EmptiedBatchNotPassed in Compaction at 0
+        as ["hang", "compacted-away"];
     skipped_compressed_records_are_caught: CompressedTailSkipped in Settings at 0
         as ["consumed-differs", "hang"];
 }

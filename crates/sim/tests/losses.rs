@@ -68,6 +68,26 @@ fn retention_that_deletes_too_much_is_found() {
 }
 
 #[test]
+fn compaction_keeps_the_newest_record_of_each_key() {
+    let reports = nothing_is_broken(Scenario::Compaction);
+    let removed = total(&reports, |report| {
+        let compacted = report.history.compacted.as_ref();
+        let sent = compacted.map_or(0, |compacted| compacted.keys.len());
+        sent.saturating_sub(compacted.map_or(0, |compacted| compacted.viewed.len()))
+    });
+    assert!(removed >= 400, "{removed} records removed");
+}
+
+#[test]
+fn compaction_finds_a_cleaner_that_passes_the_last_stable_offset() {
+    must_be_caught(
+        Scenario::Compaction,
+        Plant::CompactUnstable,
+        &["compacted-away", "lost", "torn-transaction"],
+    );
+}
+
+#[test]
 fn dropped_commits_find_a_coordinator_that_forgets() {
     must_be_caught(Scenario::Dropped, Plant::ForgetCommits, &["committed-elsewhere"]);
 }

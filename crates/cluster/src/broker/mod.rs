@@ -1,5 +1,6 @@
 //! One incarnation of a broker: the state shared by its tasks, and how the metadata changes it.
 
+mod cleaner;
 mod connection;
 mod connections;
 mod peers;

@@ -268,6 +268,7 @@ impl Life {
         broker.spawn(async move { timers.groups.run_timers(&timers).await });
         let timers = Arc::clone(&broker);
         broker.spawn(async move { timers.transactions.run_timers(&timers).await });
+        broker.spawn(super::cleaner::run(Arc::clone(&broker)));
         let now = Instant::now();
         let limits = Limits {
             authentication: broker.config.security.authentication_timeout,

@@ -318,6 +318,13 @@ static PROPERTIES: &[Property] = &[
         timestamp_type_name
     ),
     property!(
+        "log.cleaner.backoff.ms",
+        "milliseconds, at least 1",
+        log_cleaner_backoff,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "log.segment.bytes",
         "bytes, 1048576 to 2147483647",
         log_segment_bytes,

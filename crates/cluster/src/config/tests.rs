@@ -59,7 +59,7 @@ fn a_value_out_of_range_is_refused() {
 #[test]
 fn times_beyond_their_range_are_refused_by_name() {
     type Field = fn(&mut ClusterConfig) -> &mut Duration;
-    let fields: [Field; 23] = [
+    let fields: [Field; 24] = [
         |c| &mut c.replica_lag_time_max,
         |c| &mut c.replica_fetch_wait_max,
         |c| &mut c.replica_fetch_backoff,
@@ -80,6 +80,7 @@ fn times_beyond_their_range_are_refused_by_name() {
         |c| &mut c.transaction_max_timeout,
         |c| &mut c.transaction_abort_interval,
         |c| &mut c.log_retention_check_interval,
+        |c| &mut c.log_cleaner_backoff,
         |c| &mut c.producer_id_expiration,
         |c| &mut c.security.max_reauth,
         |c| &mut c.security.failed_authentication_delay,

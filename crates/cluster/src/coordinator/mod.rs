@@ -7,8 +7,8 @@
 //! kind. `Broker::apply` passes it new metadata after the replicas have assumed their roles, and a
 //! task of the incarnation runs its timers.
 //!
-//! The topics have `cleanup.policy=compact`, so retention deletes nothing from them. There is no
-//! log cleaner yet: old values stay in the log, and loading reads them.
+//! The topics have `cleanup.policy=compact`: retention deletes nothing from them, and the log cleaner
+//! removes replaced values. Loading must not depend on removed records or on the offsets between.
 
 pub(crate) mod consumer;
 pub(crate) mod group;

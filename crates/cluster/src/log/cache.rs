@@ -14,7 +14,7 @@ struct Cached {
     bytes: Bytes,
 }
 
-/// The last batches of a log, without gaps up to its end.
+/// The last batches of a log, all of them up to its end.
 #[derive(Debug)]
 pub(super) struct TailCache {
     batches: VecDeque<Cached>,
@@ -68,7 +68,13 @@ impl TailCache {
         self.bytes -= dropped;
     }
 
-    /// Returns the batches starting with the one that contains `from`, as
+    /// Removes the batches that end before `offset`.
+    pub(super) fn drop_before(&mut self, offset: i64) {
+        let dropped = self.batches.partition_point(|batch| batch.last_offset < offset);
+        self.bytes -= self.batches.drain(..dropped).map(|batch| batch.bytes.len()).sum::<usize>();
+    }
+
+    /// Returns the batches starting with the first one that ends at or after `from`, as
     /// [`super::PartitionLog::read`] does. `None` if some of them are not cached.
     pub(super) fn read(
         &self,

@@ -10,6 +10,7 @@ use super::LogError;
 use crate::disk::Disk;
 
 const LOG_START: &str = "log-start-offset";
+const CLEANED: &str = "cleaner-offset-checkpoint";
 const CLEAN: &str = "clean-shutdown";
 const METADATA: &str = "partition.metadata";
 
@@ -70,6 +71,36 @@ pub(super) fn read_log_start(disk: &dyn Disk, dir: &Path) -> Result<Option<i64>,
 pub(super) fn write_log_start(disk: &dyn Disk, dir: &Path, offset: i64) -> Result<(), LogError> {
     let path = dir.join(LOG_START);
     disk.write_durable(&path, &render_lines([[offset]].into_iter()))
+        .map_err(|source| LogError::io(&path, source))
+}
+
+/// Progress of compaction in a log. The file exists if the log may have gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CleanedTo {
+    /// Records below this offset have been compared with each other.
+    pub(super) offset: i64,
+    /// The range of offsets whose segments were last replaced by one. A crash may have left some of them.
+    pub(super) replaced: (i64, i64),
+}
+
+pub(super) fn read_cleaned(disk: &dyn Disk, dir: &Path) -> Result<Option<CleanedTo>, LogError> {
+    let Some(bytes) = read_optional(disk, &dir.join(CLEANED))? else { return Ok(None) };
+    // A damaged file still says that there may be gaps.
+    let lines = parse_lines(&bytes, 3).unwrap_or_default();
+    Ok(Some(match lines.first().map(Vec::as_slice) {
+        Some(&[offset, from, to]) => CleanedTo { offset, replaced: (from, to) },
+        _ => CleanedTo { offset: 0, replaced: (0, 0) },
+    }))
+}
+
+pub(super) fn write_cleaned(
+    disk: &dyn Disk,
+    dir: &Path,
+    cleaned: CleanedTo,
+) -> Result<(), LogError> {
+    let path = dir.join(CLEANED);
+    let CleanedTo { offset, replaced: (from, to) } = cleaned;
+    disk.write_durable(&path, &render_lines([[offset, from, to]].into_iter()))
         .map_err(|source| LogError::io(&path, source))
 }
 

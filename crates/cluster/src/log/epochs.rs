@@ -5,7 +5,8 @@
 //! reads every batch anyway.
 //!
 //! A removal of epochs, by deletion or truncation, is written durably at once. Otherwise the file
-//! would contradict the next batches, and recovery would truncate them.
+//! would contradict the next batches, and recovery would truncate them. The file of a log with gaps is
+//! written durably too: compaction may have removed the first batches of an epoch.
 
 use std::path::PathBuf;
 
@@ -118,12 +119,16 @@ impl LeaderEpochs {
         self.entries.clear();
     }
 
-    /// Writes the file if it lacks epochs that batches have started.
-    pub(super) fn catch_up(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
+    /// Writes the file if it lacks epochs that batches have started, durably on request.
+    pub(super) fn catch_up(&mut self, disk: &dyn Disk, durable: bool) -> Result<(), LogError> {
         if !self.ahead {
             return Ok(());
         }
-        let written = disk.write_atomic(&self.path, &self.render());
+        let content = self.render();
+        let written = match durable {
+            true => disk.write_durable(&self.path, &content),
+            false => disk.write_atomic(&self.path, &content),
+        };
         written.map_err(|source| LogError::io(&self.path, source))?;
         self.ahead = false;
         Ok(())

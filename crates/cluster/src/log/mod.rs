@@ -9,6 +9,7 @@
 //! - the leader epochs (`leader-epoch-checkpoint`), up to date after a flush or a new segment,
 //! - snapshots of the producers' state (`.snapshot`),
 //! - the topic's id (`partition.metadata`),
+//! - `cleaner-offset-checkpoint` once the log may have gaps (Kafka has one such file per data directory),
 //! - two files that Kafka does not have: `log-start-offset` once records have been deleted, and
 //!   `clean-shutdown` while the log is closed.
 //!
@@ -16,8 +17,9 @@
 //! and decides when to flush, delete and close.
 //!
 //! # Invariants for recovery
-//! - Batches follow each other without gaps in offsets. A batch that is torn, corrupt or out of
-//!   place therefore ends the log.
+//! - Batches follow each other without gaps in offsets, except in a log with a
+//!   `cleaner-offset-checkpoint`. There too each segment ends where the next one begins. A batch that is
+//!   torn, corrupt or out of place therefore ends the log.
 //! - Producer state is exact for the batches that have been scanned, at least those of the active
 //!   segment. For older ones it contains the last batch of each producer, as in Kafka.
 //! - Open transactions are always exact.
@@ -25,6 +27,7 @@
 mod append;
 mod cache;
 mod checkpoint;
+mod cleaner;
 mod epochs;
 mod index;
 mod partition;
@@ -47,12 +50,13 @@ pub use curtail_wire::records::TimestampType;
 use crate::config::Plant;
 
 pub use checkpoint::{read_partition_metadata, write_partition_metadata};
+pub use cleaner::{Cleaned, Cleaning, Compaction, Step};
 pub use partition::{PartitionLog, TxnMarker};
 pub use producers::{ActiveProducer, Origin};
 pub use transactions::VerificationGuard;
 
 /// Settings of a log. The defaults are Kafka's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LogConfig {
     /// `segment.bytes`: a segment is closed before it would exceed this size. At most 2 GiB - 1,
     /// because positions in the offset index have 32 bits.
@@ -64,8 +68,13 @@ pub struct LogConfig {
     pub retention_bytes: Option<u64>,
     /// `retention.ms`: [`PartitionLog::apply_retention`] deletes segments whose newest record is older.
     pub retention_ms: Option<i64>,
+    /// `segment.ms`: an append starts a new segment if its timestamp is later than that of the first
+    /// batch by more than this.
+    pub segment_ms: i64,
     /// Whether `cleanup.policy` contains `compact`: then every record needs a key.
     pub compacted: bool,
+    /// Settings of compaction.
+    pub compaction: Compaction,
     /// `max.message.bytes`: the largest batch that a producer may append.
     pub max_message_bytes: usize,
     /// `message.timestamp.type`.
@@ -90,7 +99,9 @@ impl Default for LogConfig {
             index_interval_bytes: 4096,
             retention_bytes: None,
             retention_ms: Some(7 * 24 * 3600 * 1000),
+            segment_ms: 7 * 24 * 3600 * 1000,
             compacted: false,
+            compaction: Compaction::default(),
             max_message_bytes: 1_048_588,
             timestamp_type: TimestampType::CreateTime,
             timestamp_after_max_ms: Some(3_600_000),

@@ -52,6 +52,12 @@ pub struct PartitionLog {
     pub(super) verifications: Verifications,
     pub(super) cache: TailCache,
     pub(super) offline: bool,
+    /// Whether compaction, here or on another replica, may have left gaps between batches.
+    pub(super) may_have_gaps: bool,
+    /// Records below this offset have been compared by the cleaner.
+    pub(super) cleaned_to: i64,
+    /// Increases when segments are removed or cut, so that a cleaning notices it.
+    pub(super) version: u64,
 }
 
 impl std::fmt::Debug for PartitionLog {
@@ -325,6 +331,9 @@ impl PartitionLog {
                 }
             };
             let header = batch.header;
+            if header.base_offset > expected {
+                self.allow_gaps()?;
+            }
             let size = header.size_in_bytes();
             let epoch_changes = run.last().map(|last| last.header.partition_leader_epoch)
                 != Some(header.partition_leader_epoch);
@@ -379,7 +388,8 @@ impl PartitionLog {
     fn write(&mut self, batches: &[LogBatch], bytes: &[u8]) -> Result<(), LogError> {
         let last_offset = batches.last().map_or(self.end_offset, |last| last.header.last_offset());
         let segment_bytes = self.config.segment_bytes;
-        if !self.active().has_room(bytes.len(), last_offset, segment_bytes) {
+        let has_room = self.active().has_room(bytes.len(), last_offset, segment_bytes);
+        if !has_room || self.is_of_age(batches) {
             self.roll()?;
         }
         let mut position = self.active().size();
@@ -401,6 +411,20 @@ impl PartitionLog {
             }
         }
         Ok(())
+    }
+
+    /// Whether the active segment is too old for these batches (`segment.ms`). In a compacted log no
+    /// record may wait longer than `max.compaction.lag.ms` for the end of its segment.
+    fn is_of_age(&self, batches: &[LogBatch]) -> bool {
+        let most = match (self.config.compacted, self.config.compaction.max_lag_ms) {
+            (true, lag) if lag > 0 => lag.min(self.config.segment_ms),
+            _ => self.config.segment_ms,
+        };
+        let latest = batches.iter().map(|batch| batch.header.max_timestamp).max();
+        let (Some(latest), Some(first)) = (latest, self.active().first_timestamp()) else {
+            return false;
+        };
+        first >= 0 && latest.saturating_sub(first) > most
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), LogError> {
@@ -435,7 +459,7 @@ impl PartitionLog {
         self.disk
             .write_atomic(&snapshot, &self.producers.encode())
             .map_err(|source| LogError::io(&snapshot, source))?;
-        self.epochs.catch_up(self.disk.as_ref())?;
+        self.epochs.catch_up(self.disk.as_ref(), self.may_have_gaps)?;
         let next = Segment::open(self.disk.as_ref(), &self.dir, self.end_offset)?;
         if let Some(active) = self.segments.last_mut() {
             active.marks.finish();
@@ -480,7 +504,7 @@ impl PartitionLog {
             }
             segment.marks.write(self.disk.as_ref())?;
         }
-        self.epochs.catch_up(self.disk.as_ref())?;
+        self.epochs.catch_up(self.disk.as_ref(), self.may_have_gaps)?;
         // Like Kafka after a roll: a synced file whose directory entry is not durable can still be
         // lost.
         if self.segments.iter().any(|segment| !segment.named && segment.size() > 0) {
@@ -509,8 +533,8 @@ impl PartitionLog {
         kept.iter().fold(0, |crc, segment| segment.marks.checksum(crc))
     }
 
-    /// Removes all records from `offset` on, in whole batches: the log ends before the batch that
-    /// contains it. Epochs and producer state are truncated too. Returns the new end offset.
+    /// Removes all records from `offset` on, in whole batches: the log ends with the last batch that
+    /// ends before it. Epochs and producer state are truncated too. Returns the new end offset.
     ///
     /// # Errors
     /// [`LogError`] if the disk fails; the log is then offline.
@@ -542,6 +566,8 @@ impl PartitionLog {
             write_log_start(self.disk.as_ref(), &self.dir, self.end_offset)?;
             self.start_offset = self.end_offset;
         }
+        self.version += 1;
+        self.cleaned_below(self.end_offset)?;
         self.cache.truncate_to(self.end_offset);
         if self.epochs.truncate_from_end(self.end_offset) {
             self.epochs.write(self.disk.as_ref())?;
@@ -556,7 +582,7 @@ impl PartitionLog {
         self.remove_segment_files(&segment)
     }
 
-    fn remove_segment_files(&self, segment: &Segment) -> Result<(), LogError> {
+    pub(super) fn remove_segment_files(&self, segment: &Segment) -> Result<(), LogError> {
         for extension in ["log", "index", "timeindex", "txnindex"] {
             let path = segment_path(&self.dir, segment.base_offset, extension);
             if self.disk.exists(&path) {
@@ -584,8 +610,10 @@ impl PartitionLog {
             log.producers = Producers::default();
             log.verifications.clear();
             log.remove_snapshots(|_| true)?;
+            log.version += 1;
             log.start_offset = offset;
             log.end_offset = offset;
+            log.cleaned_below(offset)?;
             log.segments.push(Segment::open(log.disk.as_ref(), &log.dir, offset)?);
             Ok(())
         })
@@ -610,6 +638,7 @@ impl PartitionLog {
         }
         while self.segments.get(1).is_some_and(|next| next.base_offset <= offset) {
             let first = self.segments.remove(0);
+            self.version += 1;
             self.remove_segment_files(&first)?;
         }
         let first_base = self.segments[0].base_offset;
@@ -672,7 +701,8 @@ fn check_replicated(
     if header.last_offset() == i64::MAX {
         return Err(corrupt("the last offset has no successor".to_owned()));
     }
-    if header.base_offset != expected {
+    // The leader's log may have gaps: it sends the next batch.
+    if header.base_offset < expected {
         let message = format!("batch at offset {}, expected {expected}", header.base_offset);
         return Err(AppendError::new(ErrorCode::OFFSET_OUT_OF_RANGE, message));
     }

@@ -85,6 +85,17 @@ pub struct ActiveProducer {
     pub open_since: i64,
 }
 
+/// The last batch of a producer. Compaction keeps it, so that the producer's state is not lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastBatch {
+    pub(super) epoch: i16,
+    /// Last offset of the batch; `None` if the producer has only ended transactions in this epoch.
+    pub(super) last_offset: Option<i64>,
+}
+
+/// The last batches by producer id.
+pub(super) type LastBatches = BTreeMap<i64, LastBatch>;
+
 /// The sender of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -222,6 +233,15 @@ impl Producers {
             coordinator_epoch: p.coordinator_epoch,
             open_since: p.open_since.unwrap_or(-1),
         })
+    }
+
+    /// Returns the last batch of each producer.
+    pub(super) fn last_batches(&self) -> LastBatches {
+        let last = |producer: &Producer| LastBatch {
+            epoch: producer.epoch,
+            last_offset: producer.batches.back().map(|batch| batch.last_offset),
+        };
+        self.by_id.iter().map(|(id, producer)| (*id, last(producer))).collect()
     }
 
     /// Removes producers that have been inactive for `after_ms` outside a transaction. Returns

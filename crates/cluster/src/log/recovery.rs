@@ -8,8 +8,10 @@ use curtail_wire::records::Batch;
 
 use super::cache::TailCache;
 use super::checkpoint::{
-    CleanMark, read_log_start, read_optional, take_clean_mark, write_log_start,
+    CleanMark, CleanedTo, read_cleaned, read_log_start, read_optional, take_clean_mark,
+    write_log_start,
 };
+use super::cleaner::CLEANED;
 use super::epochs::LeaderEpochs;
 use super::producers::Producers;
 use super::segment::{Segment, offset_in_name, scan, segment_path};
@@ -47,6 +49,13 @@ impl PartitionLog {
             Some(Plant::BeginWithGap) => bases,
             _ => remove_unfounded(disk.as_ref(), &dir, bases, log_start.unwrap_or(0))?,
         };
+        let cleaned = read_cleaned(disk.as_ref(), &dir)?;
+        let bases = match cleaned {
+            Some(CleanedTo { replaced, .. }) => {
+                remove_replaced(disk.as_ref(), &dir, bases, replaced)?
+            }
+            None => bases,
+        };
         remove_leftovers(disk.as_ref(), &dir, &bases)?;
         let mark = take_clean_mark(disk.as_ref(), &dir)?;
         let cache = TailCache::new(config.tail_cache_bytes);
@@ -70,6 +79,9 @@ impl PartitionLog {
             verifications: Verifications::default(),
             cache,
             offline: false,
+            may_have_gaps: cleaned.is_some(),
+            cleaned_to: cleaned.map_or(first, |cleaned| cleaned.offset),
+            version: 0,
         };
         let mut recovery = Recovery::default();
         recovery.clean = log.open_clean(mark, &mut recovery)?;
@@ -83,6 +95,10 @@ impl PartitionLog {
             log.truncate_fully_and_start_at(start)?;
         }
         log.start_offset = start;
+        if log.cleaned_to > log.end_offset {
+            // As in Kafka: records have been lost, so that the rest is compared again.
+            log.cleaned_to = start;
+        }
         if log.epochs.truncate_from_end(log.end_offset) {
             log.epochs.write(log.disk.as_ref())?;
         }
@@ -147,7 +163,7 @@ impl PartitionLog {
             recovery.truncated_bytes += self.active().size();
             self.remove_last_segment()?;
         }
-        self.epochs.catch_up(self.disk.as_ref())?;
+        self.epochs.catch_up(self.disk.as_ref(), self.may_have_gaps)?;
         let last = self.segments.len() - 1;
         for (at, segment) in self.segments.iter_mut().enumerate() {
             if at < last {
@@ -164,11 +180,18 @@ impl PartitionLog {
     fn recover_segment(&mut self, at: usize, recovery: &mut Recovery) -> Result<bool, LogError> {
         let interval = self.config.index_interval_bytes;
         let verify = self.config.plant != Some(Plant::RecoverWithoutChecksum);
+        let limit = self.segments.get(at + 1).map_or(i64::MAX, |next| next.base_offset);
+        let gaps = self.may_have_gaps;
         let segment = &mut self.segments[at];
         segment.marks.reset();
         segment.dirty = true;
         let end = scan(segment.file.as_ref(), 0, |position, batch| {
-            if !is_next(batch, self.end_offset, &self.epochs, verify) {
+            let base = batch.header.base_offset;
+            let expected = match gaps {
+                true if base >= self.end_offset && batch.header.last_offset() < limit => base,
+                _ => self.end_offset,
+            };
+            if !is_next(batch, expected, &self.epochs, verify) {
                 return ControlFlow::Break(());
             }
             let Ok(known) = LogBatch::of(batch) else { return ControlFlow::Break(()) };
@@ -221,7 +244,10 @@ impl PartitionLog {
 
     /// Returns the newest readable snapshot of the producers' state at or before an offset, and its
     /// offset.
-    fn snapshot_at_or_before(&self, limit: i64) -> Result<Option<(i64, Producers)>, LogError> {
+    pub(super) fn snapshot_at_or_before(
+        &self,
+        limit: i64,
+    ) -> Result<Option<(i64, Producers)>, LogError> {
         let snapshots = offsets_of(self.disk.as_ref(), &self.dir, "snapshot")?;
         for offset in snapshots.into_iter().rev().filter(|&offset| offset <= limit) {
             let path = segment_path(&self.dir, offset, "snapshot");
@@ -234,7 +260,10 @@ impl PartitionLog {
     }
 
     /// Removes the snapshots whose offsets satisfy `doomed`.
-    pub(super) fn remove_snapshots(&self, doomed: impl Fn(i64) -> bool) -> Result<(), LogError> {
+    pub(super) fn remove_snapshots(
+        &self,
+        mut doomed: impl FnMut(i64) -> bool,
+    ) -> Result<(), LogError> {
         for offset in offsets_of(self.disk.as_ref(), &self.dir, "snapshot")? {
             if doomed(offset) {
                 let path = segment_path(&self.dir, offset, "snapshot");
@@ -248,8 +277,8 @@ impl PartitionLog {
 /// Returns whether a batch on disk is intact and continues the log.
 ///
 /// The checksum does not cover the base offset and the leader epoch, so both are compared with
-/// known values: offsets have no gaps, and the checkpoint contains the epoch of each offset. Only
-/// batches after the start of its last epoch may have a later one.
+/// known values. Offsets have no gaps unless the log has been compacted, and the checkpoint contains the
+/// epoch of each offset. Only batches after the start of its last epoch may have a later one.
 fn is_next(batch: &Batch, expected: i64, epochs: &LeaderEpochs, verify: bool) -> bool {
     let header = &batch.header;
     let follows = header.base_offset == expected && header.last_offset() < i64::MAX;
@@ -307,13 +336,45 @@ fn remove_unfounded(
     Ok(sound)
 }
 
+/// Removes the segments that a compacted one has replaced but a crash has kept. Returns the base offsets
+/// of the others.
+fn remove_replaced(
+    disk: &dyn Disk,
+    dir: &Path,
+    bases: Vec<i64>,
+    (from, to): (i64, i64),
+) -> Result<Vec<i64>, LogError> {
+    let is_within = |base: &i64| from < *base && *base < to;
+    if bases.binary_search(&from).is_err() || !bases.iter().any(is_within) {
+        return Ok(bases);
+    }
+    let segment = Segment::open(disk, dir, from)?;
+    let mut end = from;
+    scan(segment.file.as_ref(), 0, |_, batch| {
+        end = batch.header.last_offset().saturating_add(1);
+        ControlFlow::Continue(())
+    })
+    .map_err(|source| segment.io(source))?;
+    if end != to {
+        // The crash came before the replacement.
+        return Ok(bases);
+    }
+    let (replaced, kept): (Vec<i64>, Vec<i64>) = bases.into_iter().partition(is_within);
+    for base in replaced {
+        let path = segment_path(dir, base, "log");
+        disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
+    }
+    disk.sync_dir(dir).map_err(|source| LogError::io(dir, source))?;
+    Ok(kept)
+}
+
 /// Removes the remains of an interrupted change: unfinished files, and indexes without a segment.
 fn remove_leftovers(disk: &dyn Disk, dir: &Path, bases: &[i64]) -> Result<(), LogError> {
     for path in disk.list(dir).map_err(|source| LogError::io(dir, source))? {
         let index =
             ["index", "timeindex", "txnindex"].iter().find_map(|name| offset_in_name(&path, name));
         let stray = index.is_some_and(|offset| bases.binary_search(&offset).is_err());
-        let unfinished = path.extension().is_some_and(|extension| extension == "tmp");
+        let unfinished = path.extension().is_some_and(|ext| ext == "tmp" || ext == CLEANED);
         if stray || unfinished {
             disk.remove_file(&path).map_err(|source| LogError::io(&path, source))?;
         }

@@ -43,6 +43,8 @@ pub(super) struct Marks {
     /// The largest timestamp, and the last offset of the first batch with it.
     pub(super) max_timestamp: i64,
     pub(super) max_timestamp_offset: i64,
+    /// Timestamp of the first batch, once it has been tracked.
+    first_timestamp: Option<i64>,
 }
 
 /// Returns the path of one of a segment's files.
@@ -57,7 +59,7 @@ pub(super) fn offset_in_name(path: &Path, extension: &str) -> Option<i64> {
 }
 
 impl Marks {
-    fn new(dir: &Path, base_offset: i64) -> Self {
+    pub(super) fn new(dir: &Path, base_offset: i64) -> Self {
         Self {
             base_offset,
             offsets: Index::new(segment_path(dir, base_offset, "index")),
@@ -66,6 +68,7 @@ impl Marks {
             bytes_since_index: 0,
             max_timestamp: NO_TIMESTAMP,
             max_timestamp_offset: base_offset,
+            first_timestamp: None,
         }
     }
 
@@ -78,6 +81,7 @@ impl Marks {
         self.offsets.truncate(|_| false);
         self.times.truncate(|_| false);
         self.aborted.truncate(|_| false);
+        self.first_timestamp = None;
         self.rewind();
     }
 
@@ -94,6 +98,9 @@ impl Marks {
     /// bytes have followed the last entry.
     pub(super) fn track(&mut self, header: &BatchHeader, position: u64, interval: u32) {
         let last_offset = header.last_offset();
+        if position == 0 {
+            self.first_timestamp = Some(header.max_timestamp);
+        }
         if header.max_timestamp > self.max_timestamp {
             self.max_timestamp = header.max_timestamp;
             self.max_timestamp_offset = last_offset;
@@ -178,6 +185,18 @@ impl Segment {
         self.file.len()
     }
 
+    /// The largest timestamp of the first batch, from which Kafka counts a segment's age; `None` if there
+    /// is no batch.
+    pub(super) fn first_timestamp(&self) -> Option<i64> {
+        if self.size() == 0 {
+            return None;
+        }
+        self.marks.first_timestamp.or_else(|| {
+            let bytes = self.file.read_at(0, BATCH_HEADER_LEN).ok()?;
+            BatchHeader::parse(&bytes).ok().map(|header| header.max_timestamp)
+        })
+    }
+
     pub(super) fn io(&self, source: io::Error) -> LogError {
         LogError::io(&self.path, source)
     }
@@ -212,10 +231,11 @@ impl Segment {
             ControlFlow::Continue(())
         })
         .map_err(|source| LogError::io(&self.path, source))?;
+        self.marks.first_timestamp = self.first_timestamp();
         Ok((end == self.size() && expected.is_none()).then_some(end_offset))
     }
 
-    /// Returns a position at or before the batch that contains `offset`.
+    /// Returns a position at or before the first batch that ends at or after `offset`.
     pub(super) fn position_before(&self, offset: i64) -> u64 {
         let relative = self.marks.relative(offset.max(self.base_offset));
         let entry = self.marks.offsets.floor(|entry| entry.relative_offset <= relative);

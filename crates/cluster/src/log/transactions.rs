@@ -83,6 +83,11 @@ impl Transactions {
         self.open.first_key_value().map_or(txn.last_offset + 1, |(first, _)| *first)
     }
 
+    /// Whether a transaction is open.
+    pub(super) fn any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Records that everything below `high_watermark` is committed.
     pub(super) fn committed_to(&mut self, high_watermark: i64) {
         self.ended.retain(|_, marker| *marker >= high_watermark);

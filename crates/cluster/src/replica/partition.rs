@@ -7,6 +7,7 @@
 //! - A waiting request is registered under the same lock acquisition that last checked its
 //!   condition.
 
+mod cleaning;
 mod deletions;
 mod following;
 mod reading;

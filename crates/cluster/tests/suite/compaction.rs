@@ -1,7 +1,9 @@
-//! Topics with `cleanup.policy=compact`: accepted records, and changes of the policy.
+//! Topics with `cleanup.policy=compact`: accepted records, removed records, and changes of the policy.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use curtail_cluster::Cluster;
+use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_wire::{
     ErrorCode,
     cold::messages::{
@@ -28,6 +30,16 @@ fn keyed(keys: &[Option<&str>], codec: Codec) -> Bytes {
     }
     let compression = Compression { codec, ..Compression::default() };
     let mut bytes = builder.seal(&compression, &mut Vec::new()).expect("it fits");
+    stamp(&mut bytes, ProducerStamp::NONE);
+    bytes.into()
+}
+
+/// Returns a batch of one record.
+fn keyed_at(key: &str, value: &str, timestamp: i64) -> Bytes {
+    let mut builder = BatchBuilder::new(Vec::new());
+    let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+    builder.append(&RecordData { key, value, headers: &[], timestamp });
+    let mut bytes = builder.seal(&Compression::NONE, &mut Vec::new()).expect("it fits");
     stamp(&mut bytes, ProducerStamp::NONE);
     bytes.into()
 }
@@ -129,5 +141,65 @@ async fn policy_appended_to_a_topic_applies_to_the_next_batch() {
     assert_eq!(client.produce("t", 0, -1, keyless()).await.error, ErrorCode::INVALID_RECORD);
     alter(&mut client, SUBTRACT, "compact").await;
     soon(async { while client.produce("t", 0, -1, keyless()).await.error.is_error() {} }).await;
+    soon(cluster.shutdown()).await;
+}
+
+/// Reads the topic from an offset to the high watermark. Returns fewer records while the broker is not ready.
+async fn read_from(client: &mut Client, mut from: i64) -> Vec<(i64, String)> {
+    let mut all = Vec::new();
+    loop {
+        let (error, high_watermark, mut found) = client.fetch("t", 0, from).await;
+        found.retain(|(offset, _)| *offset >= from);
+        let Some((last, _)) = found.last().filter(|_| error.is_none()) else { return all };
+        from = last + 1;
+        all.extend(found);
+        if from >= high_watermark {
+            return all;
+        }
+    }
+}
+
+/// Waits until the broker serves these records of the topic, and nothing else, from every offset.
+async fn must_serve(cluster: &Cluster, broker: i32, expected: &[(i64, String)]) {
+    let mut client = Client::connect(cluster, broker).await;
+    soon(async { while read_from(&mut client, 0).await != expected {} }).await;
+    for from in 0..=expected.last().expect("a record").0 {
+        let rest: Vec<_> = expected.iter().filter(|(offset, _)| *offset >= from).cloned().collect();
+        assert_eq!(read_from(&mut client, from).await, rest, "from {from} on broker {broker}");
+    }
+}
+
+#[tokio::test]
+async fn cleaners_keep_the_newest_record_of_each_key_on_all_replicas() {
+    let backoff = Duration::from_millis(50);
+    let cluster = start(ClusterConfig { log_cleaner_backoff: backoff, ..config(3) }).await;
+    let settings = [
+        ("cleanup.policy", "compact"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("segment.ms", "100"),
+    ];
+    cluster.create_topic("t", 1, 3, &settings).unwrap();
+    cluster.settled().await;
+    let (leader, _) = cluster.leader("t", 0).unwrap();
+    let mut client = Client::connect(&cluster, leader).await;
+    for n in 0..30 {
+        // Each record is late enough to begin a segment.
+        let batch = keyed_at(&format!("k{}", n % 3), &format!("v{n}"), 1_000_000 + 200 * n);
+        assert_eq!(client.produce("t", 0, -1, batch).await.error, ErrorCode::NONE);
+    }
+    // The newest records of the closed segments, and the active one.
+    let expected: Vec<_> = (26..30).map(|n| (n, format!("v{n}"))).collect();
+    must_serve(&cluster, leader, &expected).await;
+    for broker in 1..=3 {
+        soon(cluster.wait_until(|c| c.isr("t", 0).is_some_and(|isr| isr.len() == 3))).await;
+        if cluster.leader("t", 0).unwrap().0 != broker {
+            cluster.move_leader("t", 0, broker).unwrap();
+            cluster.settled().await;
+        }
+        must_serve(&cluster, broker, &expected).await;
+        cluster.kill(broker);
+        soon(cluster.wait_until(|c| c.leader("t", 0).is_some_and(|(id, _)| id != broker))).await;
+        soon(cluster.restart(broker)).await.unwrap();
+    }
     soon(cluster.shutdown()).await;
 }

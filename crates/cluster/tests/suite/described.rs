@@ -104,18 +104,23 @@ async fn an_election_that_is_not_needed_is_refused_in_kafkas_words() {
 }
 
 /// Name, type, and the brokers' setting that applies to a topic without a value.
-const SETTINGS: [(&str, i8, Option<&str>); 12] = [
+const SETTINGS: [(&str, i8, Option<&str>); 17] = [
     ("cleanup.policy", 7, Some("log.cleanup.policy")),
     ("compression.type", 2, Some("compression.type")),
+    ("delete.retention.ms", 5, Some("log.cleaner.delete.retention.ms")),
     ("flush.messages", 5, Some("log.flush.interval.messages")),
     ("index.interval.bytes", 3, Some("log.index.interval.bytes")),
+    ("max.compaction.lag.ms", 5, Some("log.cleaner.max.compaction.lag.ms")),
     ("max.message.bytes", 3, Some("message.max.bytes")),
     ("message.timestamp.after.max.ms", 5, Some("log.message.timestamp.after.max.ms")),
     ("message.timestamp.type", 2, Some("log.message.timestamp.type")),
+    ("min.cleanable.dirty.ratio", 6, Some("log.cleaner.min.cleanable.ratio")),
+    ("min.compaction.lag.ms", 5, Some("log.cleaner.min.compaction.lag.ms")),
     ("min.insync.replicas", 3, Some("min.insync.replicas")),
     ("retention.bytes", 5, Some("log.retention.bytes")),
     ("retention.ms", 5, None),
     ("segment.bytes", 3, Some("log.segment.bytes")),
+    ("segment.ms", 5, None),
     ("unclean.leader.election.enable", 1, Some("unclean.leader.election.enable")),
 ];
 
@@ -215,9 +220,9 @@ async fn groups_have_kafkas_operations_and_unknown_ones_have_none() {
 }
 
 /// Settings that Kafka refuses, in its words, and one that only this cluster refuses.
-const REFUSED: [(&str, &str, &str); 9] = [
+const REFUSED: [(&str, &str, &str); 11] = [
     ("nonsense", "1", "Unknown topic config name: nonsense"),
-    ("segment.ms", "1000", "Topic config segment.ms is not supported by the embedded cluster"),
+    ("flush.ms", "1000", "Topic config flush.ms is not supported by the embedded cluster"),
     (
         "segment.bytes",
         "5",
@@ -237,6 +242,16 @@ const REFUSED: [(&str, &str, &str); 9] = [
         "retention.ms",
         "-5",
         "Invalid value -5 for configuration retention.ms: Value must be at least -1",
+    ),
+    (
+        "min.cleanable.dirty.ratio",
+        "1.5",
+        "Invalid value 1.5 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+    ),
+    (
+        "min.cleanable.dirty.ratio",
+        "x",
+        "Invalid value x for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
     ),
     (
         "message.timestamp.type",

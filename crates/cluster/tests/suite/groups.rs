@@ -1,12 +1,12 @@
 //! Groups of the classic protocol over the wire: joins, commits, and the coordinator's death.
 
 use crate::support::{
-    Client, config,
+    Client, config, fetch_request,
     group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, text, topic},
     soon, start,
 };
 use bytes::Bytes;
-use curtail_cluster::Cluster;
+use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_wire::{
     ErrorCode,
     cold::{
@@ -49,7 +49,11 @@ async fn retried<T, F: Future<Output = (i16, T)>>(mut ask: impl FnMut() -> F) ->
 
 /// Starts a cluster with a topic `t` of two partitions and the internal topic.
 async fn with_topics() -> Cluster {
-    let cluster = start(config(3)).await;
+    with_topics_in(config(3)).await
+}
+
+async fn with_topics_in(config: ClusterConfig) -> Cluster {
+    let cluster = start(config).await;
     cluster.create_topic("t", 2, 3, &[]).expect("a topic");
     ready(&cluster).await;
     cluster
@@ -258,7 +262,37 @@ async fn delete(client: &mut Client) -> ErrorCode {
 #[tokio::test]
 async fn offsets_and_members_survive_the_coordinators_death() {
     let cluster = with_topics().await;
-    let (mut client, joined) = retried_join(&cluster).await;
+    survive_coordinators(&cluster).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test]
+async fn offsets_and_members_survive_compaction_of_their_log() {
+    let backoff = std::time::Duration::from_millis(20);
+    let config =
+        ClusterConfig { log_segment_bytes: 600, log_cleaner_backoff: backoff, ..config(3) };
+    let cluster = with_topics_in(config).await;
+    survive_coordinators(&cluster).await;
+    // Most of the log has been removed.
+    soon(async {
+        loop {
+            let (leader, _) = cluster.leader(OFFSETS, PARTITION).expect("a leader");
+            let mut client = Client::connect(&cluster, leader).await;
+            let response = client.fetch_raw(12, &fetch_request(OFFSETS, PARTITION, 0)).await;
+            let found = &response.topics[0].partitions[0];
+            let batches = curtail_wire::records::batches(found.records.clone());
+            let records: i32 = batches.map_while(Result::ok).map(|b| b.header.record_count).sum();
+            if !found.error.is_error() && i64::from(records) < found.high_watermark / 2 {
+                break;
+            }
+        }
+    })
+    .await;
+    cluster.shutdown().await;
+}
+
+async fn survive_coordinators(cluster: &Cluster) {
+    let (mut client, joined) = retried_join(cluster).await;
     let synced = client.cold(5, &sync_request(&joined, &[(&joined.member_id, "all")])).await;
     assert_eq!(synced.error_code, 0);
     let mut expected = 0;
@@ -289,7 +323,7 @@ async fn offsets_and_members_survive_the_coordinators_death() {
             cluster.settled().await;
             soon(cluster.restart(leader)).await.expect("it comes back");
         }
-        let next = std::cell::RefCell::new(Some(coordinator(&cluster).await));
+        let next = std::cell::RefCell::new(Some(coordinator(cluster).await));
         let found = retried(|| async {
             let mut taken = next.borrow_mut().take().expect("a connection");
             let (code, found) = fetch(&mut taken, None).await;
@@ -307,7 +341,6 @@ async fn offsets_and_members_survive_the_coordinators_death() {
     // The member rejoins.
     let again = client.cold(9, &join_request(&joined.member_id)).await;
     assert_eq!((again.error_code, again.generation_id), (0, joined.generation_id + 1));
-    cluster.shutdown().await;
 }
 
 /// Sends the requests of a member's lifetime, each in its supported version nearest to `version`.

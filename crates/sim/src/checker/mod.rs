@@ -2,6 +2,7 @@
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
+mod compaction;
 mod copies;
 mod disks;
 mod groups;
@@ -19,12 +20,15 @@ use std::{
 
 pub use violation::Violation;
 
+use compaction::Survivors;
+
 use crate::history::{History, Outcome, PLACES, ReadBack, RecordId, ReplicaLog, Sent};
 
 /// Every broken promise in a history, in a fixed order.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut found: BTreeMap<RecordId, Vec<(i32, i64)>> = BTreeMap::new();
     let known: BTreeSet<RecordId> = history.sent.iter().map(|sent| sent.id).collect();
+    let survivors = Survivors::of(history);
     let mut violations = Vec::new();
     for ReadBack { partition, offset, id } in &history.read {
         match id.filter(|id| known.contains(id)) {
@@ -42,14 +46,15 @@ pub fn check(history: &History) -> Vec<Violation> {
             .sent
             .iter()
             .filter_map(|sent| check_outcome(sent, found.get(&sent.id).map_or(&[], Vec::as_slice)))
-            .filter(|violation| is_promised(history, violation)),
+            .filter(|violation| is_promised(history, &survivors, violation)),
     );
     violations.extend(check_read_order(&history.read));
     violations.extend(check_producer_order(&found, history));
     violations.extend(check_offsets_advance(history));
     violations.extend(check_consumed(history));
     violations.extend(check_replicas(history));
-    violations.extend(transactions::check(history));
+    violations.extend(survivors.check());
+    violations.extend(transactions::check(history, &survivors));
     violations.extend(groups::check(history));
     violations.extend(copies::check(history));
     violations.extend(liveness::check(history));
@@ -81,10 +86,11 @@ pub fn check(history: &History) -> Vec<Violation> {
 }
 
 /// Whether the producer's settings promise that this does not happen.
-fn is_promised(history: &History, violation: &Violation) -> bool {
+fn is_promised(history: &History, survivors: &Survivors<'_>, violation: &Violation) -> bool {
     match violation {
         Violation::Lost { id, acknowledged } => {
             is_durable(history, *id)
+                && !survivors.may_be_gone(*id)
                 && !is_deleted(history, *acknowledged)
                 && unclean::keeps(history, *id, acknowledged.0)
         }

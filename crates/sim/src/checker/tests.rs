@@ -1,5 +1,5 @@
 use super::*;
-use crate::history::{CommittedElsewhere, DroppedCommit, ReadAfar, ReplicaLog};
+use crate::history::{CommittedElsewhere, Compacted, DroppedCommit, ReadAfar, ReplicaLog};
 
 fn id(producer: u32, number: u32) -> RecordId {
     RecordId { producer, number }
@@ -249,4 +249,30 @@ fn replicas_that_start_at_different_offsets_are_compared_from_the_later_start() 
     assert!(!differs(shorter.clone()));
     shorter.batches[1].1 = 91;
     assert!(differs(shorter));
+}
+
+/// Records 0 and 2 have one key, record 1 has another.
+#[test]
+fn compaction_may_remove_replaced_records_only() {
+    let partition = PLACES;
+    let log = [read(0, partition, 0), read(1, partition, 1), read(2, partition, 2)];
+    let judged = |read: &[ReadBack], viewed: &[ReadBack], replica: &[ReadBack]| {
+        let sent = (0..3).map(|n| acknowledged(n, 20 * u64::from(n), partition, n.into()));
+        let compacted = Compacted {
+            keys: [(id(1, 0), 7), (id(1, 1), 8), (id(1, 2), 7)].into(),
+            viewed: viewed.to_vec(),
+            replicas: [(1, log.to_vec()), (2, replica.to_vec())].into(),
+            ..Compacted::default()
+        };
+        let (sent, read, compacted) = (sent.collect(), read.to_vec(), Some(compacted));
+        kinds(&check(&History { sent, read, compacted, ..History::default() }))
+    };
+    assert_eq!(judged(&log, &log, &log), [""; 0]);
+    assert_eq!(judged(&log[1..], &log[1..], &log[1..]), [""; 0]);
+    assert_eq!(judged(&log[2..], &log[2..], &log[1..]), ["lost"]);
+    assert_eq!(judged(&log, &log[2..], &log[1..]), ["compacted-away"]);
+    assert_eq!(judged(&log, &log, &log[..2]), ["compacted-away"]);
+    let moved = [read(2, partition, 1), read(1, partition, 2)];
+    let found = judged(&log, &log, &moved);
+    assert_eq!(found, ["compacted-away", "compacted-away", "replicas-differ"]);
 }

@@ -393,6 +393,15 @@ pub enum Violation {
         /// Unfinished work at the end.
         outstanding: String,
     },
+    /// Compaction has removed the newest record of a key.
+    CompactedAway {
+        /// Broker whose replica lacks it; `None` if the consumer lacks it.
+        broker: Option<i32>,
+        /// The record.
+        id: RecordId,
+        /// Its partition and offset.
+        found: (i32, i64),
+    },
     /// The run itself failed.
     Broken {
         /// The error.
@@ -404,6 +413,7 @@ impl Violation {
     /// Name of the kind, for counting.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::CompactedAway { .. } => "compacted-away",
             Self::Lost { .. } => "lost",
             Self::Misplaced { .. } => "misplaced",
             Self::Duplicated { .. } => "duplicated",
@@ -567,6 +577,16 @@ impl fmt::Display for Violation {
             ),
             Self::NeverGiven { partition, offset } => {
                 write!(f, "offset {offset} of partition {partition} was given to nobody")
+            }
+            Self::CompactedAway { broker, id, found: (partition, offset) } => {
+                let lacks = match broker {
+                    Some(broker) => format!("the replica on broker {broker}"),
+                    None => "the consumer".to_owned(),
+                };
+                write!(
+                    f,
+                    "{lacks} lacks record {id}, the newest of its key, at {partition} {offset}"
+                )
             }
             Self::NoOutcome { id } => write!(f, "record {id} has no outcome"),
             Self::TooLate { id, due, settled } => {

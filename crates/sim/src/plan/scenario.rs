@@ -7,7 +7,8 @@ use curtail_net::Entropy;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, GroupPlan, Host, Plan, TRANSACTION_LOG_PARTITIONS,
-    copies, disks as faulty, gaps, groups, producer_ids, racks, settings, topics, unclean,
+    compaction, copies, disks as faulty, gaps, groups, producer_ids, racks, settings, topics,
+    unclean,
 };
 
 /// Key of the Produce API.
@@ -80,11 +81,14 @@ pub enum Scenario {
     Retention,
     /// Syncs of the controller's journal and of logs take long or do not return, and all machines lose power during one.
     StuckSyncs,
+    /// Brokers compact a topic while a consumer seeks in its gaps, brokers die and leaders move. Producers are
+    /// transactional with half of the seeds.
+    Compaction,
 }
 
 impl Scenario {
     /// All scenarios.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::OverlappingMoves,
         Self::FrozenBrokers,
         Self::Restarts,
@@ -113,6 +117,7 @@ impl Scenario {
         Self::Racks,
         Self::Retention,
         Self::StuckSyncs,
+        Self::Compaction,
     ];
 
     /// Name on the command line.
@@ -146,6 +151,7 @@ impl Scenario {
             Self::Racks => "racks",
             Self::Retention => "retention",
             Self::StuckSyncs => "stuck-syncs",
+            Self::Compaction => "compaction",
         }
     }
 }
@@ -204,6 +210,7 @@ impl Plan {
             Scenario::StuckSyncs => faulty::stuck(&dice, plan.partitions),
             Scenario::Controller => faulty::controller(&dice, plan.partitions),
             Scenario::Gaps | Scenario::Retention => gaps::faults(&dice, plan.partitions),
+            Scenario::Compaction => compaction::faults(&dice),
             Scenario::Dropped => dropped(&dice, plan.partitions),
             Scenario::Unclean => unclean::faults(&dice, plan.partitions),
             Scenario::Racks => racks::faults(&dice, plan.partitions),
@@ -225,6 +232,7 @@ impl Plan {
             Scenario::ProducerIds => producer_ids::prepare(&dice, &mut plan),
             Scenario::Gaps => gaps::prepare(&dice, &mut plan),
             Scenario::Retention => gaps::retain(&dice, &mut plan),
+            Scenario::Compaction => compaction::prepare(&dice, &mut plan),
             Scenario::Unclean => unclean::prepare(&dice, &mut plan),
             Scenario::Dropped => {
                 plan.transaction_version = dice.one_of(&[1, 2]);

@@ -7,7 +7,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{Failure, Shared, Stage, TOPIC, copies::OUTPUT, disks, host::Power, unclean};
 use crate::{
     group_log::GROUPS_TOPIC,
-    plan::{BROKERS, Crash, Fault, FaultKind, Host, Scenario},
+    plan::{BROKERS, COMPACTED, Crash, Fault, FaultKind, Host, Scenario},
     trace::now,
 };
 
@@ -77,7 +77,8 @@ async fn carry_out(shared: &Shared, fault: &Fault) {
         // The controller takes no requests.
         FaultKind::MoveLeader { .. } if shared.standstill.is_on() => {}
         FaultKind::MoveLeader { partition, to } => {
-            let moved = cluster.move_leader(TOPIC, partition, to).is_ok();
+            let topic = if shared.plan.compaction.is_some() { COMPACTED } else { 0 };
+            let moved = cluster.move_leader(shared.topic(topic), partition, to).is_ok();
             trace.event("chaos", format_args!("leader of {partition} moved to {to}: {moved}"));
         }
         FaultKind::MoveCoordinator { to } => {

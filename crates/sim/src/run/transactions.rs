@@ -17,7 +17,7 @@ use crate::{
     net::{self, Client, Presence},
     payload,
     plan::Host,
-    run::{Shared, TOPIC},
+    run::Shared,
     trace::now,
 };
 
@@ -25,8 +25,6 @@ use crate::{
 const MAX_BLOCK: Duration = Duration::from_secs(3);
 /// Most records of a transaction.
 const MOST_RECORDS: u64 = 8;
-/// Different keys of a worker.
-const KEYS: u64 = 7;
 /// Times a call is made again after it took too long, before a new producer takes over.
 const PATIENCE: u32 = 8;
 
@@ -172,9 +170,10 @@ impl Worker {
                     self.pause().await;
                     let id = self.next_id();
                     let slot = self.work.begin(id);
-                    let key = format!("key-{}", self.work.entropy.below(KEYS));
+                    let key = self.work.key(id);
                     let value = payload::value(id);
-                    let record = Record::to(TOPIC).key(&key).value(&value);
+                    let topic = self.work.shared.topic(self.work.plan.tuning.topic);
+                    let record = Record::to(topic).key(&key).value(&value);
                     let dropped = Error::IllegalState("the send was dropped");
                     let delivery = self.work.or_drop(transaction.send(record)).await;
                     let delivery = delivery.unwrap_or(Err(dropped));
@@ -244,12 +243,13 @@ impl Worker {
             Ok(delivery) => {
                 self.work.accepted(slot);
                 let tenure = tenure.clone();
+                let topic = self.work.plan.tuning.topic;
                 self.outcomes.spawn(async move {
                     let outcome = delivery.await;
                     if let Err(error) = &outcome {
                         tenure.note(error);
                     }
-                    workload::settle(&shared, slot, outcome);
+                    workload::settle(&shared, slot, topic, outcome);
                 });
                 true
             }

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    Failure, Shared, Stage, TOPIC, commits, copies, gaps, mortal,
+    Failure, Shared, Stage, TOPIC, commits, compaction, copies, gaps, mortal,
     reader::{self, Role},
     topics::Place,
     transactions, unclean, wanderer,
@@ -19,7 +19,7 @@ use crate::{
     history::{Outcome, PLACES, Promise, ReadBack, RecordId, Sent},
     net::{self, Client, HostNet},
     payload,
-    plan::{Host, ProducerPlan, RACKS, Scenario, Tuning},
+    plan::{COMPACTED, Host, ProducerPlan, RACKS, Scenario, Tuning},
     readback,
     trace::now,
 };
@@ -82,6 +82,11 @@ pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
             (deleting, Some(tokio::spawn(seeking)))
         }
     };
+    let skimmer = shared.plan.compaction.map(|plan| {
+        let entropy = shared.entropy.fork();
+        let env = net::env(&shared.fabric, &Host::Clients.name(), entropy.fork());
+        tokio::spawn(compaction::read(shared.clone(), plan, env, entropy))
+    });
     let mut producers = JoinSet::new();
     for (index, plan) in shared.plan.producers.clone().into_iter().enumerate() {
         let entropy = shared.entropy.fork();
@@ -122,6 +127,9 @@ pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
         let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
         let committed = reader::committed(&shared, &env, TOPIC, &read).await?;
         shared.history.lock().committed = committed;
+        if shared.plan.compaction.is_some() {
+            read_compacted(&shared, &env).await?;
+        }
     }
     if shared.plan.gaps.is_some() {
         deletions.judge(&shared);
@@ -146,6 +154,13 @@ pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
         shared.note("waiting for the consumer that seeks past deletions");
         let consumer =
             seeker.await?.map_err(|error| format!("the consumer that seeks failed: {error}"))?;
+        consumer.close().await;
+    }
+    if let Some(skimmer) = skimmer {
+        shared.note("waiting for the consumer of the compacted topic");
+        let consumer = skimmer
+            .await?
+            .map_err(|error| format!("the consumer of the compacted topic failed: {error}"))?;
         consumer.close().await;
     }
     if shared.plan.copies.is_some() {
@@ -194,16 +209,9 @@ impl Work {
                 Ok(delivery) => {
                     self.accepted(slot);
                     let shared = self.shared.clone();
-                    let topic = self.plan.tuning.topic as i32;
+                    let topic = self.plan.tuning.topic;
                     outcomes.spawn(async move {
-                        settle(
-                            &shared,
-                            slot,
-                            delivery.await.map(|mut written| {
-                                written.partition += topic * PLACES;
-                                written
-                            }),
-                        );
+                        settle(&shared, slot, topic, delivery.await);
                     });
                 }
                 // Nothing was sent.
@@ -333,11 +341,22 @@ impl Work {
         self.shared.history.lock().sent[slot].due = now() + self.delivery_timeout();
     }
 
+    /// Returns the key of a record.
+    pub(super) fn key(&self, id: RecordId) -> String {
+        let is_compacted = self.plan.tuning.topic == COMPACTED;
+        let compaction = self.shared.plan.compaction.filter(|_| is_compacted);
+        let key = self.entropy.below(compaction.map_or(KEYS, |compaction| compaction.keys));
+        if let (true, Some(compacted)) = (is_compacted, &mut self.shared.history.lock().compacted) {
+            compacted.keys.insert(id, key);
+        }
+        format!("key-{key}")
+    }
+
     async fn send(&self, producer: &Producer, id: RecordId) -> Result<Delivery, Error> {
         let value = payload::value(id);
         let record = Record::to(self.shared.topic(self.plan.tuning.topic)).value(&value);
         if self.entropy.below(100) < self.plan.keyed {
-            let key = format!("key-{}", self.entropy.below(KEYS));
+            let key = self.key(id);
             return producer.send(record.key(&key)).await;
         }
         if self.plan.route_around_trouble {
@@ -350,12 +369,13 @@ impl Work {
 pub(super) fn settle(
     shared: &Shared,
     slot: usize,
+    topic: usize,
     delivery: Result<curtail::RecordMetadata, Error>,
 ) {
     let outcome = match delivery {
         Ok(written) => Outcome::Acknowledged {
             at: now(),
-            partition: written.partition,
+            partition: written.partition + topic as i32 * PLACES,
             offset: written.offset,
         },
         Err(error) => {
@@ -377,6 +397,16 @@ pub(super) fn note(shared: &Shared, slot: usize, outcome: Outcome) {
     shared.fabric.trace().event(Host::Clients.name(), format_args!("{} {outcome:?}", sent.id));
     sent.settled = Some(now());
     sent.outcome = outcome;
+}
+
+/// Reads the committed records of the compacted topic.
+async fn read_compacted(shared: &Shared, env: &Env) -> Result<(), Failure> {
+    let places = shared.places().into_iter().filter(|place| place.topic == COMPACTED);
+    let ends: Vec<i64> = places.map(|place| shared.end_of(place)).collect();
+    let mut read = reader::committed(shared, env, shared.topic(COMPACTED), &ends).await?;
+    read.iter_mut().for_each(|record| record.partition += COMPACTED as i32 * PLACES);
+    shared.history.lock().committed.extend(read);
+    Ok(())
 }
 
 /// Reads all partitions from their leaders; their end offsets.

@@ -235,6 +235,11 @@ impl Records {
         self.memory
     }
 
+    /// All encoded records, decompressed.
+    pub(super) fn into_data(self) -> Bytes {
+        self.data
+    }
+
     /// The header of the records' batch.
     #[must_use]
     pub fn batch_header(&self) -> &BatchHeader {

@@ -31,7 +31,7 @@ pub(super) const CODEC_MASK: i16 = 0x07;
 pub(super) const LOG_APPEND_TIME: i16 = 1 << 3;
 pub(super) const TRANSACTIONAL: i16 = 1 << 4;
 pub(super) const CONTROL: i16 = 1 << 5;
-const DELETE_HORIZON: i16 = 1 << 6;
+pub(super) const DELETE_HORIZON: i16 = 1 << 6;
 
 /// Meaning of a batch's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use curtail_proto::{
     fetch_session::{Naming, Outcome},
     later::Later,
     metadata::{Hint, Leader, Node},
+    plant::{Plant, planted},
     position::{FetchVerdict, Spot, classify},
 };
 use curtail_wire::{
@@ -358,6 +359,10 @@ impl Fetched {
             match batch {
                 Ok(batch) => {
                     fetched.whole = true;
+                    let is_empty = batch.header.record_count == 0;
+                    if is_empty && planted(Plant::EmptiedBatchNotPassed) {
+                        continue;
+                    }
                     fetched.next = fetched.next.max(batch.header.last_offset().saturating_add(1));
                     fetched.epoch = batch.header.partition_leader_epoch;
                 }

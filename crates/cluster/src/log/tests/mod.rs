@@ -1,6 +1,7 @@
 //! Tests of the log: stored records can be read, and the effects of crashes are repaired.
 
 mod append;
+mod compaction;
 mod crashes;
 mod epochs;
 mod layout;

@@ -100,8 +100,9 @@ impl Partition {
         };
         let to = to.max(inner.log.start_offset());
         tracing::info!(topic = %self.topic, partition = self.key.index, from = end, to, "log diverged from the leader's; truncated");
-        inner.log.truncate_to(to)?;
-        inner.high_watermark = inner.high_watermark.min(to);
+        // In a log with gaps, or within a batch, the log ends before.
+        let end = inner.log.truncate_to(to)?;
+        inner.high_watermark = inner.high_watermark.min(end);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Tests of record batches; the helpers that several of them share.
 
 mod build;
+mod compact;
 mod control;
 mod differential;
 mod hostile;
