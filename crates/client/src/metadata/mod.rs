@@ -191,10 +191,11 @@ impl MetadataHandle {
 
     /// Registers `listener` for later changes.
     pub(crate) fn listen(&self, listener: Weak<dyn Listener>) {
-        self.shared.listeners.lock().push(listener.clone());
+        let registered = listener.upgrade();
+        self.shared.listeners.lock().push(listener);
         // The guard sets the end before it reads the list.
         if self.shared.runtime.check().is_err()
-            && let Some(listener) = listener.upgrade()
+            && let Some(listener) = registered
         {
             listener.runtime_ended();
         }

@@ -87,7 +87,7 @@ impl Scene {
         self.backend.restart(self.follower).await;
         let admin = Admin::new(AdminConfig::new(self.backend.bootstrap())).unwrap();
         let elected = admin.elect_leaders(Election::Unclean, &[at()]).await.unwrap();
-        elected.into_iter().for_each(|(_, outcome)| drop(outcome.unwrap()));
+        assert!(elected.iter().all(|(_, outcome)| outcome.is_ok()), "{elected:?}");
         cluster.wait_until(|c| c.leader(TOPIC, 0).is_some_and(|(id, _)| id == self.follower)).await;
         send(&self.backend, "new", 2 * READ).await;
     }
