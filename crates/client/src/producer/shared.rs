@@ -241,12 +241,7 @@ impl Shared {
             let known = known.clone();
             self.rehome(&mut lanes, snapshot, &known);
             self.review(&lanes, snapshot, &known);
-            self.room.while_still(&topic.name, |waited_for| {
-                if !waited_for {
-                    known.door.open();
-                }
-            });
-            self.opened.notify_waiters();
+            self.admit(&known);
             return Ok(known);
         }
         let ever = known.map_or(0, |known| known.partitions.len());
@@ -274,15 +269,24 @@ impl Shared {
             }));
         }
         self.review(&lanes, snapshot, &state);
-        // No record may start to wait between the check for waiting records and the opening.
-        self.room.while_still(&topic.name, |waited_for| {
-            if !waited_for {
-                state.door.open();
-            }
-        });
+        self.admit(&state);
         self.progress.notify_waiters();
-        self.opened.notify_waiters();
         Ok(state)
+    }
+
+    /// Opens a topic unless records wait for it.
+    fn admit(&self, topic: &TopicState) {
+        // No record may start to wait between the check for waiting records and the opening.
+        let opens = self.room.while_still(&topic.name, |waited_for| {
+            if !waited_for {
+                topic.door.open();
+            }
+            !waited_for
+        });
+        // Only then: a call that waits behind those records adopts the topic, too, and would wake itself.
+        if opens {
+            self.opened.notify_waiters();
+        }
     }
 
     /// Whether a new leader is asked at once, without waiting for the current backoff (KIP-951).

@@ -148,6 +148,47 @@ fn waiting_records_are_bounded_and_end_with_the_producer() {
     });
 }
 
+/// On a runtime of one thread, as it must not occupy it: the records before it are appended by a task.
+#[test]
+fn send_yields_while_earlier_records_of_its_topic_wait_for_memory() {
+    const PRODUCE: i16 = 0;
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let running = std::thread::spawn(move || {
+        let brokers = tokio::runtime::Runtime::new().expect("a runtime");
+        let backend = brokers.block_on(Backend::embedded(1));
+        for topic in ["full", "later"] {
+            brokers.block_on(backend.create_topic(topic, 1, 1));
+        }
+        let mut own = tokio::runtime::Builder::new_current_thread();
+        own.enable_all().build().expect("a runtime").block_on(behind_waiting_records(&backend));
+        drop(done);
+    });
+    let hangs = ended.recv_timeout(Duration::from_secs(60));
+    assert_ne!(hangs, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "send occupies its thread");
+    running.join().expect("no panic");
+
+    async fn behind_waiting_records(backend: &Backend) {
+        let Backend::Embedded(cluster) = backend else { return };
+        let memory = [("buffer.memory", "16384"), ("batch.size", "1024"), ("max.block.ms", "300")];
+        let producer = producer(backend, &memory);
+        producer.warm_up(&["full"]).await.expect("warm");
+        cluster.delay(Some(1), Some(PRODUCE), Duration::from_secs(3600));
+        // Each needs a batch, and holds less until then: not all of them get one.
+        let value = [0; 600];
+        let waiting: Vec<Delivery> = (0..4)
+            .map(|_| producer.try_send(Record::to("later").value(&value)).expect("taken"))
+            .collect();
+        while producer.try_send(Record::to("full").value(&value)).is_ok() {}
+        let late = producer.send(Record::to("later").value(&value)).await;
+        let late = late.expect_err("no memory within max.block.ms");
+        assert!(matches!(late, Error::BufferFull { .. } | Error::Timeout { .. }), "{late}");
+        drop(producer);
+        for delivery in waiting {
+            delivery.await.expect_err("no response");
+        }
+    }
+}
+
 #[test]
 fn delivery_reports_a_missing_partition() {
     run(async {

@@ -31,7 +31,15 @@ fn transactions_stay_whole_when_the_producers_runtime_shuts_down() {
 }
 
 fn config(rig: &Rig, id: &str) -> ProducerConfig {
-    ProducerConfig::new(rig.backend.bootstrap()).transactional_id(id)
+    let mut config = ProducerConfig::new(rig.backend.bootstrap()).transactional_id(id);
+    for (name, value) in [
+        ("max.block.ms", HOUR_MS),
+        ("request.timeout.ms", HOUR_MS),
+        ("delivery.timeout.ms", "7200000"),
+    ] {
+        config.set(name, value).expect("a known property");
+    }
+    config
 }
 
 fn round(rig: &Rig, seed: u64, steps: Steps) {
@@ -41,16 +49,8 @@ fn round(rig: &Rig, seed: u64, steps: Steps) {
     let mut trap = Trap::set(&draw, steps);
     let apis = [PRODUCE, FIND_COORDINATOR, INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT];
     let (trouble, trouble_at) = (Trouble::draw(&draw, &apis), draw.below(12));
-    let mut config = config(rig, &topic);
-    for (name, value) in [
-        ("max.block.ms", HOUR_MS),
-        ("request.timeout.ms", HOUR_MS),
-        ("delivery.timeout.ms", "7200000"),
-    ] {
-        config.set(name, value).expect("a known property");
-    }
     let entered = trap.doomed.0.handle.enter();
-    let mut producer = TransactionalProducer::new(config).expect("usable");
+    let mut producer = TransactionalProducer::new(config(rig, &topic)).expect("usable");
     drop(entered);
 
     let mut ends = BTreeMap::new();
