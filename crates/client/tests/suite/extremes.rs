@@ -255,7 +255,8 @@ fn accepted<C: Clone>(
                 (Extreme::Beyond, Err(error @ ConfigError::Invalid { .. })) => {
                     let line = error.to_string();
                     assert!(line.starts_with(&format!("{}=", row.0)), "{line}");
-                    assert!(line.contains(" to ") || line.contains("up to"), "no bound: {line}");
+                    let bounds = [" to ", "up to", "at most", "at least"];
+                    assert!(bounds.iter().any(|b| line.contains(b)), "no bound: {line}");
                     assert_eq!(line.lines().count(), 1, "{line}");
                 }
                 (Extreme::Beyond, other) => panic!("{} beyond its bound: {other:?}", row.0),
