@@ -169,7 +169,13 @@ fn send_yields_while_earlier_records_of_its_topic_wait_for_memory() {
 
     async fn behind_waiting_records(backend: &Backend) {
         let Backend::Embedded(cluster) = backend else { return };
-        let memory = [("buffer.memory", "16384"), ("batch.size", "1024"), ("max.block.ms", "300")];
+        // Batches of one record that do not grow, so that the memory left does not depend on when they leave.
+        let memory = [
+            ("buffer.memory", "16384"),
+            ("batch.size", "1024"),
+            ("batch.max.size", "1024"),
+            ("max.block.ms", "300"),
+        ];
         let producer = producer(backend, &memory);
         producer.warm_up(&["full"]).await.expect("warm");
         cluster.delay(Some(1), Some(PRODUCE), Duration::from_secs(3600));
