@@ -262,7 +262,7 @@ impl SecurityConfig {
     /// use curtail::{OAuthBearerToken, ProducerConfig, SecurityConfig};
     ///
     /// let security = SecurityConfig::oauth_bearer(|| async {
-    ///     let token = tokio::fs::read_to_string("/var/run/token").await;
+    ///     let token = std::fs::read_to_string("/var/run/token");
     ///     token.map(|text| OAuthBearerToken::new(text.trim())).map_err(|error| error.to_string())
     /// });
     /// let config = ProducerConfig::new("broker:9093").security(security);
