@@ -5,6 +5,9 @@
 //! the number of brokers. Only the trial of a broker looks into two partitions. Senders request a choice, holding no
 //! partition's lock, when the sticky choice moves, or when a batch would be opened at a broker that has become slow.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -313,12 +316,28 @@ impl Route {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
 
+    /// Whether the broker leads this usable partition.
+    fn leads(&self, index: u32) -> bool {
+        self.partitions.binary_search(&index).is_ok()
+    }
+
     /// Returns a proven partition, if one is known.
     fn home(&self, topic: &TopicState) -> Option<u32> {
         let is_proven = |index: &u32| topic.is_proven(*index);
-        let last = self.home.get();
-        last.filter(|index| self.partitions.binary_search(index).is_ok() && is_proven(index))
-            .or_else(|| self.partitions.iter().take(LOOKS).copied().find(is_proven))
+        let first = self.partitions.iter().take(LOOKS);
+        self.remembered(topic).or_else(|| first.copied().find(is_proven))
+    }
+
+    /// Returns the partition in the slot `home`, if that still is a proven one of this broker.
+    fn remembered(&self, topic: &TopicState) -> Option<u32> {
+        self.home.get().filter(|&index| self.leads(index) && topic.is_proven(index))
+    }
+
+    /// Remembers a newly proven partition, unless an earlier one still serves.
+    fn remember(&self, topic: &TopicState, proven: u32) {
+        if self.remembered(topic).is_none() {
+            self.home.set(proven);
+        }
     }
 
     /// Returns a random one of the proven partitions, of which there must be one.
@@ -332,8 +351,7 @@ impl Route {
         let nth = draw.checked_rem(self.partitions.len() as u64)?;
         let drawn = self.partitions[nth as usize];
         let has_batches = |index: &u32| {
-            let is_here = self.partitions.binary_search(index).is_ok();
-            is_here && !topic.partitions[*index as usize].state.lock().queue.is_drained()
+            self.leads(*index) && !topic.partitions[*index as usize].state.lock().queue.is_drained()
         };
         let tests = self.trial.last().into_iter().chain([drawn]).find(has_batches);
         self.trial.begin(tests.unwrap_or(drawn), now);
@@ -343,9 +361,7 @@ impl Route {
     /// Returns the `nth` partition if it is proven; otherwise a proven one, or the one under trial.
     fn pick(&self, topic: &TopicState, nth: usize, purpose: Purpose, now: Duration) -> Next {
         let standing = |index: u32| topic.partitions[index as usize].standing.at(now);
-        let is_open = |index: &u32| {
-            standing(*index) != Standing::Proven && self.partitions.binary_search(index).is_ok()
-        };
+        let is_open = |index: &u32| standing(*index) != Standing::Proven && self.leads(*index);
         let trial = self.trial.partition(now).filter(is_open);
         let tests = Tests { home: self.home(topic), trial, may_begin: purpose != Purpose::Waiting };
         let picked = pick(&self.partitions, nth, tests, standing);
@@ -410,10 +426,7 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
     for route in &routes.by_lane {
         let is_own = route.broker() == account;
         if is_own {
-            let is_proven = |home| topic.is_proven(home);
-            if !route.home.get().is_some_and(is_proven) {
-                route.home.set(partition.index as u32);
-            }
+            route.remember(topic, partition.index as u32);
         } else if route.home(topic).is_some() {
             continue;
         }
