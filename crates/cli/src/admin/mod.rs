@@ -10,7 +10,7 @@ pub(crate) mod topics;
 use std::{fmt::Display, path::Path};
 
 use clap::Args;
-use curtail::{Admin, AdminConfig, Each, TopicPartition};
+use curtail::{Admin, AdminConfig, Each, TopicDescription, TopicPartition};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Builder;
 
@@ -181,6 +181,21 @@ fn topic_selection(text: &str) -> Result<TopicSelection, String> {
     }
 }
 
+/// Descriptions of topics that must exist.
+async fn described(
+    admin: &Admin,
+    topics: &[&str],
+) -> Result<Vec<(String, TopicDescription)>, Failure> {
+    let mut found = Vec::new();
+    for (name, described) in admin.describe_topics(topics).await? {
+        match described {
+            Ok(topic) => found.push((name, topic)),
+            Err(error) => return Err(names::failure(admin, &name, error).await),
+        }
+    }
+    Ok(found)
+}
+
 /// The selected partitions; a topic without a list selects all its partitions.
 async fn partitions_of(
     admin: &Admin,
@@ -190,12 +205,10 @@ async fn partitions_of(
     let open: Vec<&str> = open.map(|selection| selection.topic.as_str()).collect();
     let mut all = Vec::new();
     if !open.is_empty() {
-        for (name, described) in admin.describe_topics(&open).await? {
-            let partitions = match described {
-                Ok(topic) => topic.partitions,
-                Err(error) => return Err(names::failure(admin, &name, error).await),
-            };
-            all.extend(partitions.iter().map(|p| TopicPartition::new(name.as_str(), p.partition)));
+        for (name, topic) in described(admin, &open).await? {
+            all.extend(
+                topic.partitions.iter().map(|p| TopicPartition::new(name.as_str(), p.partition)),
+            );
         }
     }
     for TopicSelection { topic, partitions } in selections {

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use curtail::{Admin, Reassignment, TopicPartition};
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Format, admin, block_on, read_json, report};
-use crate::{failure::Failure, names, output, settings::ClientArguments};
+use super::{Cell, Format, admin, block_on, described, read_json, report};
+use crate::{failure::Failure, output, settings::ClientArguments};
 
 /// Subcommands of `curtail reassign`.
 #[derive(Debug, Subcommand)]
@@ -108,11 +108,7 @@ async fn now(admin: &Admin, lines: &[Line]) -> Result<Vec<Line>, Failure> {
     names.sort_unstable();
     names.dedup();
     let mut there = Vec::new();
-    for (topic, described) in admin.describe_topics(&names).await? {
-        let described = match described {
-            Ok(described) => described,
-            Err(error) => return Err(names::failure(admin, &topic, error).await),
-        };
+    for (topic, described) in described(admin, &names).await? {
         for partition in described.partitions {
             let meant = |l: &Line| l.topic == topic && l.partition == partition.partition;
             if lines.iter().any(meant) {

@@ -19,6 +19,18 @@ async fn three_brokers() -> Backend {
     backend
 }
 
+/// Longer than any test.
+const PATIENT: Duration = Duration::from_secs(600);
+
+/// Three brokers that stay in the cluster and in sync, whatever they do.
+async fn patient_brokers() -> Backend {
+    Backend::embedded_with(3, |config| {
+        config.broker_session_timeout = PATIENT;
+        config.replica_lag_time_max = PATIENT;
+    })
+    .await
+}
+
 /// The leader of a partition.
 fn leader(backend: &Backend, partition: i32) -> i32 {
     let Backend::Embedded(cluster) = backend else { unreachable!("embedded") };
@@ -116,12 +128,7 @@ async fn keyless_records_avoid_a_dead_broker_and_bound_records_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_avoid_partitions_with_an_unresponsive_replica() {
     const RECORDS: u32 = 1500;
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| {
-        config.broker_session_timeout = patient;
-        config.replica_lag_time_max = patient;
-    })
-    .await;
+    let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 12, 2).await;
     let properties = [
         ("linger.ms", "20"),
@@ -172,8 +179,7 @@ async fn keyless_records_avoid_partitions_with_an_unresponsive_replica() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_avoid_a_broker_that_refuses() {
     const RECORDS: u32 = 1000;
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
+    let backend = Backend::embedded_with(3, |config| config.broker_session_timeout = PATIENT).await;
     backend.create_topic(TOPIC, 6, 3).await;
     // Each record is a batch, and the next one goes to another partition.
     let properties = [("batch.size", "1"), ("delivery.timeout.ms", "120000")];
@@ -228,9 +234,8 @@ struct Two {
 
 impl Two {
     async fn of_which(unaware: &[i32]) -> Self {
-        let patient = Duration::from_secs(600);
         let backend =
-            Backend::embedded_with(3, |config| config.broker_session_timeout = patient).await;
+            Backend::embedded_with(3, |config| config.broker_session_timeout = PATIENT).await;
         backend.create_topic(TOPIC, 2, 2).await;
         // Each record is a batch, and the next one goes to another partition.
         let properties = [
@@ -306,12 +311,7 @@ async fn keyless_records_leave_a_refusing_broker_once_another_accepts() {
 /// previous leader's responses, which must first complete another partition's request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| {
-        config.broker_session_timeout = patient;
-        config.replica_lag_time_max = patient;
-    });
-    let backend = backend.await;
+    let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
     // Each record is a batch and is sent at once.
     let properties = [
@@ -355,8 +355,7 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
 async fn one_batch_of_keyless_records_tries_a_new_leader() {
     const FETCH: i16 = 1;
     const RECORDS: u32 = 50;
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
+    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
     backend.create_topic(TOPIC, 2, 2).await;
     // Each record is a batch, and the next one goes to another partition, however slow the brokers.
     let properties = [
@@ -376,7 +375,7 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
     let connections = || producer.metrics().brokers.get(&next).map(|b| b.connection_count);
     until("the producer knows the new leader", || connections() == Some(1)).await;
     cluster.settled().await;
-    cluster.delay(Some(next), Some(FETCH), patient);
+    cluster.delay(Some(next), Some(FETCH), PATIENT);
     let deliveries = send_keyless(&producer, RECORDS).await;
     let waiting = || outstanding(&deliveries);
     until("at most one record waits for the new leader", || waiting() <= 1).await;
@@ -388,12 +387,7 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
 async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges() {
     const FETCH: i16 = 1;
     const RECORDS: u32 = 50;
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| {
-        config.broker_session_timeout = patient;
-        config.replica_lag_time_max = patient;
-    })
-    .await;
+    let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
     // Each record is a batch.
     let properties = [
@@ -420,7 +414,7 @@ async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges(
     };
     until("the producer knows the new leaders", || gauge(|b| b.connection_count) == [1, 1]).await;
     cluster.settled().await;
-    cluster.delay(Some(next[0]), Some(FETCH), patient);
+    cluster.delay(Some(next[0]), Some(FETCH), PATIENT);
     cluster.freeze(next[1]);
     let deliveries = send_keyless(&producer, RECORDS).await;
     until("both are tried", || gauge(|b| b.requests_in_flight as u64) == [1, 1]).await;
@@ -435,12 +429,7 @@ async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
     const RECORDS: u32 = 60;
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| {
-        config.broker_session_timeout = patient;
-        config.replica_lag_time_max = patient;
-    })
-    .await;
+    let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 1).await;
     // Each record is a batch.
     let properties = [
@@ -484,8 +473,7 @@ async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
 async fn one_record_of_a_batch_tries_a_new_leader() {
     const FETCH: i16 = 1;
     const RECORDS: usize = 20;
-    let patient = Duration::from_secs(600);
-    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = patient).await;
+    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
     backend.create_topic(TOPIC, 2, 2).await;
     // Records are sent when they are flushed, and stay with one partition until then, however slow the brokers.
     let properties = [
@@ -519,7 +507,7 @@ async fn one_record_of_a_batch_tries_a_new_leader() {
     let connections = || producer.metrics().brokers.get(&next).map(|b| b.connection_count);
     until("the producer knows the new leader", || connections() == Some(1)).await;
     cluster.settled().await;
-    cluster.delay(Some(next), Some(FETCH), patient);
+    cluster.delay(Some(next), Some(FETCH), PATIENT);
     let flushed = tokio::spawn({
         let producer = producer.clone();
         async move { producer.flush().await }

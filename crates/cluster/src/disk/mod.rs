@@ -4,6 +4,8 @@
 //! keeps the files in memory for simulation and recovery tests. It tracks synced bytes, drops the
 //! others in a crash, and can run out of space.
 
+#[cfg(test)]
+pub(crate) mod gated;
 mod lock;
 mod mem;
 mod real;

@@ -9,7 +9,10 @@ use std::{
 use super::*;
 use crate::{
     config::Resize,
-    disk::{Disk, DiskFile},
+    disk::{
+        Disk,
+        gated::{Change, GatedDisk},
+    },
 };
 
 const DIR: &str = "d";
@@ -18,84 +21,15 @@ fn journal_path() -> PathBuf {
     Path::new(DIR).join("cluster-metadata.jsonl")
 }
 
-/// A disk whose files fail to sync while a flag is set.
-#[derive(Clone, Default)]
-struct Stubborn {
-    disk: MemDisk,
-    fails: Arc<AtomicBool>,
-}
-
-struct StubbornFile {
-    file: Box<dyn DiskFile>,
-    fails: Arc<AtomicBool>,
-}
-
-impl DiskFile for StubbornFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.append(bytes)
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> io::Result<bytes::Bytes> {
-        self.file.read_at(offset, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn truncate(&mut self, len: u64) -> io::Result<()> {
-        self.file.truncate(len)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        if self.fails.load(Ordering::Relaxed) {
+/// Returns a disk whose files fail to sync while the flag is set.
+fn stubborn(disk: &MemDisk, fails: &Arc<AtomicBool>) -> GatedDisk {
+    let fails = Arc::clone(fails);
+    GatedDisk::new(disk.clone(), move |change| {
+        if change == Change::Sync && fails.load(Ordering::Relaxed) {
             return Err(io::Error::other("the device is gone"));
         }
-        self.file.sync()
-    }
-}
-
-impl Disk for Stubborn {
-    fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.disk.open_append(path)?;
-        Ok(Box::new(StubbornFile { file, fails: Arc::clone(&self.fails) }))
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_file(path)
-    }
-
-    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.remove_dir_all(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn read_all(&self, path: &Path) -> io::Result<bytes::Bytes> {
-        self.disk.read_all(path)
-    }
-
-    fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.disk.write_atomic(path, bytes)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
+        Ok(())
+    })
 }
 
 fn config(brokers: u32) -> ClusterConfig {
@@ -140,11 +74,12 @@ fn acknowledged_changes_survive_a_crash_that_loses_unsynced_bytes() {
 
 #[test]
 fn a_change_is_refused_and_undone_while_the_journal_cannot_be_synced() {
-    let disk = Stubborn::default();
+    let fails = Arc::new(AtomicBool::new(false));
+    let disk = stubborn(&MemDisk::new(), &fails);
     let controller = live(&disk, 3);
     controller.create_topic(&spec("before", 1, 3)).unwrap();
     let before = controller.image();
-    disk.fails.store(true, Ordering::Relaxed);
+    fails.store(true, Ordering::Relaxed);
     for _ in 0..2 {
         let (code, reason) = controller.create_topic(&spec("refused", 1, 3)).unwrap_err();
         assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
@@ -157,10 +92,9 @@ fn a_change_is_refused_and_undone_while_the_journal_cannot_be_synced() {
     assert_eq!(controller.image().version, before.version, "nothing was published");
     assert_eq!(topics(&controller), ["before"]);
     // A crash at this point must restore exactly the acknowledged changes.
-    let crashed = Stubborn { disk: disk.disk.clone(), ..Stubborn::default() };
-    assert_eq!(topics(&open(&crashed, config(3)).unwrap()), ["before"]);
+    assert_eq!(topics(&open(&disk.disk, config(3)).unwrap()), ["before"]);
 
-    disk.fails.store(false, Ordering::Relaxed);
+    fails.store(false, Ordering::Relaxed);
     controller.create_topic(&spec("after", 1, 3)).unwrap();
     drop(controller);
     disk.disk.crash(false);

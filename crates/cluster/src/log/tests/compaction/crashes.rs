@@ -1,7 +1,6 @@
 //! Random logs: cleaning keeps the newest record of each key, and a crash at any step loses none.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use curtail_net::Entropy;
@@ -9,89 +8,15 @@ use curtail_wire::records::EndTxnMarker;
 
 use super::transactions::{end, put_in};
 use super::*;
-use crate::disk::DiskFile;
+use crate::disk::gated::GatedDisk;
 
-/// A disk that fails after a number of changes, as if the machine had stopped there.
-struct Limited {
-    disk: MemDisk,
-    left: Arc<AtomicI64>,
-}
-
-struct LimitedFile {
-    file: Box<dyn DiskFile>,
-    left: Arc<AtomicI64>,
-}
-
-fn spend(left: &AtomicI64) -> io::Result<()> {
-    match left.fetch_sub(1, Ordering::Relaxed) {
+/// Returns a disk that fails after a number of changes, as if the machine had stopped there.
+fn limited(disk: &MemDisk, left: &Arc<AtomicI64>) -> GatedDisk {
+    let left = Arc::clone(left);
+    GatedDisk::new(disk.clone(), move |_| match left.fetch_sub(1, Ordering::Relaxed) {
         1.. => Ok(()),
         _ => Err(io::Error::other("the machine has stopped")),
-    }
-}
-
-impl Disk for Limited {
-    fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.disk.open_append(path)?;
-        Ok(Box::new(LimitedFile { file, left: Arc::clone(&self.left) }))
-    }
-
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.disk.remove_file(path))
-    }
-
-    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.disk.remove_dir_all(dir))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.disk.rename(from, to))
-    }
-
-    fn read_all(&self, path: &Path) -> io::Result<Bytes> {
-        self.disk.read_all(path)
-    }
-
-    fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.disk.write_atomic(path, bytes))
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.disk.sync_dir(dir))
-    }
-}
-
-impl DiskFile for LimitedFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.file.append(bytes))
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        self.file.read_at(offset, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn truncate(&mut self, len: u64) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.file.truncate(len))
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        spend(&self.left).and_then(|()| self.file.sync())
-    }
+    })
 }
 
 /// Appends random batches: alone or in transactions, records and tombstones.
@@ -202,7 +127,7 @@ fn cleaning_any_log_keeps_the_newest_committed_record_of_each_key() {
 /// Runs a cleaning on a disk that stops after some changes. Returns whether it came to its end.
 fn clean_until(disk: &MemDisk, left: i64) -> bool {
     let budget = Arc::new(AtomicI64::new(i64::MAX));
-    let limited = Limited { disk: disk.clone(), left: Arc::clone(&budget) };
+    let limited = limited(disk, &budget);
     let (mut log, _) = PartitionLog::open(Arc::new(limited), dir(), compacted()).unwrap();
     log.committed_to(log.end_offset());
     let stable = log.first_unstable_offset().unwrap_or(log.end_offset());

@@ -4,8 +4,8 @@ use super::*;
 use curtail_wire::records::BatchHeader;
 
 /// A log whose closed segments have gaps between batches, gaps within batches and empty batches.
-fn with_gaps() -> (MemDisk, PartitionLog) {
-    let (disk, mut log) = fresh(&compacted());
+fn with_gaps(config: &LogConfig) -> (MemDisk, PartitionLog) {
+    let (disk, mut log) = fresh(config);
     for round in 0..12 {
         let own = format!("own{round}");
         put(&mut log, &[("a", Some("v")), (&own, Some("v")), ("b", Some("v"))]);
@@ -18,7 +18,7 @@ fn with_gaps() -> (MemDisk, PartitionLog) {
 
 #[test]
 fn read_from_any_offset_begins_with_the_next_batch() {
-    let (_, log) = with_gaps();
+    let (_, log) = with_gaps(&compacted());
     let all = read_keyed(&log);
     assert!(all.len() < 30 && log.end_offset() == 72, "{} records", all.len());
     for from in 0..72 {
@@ -39,22 +39,15 @@ fn read_from_any_offset_begins_with_the_next_batch() {
 
 #[test]
 fn removed_batches_leave_the_tail_cache() {
-    let (_, log) = with_gaps();
+    let (_, log) = with_gaps(&compacted());
     let cached = read_keyed(&log);
-    let (_, mut log) = fresh(&LogConfig { tail_cache_bytes: 0, ..compacted() });
-    for round in 0..12 {
-        let own = format!("own{round}");
-        put(&mut log, &[("a", Some("v")), (&own, Some("v")), ("b", Some("v"))]);
-        put(&mut log, &[("a", Some("v"))]);
-        put(&mut log, &[("b", Some("v")), ("c", Some("v"))]);
-    }
-    assert!(clean(&mut log, NOW, i64::MAX));
+    let (_, log) = with_gaps(&LogConfig { tail_cache_bytes: 0, ..compacted() });
     assert_eq!(read_keyed(&log), cached);
 }
 
 #[test]
 fn follower_copies_a_log_with_gaps_from_any_offset() {
-    let (_, leader) = with_gaps();
+    let (_, leader) = with_gaps(&compacted());
     let all = read_keyed(&leader);
     for start in 0..72 {
         let (disk, mut follower) = fresh(&compacted());
@@ -85,7 +78,7 @@ fn follower_copies_a_log_with_gaps_from_any_offset() {
 #[test]
 fn truncated_log_ends_with_the_last_batch_before_the_offset() {
     for to in 0..72 {
-        let (disk, mut log) = with_gaps();
+        let (disk, mut log) = with_gaps(&compacted());
         let before = read_keyed(&log);
         let end = log.truncate_to(to).unwrap();
         assert!(end <= to);
@@ -107,7 +100,7 @@ fn truncated_log_ends_with_the_last_batch_before_the_offset() {
 #[test]
 fn deletion_may_begin_in_a_gap() {
     for to in 0..72 {
-        let (disk, mut log) = with_gaps();
+        let (disk, mut log) = with_gaps(&compacted());
         let before = read_keyed(&log);
         assert_eq!(log.delete_before(to).unwrap(), to);
         let expected: Vec<_> = before.into_iter().filter(|(offset, ..)| *offset >= to).collect();
@@ -168,7 +161,7 @@ fn leader_epochs_survive_the_removal_of_their_first_batches() {
 
 #[test]
 fn a_segment_lost_from_a_log_with_gaps_ends_it() {
-    let (disk, log) = with_gaps();
+    let (disk, log) = with_gaps(&compacted());
     assert!(log.segment_count() > 2);
     let missing = log.segments[1].base_offset;
     drop(log);
