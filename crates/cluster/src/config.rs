@@ -122,6 +122,8 @@ pub enum Plant {
     SkipFlush,
     /// Compaction does not stop at the last stable offset.
     CompactUnstable,
+    /// Compaction removes tombstones without waiting for `delete.retention.ms`.
+    TombstonesAtOnce,
 }
 
 /// Whether a cluster may use a directory of a cluster with another number of brokers.

@@ -107,6 +107,10 @@ pub struct Stray {
 pub struct Compacted {
     /// The key of each record sent to the topic.
     pub keys: BTreeMap<RecordId, u64>,
+    /// Records sent without a value.
+    pub tombstones: BTreeSet<RecordId>,
+    /// Whether the cleaner must keep tombstones for longer than the run lasts.
+    pub keeps_tombstones: bool,
     /// Whether readers get committed records only.
     pub transactional: bool,
     /// Records returned by the consumer that read the topic from its start to its end.

@@ -21,7 +21,7 @@ use curtail_sim::{Plan, Plant, Scenario, plan::MemberBug, run, trace::Keep};
 const USAGE: &str = "usage: curtail-sim --seed N [--count N] [--scenario NAME|all] [--jobs N] [--quiet] [--trace] [--plan] \
      [--plant NAME] [--bug NAME]";
 
-const PLANTS: [(&str, Plant); 27] = [
+const PLANTS: [(&str, Plant); 28] = [
     ("ack-before-replication", Plant::AckBeforeReplication),
     ("no-sequence-check", Plant::NoSequenceCheck),
     ("no-truncation", Plant::NoTruncation),
@@ -49,6 +49,7 @@ const PLANTS: [(&str, Plant); 27] = [
     ("count-standstill", Plant::CountStandstill),
     ("skip-flush", Plant::SkipFlush),
     ("compact-unstable", Plant::CompactUnstable),
+    ("tombstones-at-once", Plant::TombstonesAtOnce),
 ];
 
 const BUGS: [(&str, MemberBug); 3] = [

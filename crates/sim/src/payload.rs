@@ -1,6 +1,11 @@
 //! Values of the workload's records.
 
+use curtail::{ConsumerRecord, Header, Record};
+
 use crate::history::RecordId;
+
+/// Header of a tombstone: what its value would be.
+const VALUE: &str = "value";
 
 /// The value of a record: its id, and filler that only this id has, so that a damaged value is noticed.
 pub(crate) fn value(id: RecordId) -> Vec<u8> {
@@ -11,8 +16,40 @@ pub(crate) fn value(id: RecordId) -> Vec<u8> {
     value
 }
 
+/// Headers for a tombstone that replaces a record with this value.
+pub(crate) fn headers(value: &[u8]) -> [Header<'_>; 1] {
+    [Header { key: VALUE, value: Some(value) }]
+}
+
+/// Returns the record with its value, or with the headers of a tombstone.
+pub(crate) fn filled<'a>(
+    record: Record<'a>,
+    value: &'a [u8],
+    headers: &'a [Header<'a>],
+    is_tombstone: bool,
+) -> Record<'a> {
+    if is_tombstone { record.headers(headers) } else { record.value(value) }
+}
+
+/// Id of a record, by its value or, for a tombstone, its header.
+pub(crate) fn id<'a>(
+    value: Option<&'a [u8]>,
+    mut headers: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>,
+) -> Option<RecordId> {
+    let bytes = match value {
+        Some(value) => value,
+        None => headers.find(|(name, _)| *name == VALUE)?.1?,
+    };
+    id_of(bytes)
+}
+
+/// Id of a record that a consumer returned.
+pub(crate) fn id_of_record(record: &ConsumerRecord) -> Option<RecordId> {
+    id(record.value(), record.headers())
+}
+
 /// Id of the record with this value; `None` unless every byte is as [`value`] makes it.
-pub(crate) fn id_of(bytes: &[u8]) -> Option<RecordId> {
+fn id_of(bytes: &[u8]) -> Option<RecordId> {
     let head = bytes.split(|&b| b == b' ').next()?;
     let (producer, number) = std::str::from_utf8(head).ok()?.split_once('/')?;
     let id = RecordId { producer: producer.parse().ok()?, number: number.parse().ok()? };

@@ -398,9 +398,8 @@ impl Dice {
 }
 
 impl Plan {
-    /// Whether the producers treat new leaders apart (`curtail.prefer.proven.partitions`, `curtail.try.leaders.alone`):
-    /// three seeds of four, so that requests with several new leaders occur too.
-    pub fn treats_new_leaders_apart(&self) -> bool {
+    /// `curtail.prefer.proven.partitions` of the producers: on in three seeds of four.
+    pub fn prefers_proven_partitions(&self) -> bool {
         self.seed % 4 != 3
     }
 

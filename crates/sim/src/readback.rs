@@ -139,7 +139,7 @@ fn decode(
             if record.offset < *offset {
                 continue;
             }
-            let id = record.value.as_deref().and_then(payload::id_of);
+            let id = payload::id(record.value.as_deref(), record.headers.iter());
             read.push(ReadBack { partition, offset: record.offset, id });
             *offset = record.offset + 1;
         }

@@ -358,6 +358,7 @@ fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Viol
     let group = plan.group.as_ref().map(|_| GroupHistory::default());
     let compacted = plan.compaction.map(|compaction| Compacted {
         transactional: compaction.transactional,
+        keeps_tombstones: compaction.delete_retention > LIMIT,
         ..Compacted::default()
     });
     let history = History { group, compacted, ..History::default() };

@@ -215,9 +215,6 @@ setters! { ProducerConfig:
     /// Sets `curtail.prefer.proven.partitions`: whether keyless records prefer partitions whose current leader has
     /// acknowledged a batch.
     prefer_proven_partitions: bool;
-    /// Sets `curtail.try.leaders.alone`: whether partitions whose current leader has acknowledged nothing share no request with
-    /// others, and few with each other, one such request per broker at a time.
-    try_leaders_alone: bool;
     /// Sets `curtail.broker.memory.percent`: the share of `buffer.memory` for one broker's records, in percent of the
     /// free memory; 0 for no limit.
     broker_memory_percent: u32;

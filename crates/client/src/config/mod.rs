@@ -242,10 +242,6 @@ pub struct ProducerConfig {
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
     /// broker one at a time; as a property `curtail.prefer.proven.partitions`.
     pub prefer_proven_partitions: bool,
-    /// Whether partitions whose current leader has acknowledged nothing share no request with others, and few with each other:
-    /// one at first, twice as many after each request that was acknowledged quickly. One such request is in flight per broker.
-    /// As a property `curtail.try.leaders.alone`.
-    pub try_leaders_alone: bool,
     /// Limit on `buffer.memory` for one broker's records while other brokers are in use, in percent of the free
     /// memory. With 100, a broker that does not acknowledge holds at most half of the memory. 0 for no limit.
     /// Property `curtail.broker.memory.percent`.
@@ -284,7 +280,6 @@ impl Default for ProducerConfig {
             partitioner: None,
             route_around_trouble: true,
             prefer_proven_partitions: true,
-            try_leaders_alone: true,
             broker_memory_percent: 100,
         }
     }

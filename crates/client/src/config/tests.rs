@@ -131,7 +131,6 @@ const PRODUCER: &[Row] = &[
     ("curtail.broker.memory.percent", "100", &["0", "50", "1000000"], &["-1", "1000001", "x"]),
     ("curtail.route.around.trouble", "true", FLAG.0, FLAG.1),
     ("curtail.prefer.proven.partitions", "true", FLAG.0, FLAG.1),
-    ("curtail.try.leaders.alone", "true", FLAG.0, FLAG.1),
     ("delivery.timeout.ms", "120000", INT_MS.0, INT_MS.1),
     ("enable.idempotence", "true", FLAG.0, FLAG.1),
     ("linger.ms", "5", LONG_MS.0, LONG_MS.1),

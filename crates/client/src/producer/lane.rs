@@ -36,13 +36,11 @@ use tokio::{sync::Notify, time::Instant};
 mod collect;
 #[cfg(test)]
 mod tests;
-mod tries;
 mod unsent;
 
 pub(super) use self::unsent::{Overdue, Waits};
 use self::{
     collect::{Collected, Trial},
-    tries::{Tries, Trying},
     unsent::Unsent,
 };
 use super::{
@@ -122,8 +120,6 @@ pub(super) struct Up {
     is_held: bool,
     /// End of the broker's throttle time (KIP-219), before which nothing is sent.
     muted_until: Option<StdInstant>,
-    /// How many new leaders a request tries.
-    trying: Trying,
     /// Present while the oldest request is unusually late.
     late: Option<Late>,
     /// When the driver's timer fires. A caller with an earlier deadline wakes the driver.
@@ -206,7 +202,6 @@ impl Up {
             is_held: false,
             muted_until: None,
             sent_bytes: 0,
-            trying: Trying::default(),
             late: None,
             armed: Armed::default(),
         }
@@ -232,14 +227,6 @@ impl Up {
 
     pub(super) fn is_held(&self) -> bool {
         self.is_held
-    }
-
-    /// What the next request may carry of partitions with a new leader.
-    fn tries(&mut self, shared: &Shared) -> Tries {
-        match shared.config.try_leaders_alone {
-            true => self.trying.next(self.in_flight.iter()),
-            false => Tries::Any,
-        }
     }
 
     fn is_muted(&mut self) -> bool {
@@ -397,8 +384,7 @@ impl Lane {
             if self.waits_for_answer(up, shared, now) {
                 return Ok(Pumped::Done);
             }
-            let Collected { batches, trials, overdue } =
-                self.collect(shared, now.into_std(), up.tries(shared));
+            let Collected { batches, trials, overdue } = self.collect(shared, now.into_std());
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
                 self.enqueue(up, shared, batches, now);
@@ -589,7 +575,6 @@ impl Lane {
         self.stats.answered(took, bytes);
         let ceiling = self.suspicion.map_or(took, |suspicion| suspicion.ceiling);
         up.answer_time.answered(took, ceiling);
-        up.trying.answered(request, took);
         self.health.set_usual(&up.answer_time);
         if up.late.take().is_some() && self.late_at(up).is_some_and(|at| at <= now.into_std()) {
             // The next request is late as well: the suspicion continues, and its backoff restarts.

@@ -74,8 +74,7 @@ fn a_batch_that_expires_in_flight_leaves_its_connection_open() {
         );
         broker.model.lock().partitions = 2;
         broker.model.lock().appends_only_after(Instant::now() + Duration::from_secs(8));
-        // The neighbour's request must not wait for the late one.
-        let producer = start(ProducerConfig { try_leaders_alone: false, ..config() }, &env);
+        let producer = start(config(), &env);
         let began = Instant::now();
         let late = producer.send(record("late")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(9)).await;

@@ -6,6 +6,7 @@
 mod admin;
 mod blocking;
 mod common;
+mod compaction;
 mod consumer;
 mod consumer_faults;
 mod extremes;

@@ -58,50 +58,33 @@ const REHEARSAL: Duration = Duration::from_secs(5);
 
 /// Isolates the mechanism: records wait in their partition instead of going to another one.
 const STAY: (&str, &str) = ("curtail.route.around.trouble", "false");
+const ANY_LEADER: (&str, &str) = ("curtail.prefer.proven.partitions", "false");
 
 const HINTS: Arm = Arm {
     name: "hints",
     about: "the error response names the next leader, and the batch goes there at once (KIP-951)",
-    properties: &[("curtail.leader.discovery", "hint"), STAY, NEITHER[0], NEITHER[1]],
+    properties: &[("curtail.leader.discovery", "hint"), STAY, ANY_LEADER],
 };
 const REFRESH: Arm = Arm {
     name: "refresh",
     about: "a full metadata refresh without backoff (the KIP's rejected alternative)",
-    properties: &[("curtail.leader.discovery", "refresh"), STAY, NEITHER[0], NEITHER[1]],
+    properties: &[("curtail.leader.discovery", "refresh"), STAY, ANY_LEADER],
 };
 const BASELINE: Arm = Arm {
     name: "baseline",
     about: "a full metadata refresh with backoff: clients before KIP-951",
-    properties: &[
-        ("curtail.leader.discovery", "refresh-and-back-off"),
-        STAY,
-        NEITHER[0],
-        NEITHER[1],
-    ],
+    properties: &[("curtail.leader.discovery", "refresh-and-back-off"), STAY, ANY_LEADER],
 };
 
 const EVERYTHING: Arm = Arm { name: "default", about: "everything on", properties: &[] };
 
 const FEW: Arm = Arm { name: "6-partitions", about: "everything on", properties: &[] };
 const MANY: Arm = Arm { name: "100-partitions", about: "everything on", properties: &[] };
-/// Both mechanisms of decision 0053 off.
-const NEITHER: &[(&str, &str)] =
-    &[("curtail.prefer.proven.partitions", "false"), ("curtail.try.leaders.alone", "false")];
-const FEW_NEITHER: Arm = Arm { name: "neither-6-partitions", ..MANY_NEITHER };
-const MANY_NEITHER: Arm = Arm {
-    name: "neither-100-partitions",
-    about: "new leaders are treated as if they had already acknowledged a batch",
-    properties: NEITHER,
-};
-const MANY_PROVEN: Arm = Arm {
-    name: "proven-100-partitions",
-    about: "keyless records prefer leaders that have acknowledged a batch; requests do not separate new leaders",
-    properties: &[NEITHER[1]],
-};
-const MANY_ALONE: Arm = Arm {
-    name: "alone-100-partitions",
-    about: "requests separate new leaders; keyless records go to any leader",
-    properties: &[NEITHER[0]],
+const FEW_ANY: Arm = Arm { name: "any-leader-6-partitions", ..MANY_ANY };
+const MANY_ANY: Arm = Arm {
+    name: "any-leader-100-partitions",
+    about: "keyless records go to new leaders as to others (decision 0053)",
+    properties: &[ANY_LEADER],
 };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
@@ -110,7 +93,6 @@ const KEYED: Arm = Arm {
     about: "everything on, records with keys",
     properties: &[],
 };
-const KEYED_NEITHER: Arm = Arm { name: "neither-keyed-100-partitions", ..MANY_NEITHER };
 /// Different keys of the keyed arms.
 const KEYS: u64 = 10_000;
 
@@ -133,18 +115,7 @@ impl Experiment for LeaderMove {
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
             ClusterKind::Apache => {
-                vec![
-                    FEW,
-                    MANY,
-                    FEW_NEITHER,
-                    MANY_NEITHER,
-                    MANY_PROVEN,
-                    MANY_ALONE,
-                    FEW_BASELINE,
-                    MANY_BASELINE,
-                    KEYED,
-                    KEYED_NEITHER,
-                ]
+                vec![FEW, MANY, FEW_ANY, MANY_ANY, FEW_BASELINE, MANY_BASELINE, KEYED]
             }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
@@ -289,8 +260,8 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let keyed = [KEYED.name, KEYED_NEITHER.name].contains(&turn.arm.name);
-    let few = [FEW.name, FEW_NEITHER.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let keyed = turn.arm.name == KEYED.name;
+    let few = [FEW.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));

@@ -28,7 +28,7 @@ pub enum Event<'a> {
     },
     /// The cluster is being started.
     Starting,
-    /// This arm does not run with this client.
+    /// This arm does not run with this client, or no longer: a turn of another client has failed.
     Without {
         /// The arm.
         arm: &'a str,
@@ -67,7 +67,7 @@ struct Pair {
     /// All turns together, and each separately.
     sample: Option<Sample>,
     rounds: Vec<RoundReport>,
-    /// Whether a run showed that the client cannot run this arm.
+    /// Whether a run showed that the client cannot run this arm. The turns before it count.
     dropped: bool,
 }
 
@@ -182,7 +182,8 @@ impl Pair {
         Self { arm, client, sample: None, rounds: Vec::new(), dropped: false }
     }
 
-    /// Adds the result of a turn, or drops the pair if the client lacks a requirement.
+    /// Adds the result of a turn, or drops the pair if another client lacks a requirement or has failed. One client's
+    /// failure must not cost the figures of the others.
     fn add(&mut self, started: u64, sample: Result<Sample>, told: Told<'_>) -> Result<()> {
         match sample {
             Ok(mut sample) => {
@@ -192,10 +193,10 @@ impl Pair {
                     none => *none = Some(sample),
                 }
             }
-            Err(Error::Lacking(reason)) => {
+            Err(error) if self.client.peer().is_some() && !matches!(error, Error::Interrupted) => {
                 self.dropped = true;
                 let (arm, client) = (self.arm.name, self.client);
-                told(Event::Without { arm, client, reason: &reason });
+                told(Event::Without { arm, client, reason: &error.to_string() });
             }
             Err(error) => return Err(error),
         }

@@ -53,7 +53,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations.extend(check_offsets_advance(history));
     violations.extend(check_consumed(history));
     violations.extend(check_replicas(history));
-    violations.extend(survivors.check());
+    violations.extend(survivors.check(history));
     violations.extend(transactions::check(history, &survivors));
     violations.extend(groups::check(history));
     violations.extend(copies::check(history));

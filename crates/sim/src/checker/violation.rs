@@ -402,6 +402,15 @@ pub enum Violation {
         /// Its partition and offset.
         found: (i32, i64),
     },
+    /// A replica has a record that a tombstone has deleted, and the tombstone is gone.
+    Resurrected {
+        /// Broker of the replica.
+        broker: i32,
+        /// The record.
+        id: RecordId,
+        /// The tombstone.
+        tombstone: RecordId,
+    },
     /// The run itself failed.
     Broken {
         /// The error.
@@ -414,6 +423,7 @@ impl Violation {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::CompactedAway { .. } => "compacted-away",
+            Self::Resurrected { .. } => "resurrected",
             Self::Lost { .. } => "lost",
             Self::Misplaced { .. } => "misplaced",
             Self::Duplicated { .. } => "duplicated",
@@ -577,6 +587,12 @@ impl fmt::Display for Violation {
             ),
             Self::NeverGiven { partition, offset } => {
                 write!(f, "offset {offset} of partition {partition} was given to nobody")
+            }
+            Self::Resurrected { broker, id, tombstone } => {
+                write!(
+                    f,
+                    "the replica on broker {broker} has record {id}, which the removed tombstone {tombstone} deleted"
+                )
             }
             Self::CompactedAway { broker, id, found: (partition, offset) } => {
                 let lacks = match broker {

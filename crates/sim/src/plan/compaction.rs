@@ -15,6 +15,10 @@ pub const COMPACTED: usize = 1;
 pub struct CompactionPlan {
     /// Different keys.
     pub keys: u64,
+    /// Percentage of tombstones.
+    pub tombstones: u64,
+    /// `delete.retention.ms`.
+    pub delete_retention: Duration,
     /// `log.cleaner.backoff.ms`.
     pub backoff: Duration,
     /// Whether the producers are transactional, and the consumer reads committed records.
@@ -26,17 +30,22 @@ pub struct CompactionPlan {
 /// Adds the topic, and a producer for it.
 pub(super) fn prepare(dice: &Dice, plan: &mut Plan) {
     let mut topic = TopicPlan::new("compacted", Some(dice.between(1, 2) as i32));
+    // Longer than any fault: a replica that misses a marker would keep its transaction open, and one that misses a
+    // tombstone would keep what it deletes.
+    let delete_retention = Duration::from_secs(dice.one_of(&[6, 3600]));
     let settings = [
         ("cleanup.policy", "compact"),
         ("min.cleanable.dirty.ratio", dice.one_of(&["0", "0.2", "0.5"])),
         ("min.compaction.lag.ms", dice.one_of(&["0", "0", "200"])),
-        // Longer than any fault: a replica that misses a marker would keep its transaction open.
-        ("delete.retention.ms", dice.one_of(&["6000", "3600000"])),
     ];
     topic.settings = settings.map(|(name, value)| (name, value.to_owned())).into();
+    let retention_ms = delete_retention.as_millis().to_string();
+    topic.settings.push(("delete.retention.ms", retention_ms));
     plan.more_topics = vec![topic];
     plan.compaction = Some(CompactionPlan {
         keys: dice.one_of(&[3, 20, 100]),
+        tombstones: dice.one_of(&[0, 10, 40]),
+        delete_retention,
         backoff: dice.ms(50, 400),
         transactional: dice.between(0, 1) == 0,
         fetch_bytes: dice.one_of(&[1, 600, 1 << 20]),

@@ -147,7 +147,7 @@ impl Reader {
     fn take(&mut self, records: curtail::Records) {
         for record in records {
             let (partition, offset) = (record.partition(), record.offset());
-            let id = record.value().and_then(payload::id_of);
+            let id = payload::id_of_record(&record);
             let told = format_args!("given {partition} {offset} {id:?}");
             self.shared.fabric.trace().event("compaction", told);
             self.passed(partition, offset);

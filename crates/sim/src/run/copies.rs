@@ -427,10 +427,8 @@ impl Application {
 
     fn producer_config(&self) -> ProducerConfig {
         let ms = Duration::from_millis;
-        let apart = self.shared.plan.treats_new_leaders_apart();
         ProducerConfig::new(self.shared.cluster.bootstrap())
-            .prefer_proven_partitions(apart)
-            .try_leaders_alone(apart)
+            .prefer_proven_partitions(self.shared.plan.prefers_proven_partitions())
             .client_id(format!("copier-{}", self.slot))
             .transactional_id(format!("copier-{}", self.slot))
             .transaction_timeout(TRANSACTION_TIMEOUT)

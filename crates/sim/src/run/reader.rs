@@ -92,7 +92,7 @@ pub(super) async fn follow(shared: Shared, env: Env, role: Role) -> Result<(), E
         let read_from = consumer.read_from();
         let mut history = shared.history.lock();
         for record in records {
-            let id = record.value().and_then(payload::id_of);
+            let id = payload::id_of_record(&record);
             let (partition, offset) = (record.partition(), record.offset());
             let reader = role.number;
             let told = format_args!("consumed by {reader} {partition} {offset} {id:?}");
@@ -156,7 +156,7 @@ pub(super) async fn committed(
             return Ok(seen);
         }
         for record in consumer.poll(Duration::from_millis(100)).await? {
-            let id = record.value().and_then(payload::id_of);
+            let id = payload::id_of_record(&record);
             let (partition, offset) = (record.partition(), record.offset());
             seen.push(ReadBack { partition, offset, id });
         }

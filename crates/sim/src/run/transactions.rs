@@ -171,9 +171,12 @@ impl Worker {
                     let id = self.next_id();
                     let slot = self.work.begin(id);
                     let key = self.work.key(id);
+                    let is_tombstone = self.work.is_tombstone(id);
                     let value = payload::value(id);
+                    let headers = payload::headers(&value);
                     let topic = self.work.shared.topic(self.work.plan.tuning.topic);
-                    let record = Record::to(topic).key(&key).value(&value);
+                    let record = Record::to(topic).key(&key);
+                    let record = payload::filled(record, &value, &headers, is_tombstone);
                     let dropped = Error::IllegalState("the send was dropped");
                     let delivery = self.work.or_drop(transaction.send(record)).await;
                     let delivery = delivery.unwrap_or(Err(dropped));

@@ -153,7 +153,7 @@ pub(super) async fn follow(shared: Shared, env: Env, entropy: Entropy) -> Result
                     let seen = Seen {
                         offset: record.offset(),
                         epoch: record.leader_epoch().unwrap_or(-1),
-                        id: record.value().and_then(payload::id_of),
+                        id: payload::id_of_record(&record),
                     };
                     reader.given(record.partition(), seen);
                 }

@@ -284,10 +284,8 @@ impl Work {
     pub(super) fn config(&self) -> ProducerConfig {
         let plan = &self.plan;
         let ms = Duration::from_millis;
-        let apart = self.shared.plan.treats_new_leaders_apart();
         ProducerConfig::new(self.shared.cluster.bootstrap())
-            .prefer_proven_partitions(apart)
-            .try_leaders_alone(apart)
+            .prefer_proven_partitions(self.shared.plan.prefers_proven_partitions())
             .client_id(format!("producer-{}", self.index))
             .linger(plan.linger)
             .batch_size(plan.batch_size)
@@ -352,9 +350,23 @@ impl Work {
         format!("key-{key}")
     }
 
+    /// Whether the record is sent without a value.
+    pub(super) fn is_tombstone(&self, id: RecordId) -> bool {
+        let Some(compaction) = self.shared.plan.compaction else { return false };
+        if self.plan.tuning.topic != COMPACTED || self.entropy.below(100) >= compaction.tombstones {
+            return false;
+        }
+        if let Some(compacted) = &mut self.shared.history.lock().compacted {
+            compacted.tombstones.insert(id);
+        }
+        true
+    }
+
     async fn send(&self, producer: &Producer, id: RecordId) -> Result<Delivery, Error> {
-        let value = payload::value(id);
-        let record = Record::to(self.shared.topic(self.plan.tuning.topic)).value(&value);
+        let (value, is_tombstone) = (payload::value(id), self.is_tombstone(id));
+        let headers = payload::headers(&value);
+        let record = Record::to(self.shared.topic(self.plan.tuning.topic));
+        let record = payload::filled(record, &value, &headers, is_tombstone);
         if self.entropy.below(100) < self.plan.keyed {
             let key = self.key(id);
             return producer.send(record.key(&key)).await;

@@ -6,7 +6,7 @@ use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
 use tokio::time::Instant;
 
-use super::{Lane, Sent, tries::Tries};
+use super::{Lane, Sent};
 use crate::producer::{
     delivery::{Completion, Divided},
     partition::{Partition, PartitionState, Place},
@@ -43,18 +43,11 @@ impl Lane {
     ///
     /// A partition's lock is held from the check of its place until its place is settled. Otherwise it could move to
     /// another lane in between. Work that must not run under these locks is left to the caller.
-    pub(super) fn collect(
-        self: &Arc<Self>,
-        shared: &Shared,
-        now: StdInstant,
-        tries: Tries,
-    ) -> Collected {
+    pub(super) fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Collected {
         let topics = shared.topics.load();
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
-        let (mut bytes, mut tried) = (0, 0);
+        let mut bytes = 0;
         let turn = shared.next_turn();
-        // Skipped partitions return to the front: the next request may begin with one.
-        let mut skipped = Vec::new();
         let mut work = self.turnstile.work();
         work.promote(self, now);
         // A partition that stays ready goes to the end of the list, so each is visited once per request.
@@ -75,12 +68,6 @@ impl Lane {
             // partition, because a response names only the partition. If the partition has more batches, it has
             // another entry further back.
             if state.was_taken_in(turn) {
-                continue;
-            }
-            let is_try = !partition.standing.is_proven();
-            if !tries.admits(is_try, tried, batches.len()) {
-                drop(state);
-                skipped.push(partition);
                 continue;
             }
             let full = bytes + state.queue.next_len() > shared.config.max_request_size;
@@ -108,10 +95,6 @@ impl Lane {
                     }
                     let stats = self.stats.clone();
                     batches.push(Sent { stats, partition, batch, topic_id, leader });
-                    tried += usize::from(is_try);
-                    if tries.is_full(tried) {
-                        break;
-                    }
                 }
                 Err(Wait::Until(at)) => {
                     state.place = Place::Timed;
@@ -125,9 +108,6 @@ impl Lane {
                 }
                 Err(Wait::ForNews) => state.place = Place::Idle,
             }
-        }
-        for partition in skipped.into_iter().rev() {
-            work.ready.push_front(partition);
         }
         drop(work);
         // The request groups partitions by topic.

@@ -116,8 +116,7 @@ fn adopt(shared: &Shared, leader: i32, epoch: i32) -> [Arc<Partition>; 2] {
 fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
     let mut config = ProducerConfig::new("h:1");
     config.idempotence = false;
-    // Requests have several partitions, and records stay where they are.
-    config.try_leaders_alone = false;
+    // Records stay where they are.
     config.prefer_proven_partitions = false;
     config.acks = acks;
     config.linger = linger;
@@ -157,7 +156,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     open_batch(&shared, &partition, now);
     partition.state.lock().place = Place::Ready;
     first.submit(&partition, Readiness::Now);
-    let collected = first.collect(&shared, now, Tries::Any);
+    let collected = first.collect(&shared, now);
     assert!(collected.batches.is_empty(), "the overdue batch is skipped");
     assert_eq!(collected.overdue.len(), 1);
     shared.expire(&partition, None);
@@ -165,7 +164,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
 
     let second = partition.state.lock().lane.clone().expect("a leader");
     assert_eq!(second.broker, 2);
-    let sent = second.collect(&shared, now + shared.config.linger, Tries::Any).batches;
+    let sent = second.collect(&shared, now + shared.config.linger).batches;
     assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
     shared.stop();
 }
@@ -354,86 +353,4 @@ async fn a_request_of_overdue_batches_alone_is_never_written() {
         assert_eq!(shared.memory.available(), shared.config.buffer_memory);
         shared.stop();
     }
-}
-
-#[tokio::test]
-async fn a_leader_on_trial_is_alone_in_its_request_and_others_wait_for_its_response() {
-    let shared = start(Duration::from_secs(5), Acks::Leader);
-    let [proven, tried] = adopt(&shared, 1, 5);
-    let lane = proven.state.lock().lane.clone().expect("a leader");
-    assert!(proven.standing.prove());
-    let now = Instant::now().into_std();
-    let old = now - shared.config.linger;
-    let queue_all = || {
-        for partition in [&proven, &tried] {
-            drop(open_batch(&shared, partition, old));
-            partition.state.lock().place = Place::Ready;
-            lane.submit(partition, Readiness::Now);
-        }
-    };
-    let indexes = |tries| -> Vec<i32> {
-        let sent = lane.collect(&shared, now, tries).batches;
-        sent.iter().map(|sent| sent.partition.index).collect()
-    };
-    queue_all();
-    assert_eq!(
-        indexes(Tries::Apart(1)),
-        [proven.index],
-        "nothing shares a request with the one tried"
-    );
-    assert_eq!(indexes(Tries::Later), Vec::<i32>::new(), "one is in flight");
-    assert_eq!(indexes(Tries::Apart(1)), [tried.index], "it has kept its turn");
-    shared.stop();
-}
-
-/// A request in flight with a batch of each of these.
-fn request(lane: &Arc<Lane>, shared: &Shared, partitions: &[&Arc<Partition>]) -> Request {
-    let now = Instant::now();
-    for partition in partitions {
-        drop(open_batch(shared, partition, now.into_std() - shared.config.linger));
-        partition.state.lock().place = Place::Ready;
-        lane.submit(partition, Readiness::Now);
-    }
-    let batches = lane.collect(shared, now.into_std(), Tries::Any).batches;
-    assert_eq!(batches.len(), partitions.len());
-    Request { batches, written: now, ahead: 0, version: 9, reserved: 0, stray: None }
-}
-
-#[tokio::test]
-async fn tries_double_while_full_requests_are_acknowledged_quickly() {
-    let shared = start(Duration::from_secs(5), Acks::Leader);
-    let [a, b] = adopt(&shared, 1, 5);
-    let lane = a.state.lock().lane.clone().expect("a leader");
-    let (quick, slow) = (Duration::from_millis(20), Duration::from_millis(81));
-    let doubt = || [&a, &b].map(|partition| partition.standing.doubt(Duration::ZERO));
-    let mut trying = Trying::default();
-    let one = request(&lane, &shared, &[&a]);
-    assert_eq!(trying.next([&one].into_iter()), Tries::Later, "one is in flight");
-    trying.answered(&one, quick);
-    assert!(a.standing.prove());
-    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2));
-    assert_eq!(trying.next([&one].into_iter()), Tries::Apart(2), "its leader is proven");
-    trying.answered(&one, slow);
-    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2), "it was no try");
-    doubt();
-    let two = request(&lane, &shared, &[&a, &b]);
-    trying.answered(&two, quick);
-    assert!(a.standing.prove() && b.standing.prove());
-    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(4));
-    doubt();
-    trying.answered(&two, quick);
-    assert!(a.standing.prove() && b.standing.prove());
-    assert_eq!(trying.next(std::iter::empty()), Tries::Apart(1), "two did not fill it");
-    for (took, refused) in [(slow, false), (quick, true)] {
-        trying = Trying::default();
-        doubt();
-        trying.answered(&one, quick);
-        assert!(a.standing.prove());
-        assert_eq!(trying.next(std::iter::empty()), Tries::Apart(2));
-        doubt();
-        trying.answered(&two, took);
-        assert!(a.standing.prove() && (refused || b.standing.prove()));
-        assert_eq!(trying.next(std::iter::empty()), Tries::Apart(1), "{took:?} {refused}");
-    }
-    shared.stop();
 }

@@ -9,6 +9,7 @@ use curtail_wire::records::{
 use super::CLEANED;
 use super::keys::NewestOffsets;
 use super::swap::Cleaned;
+use crate::config::Plant;
 use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
 use crate::log::producers::LastBatches;
@@ -21,6 +22,7 @@ pub(super) struct Rules<'a> {
     pub(super) producers: &'a LastBatches,
     pub(super) now_ms: i64,
     pub(super) delete_retention_ms: i64,
+    pub(super) plant: Option<Plant>,
     pub(super) index_interval: u32,
 }
 
@@ -66,7 +68,8 @@ impl Rules<'_> {
         if can_discard {
             return Ok(Kept { flags: vec![false; count], has_tombstone: false });
         }
-        let deletes = self.is_past_horizon(header);
+        let at_once = self.plant == Some(Plant::TombstonesAtOnce);
+        let deletes = at_once || self.is_past_horizon(header);
         let mut kept = Kept { flags: Vec::with_capacity(count), has_tombstone: false };
         let mut records = batch.records(&DecompressLimit::default())?;
         while let Some(record) = records.next_ref() {

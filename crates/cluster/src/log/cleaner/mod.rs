@@ -302,6 +302,7 @@ impl Cleaning {
             producers: &self.producers,
             now_ms: self.now_ms,
             delete_retention_ms: self.config.compaction.delete_retention_ms,
+            plant: self.config.plant,
             index_interval: self.config.index_interval_bytes,
         };
         let transactions = &mut self.written;

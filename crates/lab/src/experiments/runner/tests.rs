@@ -10,7 +10,7 @@ const PLAIN: Arm = Arm { name: "plain", about: "", properties: &[] };
 const OURS: Arm =
     Arm { name: "ours", about: "", properties: &[("curtail.suspicion.enable", "false")] };
 
-/// Two arms in two rounds; notes who ran.
+/// Two arms in two rounds; notes who ran. Java fails in the second round.
 #[derive(Default)]
 struct Noting(Mutex<Vec<String>>);
 
@@ -48,6 +48,9 @@ impl Experiment for Noting {
         if turn.driver.is_some_and(|driver| driver.peer() == Peer::FranzGo) {
             return Err(Error::Lacking("it has no such thing".into()));
         }
+        if turn.driver.is_some_and(|driver| driver.peer() == Peer::Java) && turn.round > 0 {
+            return Err(Error::Unexpected("its delivery timeout passed".into()));
+        }
         let records = if turn.driver.is_some() { 1 } else { 10 };
         Ok(Sample { records, elapsed: Duration::from_secs(1), ..Sample::default() })
     }
@@ -67,7 +70,7 @@ fn setting(clients: &[Client]) -> Setting {
 }
 
 #[test]
-fn arms_and_clients_take_turns_and_missing_pairs_are_reported() {
+fn arms_and_clients_take_turns_and_missing_or_failed_pairs_are_reported() {
     let [java, go, librdkafka] = [Peer::Java, Peer::FranzGo, Peer::Librdkafka].map(Client::Peer);
     let setting = setting(&[Client::Curtail, java, go, librdkafka]);
     let experiment = Noting::default();
@@ -100,13 +103,14 @@ fn arms_and_clients_take_turns_and_missing_pairs_are_reported() {
             "ours java: it does not support curtail.suspicion.enable=false",
             "ours franz-go: it does not support curtail.suspicion.enable=false",
             "ours librdkafka: it is not wanted",
-            "plain franz-go: it has no such thing"
+            "plain franz-go: it has no such thing",
+            "plain java: its delivery timeout passed"
         ]
     );
     let report = report(&experiment, &setting, pairs, Environment::default());
     let arms: Vec<(&str, &str, u64)> =
         report.arms.iter().map(|arm| (&*arm.name, &*arm.client, arm.records)).collect();
-    assert_eq!(arms, [("plain", "curtail", 20), ("plain", "java", 2), ("ours", "curtail", 20)]);
+    assert_eq!(arms, [("plain", "curtail", 20), ("plain", "java", 1), ("ours", "curtail", 20)]);
     assert_eq!(report.conditions[0].text, "Some(20)");
 }
 
