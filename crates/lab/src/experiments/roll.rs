@@ -7,7 +7,10 @@
 //! record must arrive. With acks=1, records that a stopped leader had acknowledged and no follower had
 //! fetched are lost with any client; they are reported and fail no condition.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::watch;
 
@@ -21,7 +24,10 @@ use super::{
     testbed::Needs,
     workload::properties,
 };
-use crate::perf::Result;
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const BROKERS: u32 = 6;
 const REPLICAS: i16 = 3;
@@ -33,8 +39,11 @@ const KEYS: u64 = 10_000;
 /// Downtime of a broker, and the pause before the next one once all replicas are in sync.
 const AWAY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Length of the prepared load.
+/// Length of the prepared load, which ends with the last restart.
 const LONGEST: Duration = Duration::from_secs(300);
+/// Length of the load per broker if other clients take part, whose drivers cannot end early. Apache Kafka's brokers need 15 to
+/// 20 s on two cores until all replicas are in sync.
+const PER_BROKER: Duration = Duration::from_secs(30);
 
 const ONE: &[(&str, &str)] = &[("acks", "1")];
 const ALL: &[(&str, &str)] = &[("acks", "all")];
@@ -53,6 +62,10 @@ const fn arm(
 
 const FEW_ONE: Arm = arm("few-1", "few partitions, acks=1, hints", ONE);
 const FEW_ALL: Arm = arm("few-all", "few partitions, acks=all, hints", ALL);
+const FEW_KEYLESS: Arm =
+    arm("few-all-keyless", "few partitions, acks=all, hints, no keys", ALL);
+const MANY_KEYLESS: Arm =
+    arm("many-all-keyless", "many partitions, acks=all, hints, no keys", ALL);
 const MANY_ONE: Arm = arm("many-1", "many partitions, acks=1, hints", ONE);
 const MANY_ALL: Arm = arm("many-all", "many partitions, acks=all, hints", ALL);
 const FEW_ONE_BEFORE: Arm = arm("few-1-baseline", "as before KIP-951", ONE_BEFORE);
@@ -60,15 +73,17 @@ const FEW_ALL_BEFORE: Arm = arm("few-all-baseline", "as before KIP-951", ALL_BEF
 const MANY_ONE_BEFORE: Arm = arm("many-1-baseline", "as before KIP-951", ONE_BEFORE);
 const MANY_ALL_BEFORE: Arm = arm("many-all-baseline", "as before KIP-951", ALL_BEFORE);
 
-const ARMS: [Arm; 8] = [
+const ARMS: [Arm; 10] = [
     FEW_ONE,
     FEW_ONE_BEFORE,
     FEW_ALL,
     FEW_ALL_BEFORE,
+    FEW_KEYLESS,
     MANY_ONE,
     MANY_ONE_BEFORE,
     MANY_ALL,
     MANY_ALL_BEFORE,
+    MANY_KEYLESS,
 ];
 
 /// `roll`.
@@ -109,8 +124,8 @@ impl Experiment for Roll {
             records: (RATE * LONGEST.as_secs_f64()) as u64,
             rate: Some(RATE),
             size: SIZE,
-            keys: Keys::Cycle(KEYS),
-            order: Order::Sent,
+            keys: keys(arm.name),
+            order: order(arm.name),
             readers: committed(arm.name).then_some(reader),
             script: script(AWAY.mul_f64(setting.scale), PAUSE.mul_f64(setting.scale)),
             end: End::Script,
@@ -126,38 +141,55 @@ impl Experiment for Roll {
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
         let partitions = partitions(turn.arm.name);
+        let with_others = turn.setting.clients.iter().any(|client| client.peer().is_some());
+        let brokers = testbed.broker_ids().len() as u32;
+        let length = if with_others { PER_BROKER * brokers } else { LONGEST };
         let base = Load::new(turn, &topic)?;
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
-            records: (RATE * LONGEST.as_secs_f64()) as u64,
+            records: (RATE * length.as_secs_f64()) as u64,
             rate: RATE,
             size: SIZE,
-            keys: Keys::Cycle(KEYS),
+            keys: keys(turn.arm.name),
             ..base
         };
         let rehearsal = Load { records: (RATE * REHEARSAL.as_secs_f64()) as u64, ..load.clone() };
         rehearse_elsewhere(&rehearsal, turn, partitions, |_, _| Ok(()))?;
         testbed.create_topic(&topic, partitions, REPLICAS)?;
         let runtime = readers::runtime()?;
-        let readers = usize::from(committed(turn.arm.name));
+        // A consumer of Curtail would take CPU time from the other clients.
+        let readers = usize::from(committed(turn.arm.name) && !with_others);
         let mut consumers = readers::at_end(&runtime, &testbed.consumer(), &topic, readers)?;
         let sent_of = watch::Sender::new(None);
         let records = load.records;
-        let away = AWAY.mul_f64(turn.setting.scale);
-        let pause = PAUSE.mul_f64(turn.setting.scale);
-        let senders = Senders { end_with_script: true, ..Senders::default() };
-        let (sent, (reader, rolled)) = turn.send_by(load, senders, |start, _| {
-            let expected = Expected::new(start, RATE, records);
-            let reading = consumers
-                .pop()
-                .map(|consumer| readers::read_until_told(consumer, expected, sent_of.subscribe()));
-            let reader = reading.map(|reading| runtime.spawn(reading));
+        let restart_all = |start: Instant| {
+            let away = AWAY.mul_f64(turn.setting.scale);
+            let pause = PAUSE.mul_f64(turn.setting.scale);
             roll(testbed, &topic, partitions, away, pause)?;
-            Ok((reader, start.elapsed()))
-        })?;
+            Ok(start.elapsed())
+        };
+        let (sent, (reader, rolled)) = if with_others {
+            turn.send(load, |start| Ok((None, restart_all(start)?)))?
+        } else {
+            let senders = Senders { end_with_script: true, ..Senders::default() };
+            turn.send_by(load, senders, |start, _| {
+                let expected = Expected::new(start, RATE, records);
+                let reading = consumers.pop().map(|consumer| {
+                    readers::read_until_told(consumer, expected, sent_of.subscribe())
+                });
+                Ok((reading.map(|reading| runtime.spawn(reading)), restart_all(start)?))
+            })?
+        };
+        if rolled > length {
+            return Err(Error::Unexpected(format!(
+                "restarting the brokers took {} s, longer than the load of {} s",
+                rolled.as_secs(),
+                length.as_secs()
+            )));
+        }
         sent_of.send_replace(Some(sent.fates.len() as u64));
         let mut sample = sent.sample();
-        read_back(&sent, Order::Sent, &mut sample)?;
+        read_back(&sent, order(turn.arm.name), &mut sample)?;
         for read in readers::join(&runtime, reader.into_iter().collect())? {
             read.add_to(&mut sample);
             let p99 = read.latency.quantile(0.99);
@@ -168,6 +200,10 @@ impl Experiment for Roll {
         sample.note("stall_ms", worst_ms(sent.longest_silence(0)));
         testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
@@ -193,7 +229,16 @@ impl Experiment for Roll {
 
 /// Whether acknowledged records are committed.
 fn committed(arm: &str) -> bool {
-    [FEW_ALL, FEW_ALL_BEFORE, MANY_ALL, MANY_ALL_BEFORE].iter().any(|all| all.name == arm)
+    ARMS.iter().any(|all| all.name == arm && all.properties.contains(&ALL[0]))
+}
+
+fn keys(arm: &str) -> Keys {
+    if arm.ends_with("keyless") { Keys::None } else { Keys::Cycle(KEYS) }
+}
+
+/// Keyless records may move to another partition.
+fn order(arm: &str) -> Order {
+    if arm.ends_with("keyless") { Order::Acknowledged } else { Order::Sent }
 }
 
 fn partitions(arm: &str) -> i32 {

@@ -290,6 +290,14 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim(
         "roll",
         APACHE,
+        "few-all-keyless",
+        "All brokers restart in turn; 12 partitions, acks=all, keyless",
+        Metric::P999,
+        Aim::Others,
+    ),
+    claim(
+        "roll",
+        APACHE,
         "many-all",
         "All brokers restart in turn; 120 partitions, acks=all",
         Metric::P999,
