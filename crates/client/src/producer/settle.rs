@@ -178,7 +178,11 @@ fn settle(
             // The elected leader has not applied its election yet; this takes milliseconds. Its epoch may already be
             // known here.
             let unknown = may_have_been_written(result.error);
-            lost_with(shared, sent, &cause, unknown, shared.backoff.brief());
+            let backoff = match shared.config.prefer_proven_partitions {
+                true => shared.backoff.brief(),
+                false => shared.backoff.soon(),
+            };
+            lost_with(shared, sent, &cause, unknown, backoff);
         }
         Verdict::Retry { refresh_metadata } => {
             if refresh_metadata {

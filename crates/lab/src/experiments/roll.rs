@@ -62,10 +62,8 @@ const fn arm(
 
 const FEW_ONE: Arm = arm("few-1", "few partitions, acks=1, hints", ONE);
 const FEW_ALL: Arm = arm("few-all", "few partitions, acks=all, hints", ALL);
-const FEW_KEYLESS: Arm =
-    arm("few-all-keyless", "few partitions, acks=all, hints, no keys", ALL);
-const MANY_KEYLESS: Arm =
-    arm("many-all-keyless", "many partitions, acks=all, hints, no keys", ALL);
+const FEW_KEYLESS: Arm = arm("few-all-keyless", "few partitions, acks=all, hints, no keys", ALL);
+const MANY_KEYLESS: Arm = arm("many-all-keyless", "many partitions, acks=all, hints, no keys", ALL);
 const MANY_ONE: Arm = arm("many-1", "many partitions, acks=1, hints", ONE);
 const MANY_ALL: Arm = arm("many-all", "many partitions, acks=all, hints", ALL);
 const FEW_ONE_BEFORE: Arm = arm("few-1-baseline", "as before KIP-951", ONE_BEFORE);
@@ -165,8 +163,7 @@ impl Experiment for Roll {
         let restart_all = |start: Instant| {
             let away = AWAY.mul_f64(turn.setting.scale);
             let pause = PAUSE.mul_f64(turn.setting.scale);
-            roll(testbed, &topic, partitions, away, pause)?;
-            Ok(start.elapsed())
+            roll(testbed, &topic, partitions, away, pause).map(|()| start.elapsed())
         };
         let (sent, (reader, rolled)) = if with_others {
             turn.send(load, |start| Ok((None, restart_all(start)?)))?
