@@ -56,7 +56,7 @@ caught! {
     dropped_wake_ups_are_caught: WakeUpDropped in Settings at 0
         as ["too-late", "no-outcome", "hang"];
     drivers_that_sleep_on_are_caught: DriverNotWoken in Sparse at 0 as ["sluggish"];
-    skipped_backoff_is_caught: NoBackoff in StaleMetadata at 3 as ["retry-storm"];
+    skipped_backoff_is_caught: NoBackoff in StaleMetadata at 78 as ["retry-storm"];
     pauses_that_leak_are_caught: PauseLeaks in Seeks at 1 as ["strayed"];
     unstable_offsets_are_caught: UnstableOffsets in Copies at 71 as ["copied-twice"];
     resets_to_the_wrong_end_are_caught: OutOfRangeToEnd in Gaps at 0 as ["strayed"];
