@@ -163,9 +163,8 @@ fn check_refusals(history: &History) -> impl Iterator<Item = Violation> {
     })
 }
 
-/// Average retries per record. A leader that does not know its election yet refuses all batches of a partition each 20 ms, the
-/// shortest backoff of the plans.
-const RETRIES: u64 = 20;
+/// Average retries per record.
+const RETRIES: u64 = 12;
 /// Additional retries per producer.
 const RETRIES_MORE: u64 = 300;
 
