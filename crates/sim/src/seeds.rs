@@ -30,6 +30,11 @@ pub fn intact_scenario(scenario: Scenario, seeds: u64) -> Result<Vec<Report>, St
     }
 }
 
+/// The seeds below `count`, first one that has found the bug before.
+pub fn beginning_with(likely: u64, count: u64) -> impl Iterator<Item = u64> {
+    std::iter::once(likely).chain((0..count).filter(move |seed| *seed != likely))
+}
+
 /// Runs plans with a planted bug until one has shown a violation of one of the `expected` kinds.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ fn must_be_caught(scenario: Scenario, plant: Plant, expected: &[&str]) {
 
 /// As [`must_be_caught`], beginning with a seed that has found the bug before.
 fn must_be_caught_first_in(likely: u64, scenario: Scenario, plant: Plant, expected: &[&str]) {
-    let seeds = std::iter::once(likely).chain(0..PLANT_SEEDS);
+    let seeds = seeds::beginning_with(likely, PLANT_SEEDS);
     let plans = seeds.map(|seed| Plan::of(scenario, seed).with_plant(plant));
     seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use curtail::{
-    Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition,
-    TransactionalProducer,
-};
+use curtail::{Consumer, ConsumerConfig, Producer, Record, TopicPartition};
 
-use crate::common::{self, Backend};
+use crate::{
+    common::{self, Backend},
+    transactions::initialized,
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const TOPIC: &str = "compacted";
@@ -31,9 +31,7 @@ fn at() -> TopicPartition {
 
 /// Aborts a transaction that writes the first two records of the topic and its marker.
 async fn abort_two(backend: &Backend) {
-    let config = ProducerConfig::new(backend.bootstrap()).transactional_id("aborts");
-    let mut producer = TransactionalProducer::new(config).unwrap();
-    producer.init_transactions().await.unwrap();
+    let mut producer = initialized(backend, "aborts").await;
     let transaction = producer.begin_transaction().await.unwrap();
     for key in ["a", "b"] {
         let record = Record::to(TOPIC).key(key).value("aborted");

@@ -31,7 +31,7 @@ fn transactional(
     TransactionalProducer::new(config).expect("a usable configuration")
 }
 
-async fn initialized(backend: &Backend, id: &str) -> TransactionalProducer {
+pub(crate) async fn initialized(backend: &Backend, id: &str) -> TransactionalProducer {
     let mut producer = transactional(backend, id, &[]);
     producer.init_transactions().await.expect("initialized");
     producer
