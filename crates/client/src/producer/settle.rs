@@ -175,14 +175,10 @@ fn settle(
         }
         Verdict::Moved => {
             let cause = broker_error(&sent, result);
+            let unknown = may_have_been_written(result.error);
             // The elected leader has not applied its election yet; this takes milliseconds. Its epoch may already be
             // known here.
-            let unknown = may_have_been_written(result.error);
-            let backoff = match shared.config.prefer_proven_partitions {
-                true => shared.backoff.brief(),
-                false => shared.backoff.soon(),
-            };
-            lost_with(shared, sent, &cause, unknown, backoff);
+            lost_with(shared, sent, &cause, unknown, shared.backoff.soon());
         }
         Verdict::Retry { refresh_metadata } => {
             if refresh_metadata {

@@ -421,6 +421,25 @@ fn records_continue_under_a_new_producer_id_after_the_last_epoch() {
     });
 }
 
+/// Metadata may be late by more than the usual milliseconds, and each partition of the topic is refused.
+#[test]
+fn leader_that_keeps_refusing_a_batch_is_asked_less_and_less_often() {
+    run(async {
+        let broker = Broker::honest().await;
+        let refusals = vec![ErrorCode::NOT_LEADER_OR_FOLLOWER; 1000].into();
+        broker.model.lock().refusals.insert(0, refusals);
+        let mut config = producer_config(&broker.address.to_string());
+        config.common.retry_backoff = Duration::from_millis(20);
+        config.common.retry_backoff_max = Duration::from_secs(1);
+        let producer = Producer::with_env(config, &broker.env()).unwrap();
+        check_error(&deliver(&producer, "x").await.unwrap_err());
+        // Waits of 20, 40, 80, ... ms, give or take 20%, reach 1.5 s after 8 attempts at most; constant ones take 60.
+        let attempts = broker.calls(ApiKey::PRODUCE);
+        assert!((4..=9).contains(&attempts), "{attempts} attempts in 1.5 s");
+        ends("close", producer.close()).await.unwrap();
+    });
+}
+
 /// A leader that accepts connections and never responds delays records up to `delivery.timeout.ms`, however long a
 /// connection may take to set up.
 #[test]
