@@ -20,8 +20,10 @@ use crate::perf::{Error, Result};
 /// A client of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// This project's client.
+    /// This project's client in an ordinary program: one delivery awaited for each record.
     Curtail,
+    /// This project's client in the way that costs least: one flush awaited for all records.
+    CurtailFlush,
     /// Another client.
     Peer(Peer),
 }
@@ -188,6 +190,7 @@ impl Client {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Curtail => "curtail",
+            Self::CurtailFlush => "curtail-flush",
             Self::Peer(peer) => peer.name(),
         }
     }
@@ -196,7 +199,7 @@ impl Client {
     #[must_use]
     pub const fn peer(self) -> Option<Peer> {
         match self {
-            Self::Curtail => None,
+            Self::Curtail | Self::CurtailFlush => None,
             Self::Peer(peer) => Some(peer),
         }
     }
@@ -212,7 +215,8 @@ impl FromStr for Client {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let all = [Self::Curtail].into_iter().chain(Peer::ALL.map(Self::Peer));
+        let ours = [Self::Curtail, Self::CurtailFlush];
+        let all = ours.into_iter().chain(Peer::ALL.map(Self::Peer));
         let names: Vec<&str> = all.clone().map(Self::name).collect();
         all.into_iter().find(|client| client.name() == name).ok_or_else(|| {
             Error::Options(format!("unknown client '{name}'; known are {}", names.join(", ")))

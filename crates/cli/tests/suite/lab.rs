@@ -51,7 +51,7 @@ fn check_shape(report: &Value) {
     assert!(environment["versions"]["Curtail"].is_string(), "{environment}");
     assert!(report["models"][0]["what"].is_string(), "{report}");
     for arm in report["arms"].as_array().unwrap() {
-        assert_eq!(arm["client"], "curtail");
+        assert!(["curtail", "curtail-flush"].iter().any(|name| arm["client"] == *name), "{arm}");
         assert!(arm["records"].as_u64().unwrap() > 0, "{arm}");
         for nothing in ["errors", "lost", "duplicated", "reordered"] {
             assert_eq!(arm[nothing], 0, "{arm}");
@@ -116,6 +116,36 @@ fn leaders_move_in_every_arm_and_nothing_is_lost() {
     assert_eq!(arms(&report), ["hints", "refresh", "baseline", "default"]);
     assert_eq!(report["arms"][0]["extra"]["leaders_moved"], 100.0);
     assert_eq!(report["published"].as_array().unwrap().len(), 9);
+}
+
+#[test]
+fn producers_and_consumers_run_as_fast_as_possible() {
+    let report = report(&["produce"]);
+    assert_eq!(arms(&report), ["max-100", "max-1000", "rate-10000"]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    run(&["lab", "run", "consume", "--scale", "0.001", "--rounds", "1", "--json", path]).ok();
+    let report: Value =
+        serde_json::from_str(&std::fs::read_to_string(file.path()).unwrap()).unwrap();
+    assert_eq!(arms(&report), ["backlog-100", "backlog-1000"]);
+    for (arm, (records, bytes)) in
+        report["arms"].as_array().unwrap().iter().zip([(10_000, 100), (2_000, 1000)])
+    {
+        assert_eq!(arm["records"], records);
+        let [rps, mbps] = ["throughput_rps", "throughput_mbps"].map(|of| arm[of].as_f64().unwrap());
+        let ratio = mbps * 1024.0 * 1024.0 / rps;
+        assert!((ratio - f64::from(bytes)).abs() < 0.5, "{ratio} bytes a record: {arm}");
+    }
+}
+
+#[test]
+fn a_load_that_awaits_one_flush_has_figures_of_its_own() {
+    let report = report(&["acks", "--arm", "all", "--client", "curtail,curtail-flush"]);
+    let clients = report["arms"].as_array().unwrap().iter().map(|arm| arm["client"].as_str());
+    assert_eq!(clients.collect::<Vec<_>>(), [Some("curtail"), Some("curtail-flush")]);
+    let out = run(&["lab", "run", "metadata-churn", "--client", "curtail-flush"]);
+    let reason = "it does not differ from curtail here";
+    assert!(out.code == Some(1) && out.err.contains(reason), "{out:?}");
 }
 
 #[test]
@@ -328,6 +358,8 @@ fn the_list_names_every_experiment() {
         "fetch-sessions",
         "stalled-partition",
         "e2e",
+        "produce",
+        "consume",
         "acks",
         "replication-factor",
         "min-isr",
@@ -354,7 +386,10 @@ fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     assert!(out.code == Some(1) && out.err.contains("breaks its cluster"), "{out:?}");
     assert!(failed(&["cold-start", "--json", "/nowhere/x"]).contains("cannot write"), "no file");
     let line = failed(&["cold-start", "--client", "curtail,kafkajs"]);
-    assert!(line.contains("unknown client 'kafkajs'; known are curtail, java, "), "{line}");
+    assert!(
+        line.contains("unknown client 'kafkajs'; known are curtail, curtail-flush, java, "),
+        "{line}"
+    );
     let out = run(&["lab", "run", "fetch-sessions", "--arm", "omit", "--client", "franz-go"]);
     assert!(out.code == Some(1) && out.err.contains("no arm of fetch-sessions can"), "{out:?}");
 }

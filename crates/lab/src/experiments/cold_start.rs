@@ -7,7 +7,7 @@ use curtail::ProducerConfig;
 use super::{
     Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    load::{Keys, Load, Placement, rehearse},
+    load::{Load, rehearse},
     testbed::Needs,
 };
 use crate::{peers::Peer, perf::Result};
@@ -75,16 +75,10 @@ impl Experiment for ColdStart {
         let scale = turn.setting.scale;
         let load = Load {
             config: ProducerConfig::new(turn.testbed.bootstrap()),
-            topic: topic.clone(),
             records: (RATE * FIRST.as_secs_f64() * scale).ceil() as u64,
-            warmup: 0,
             rate: RATE,
             size: SIZE,
-            keys: Keys::None,
-            placement: Placement::Producer,
-            seed: turn.setting.seed,
-            warm_up: true,
-            earlier: false,
+            ..Load::new(turn, &topic)?
         };
         // The brokers' own first records must not count for the producer.
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;

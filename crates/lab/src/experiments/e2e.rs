@@ -225,6 +225,10 @@ impl Experiment for EndToEnd {
         beside_java(turn, test, &testbed, &topic, records)
     }
 
+    fn awaits_deliveries(&self, arm: &Arm) -> bool {
+        TESTS.iter().any(|test| test.arm.name == arm.name && test.pace == Pace::OpenLoop)
+    }
+
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         let test = TESTS.iter().find(|test| test.arm.name == arm.name);
         let reads = matches!(peer, Peer::FranzGo | Peer::Librdkafka);

@@ -8,7 +8,7 @@ use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published,
     PublishedLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::Order,
-    load::{Keys, Load, Placement, sleep_until},
+    load::{Keys, Load, sleep_until},
     phases::Observe,
     readers::{self, Expected, SharedOverTime, Work},
     testbed::{Needs, Sessions},
@@ -177,16 +177,12 @@ impl Experiment for FetchSessions {
         let measured = MEASURED.mul_f64(turn.setting.scale);
         let load = Load {
             config: ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO),
-            topic: topic.clone(),
             records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
             warmup: (RATE * warmup.as_secs_f64()) as u64,
             rate: RATE,
             size: SIZE,
             keys: KEYS,
-            placement: Placement::Producer,
-            seed: turn.setting.seed,
-            warm_up: true,
-            earlier: false,
+            ..Load::new(turn, &topic)?
         };
         let (records, skipped) = (load.records, load.warmup);
         let over_time = SharedOverTime::default();

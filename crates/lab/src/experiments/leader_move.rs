@@ -17,7 +17,7 @@ use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
     PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
-    load::{Keys, Load, Placement, rehearse_elsewhere, sleep_until, with_properties, worst_ms},
+    load::{Keys, Load, rehearse_elsewhere, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
     testbed::Needs,
     workload::properties,
@@ -213,16 +213,10 @@ fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO);
     let load = Load {
         config: with_properties(config, turn.arm.properties)?,
-        topic: topic.clone(),
         records: (RATE * run.as_secs_f64()) as u64,
-        warmup: 0,
         rate: RATE,
         size: SIZE,
-        keys: Keys::None,
-        placement: Placement::Producer,
-        seed: turn.setting.seed,
-        warm_up: true,
-        earlier: false,
+        ..Load::new(turn, &topic)?
     };
     let (sent, (first, last)) = turn.send(load, |start| {
         let pause = run.mul_f64(0.8) / PARTITIONS as u32;
@@ -267,17 +261,13 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));
     let load = Load {
         config: with_properties(config, turn.arm.properties)?,
-        topic: topic.clone(),
         records: (RATE * run.as_secs_f64()) as u64,
         // Excludes the time in which the JVM of a broker that has just started compiles its code (JIT).
         warmup: (RATE * run.as_secs_f64() * 0.2) as u64,
         rate: RATE,
         size: SIZE,
         keys: if keyed { Keys::Cycle(KEYS) } else { Keys::None },
-        placement: Placement::Producer,
-        seed: turn.setting.seed,
-        warm_up: true,
-        earlier: false,
+        ..Load::new(turn, &topic)?
     };
     let records = (RATE * REHEARSAL.as_secs_f64()) as u64;
     rehearse_elsewhere(&Load { records, ..load.clone() }, turn, partitions, |start, topic| {

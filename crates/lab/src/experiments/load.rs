@@ -1,6 +1,7 @@
 //! Open-loop load that can identify each of its records afterwards.
 
 mod other;
+mod outcomes;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +15,9 @@ use curtail::{
     Admin, AdminConfig, Delivery, Error as ClientError, Producer, ProducerConfig, Record,
 };
 use rand::{Rng, SeedableRng, rngs::SmallRng};
-use tokio::runtime::Runtime;
+
+pub use self::outcomes::Awaits;
+use self::outcomes::{Deliveries, Fates};
 
 use super::{
     ClusterKind, Event, Figure, Sample, Testbed, Turn, phases::Observation, readers::Readings,
@@ -22,7 +25,7 @@ use super::{
 };
 use crate::{
     cpu::CpuTime,
-    perf::{Error, Pacer, Result, client_runtime, sleep_precisely},
+    perf::{Error, Pacer, Result, sleep_precisely},
 };
 
 /// Bytes of a value that hold the record's number.
@@ -80,6 +83,8 @@ pub(super) struct Load {
     pub(super) warm_up: bool,
     /// Whether another load to the same topic follows, whose check must ignore these records.
     pub(super) earlier: bool,
+    /// What it awaits. With [`Placement::StickyByBatch`] that is always the flush, because the load compares deliveries.
+    pub(super) awaits: Awaits,
 }
 
 /// Producer and partition of each record of a load, and the end of the load.
@@ -189,6 +194,7 @@ impl Load {
             seed: turn.setting.seed,
             warm_up: true,
             earlier: false,
+            awaits: turn.awaits,
         })
     }
 
@@ -215,7 +221,11 @@ impl Load {
         senders: Senders,
         script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
-        let runtime = client_runtime()?;
+        let awaits = match self.placement {
+            Placement::Producer => self.awaits,
+            Placement::StickyByBatch => Awaits::Flush,
+        };
+        let runtime = awaits.runtime()?;
         let _context = runtime.enter();
         let producers = (0..senders.count_producers()).map(|_| Producer::new(self.config.clone()));
         let producers: Vec<Producer> = producers.collect::<Result<_, _>>()?;
@@ -235,14 +245,14 @@ impl Load {
         let (sent, scripted) = thread::scope(|scope| {
             let script = scope.spawn(|| script(start, &producers));
             let ended = || senders.end_with_script && script.is_finished();
-            let sending = Sending { runtime: &runtime, producers: &producers, senders: &senders };
-            let sent = self.send_all(&sending, values, start, partitions, ended);
+            let sending = Sending { producers: &producers, senders: &senders, awaits, start };
+            let sent = runtime.block_on(self.send_all(&sending, values, partitions, ended));
             let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (sent, scripted)
         });
-        let deliveries = sent?;
+        let fates = sent?;
         let scripted = scripted?;
-        flush(&runtime, &producers)?;
+        runtime.block_on(flush(&producers))?;
         let cpu = CpuTime::now() - cpu;
         let (mut requests, mut brokers) = (0, BTreeMap::new());
         for producer in producers {
@@ -253,26 +263,30 @@ impl Load {
             }
             runtime.block_on(producer.close())?;
         }
-        let sent = self.collect(start, deliveries, cpu, brokers);
-        let sent = Sent { requests, senders, ..sent };
+        let Fates { all: fates, first_error } = fates;
+        let observation = Observation::default();
+        let load = self;
+        let sent =
+            Sent { start, fates, first_error, observation, load, requests, senders, cpu, brokers };
         Ok((sent, scripted))
     }
 
-    fn send_all(
+    /// Sends from the thread that runs this, which sleeps until records are due: the runtime has others.
+    async fn send_all(
         &self,
         sending: &Sending<'_>,
         mut values: Values,
-        start: Instant,
         partitions: i32,
         ended: impl Fn() -> bool,
-    ) -> Result<Vec<(u64, Result<Delivery, ClientError>)>> {
+    ) -> Result<Fates> {
+        let start = sending.start;
         let pacer = Pacer::new(start, self.rate);
         let mut sticky = match self.placement {
             Placement::Producer => None,
             Placement::StickyByBatch => Some(StickyByBatch::new(partitions, self.seed)),
         };
-        let mut deliveries: Vec<(u64, Result<Delivery, ClientError>)> =
-            Vec::with_capacity(usize::try_from(self.records).unwrap_or(0).min(MOST_AT_ONCE));
+        let most = usize::try_from(self.records).unwrap_or(0).min(MOST_AT_ONCE);
+        let mut deliveries = Deliveries::new(sending.awaits, start, most);
         for index in 0..self.records {
             let (_, now) = pacer.wait(sending.senders.first_of_burst(index));
             if ended() {
@@ -291,27 +305,24 @@ impl Load {
             if let Some(partition) = sticky.as_ref().map(|sticky| sticky.current).or(partition) {
                 record = record.partition(partition);
             }
-            let delivery = match producer.try_send(record) {
-                // The rate is kept as far as memory allows; a record that waits for memory is late.
-                Err(ClientError::BufferFull { .. } | ClientError::IllegalState(_)) => {
-                    sending.runtime.block_on(producer.send(record))
-                }
-                other => other,
-            };
+            // The rate is kept as far as memory allows; a record that waits for memory is late.
+            let delivery = producer.send(record).await;
             if let Err(error @ (ClientError::Closed | ClientError::RecordTooLarge { .. })) =
                 delivery
             {
                 return Err(error.into());
             }
-            if let (Some(sticky), Ok(delivery)) = (&mut sticky, &delivery) {
-                sticky.sent(delivery, deliveries.len(), |index| {
-                    deliveries.get(index)?.1.as_ref().ok()
-                });
+            if let (Some(sticky), Ok(delivery), Some(kept)) =
+                (&mut sticky, &delivery, deliveries.kept())
+            {
+                sticky.sent(delivery, kept.len(), |index| kept.get(index)?.1.as_ref().ok());
             }
-            deliveries.push((nanos(now.saturating_duration_since(start)), delivery));
+            deliveries.push(nanos(now.saturating_duration_since(start)), delivery);
         }
-        flush(sending.runtime, sending.producers)?;
-        Ok(deliveries)
+        if sending.awaits == Awaits::Flush {
+            flush(sending.producers).await?;
+        }
+        Ok(deliveries.fates(start).await)
     }
 
     async fn count_partitions(&self) -> Result<i32> {
@@ -320,54 +331,19 @@ impl Load {
         let topic = described.pop().map(|(_, topic)| topic).transpose()?;
         Ok(topic.map_or(0, |topic| topic.partitions.len() as i32))
     }
-
-    fn collect(
-        self,
-        start: Instant,
-        deliveries: Vec<(u64, Result<Delivery, ClientError>)>,
-        cpu: CpuTime,
-        brokers: BTreeMap<i32, u64>,
-    ) -> Sent {
-        let since =
-            |at: tokio::time::Instant| nanos(at.into_std().saturating_duration_since(start));
-        let mut first_error = None;
-        let mut fates = Vec::with_capacity(deliveries.len());
-        for (sent, delivery) in deliveries {
-            // After the flush every record has its outcome.
-            let outcome = delivery.and_then(|delivery| {
-                let outcome = delivery.outcome().unwrap_or(Err(ClientError::Closed))?;
-                Ok((outcome, delivery.timing().ok_or(ClientError::Closed)?))
-            });
-            let acknowledged = match outcome {
-                Ok((metadata, timing)) => Some(Acknowledged {
-                    partition: metadata.partition,
-                    offset: metadata.offset,
-                    written: Some(since(timing.first_written)),
-                    at: since(timing.acknowledged),
-                }),
-                Err(error) => {
-                    first_error.get_or_insert_with(|| error.to_string());
-                    None
-                }
-            };
-            fates.push(Fate { sent, acknowledged });
-        }
-        let observation = Observation::default();
-        let (requests, senders) = (0, Senders::default());
-        Sent { start, fates, first_error, observation, load: self, requests, senders, cpu, brokers }
-    }
 }
 
 /// What sends a load.
 struct Sending<'a> {
-    runtime: &'a Runtime,
     producers: &'a [Producer],
     senders: &'a Senders,
+    awaits: Awaits,
+    start: Instant,
 }
 
-fn flush(runtime: &Runtime, producers: &[Producer]) -> Result<()> {
+async fn flush(producers: &[Producer]) -> Result<()> {
     for producer in producers {
-        runtime.block_on(producer.flush())?;
+        producer.flush().await?;
     }
     Ok(())
 }
@@ -468,6 +444,7 @@ pub(super) fn warm_brokers(testbed: &Testbed, seed: u64, told: Told<'_>) -> Resu
         seed,
         warm_up: true,
         earlier: false,
+        awaits: Awaits::default(),
     };
     until_no_faster(told, || Ok(load.clone().run(|_| Ok(()))?.0.median()))?;
     testbed.delete_topic(topic)
@@ -484,8 +461,11 @@ impl Sent {
         &self.load.config
     }
 
-    /// When a record was due, in nanoseconds since the start.
+    /// When a record was due, in nanoseconds since the start; without a rate, when it was sent.
     pub(super) fn due(&self, index: usize) -> u64 {
+        if self.load.rate.is_infinite() {
+            return self.fates.get(index).map_or(0, |fate| fate.sent);
+        }
         let first = self.senders.first_of_burst(index as u64);
         nanos(Pacer::new(self.start, self.load.rate).due(first) - self.start)
     }

@@ -13,7 +13,7 @@ use super::{
     Act, Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Simulated,
     Testbed, Turn, When, Workload,
     check::{Order, read_back},
-    load::{Keys, Load, Placement, nanos, rehearse, sleep_until, with_properties, worst_ms},
+    load::{Keys, Load, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
     testbed::Needs,
     workload::{properties, victim},
@@ -190,16 +190,12 @@ impl Experiment for LostLeader {
         let config = ProducerConfig::new(testbed.bootstrap());
         let load = Load {
             config: with_properties(config, turn.arm.properties)?,
-            topic: topic.clone(),
             records: (plan.rate * plan.whole.as_secs_f64()) as u64,
             warmup: (plan.rate * plan.before.as_secs_f64() * 0.4) as u64,
             rate: plan.rate,
             size: SIZE,
             keys: if keyless { Keys::None } else { Keys::Cycle(KEYS) },
-            placement: Placement::Producer,
-            seed: turn.setting.seed,
-            warm_up: true,
-            earlier: false,
+            ..Load::new(turn, &topic)?
         };
         rehearse(&load, turn)?;
         let (sent, (struck, until, seen)) =

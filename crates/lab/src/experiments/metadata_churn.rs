@@ -162,6 +162,10 @@ impl Experiment for MetadataChurn {
         }
     }
 
+    fn awaits_deliveries(&self, _: &Arm) -> bool {
+        false
+    }
+
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         if arm.name == LOCKED.name {
             return Err("only Curtail has this arm");

@@ -11,6 +11,7 @@ mod catch_up;
 mod check;
 mod cold_start;
 pub mod compare;
+mod consume;
 mod durability;
 mod e2e;
 pub mod export;
@@ -26,6 +27,7 @@ mod micro_burst;
 mod min_isr;
 mod observer;
 mod phases;
+mod produce;
 mod readers;
 mod replication_factor;
 mod report;
@@ -45,7 +47,7 @@ use std::{fmt, path::PathBuf, time::Instant};
 pub use check::Order;
 pub(crate) use check::{Found, compare as findings, read as read_found};
 pub(crate) use load::{Acknowledged, Fate, nanos};
-pub use load::{Keys, Placement};
+pub use load::{Awaits, Keys, Placement};
 pub(crate) use report::Machine;
 pub use report::{
     ArmReport, BrokerShare, Condition, Environment, Exemplar, FaultSpan, LatencyUntil, Modelled,
@@ -216,6 +218,8 @@ pub struct Turn<'a> {
     pub setting: &'a Setting,
     /// The driver of the measured client; `None` for Curtail.
     pub driver: Option<&'a Driver>,
+    /// With Curtail: what its load awaits.
+    pub awaits: Awaits,
     /// Receives progress events.
     told: Told<'a>,
 }
@@ -226,6 +230,7 @@ impl Turn<'_> {
     pub fn topic(&self, experiment: &str) -> String {
         let (arm, round) = (self.arm.name, self.round);
         match self.driver {
+            None if self.awaits == Awaits::Flush => format!("lab-{experiment}-{arm}-{round}-flush"),
             None => format!("lab-{experiment}-{arm}-{round}"),
             Some(driver) => format!("lab-{experiment}-{arm}-{round}-{}", driver.peer().name()),
         }
@@ -338,6 +343,12 @@ pub trait Experiment: Sync {
         Err("only Curtail supports the load of this experiment")
     }
 
+    /// Whether the figures of this arm depend on what Curtail's load awaits. If not,
+    /// [`Client::CurtailFlush`](crate::peers::Client::CurtailFlush) is refused.
+    fn awaits_deliveries(&self, _: &Arm) -> bool {
+        true
+    }
+
     /// The conditions, on Curtail's arms that ran.
     fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition>;
 }
@@ -391,6 +402,8 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         &fetch_sessions::FetchSessions,
         &stalled_partition::StalledPartition,
         &e2e::EndToEnd,
+        &produce::Produce,
+        &consume::Consume,
         &acks::Acks,
         &replication_factor::ReplicationFactor,
         &min_isr::MinIsr,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::{
     Arm, ArmReport, Arms, ClusterKind, Environment, Experiment, Modelled, Report, RoundReport,
     Sample, Setting, Turn,
-    load::warm_brokers,
+    load::{Awaits, warm_brokers},
     report::{Machine, now_ms},
     testbed::versions,
 };
@@ -131,7 +131,12 @@ fn measure(
         let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
         let round = round as u32;
         let is_first = done == 0;
-        let turn = Turn { testbed: &testbed, arm: &arm, round, is_first, setting, driver, told };
+        let awaits = match client {
+            Client::CurtailFlush => Awaits::Flush,
+            Client::Curtail | Client::Peer(_) => Awaits::EachDelivery,
+        };
+        let testbed = &testbed;
+        let turn = Turn { testbed, arm: &arm, round, is_first, setting, driver, awaits, told };
         let started = now_ms();
         let mut sample = experiment.turn(&turn);
         if let Ok(sample) = &mut sample {
@@ -233,6 +238,9 @@ fn pairs(experiment: &dyn Experiment, setting: &Setting, told: Told<'_>) -> Resu
 
 /// Checks that the client can run the arm; the error is the reason.
 fn admitted(experiment: &dyn Experiment, arm: &Arm, client: Client) -> Result<(), String> {
+    if client == Client::CurtailFlush && !experiment.awaits_deliveries(arm) {
+        return Err("it does not differ from curtail here: no load awaits deliveries".into());
+    }
     let Some(peer) = client.peer() else { return Ok(()) };
     experiment.admits(arm, peer)?;
     peer.lacks(arm.properties).map_or(Ok(()), Err)

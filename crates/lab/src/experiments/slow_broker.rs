@@ -8,7 +8,7 @@ use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published,
     PublishedLatency, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
-    load::{Keys, Load, Placement, rehearse, with_properties},
+    load::{Load, Placement, rehearse, with_properties},
     testbed::Needs,
     workload::properties,
 };
@@ -153,16 +153,11 @@ impl Experiment for SlowBroker {
         let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO);
         let load = Load {
             config: with_properties(config, turn.arm.properties)?,
-            topic: topic.clone(),
             records: (RECORDS * turn.setting.scale).ceil() as u64,
-            warmup: 0,
             rate: case.rate,
             size: SIZE,
-            keys: Keys::None,
             placement: case.placement,
-            seed: turn.setting.seed,
-            warm_up: true,
-            earlier: false,
+            ..Load::new(turn, &topic)?
         };
         rehearse(&load, turn)?;
         // Only from the start: requests of the client's set-up must not reveal the slow broker.

@@ -99,6 +99,24 @@ pub(crate) struct Churn {
     pub(crate) properties: Vec<(String, String)>,
 }
 
+/// Order to read a topic from its beginning.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reading {
+    pub(crate) bootstrap: String,
+    pub(crate) topic: String,
+    pub(crate) records: u64,
+}
+
+/// A topic that was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Drained {
+    pub(crate) records: u64,
+    /// Bytes of their values.
+    pub(crate) bytes: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) cpu: CpuTime,
+}
+
 /// Measurements of a driver.
 #[derive(Debug)]
 pub(crate) struct Measured {
@@ -111,9 +129,25 @@ pub(crate) struct Measured {
 /// The driver's JSON, as far as it is not in the fates.
 #[derive(Deserialize)]
 struct Summary {
+    records: u64,
+    /// Mean number of bytes.
+    record_size: f64,
+    seconds: f64,
     cpu_user_us: u64,
     cpu_system_us: u64,
 }
+
+impl Summary {
+    fn cpu(&self) -> CpuTime {
+        CpuTime {
+            user: Duration::from_micros(self.cpu_user_us),
+            system: Duration::from_micros(self.cpu_system_us),
+        }
+    }
+}
+
+/// A rate that no client reaches, for drivers, whose loads need one.
+const UNLIMITED: f64 = 1e9;
 
 impl Order {
     fn arguments(&self) -> Vec<String> {
@@ -124,7 +158,7 @@ impl Order {
             ("--topic", topic.clone()),
             ("--num-records", (records + warmup).to_string()),
             ("--warmup-records", warmup.to_string()),
-            ("--throughput", rate.to_string()),
+            ("--throughput", rate.min(UNLIMITED).to_string()),
             ("--record-size", size.to_string()),
             ("--seed", seed.to_string()),
         ]);
@@ -136,6 +170,18 @@ impl Order {
         }
         words.extend(settings(properties));
         words.insert(0, "load".into());
+        words
+    }
+}
+
+impl Reading {
+    fn arguments(&self) -> Vec<String> {
+        let mut words = flags(&[
+            ("--bootstrap-server", self.bootstrap.clone()),
+            ("--topic", self.topic.clone()),
+            ("--num-records", self.records.to_string()),
+        ]);
+        words.insert(0, "consume".into());
         words
     }
 }
@@ -244,6 +290,21 @@ impl Driver {
         let limit = END_LIMIT + Duration::from_millis(100) * all;
         running.finish(trips.records, limit)
     }
+
+    /// Reads a topic from its beginning to the last record.
+    pub(crate) fn read(&self, reading: &Reading) -> Result<Drained> {
+        let mut running = Running::start(self, reading.arguments())?;
+        running.wait(END_LIMIT)?;
+        let summary = running.summary();
+        let summary = summary.map_err(|reason| running.failed(&format!("has written {reason}")))?;
+        let Summary { records, record_size, seconds, .. } = summary;
+        Ok(Drained {
+            records,
+            bytes: (records as f64 * record_size) as u64,
+            elapsed: Duration::from_secs_f64(seconds),
+            cpu: summary.cpu(),
+        })
+    }
 }
 
 /// A driver that waits for `go`.
@@ -336,6 +397,12 @@ impl Running {
 
     /// Waits for its end and reads its output.
     fn finish(mut self, records: u64, limit: Duration) -> Result<Measured> {
+        self.wait(limit)?;
+        self.read(records).map_err(|reason| self.failed(&format!("has written {reason}")))
+    }
+
+    /// Waits for its end.
+    fn wait(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -351,20 +418,21 @@ impl Running {
         if self.exit().is_none_or(|status| !status.success()) {
             return Err(self.ended());
         }
-        self.read(records).map_err(|reason| self.failed(&format!("has written {reason}")))
+        Ok(())
+    }
+
+    fn file(&self, name: &str) -> Result<Vec<u8>, String> {
+        fs::read(self.folder.path().join(name)).map_err(|error| format!("no {name}: {error}"))
+    }
+
+    fn summary(&self) -> Result<Summary, String> {
+        serde_json::from_slice(&self.file(JSON)?)
+            .map_err(|error| format!("unreadable figures: {error}"))
     }
 
     fn read(&mut self, records: u64) -> Result<Measured, String> {
-        let file = |name: &str| {
-            fs::read(self.folder.path().join(name)).map_err(|error| format!("no {name}: {error}"))
-        };
-        let summary: Summary = serde_json::from_slice(&file(JSON)?)
-            .map_err(|error| format!("unreadable figures: {error}"))?;
-        let fates = fates::read(&file(FATES)?, records).map_err(|error| error.to_string())?;
-        let cpu = CpuTime {
-            user: Duration::from_micros(summary.cpu_user_us),
-            system: Duration::from_micros(summary.cpu_system_us),
-        };
+        let cpu = self.summary()?.cpu();
+        let fates = fates::read(&self.file(FATES)?, records).map_err(|error| error.to_string())?;
         let said = self.stderr();
         let first = said.iter().find_map(|line| line.strip_prefix("first error: "));
         Ok(Measured { fates, cpu, first_error: first.map(str::to_owned) })

@@ -28,6 +28,8 @@ pub(super) enum Metric {
     Max,
     /// CPU time per record.
     Cpu,
+    /// MB of values per second, of all measured records.
+    Throughput,
     /// A figure that the experiment notes under this name.
     Noted(&'static str, &'static str, Unit),
     /// A noted amount per noted seconds.
@@ -65,6 +67,7 @@ impl Metric {
             Self::P999 => "p99.9",
             Self::Max => "slowest record",
             Self::Cpu => "CPU time per record",
+            Self::Throughput => "throughput",
             Self::Noted(_, words, _) => words,
             Self::Rate { .. } => "throughput without a limit",
         }
@@ -74,13 +77,14 @@ impl Metric {
         match self {
             Self::P50 | Self::P99 | Self::P999 | Self::Max => Unit::Ms,
             Self::Cpu => Unit::Us,
+            Self::Throughput => Unit::Mbps,
             Self::Noted(.., unit) => unit,
             Self::Rate { .. } => Unit::Mbps,
         }
     }
 
     pub(super) fn more_is_better(self) -> bool {
-        matches!(self, Self::Rate { .. })
+        matches!(self, Self::Rate { .. } | Self::Throughput)
     }
 
     /// The figure of all turns together.
@@ -92,6 +96,7 @@ impl Metric {
             Self::P999 => arm.latency_us.p999 / 1000.0,
             Self::Max => arm.latency_us.max / 1000.0,
             Self::Cpu => arm.cpu_us_per_record,
+            Self::Throughput => arm.throughput_mbps,
             Self::Noted(name, ..) => noted(name),
             Self::Rate { amount, seconds } => noted(amount) / noted(seconds),
         }
@@ -105,6 +110,7 @@ impl Metric {
             Self::P999 => |round| round.latency_us.p999 / 1000.0,
             Self::Max => |round| round.latency_us.max / 1000.0,
             Self::Cpu => |round| round.cpu_us_per_record,
+            Self::Throughput => |round| round.throughput_mbps,
             Self::Noted(..) | Self::Rate { .. } => return vec![self.of_arm(arm)],
         };
         match arm.rounds.is_empty() {
@@ -485,6 +491,20 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim("e2e", APACHE, "open-1", OPEN_LOOP, Metric::Cpu, Aim::Others),
     claim("e2e", OWN, "open-1", OPEN_LOOP, Metric::P50, limit(0.32)),
     claim("e2e", OWN, "open-1", OPEN_LOOP, Metric::P99, limit(0.7)),
+    claim("produce", APACHE, "max-100", FAST_100, Metric::Throughput, Aim::Others),
+    claim("produce", APACHE, "max-100", FAST_100, Metric::P50, Aim::Others),
+    claim("produce", APACHE, "max-100", FAST_100, Metric::P99, Aim::Others),
+    claim("produce", APACHE, "max-100", FAST_100, Metric::Cpu, Aim::Others),
+    claim("produce", APACHE, "max-1000", FAST_1000, Metric::Throughput, Aim::Others),
+    claim("produce", APACHE, "max-1000", FAST_1000, Metric::P50, Aim::Others),
+    claim("produce", APACHE, "max-1000", FAST_1000, Metric::P99, Aim::Others),
+    claim("produce", APACHE, "rate-10000", STEADY, Metric::P50, Aim::Others),
+    claim("produce", APACHE, "rate-10000", STEADY, Metric::P99, Aim::Others),
+    claim("produce", APACHE, "rate-10000", STEADY, Metric::Cpu, Aim::Others),
+    claim("consume", APACHE, "backlog-100", READ_100, Metric::Throughput, Aim::Others),
+    claim("consume", APACHE, "backlog-100", READ_100, Metric::Cpu, Aim::Others),
+    claim("consume", APACHE, "backlog-1000", READ_1000, Metric::Throughput, Aim::Others),
+    claim("consume", APACHE, "backlog-1000", READ_1000, Metric::Cpu, Aim::Others),
     claim("acks", ALL, "all", "Steady rate, acks=all", Metric::P99, limit(50.0)),
     claim(
         "acks",
@@ -572,6 +592,11 @@ pub(super) const CLAIMS: &[Claim] = &[
     ),
 ];
 
+const FAST_100: &str = "As fast as possible, 100 bytes; 1 broker";
+const FAST_1000: &str = "As fast as possible, 1000 bytes; 1 broker";
+const STEADY: &str = "10,000 records/s of 1000 bytes, `linger.ms` 0; 1 broker";
+const READ_100: &str = "A backlog is read, 100 bytes; 1 broker";
+const READ_1000: &str = "A backlog is read, 1000 bytes; 1 broker";
 const OPEN_LOOP: &str = "Send to poll, 2,000 records/s; 1 broker";
 const BEFORE: Aim =
     Aim::Noted { figure: "before_p999_ms", words: "that before the fault", factor: 1.25 };

@@ -2,11 +2,11 @@
 
 use super::{
     Cluster,
-    claims::CLAIMS,
+    claims::{CLAIMS, Claim},
     date, kills,
     number::{Unit, thousands},
     report,
-    rows::{CURTAIL, Row, row},
+    rows::{self, CURTAIL, Row},
     store::{KillsRun, Results, Run},
 };
 use crate::experiments::{self, Environment, Report};
@@ -19,6 +19,8 @@ two differ.
 
 - A row is one claim. Its figures are the median of the last turns, and in brackets the least and the most.
 - A turn is one measured pass of one client. The turns of arms and clients alternate. A row has the turns of at most five runs.
+- Curtail's load is an ordinary program: default settings, tokio's multi-thread runtime, one delivery awaited for each record.
+  With `curtail-flush` it awaits one flush for all records, which costs least.
 - *Best other client*: the client with the best median in the same runs; none if Curtail ran alone.
 - *Held*: the turns in which the aim held.
 - The date leads to the full report of the experiment: all arms, all clients, conditions, command and machine.
@@ -53,7 +55,8 @@ fn summary(rows: &[Row<'_>], kills: &[bool]) -> String {
 /// The rows of a cluster in the order of the claims.
 pub(super) fn rows(results: &Results, cluster: Cluster) -> Vec<Row<'_>> {
     let here = CLAIMS.iter().filter(|claim| claim.clusters.contains(&cluster));
-    here.filter_map(|claim| row(claim, cluster, results.of(cluster, claim.experiment))).collect()
+    here.flat_map(|claim| rows::rows(claim, cluster, results.of(cluster, claim.experiment)))
+        .collect()
 }
 
 fn section(results: &Results, cluster: Cluster) -> String {
@@ -110,7 +113,7 @@ pub(super) fn table(rows: &[Row<'_>], to: &str) -> String {
     let lines = rows.iter().map(|row| {
         let claim = row.claim;
         let cells = [
-            format!("{}: {}", claim.sentence, claim.metric.name()),
+            claimed(row),
             ours(row),
             other(row),
             claim.aim.text(claim.metric),
@@ -120,6 +123,14 @@ pub(super) fn table(rows: &[Row<'_>], to: &str) -> String {
         format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "))
     });
     COLUMNS.to_owned() + &lines.collect::<String>()
+}
+
+fn claimed(row: &Row<'_>) -> String {
+    let Claim { sentence, metric, .. } = row.claim;
+    match row.client {
+        CURTAIL => format!("{sentence}: {}", metric.name()),
+        client => format!("{sentence}, `{client}`: {}", metric.name()),
+    }
 }
 
 pub(super) fn ours(row: &Row<'_>) -> String {

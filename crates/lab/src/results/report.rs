@@ -6,7 +6,7 @@ use super::{
     claims::{Aim, CLAIMS, Claim, Metric},
     number::{Unit, thousands, with_unit, without_unit},
     page::{self, cell, command, commit, escaped, machine, ms, when},
-    rows::{self, Row, row},
+    rows::{self, Row},
     store::Run,
 };
 use crate::experiments::{self, ArmReport, PublishedFigure, Report};
@@ -17,7 +17,7 @@ pub(super) fn report(cluster: Cluster, runs: &[Run]) -> String {
     let report = &newest.report;
     let about = experiments::find(&report.experiment).map_or("", |found| found.about());
     let claims = claims(cluster, &report.experiment);
-    let rows: Vec<_> = claims.filter_map(|claim| row(claim, cluster, runs)).collect();
+    let rows: Vec<_> = claims.flat_map(|claim| rows::rows(claim, cluster, runs)).collect();
     let mut text = format!(
         "# {}, {}: {}\n\n{} {}\n\nSource: {}. Written by `curtail lab publish`.\n",
         report.experiment,

@@ -6,17 +6,25 @@ use super::{
     number::Spread,
     store::Run,
 };
-use crate::experiments::{ArmReport, Report};
+use crate::{
+    experiments::{ArmReport, Report},
+    peers::Client,
+};
 
 /// Runs of a row at most, the newest ones.
 pub(super) const LAST: usize = 5;
 
 /// The name of Curtail in reports.
-pub(super) const CURTAIL: &str = "curtail";
+pub(super) const CURTAIL: &str = Client::Curtail.name();
+
+/// The name of Curtail with a load that awaits no single delivery.
+const FLUSH: &str = Client::CurtailFlush.name();
 
 /// A claim with the figures of its runs.
 pub(super) struct Row<'a> {
     pub(super) claim: &'a Claim,
+    /// The client whose figures these are: Curtail, with one of its loads.
+    pub(super) client: &'static str,
     pub(super) cluster: Cluster,
     /// `None` if no figure was seen in any turn.
     pub(super) ours: Option<Spread>,
@@ -45,9 +53,27 @@ impl Row<'_> {
 
 /// The row of a claim, if a run on this cluster has its arm.
 pub(super) fn row<'a>(claim: &'a Claim, cluster: Cluster, runs: &'a [Run]) -> Option<Row<'a>> {
-    let runs = last(runs, claim.arm);
+    row_of(claim, cluster, runs, CURTAIL)
+}
+
+/// The rows of a claim: with one delivery awaited for each record, and with the load that costs least.
+pub(super) fn rows<'a>(
+    claim: &'a Claim,
+    cluster: Cluster,
+    runs: &'a [Run],
+) -> impl Iterator<Item = Row<'a>> {
+    [CURTAIL, FLUSH].into_iter().filter_map(move |client| row_of(claim, cluster, runs, client))
+}
+
+fn row_of<'a>(
+    claim: &'a Claim,
+    cluster: Cluster,
+    runs: &'a [Run],
+    client: &'static str,
+) -> Option<Row<'a>> {
+    let runs = last_of(runs, claim.arm, client);
     let judged: Vec<(f64, Option<f64>)> =
-        runs.iter().flat_map(|run| judged_turns(claim, &run.report)).collect();
+        runs.iter().flat_map(|run| judged_turns(claim, &run.report, client)).collect();
     if judged.is_empty() {
         return None;
     }
@@ -58,6 +84,7 @@ pub(super) fn row<'a>(claim: &'a Claim, cluster: Cluster, runs: &'a [Run]) -> Op
     let limits = judged.iter().filter_map(|(value, limit)| Some((*value, (*limit)?)));
     Some(Row {
         claim,
+        client,
         cluster,
         ours: Spread::of(judged.iter().map(|(value, _)| *value)),
         other: others(claim.arm, claim.metric, &runs).into_iter().next(),
@@ -70,7 +97,11 @@ pub(super) fn row<'a>(claim: &'a Claim, cluster: Cluster, runs: &'a [Run]) -> Op
 
 /// The last runs with this arm, oldest first. Shortened runs count only if there is no longer one.
 pub(super) fn last<'a>(runs: &'a [Run], arm: &str) -> Vec<&'a Run> {
-    let with_arm = || runs.iter().filter(|run| find(&run.report, arm, CURTAIL).is_some());
+    last_of(runs, arm, CURTAIL)
+}
+
+fn last_of<'a>(runs: &'a [Run], arm: &str, client: &str) -> Vec<&'a Run> {
+    let with_arm = || runs.iter().filter(|run| find(&run.report, arm, client).is_some());
     let longest = with_arm().map(|run| run.report.scale).fold(0.0, f64::max);
     let mut last: Vec<&Run> = with_arm().filter(|run| run.report.scale >= longest).collect();
     last.drain(..last.len().saturating_sub(LAST));
@@ -102,8 +133,8 @@ pub(super) fn ours(arm: &str, metric: Metric, runs: &[&Run]) -> Option<Spread> {
 }
 
 /// The figure of each turn, and its limit where the run has one.
-fn judged_turns(claim: &Claim, report: &Report) -> Vec<(f64, Option<f64>)> {
-    let Some(ours) = find(report, claim.arm, CURTAIL) else { return Vec::new() };
+fn judged_turns(claim: &Claim, report: &Report, client: &str) -> Vec<(f64, Option<f64>)> {
+    let Some(ours) = find(report, claim.arm, client) else { return Vec::new() };
     let values = claim.metric.of_turns(ours).into_iter().enumerate();
     values.map(|(turn, value)| (value, limit(claim, report, ours, turn))).collect()
 }
@@ -116,7 +147,7 @@ fn limit(claim: &Claim, report: &Report, ours: &ArmReport, turn: usize) -> Optio
     match claim.aim {
         Aim::Limit(limit) => Some(limit),
         Aim::Arm { arm, factor, plus } => {
-            Some(factor * in_turn(find(report, arm, CURTAIL)?) + plus)
+            Some(factor * in_turn(find(report, arm, &ours.client)?) + plus)
         }
         Aim::Noted { figure, factor, .. } => Some(factor * ours.extra.get(figure)?),
         Aim::Others => {
@@ -132,5 +163,5 @@ fn find<'a>(report: &'a Report, arm: &str, client: &str) -> Option<&'a ArmReport
 }
 
 fn is_other(of: &ArmReport, arm: &str) -> bool {
-    of.name == arm && of.client != CURTAIL
+    of.name == arm && of.client != CURTAIL && of.client != FLUSH
 }

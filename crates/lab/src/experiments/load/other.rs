@@ -135,7 +135,10 @@ fn given(config: &ProducerConfig) -> Vec<(String, String)> {
 mod tests {
     use std::time::Duration;
 
-    use super::{super::Placement, *};
+    use super::{
+        super::{Awaits, Placement},
+        *,
+    };
     use crate::{peers::Peer, phases::PhaseName};
 
     fn load(config: ProducerConfig) -> Load {
@@ -151,6 +154,7 @@ mod tests {
             seed: 1,
             warm_up: true,
             earlier: false,
+            awaits: Awaits::default(),
         }
     }
 
