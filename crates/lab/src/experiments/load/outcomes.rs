@@ -73,7 +73,7 @@ impl Deliveries {
         }
     }
 
-    /// Waits for the outcomes. Those of kept deliveries must be there: the producers were flushed.
+    /// Waits for the outcomes. Kept deliveries must have theirs: the producers were flushed.
     pub(super) async fn fates(self, start: Instant) -> Fates {
         match self {
             Self::Awaited { hand, fates } => {
@@ -97,7 +97,7 @@ impl Deliveries {
     }
 }
 
-/// What became of the records of a load, by number.
+/// Outcomes of the records of a load, by number.
 #[derive(Debug, Default)]
 pub(super) struct Fates {
     pub(super) all: Vec<Fate>,
