@@ -47,7 +47,9 @@ fn summary(rows: &[Row<'_>], kills: &[bool]) -> String {
     let mut text =
         format!("{} claims: {held} held in every turn, {not} did not.", states().count());
     if unjudged > 0 {
-        text += &format!(" {unjudged} could not be judged: no other client in their runs.");
+        text += &format!(
+            " {unjudged} could not be judged: their runs lack other clients, or the arm to compare with."
+        );
     }
     text
 }
