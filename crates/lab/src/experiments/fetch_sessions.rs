@@ -175,6 +175,8 @@ impl Experiment for FetchSessions {
         let consumers = readers::at_end(&runtime, &config, &topic, CONSUMERS)?;
         let warmup = Self::warmup(turn.setting);
         let measured = MEASURED.mul_f64(turn.setting.scale);
+        // The arm's properties are the consumers'.
+        let plain = Arm { properties: &[], ..*turn.arm };
         let load = Load {
             config: ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO),
             records: (RATE * (warmup + measured).as_secs_f64()).ceil() as u64,
@@ -182,7 +184,7 @@ impl Experiment for FetchSessions {
             rate: RATE,
             size: SIZE,
             keys: KEYS,
-            ..Load::new(turn, &topic)?
+            ..Load::new(&Turn { arm: &plain, ..*turn }, &topic)?
         };
         let (records, skipped) = (load.records, load.warmup);
         let over_time = SharedOverTime::default();

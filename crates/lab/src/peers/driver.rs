@@ -11,7 +11,7 @@ use std::{
 };
 
 use nix::time::{ClockId, clock_gettime};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
 use super::{
@@ -128,16 +128,23 @@ pub(crate) struct Measured {
 
 /// The driver's JSON, as far as it is not in the fates.
 #[derive(Deserialize)]
-struct Summary {
-    records: u64,
-    /// Mean number of bytes.
-    record_size: f64,
-    seconds: f64,
+struct Cost {
     cpu_user_us: u64,
     cpu_system_us: u64,
 }
 
-impl Summary {
+/// The driver's JSON without fates.
+#[derive(Deserialize)]
+struct Totals {
+    records: u64,
+    /// Mean number of bytes.
+    record_size: f64,
+    seconds: f64,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+impl Cost {
     fn cpu(&self) -> CpuTime {
         CpuTime {
             user: Duration::from_micros(self.cpu_user_us),
@@ -295,14 +302,14 @@ impl Driver {
     pub(crate) fn read(&self, reading: &Reading) -> Result<Drained> {
         let mut running = Running::start(self, reading.arguments())?;
         running.wait(END_LIMIT)?;
-        let summary = running.summary();
-        let summary = summary.map_err(|reason| running.failed(&format!("has written {reason}")))?;
-        let Summary { records, record_size, seconds, .. } = summary;
+        let totals = running.figures();
+        let totals = totals.map_err(|reason| running.failed(&format!("has written {reason}")))?;
+        let Totals { records, record_size, seconds, cost } = totals;
         Ok(Drained {
             records,
             bytes: (records as f64 * record_size) as u64,
             elapsed: Duration::from_secs_f64(seconds),
-            cpu: summary.cpu(),
+            cpu: cost.cpu(),
         })
     }
 }
@@ -425,13 +432,13 @@ impl Running {
         fs::read(self.folder.path().join(name)).map_err(|error| format!("no {name}: {error}"))
     }
 
-    fn summary(&self) -> Result<Summary, String> {
+    fn figures<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_slice(&self.file(JSON)?)
             .map_err(|error| format!("unreadable figures: {error}"))
     }
 
     fn read(&mut self, records: u64) -> Result<Measured, String> {
-        let cpu = self.summary()?.cpu();
+        let cpu = self.figures::<Cost>()?.cpu();
         let fates = fates::read(&self.file(FATES)?, records).map_err(|error| error.to_string())?;
         let said = self.stderr();
         let first = said.iter().find_map(|line| line.strip_prefix("first error: "));

@@ -1,19 +1,22 @@
-use std::{ffi::OsString, fmt::Write as _};
+use std::{ffi::OsString, fmt::Write as _, time::Duration};
 
 use super::{
-    driver::{Measured, Order, RoundTrips, Until},
+    driver::{Drained, Measured, Order, Reading, RoundTrips, Until},
     fates::{Place, SIZE, Told, read},
     *,
 };
+use crate::cpu::CpuTime;
 
 #[test]
 fn names_are_read_as_they_are_written() {
-    for client in [Client::Curtail].into_iter().chain(Peer::ALL.map(Client::Peer)) {
+    let ours = [Client::Curtail, Client::CurtailFlush];
+    for client in ours.into_iter().chain(Peer::ALL.map(Client::Peer)) {
         assert_eq!(client.to_string().parse::<Client>().unwrap(), client);
     }
     let error = "kafkajs".parse::<Client>().unwrap_err().to_string();
     assert!(
-        error.contains("unknown client 'kafkajs'") && error.contains("curtail, java, java-3.6")
+        error.contains("unknown client 'kafkajs'")
+            && error.contains("curtail, curtail-flush, java, java-3.6")
     );
 }
 
@@ -165,6 +168,28 @@ fn a_round_trip_driver_starts_without_go() {
     let expected = "e2e --bootstrap-server b:1 --topic t --num-records 2 --warmup-records 1 \
                     --record-size 8 --producer-acks 1 --fates ";
     assert!(measured.first_error.unwrap().starts_with(expected));
+}
+
+#[test]
+fn a_driver_that_reads_a_topic_reports_totals() {
+    let reading = Reading { bootstrap: "b:1".into(), topic: "t".into(), records: 30 };
+    let json =
+        r#"{"records":30,"record_size":100,"seconds":0.5,"cpu_user_us":7,"cpu_system_us":2}"#;
+    let words = r#"[ "$1 $3 $5 $7" = "consume b:1 t 30" ] || exit 9;"#;
+    let drained = script(&format!("{words} {FIND} echo '{json}' > \"$json\"")).read(&reading);
+    let us = Duration::from_micros;
+    assert_eq!(
+        drained.unwrap(),
+        Drained {
+            records: 30,
+            bytes: 3000,
+            elapsed: Duration::from_millis(500),
+            cpu: CpuTime { user: us(7), system: us(2) },
+        }
+    );
+    let unread = script(&format!("{FIND} echo '{{}}' > \"$json\"")).read(&reading);
+    let error = unread.unwrap_err().to_string();
+    assert!(error.contains("has written unreadable figures: missing field"), "{error}");
 }
 
 #[test]
