@@ -5,16 +5,23 @@ use std::io::Write as _;
 use crate::common::{Cluster, run};
 use serde_json::Value;
 
-/// Runs one experiment small; checks its report, and that the exit code says what the conditions say.
+/// Runs one experiment small with Curtail; checks its report, and that the exit code says what the conditions say.
 fn report(arguments: &[&str]) -> Value {
+    report_of(&["curtail"], arguments)
+}
+
+/// As [`report`], with these clients in turn in each arm.
+fn report_of(clients: &[&str], arguments: &[&str]) -> Value {
+    let list = clients.join(",");
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut all = vec!["lab", "run", "--scale", "0.01", "--json", file.path().to_str().unwrap()];
+    all.extend(["--client", &list]);
     all.extend(arguments);
     let out = run(&all);
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert_eq!(text.lines().count(), 1, "one line for the experiment: {text} {out:?}");
     let report: Value = serde_json::from_str(&text).unwrap();
-    check_shape(&report);
+    check_shape(&report, clients);
     let conditions = report["conditions"].as_array().unwrap();
     let held = conditions.iter().all(|condition| condition["held"].as_bool().unwrap());
     assert_eq!(out.code, Some(if held { 0 } else { 2 }), "{out:?}");
@@ -41,7 +48,7 @@ fn is_intact(condition: &str) -> bool {
     condition.ends_with(": 0 lost, 0 duplicated, 0 reordered, no error (0, 0, 0, 0)")
 }
 
-fn check_shape(report: &Value) {
+fn check_shape(report: &Value, clients: &[&str]) {
     assert_eq!(report["cluster"], "embedded");
     assert_eq!(report["scale"], 0.01);
     assert!(report["seed"].is_u64() && report["source"].is_string(), "{report}");
@@ -50,8 +57,8 @@ fn check_shape(report: &Value) {
     assert_eq!(environment["shares_machine"], true);
     assert!(environment["versions"]["Curtail"].is_string(), "{environment}");
     assert!(report["models"][0]["what"].is_string(), "{report}");
-    for arm in report["arms"].as_array().unwrap() {
-        assert!(["curtail", "curtail-flush"].iter().any(|name| arm["client"] == *name), "{arm}");
+    for (arm, client) in report["arms"].as_array().unwrap().iter().zip(clients.iter().cycle()) {
+        assert_eq!(arm["client"], *client);
         assert!(arm["records"].as_u64().unwrap() > 0, "{arm}");
         for nothing in ["errors", "lost", "duplicated", "reordered"] {
             assert_eq!(arm[nothing], 0, "{arm}");
@@ -140,9 +147,8 @@ fn producers_and_consumers_run_as_fast_as_possible() {
 
 #[test]
 fn a_load_that_awaits_one_flush_has_figures_of_its_own() {
-    let report = report(&["acks", "--arm", "all", "--client", "curtail,curtail-flush"]);
-    let clients = report["arms"].as_array().unwrap().iter().map(|arm| arm["client"].as_str());
-    assert_eq!(clients.collect::<Vec<_>>(), [Some("curtail"), Some("curtail-flush")]);
+    let report = report_of(&["curtail", "curtail-flush"], &["acks", "--arm", "all"]);
+    assert_eq!(arms(&report), ["all", "all"]);
     let out = run(&["lab", "run", "metadata-churn", "--client", "curtail-flush"]);
     let reason = "it does not differ from curtail here";
     assert!(out.code == Some(1) && out.err.contains(reason), "{out:?}");

@@ -421,7 +421,7 @@ fn records_continue_under_a_new_producer_id_after_the_last_epoch() {
     });
 }
 
-/// Metadata may be late by more than the usual milliseconds, and each partition of the topic is refused.
+/// A leader may learn of its election late. With constant waits it receives each batch every 20 ms.
 #[test]
 fn leader_that_keeps_refusing_a_batch_is_asked_less_and_less_often() {
     run(async {

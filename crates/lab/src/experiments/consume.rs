@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use curtail::{Consumer, TopicPartition};
-use tokio::runtime::Builder;
 
 use super::{
     Arm, Arms, Awaits, ClusterKind, Condition, Experiment, LatencyUntil, Published, Sample,
@@ -15,10 +14,10 @@ use super::{
 use crate::{
     cpu::CpuTime,
     peers::{
-        Peer,
+        Driver, Peer,
         driver::{Drained, Reading},
     },
-    perf::{Error, Result},
+    perf::{Error, Result, application_runtime},
 };
 
 const PARTITIONS: i32 = 6;
@@ -81,18 +80,10 @@ impl Experiment for Consume {
         turn.testbed.create_topic(&topic, PARTITIONS, 1)?;
         let records = (case.records * turn.setting.scale).ceil() as u64;
         fill(turn, &topic, records, case.size)?;
-        let cpu_here = CpuTime::now();
-        let mut read = match turn.driver {
+        let read = match turn.driver {
             None => read(turn, &topic, records)?,
-            Some(driver) => driver.read(&Reading {
-                bootstrap: turn.testbed.bootstrap().to_owned(),
-                topic: topic.clone(),
-                records,
-            })?,
+            Some(driver) => read_by(driver, turn, &topic, records)?,
         };
-        if turn.driver.is_some() && turn.setting.cluster == ClusterKind::Embedded {
-            read.cpu = read.cpu + (CpuTime::now() - cpu_here);
-        }
         turn.testbed.delete_topic(&topic)?;
         Ok(sample(&read))
     }
@@ -124,7 +115,7 @@ fn fill(turn: &Turn<'_>, topic: &str, records: u64, size: usize) -> Result<()> {
 /// Reads as an application does: polls on tokio's multi-thread runtime, and looks at each record. The time begins with
 /// the assignment.
 fn read(turn: &Turn<'_>, topic: &str, records: u64) -> Result<Drained> {
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(Error::Threads)?;
+    let runtime = application_runtime()?;
     let config = with_properties(turn.testbed.consumer(), turn.arm.properties)?;
     runtime.block_on(async {
         let mut consumer = Consumer::new(config)?;
@@ -151,6 +142,17 @@ fn read(turn: &Turn<'_>, topic: &str, records: u64) -> Result<Drained> {
         consumer.close().await;
         Ok(Drained { records: seen, bytes, elapsed, cpu })
     })
+}
+
+/// Read by another client. The CPU time of brokers in this process counts too, as it does for Curtail.
+fn read_by(driver: &Driver, turn: &Turn<'_>, topic: &str, records: u64) -> Result<Drained> {
+    let bootstrap = turn.testbed.bootstrap().to_owned();
+    let before = CpuTime::now();
+    let mut read = driver.read(&Reading { bootstrap, topic: topic.to_owned(), records })?;
+    if turn.setting.cluster == ClusterKind::Embedded {
+        read.cpu = read.cpu + (CpuTime::now() - before);
+    }
+    Ok(read)
 }
 
 /// The one latency is the time until the last record was read.

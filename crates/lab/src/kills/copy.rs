@@ -15,12 +15,12 @@ pub use self::worker::{Worker, work};
 use super::{
     Event, PARTITIONS, Reading, Soak, TopicReport, count, create_topic,
     faults::Killer,
-    produce::{Feed, Keys, feeder_runtime},
+    produce::{Feed, Keys},
     readback, readings,
 };
 use crate::{
     experiments::{Found, Testbed},
-    perf::{Error, Result, client_runtime},
+    perf::{Error, Result, application_runtime, client_runtime},
 };
 
 const INPUT: &str = "kills-input";
@@ -48,7 +48,7 @@ pub(super) fn run(
     for topic in [INPUT, OUTPUT] {
         create_topic(testbed, topic)?;
     }
-    let runtime = feeder_runtime()?;
+    let runtime = application_runtime()?;
     let feed = Feed::start(&runtime, testbed, INPUT, Keys::Some, soak.rate)?;
     let mut workers = Workers::start(soak, testbed)?;
     let mut kills = Kills::default();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     experiments::{Acknowledged, Fate, Found, Order, Testbed, findings, nanos},
-    perf::{Error, Result},
+    perf::{Error, Result, application_runtime},
 };
 
 const KEYED: &str = "kills-keyed";
@@ -31,7 +31,7 @@ pub(super) fn run(
     told: &mut dyn FnMut(Event<'_>),
 ) -> Result<Vec<TopicReport>> {
     let testbed = killer.testbed;
-    let runtime = feeder_runtime()?;
+    let runtime = application_runtime()?;
     let mut feeds = Vec::new();
     for (topic, keys) in [(KEYED, Keys::Some), (KEYLESS, Keys::None)] {
         create_topic(testbed, topic)?;
@@ -52,12 +52,6 @@ pub(super) fn run(
             ledger.report(testbed, topic, order)
         })
         .collect()
-}
-
-/// Default settings on a multi-thread runtime, one delivery awaited for each record.
-pub(super) fn feeder_runtime() -> Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.thread_name("curtail-feed").enable_all().build().map_err(Error::Threads)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ mod target;
 pub(crate) use pacer::{Pacer, sleep_precisely};
 pub use payload::Payload;
 pub use report::{Cost, Event, Interval, PhasesReport, Progress, Report, Window};
-pub(crate) use target::client_runtime;
 pub use target::{Embedded, Target, Topic};
+pub(crate) use target::{application_runtime, client_runtime};
 
 /// Reason of a run without a report: one line with what to do.
 #[derive(Debug, thiserror::Error)]

@@ -34,6 +34,11 @@ pub struct Topic {
     pub create: Option<(i32, i16)>,
 }
 
+/// The runtime of an application: tokio's default, a thread per core.
+pub(crate) fn application_runtime() -> Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build().map_err(Error::Threads)
+}
+
 /// The event loop of a client: one thread, in addition to the measuring thread.
 pub(crate) fn client_runtime() -> Result<Runtime> {
     Builder::new_multi_thread()

@@ -127,7 +127,8 @@ pub(super) fn table(rows: &[Row<'_>], to: &str) -> String {
     COLUMNS.to_owned() + &lines.collect::<String>()
 }
 
-fn claimed(row: &Row<'_>) -> String {
+/// The claim in words, with its metric.
+pub(super) fn claimed(row: &Row<'_>) -> String {
     let Claim { sentence, metric, .. } = row.claim;
     match row.client {
         CURTAIL => format!("{sentence}: {}", metric.name()),

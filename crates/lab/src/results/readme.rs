@@ -69,10 +69,8 @@ fn table(results: &Results) -> String {
         return "\nNo runs are on file.\n\n".to_owned();
     }
     let lines = rows.iter().map(|row| {
-        let claim = row.claim;
-        let claimed = format!("{}: {}", claim.sentence, claim.metric.name());
         let cells = [
-            page::link(row, "docs/results/", &claimed),
+            page::link(row, "docs/results/", &page::claimed(row)),
             page::ours(row),
             page::other(row),
             row.cluster.title().to_owned(),

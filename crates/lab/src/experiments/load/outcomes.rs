@@ -5,13 +5,13 @@ use std::time::Instant;
 use curtail::{Delivery, Error as ClientError, RecordMetadata, Timing};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::Runtime,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
 };
 
 use super::{Acknowledged, Fate, nanos};
-use crate::perf::{Error, Result, client_runtime};
+use crate::perf::{Result, application_runtime, client_runtime};
 
 /// What a load awaits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,12 +25,10 @@ pub enum Awaits {
 }
 
 impl Awaits {
-    /// The client's runtime. An application has tokio's default: a thread per core.
+    /// The client's runtime.
     pub(super) fn runtime(self) -> Result<Runtime> {
         match self {
-            Self::EachDelivery => {
-                Builder::new_multi_thread().enable_all().build().map_err(Error::Threads)
-            }
+            Self::EachDelivery => application_runtime(),
             Self::Flush => client_runtime(),
         }
     }
