@@ -1,0 +1,54 @@
+//! A task that awaits each delivery on its own.
+
+use curtail::{Delivery, Error, RecordMetadata};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use crate::Failure;
+
+/// Sends deliveries to the task. `T` describes the record to whoever learns the outcome.
+pub struct AwaitEach<T> {
+    hand: UnboundedSender<(T, Delivery)>,
+    task: JoinHandle<()>,
+}
+
+impl<T: Send + 'static> AwaitEach<T> {
+    pub fn start(
+        runtime: &Handle,
+        told: impl FnMut(T, Result<RecordMetadata, Error>) + Send + 'static,
+    ) -> Self {
+        let (hand, handed) = unbounded_channel();
+        Self { hand, task: runtime.spawn(await_all(handed, told)) }
+    }
+
+    pub fn push(&self, record: T, delivery: Delivery) {
+        // The task ends only after this sender.
+        let _ = self.hand.send((record, delivery));
+    }
+
+    /// Waits for the last outcome.
+    pub async fn finish(self) -> Result<(), Failure> {
+        drop(self.hand);
+        Ok(self.task.await?)
+    }
+}
+
+async fn await_all<T: Send + 'static>(
+    mut handed: UnboundedReceiver<(T, Delivery)>,
+    mut told: impl FnMut(T, Result<RecordMetadata, Error>),
+) {
+    let mut waiting = FuturesUnordered::new();
+    let mut is_open = true;
+    while is_open || !waiting.is_empty() {
+        tokio::select! {
+            next = handed.recv(), if is_open => match next {
+                Some((record, delivery)) => waiting.push(async { (record, delivery.await) }),
+                None => is_open = false,
+            },
+            Some((record, outcome)) = waiting.next() => told(record, outcome),
+        }
+    }
+}

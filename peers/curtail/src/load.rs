@@ -1,0 +1,64 @@
+//! Sends records open loop from a given start time and writes the outcome of each.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use curtail::{Error, Record, RecordMetadata};
+use tokio::runtime::Runtime;
+
+use crate::Failure;
+use crate::args::{Args, Until};
+use crate::await_each::AwaitEach;
+use crate::measure::Report;
+use crate::open_loop::{self, Fates};
+use crate::read_back::ReadBack;
+use crate::settings;
+
+pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
+    let context = runtime.enter();
+    let fates = Arc::new(Fates::new(args.records));
+    let read_back = match args.until {
+        Until::Acknowledged => None,
+        Until::Read => {
+            let consumer = runtime.block_on(settings::consumer_at_end(args, &[]))?;
+            Some(ReadBack::start(args, consumer, Arc::clone(&fates)))
+        }
+    };
+    let producer = settings::producer(args, &[])?;
+    drop(context);
+    let told = {
+        let (fates, is_end) = (Arc::clone(&fates), read_back.is_none());
+        move |slot, outcome: Result<RecordMetadata, Error>| match outcome {
+            Ok(written) if is_end => {
+                fates.acknowledged(slot, written.partition, written.offset.unwrap_or(-1));
+            }
+            Ok(_) => {}
+            Err(error) => fates.failed(error),
+        }
+    };
+    let start = || AwaitEach::start(runtime.handle(), told.clone());
+    let awaiting = RefCell::new((start(), 0));
+    let send = |slot, key: Option<&[u8]>, value: &[u8]| {
+        let mut record = Record::to(&args.topic).value(value);
+        if let Some(key) = key {
+            record = record.key(key);
+        }
+        let delivery = runtime.block_on(producer.send(record))?;
+        let (awaiting, sent) = &mut *awaiting.borrow_mut();
+        awaiting.push(slot, delivery);
+        *sent += 1;
+        Ok(())
+    };
+    let drain = || {
+        let (awaiting, sent) = &mut *awaiting.borrow_mut();
+        runtime.block_on(std::mem::replace(awaiting, start()).finish())?;
+        match &read_back {
+            Some(read_back) => runtime.block_on(read_back.wait(*sent)),
+            None => Ok(()),
+        }
+    };
+    let (client, version) = (settings::CLIENT, settings::version());
+    let report = open_loop::run(args, &fates, client, version, send, drain);
+    runtime.block_on(producer.close())?;
+    report
+}

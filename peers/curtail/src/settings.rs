@@ -1,0 +1,68 @@
+//! Clients with the properties of the command line.
+
+use curtail::{ConfigError, Consumer, ConsumerConfig, Producer, ProducerConfig, TopicPartition};
+
+use crate::Failure;
+use crate::args::{Args, Tool};
+
+pub const CLIENT: &str = "curtail";
+
+pub fn version() -> String {
+    env!("CARGO_PKG_VERSION").into()
+}
+
+pub fn producer(args: &Args, defaults: &[(&str, &str)]) -> Result<Producer, Failure> {
+    let mut config = ProducerConfig::new(&args.bootstrap);
+    let foreign = |name: &str, value: &str| ConsumerConfig::new("").set(name, value);
+    apply(args, defaults, |name, value| config.set(name, value), foreign)?;
+    Ok(Producer::new(config)?)
+}
+
+pub fn consumer(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Failure> {
+    let mut config = ConsumerConfig::new(&args.bootstrap);
+    let foreign = |name: &str, value: &str| ProducerConfig::new("").set(name, value);
+    apply(args, defaults, |name, value| config.set(name, value), foreign)?;
+    Ok(Consumer::new(config)?)
+}
+
+/// Sets the defaults, then the command line's properties. Properties of the other role are ignored if the tool uses both
+/// roles.
+fn apply(
+    args: &Args,
+    defaults: &[(&str, &str)],
+    mut own: impl FnMut(&str, &str) -> Result<(), ConfigError>,
+    foreign: impl Fn(&str, &str) -> Result<(), ConfigError>,
+) -> Result<(), Failure> {
+    for (name, value) in defaults {
+        own(name, value)?;
+    }
+    let has_both = matches!(args.tool, Tool::EndToEnd | Tool::Load);
+    for (name, value) in &args.properties {
+        match own(name, value) {
+            Err(ConfigError::Unknown { .. }) if has_both && foreign(name, value).is_ok() => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// The topic's partitions.
+pub async fn partitions(consumer: &Consumer, topic: &str) -> Result<Vec<TopicPartition>, Failure> {
+    let found = consumer.partitions_for(topic).await?;
+    if found.is_empty() {
+        return Err(format!("topic {topic} has no partitions; create it first").into());
+    }
+    Ok(found.iter().map(|info| TopicPartition::new(topic, info.partition)).collect())
+}
+
+/// A consumer at the current end of every partition.
+pub async fn consumer_at_end(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Failure> {
+    let mut consumer = consumer(args, defaults)?;
+    let partitions = partitions(&consumer, &args.topic).await?;
+    consumer.assign(partitions.clone());
+    consumer.seek_to_end(&partitions)?;
+    for partition in &partitions {
+        consumer.position(partition).await?;
+    }
+    Ok(consumer)
+}
