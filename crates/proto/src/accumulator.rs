@@ -219,7 +219,7 @@ pub struct Placed<'a, C> {
     /// Encoded bytes it added.
     pub bytes: usize,
     /// The batch's handle.
-    pub completion: &'a C,
+    pub completion: &'a mut C,
     /// What the queue needs now.
     pub readiness: Readiness,
 }
@@ -453,7 +453,7 @@ impl<C> PartitionQueue<C> {
         } else {
             due(open.created, policy)
         };
-        Some(Placed { index, bytes: after - before, completion: &open.completion, readiness })
+        Some(Placed { index, bytes: after - before, completion: &mut open.completion, readiness })
     }
 
     /// Returns how much the open batch should grow to take a record that does not fit, if it should. While batches
@@ -497,7 +497,7 @@ impl<C> PartitionQueue<C> {
         let room = policy.batch_size.min(work.largest).max(1);
         let open =
             work.open.insert(OpenBatch { builder, room, created: now, completion, bound: false });
-        Placed { index: 0, bytes, completion: &open.completion, readiness }
+        Placed { index: 0, bytes, completion: &mut open.completion, readiness }
     }
 
     /// Binds the open batch to this partition: the record just appended may be written nowhere else.

@@ -3,7 +3,8 @@
 //! Every byte is held for one broker. While more than one broker is in use, a broker may hold only as much as is free
 //! at the same time (a dynamic threshold, Choudhury and Hahne 1998). One broker that does not acknowledge holds at
 //! most half of the memory, and two hold a third each; the rest stays available. A waiter that was refused because of
-//! its own broker's share blocks no other waiter.
+//! its own broker's share blocks no other waiter. Nor does one whose broker has a full window ([`crate::path`]): the
+//! caller says of each broker whether it admits records.
 
 use std::collections::BTreeMap;
 
@@ -96,10 +97,12 @@ impl<W> Budget<W> {
         self.brokers += usize::from(broker >= 0);
     }
 
-    /// Takes bytes for a broker at once, unless a waiter comes first.
-    pub fn try_take(&mut self, broker: i32, need: usize) -> bool {
-        let queued = self.accounts.get(&broker).is_some_and(|a| !a.waiting.is_empty());
-        if queued || need > self.free || self.is_beyond_share(broker, need) || self.is_starved() {
+    /// Takes bytes for a broker at once, unless a waiter comes first that does not wait for its broker's window.
+    pub fn try_take(&mut self, broker: i32, need: usize, admits: impl Fn(i32) -> bool) -> bool {
+        let queued = self.waiting(broker) > 0 && admits(broker);
+        let is_denied = queued || need > self.free || self.is_beyond_share(broker, need);
+        // A waiter that lacks only free bytes must not lose them to newcomers.
+        if is_denied || self.next_in_line(admits).is_some() {
             return false;
         }
         self.take(broker, need);
@@ -134,10 +137,11 @@ impl<W> Budget<W> {
         self.take(to, bytes);
     }
 
-    /// Returns the next waiter whose turn has come: the longest waiting one that its own broker's share does not
-    /// block. Call it after every [`Self::give_back`] and [`Self::transfer`] until it returns `None`.
-    pub fn grant(&mut self) -> Option<Granted<W>> {
-        let (broker, need) = self.next_in_line()?;
+    /// Returns the next waiter whose turn has come: the longest waiting one that neither its broker's share nor its
+    /// window blocks. Call it after every [`Self::give_back`] and [`Self::transfer`], and when a window opens, until it
+    /// returns `None`.
+    pub fn grant(&mut self, admits: impl Fn(i32) -> bool) -> Option<Granted<W>> {
+        let (broker, need) = self.next_in_line(admits)?;
         if need > self.free {
             return None;
         }
@@ -171,19 +175,20 @@ impl<W> Budget<W> {
         }
     }
 
-    /// Whether a waiter lacks only free bytes, so that newcomers must not take them.
-    fn is_starved(&self) -> bool {
-        self.next_in_line().is_some()
+    /// Waiters of a broker.
+    pub fn waiting(&self, broker: i32) -> usize {
+        self.accounts.get(&broker).map_or(0, |account| account.waiting.len())
     }
 
-    fn next_in_line(&self) -> Option<(i32, usize)> {
+    fn next_in_line(&self, admits: impl Fn(i32) -> bool) -> Option<(i32, usize)> {
         if self.waiting == 0 {
             return None;
         }
         let heads = self.accounts.iter().filter_map(|(broker, account)| {
             account.waiting.first_key_value().map(|(number, head)| (*number, *broker, head.need))
         });
-        let in_line = heads.filter(|&(_, broker, need)| !self.is_beyond_share(broker, need));
+        let in_line = heads
+            .filter(|&(_, broker, need)| !self.is_beyond_share(broker, need) && admits(broker));
         in_line.min().map(|(_, broker, need)| (broker, need))
     }
 

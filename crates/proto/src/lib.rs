@@ -12,6 +12,7 @@
 //! | [`metadata`] | the leader of each partition, as an immutable snapshot; leader epochs only go forward |
 //! | [`partitioner`] | the partition of a record that names none |
 //! | [`load`] | the expected delay at a broker for a record added now |
+//! | [`path`] | how many bytes of records may be outstanding for a broker |
 //! | [`budget`] | which caller may take how much of `buffer.memory`, and which is next |
 //! | [`pipelining`] | how many small requests a connection has in flight |
 //! | [`backoff`] | how long to wait before a retry |
@@ -38,6 +39,7 @@ pub mod load;
 pub mod membership;
 pub mod metadata;
 pub mod partitioner;
+pub mod path;
 pub mod pipelining;
 #[doc(hidden)]
 pub mod plant;

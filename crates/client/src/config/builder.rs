@@ -177,6 +177,9 @@ setters! { ProducerConfig:
     max_request_size: usize;
     /// Sets `buffer.memory`: bytes for unacknowledged records of all partitions.
     buffer_memory: usize;
+    /// Sets `curtail.latency.target.ms`: how long an acknowledgement should take. A send waits while more bytes are
+    /// outstanding for its broker than the broker takes in this time; zero for no such bound.
+    latency_target: Duration;
     /// Sets `max.block.ms`: the longest wait of a send for metadata and for memory.
     max_block: Duration;
     /// Sets `metadata.max.idle.ms`: the time after its last record for which a topic's metadata is refreshed.

@@ -200,6 +200,10 @@ pub struct ProducerConfig {
     pub max_request_size: usize,
     /// `buffer.memory` in bytes.
     pub buffer_memory: usize,
+    /// How long an acknowledgement should take: a send waits while more record bytes are outstanding for its broker than
+    /// the broker takes in this time. Zero for no such bound, as in the Java client; property
+    /// `curtail.latency.target.ms`.
+    pub latency_target: Duration,
     /// `max.block.ms`.
     pub max_block: Duration,
     /// `metadata.max.idle.ms`: the time after its last record for which a topic's metadata is refreshed.
@@ -261,6 +265,7 @@ impl Default for ProducerConfig {
             max_in_flight: 5,
             max_request_size: 1_048_576,
             buffer_memory: 33_554_432,
+            latency_target: Duration::from_millis(10),
             max_block: Duration::from_secs(60),
             metadata_max_idle: Duration::from_secs(300),
             delivery_timeout: Duration::from_secs(120),

@@ -225,6 +225,7 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         |t| number(t, 0, 1_000_000),
         u32::to_string
     ),
+    property!("curtail.latency.target.ms", INT_MILLIS, latency_target, int_millis, show_millis),
     property!(
         "curtail.route.around.trouble",
         BOOLEAN,

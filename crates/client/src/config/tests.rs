@@ -129,6 +129,7 @@ const PRODUCER: &[Row] = &[
     ("curtail.suspicion.min.ms", "200", INT_MS.0, INT_MS.1),
     ("curtail.suspicion.multiple", "4", &["1", "4294967295"], &["0", "-1", "1.5"]),
     ("curtail.broker.memory.percent", "100", &["0", "50", "1000000"], &["-1", "1000001", "x"]),
+    ("curtail.latency.target.ms", "10", INT_MS.0, INT_MS.1),
     ("curtail.route.around.trouble", "true", FLAG.0, FLAG.1),
     ("curtail.prefer.proven.partitions", "true", FLAG.0, FLAG.1),
     ("delivery.timeout.ms", "120000", INT_MS.0, INT_MS.1),

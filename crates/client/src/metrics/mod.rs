@@ -48,6 +48,9 @@ pub struct ProducerMetrics {
     pub buffer_available_bytes: usize,
     /// Waits of sends for memory, one value per send that had to wait. Nanoseconds.
     pub buffer_wait: Distribution,
+    /// Waits of sends for room in a broker's window (`curtail.latency.target.ms`), one value per send that had to wait.
+    /// Nanoseconds.
+    pub window_wait: Distribution,
     /// Sends that timed out waiting for memory, or found none in a call that does not wait.
     pub buffer_exhausted_total: u64,
     /// Waits of sends for a topic's metadata, one value per send that had to wait. Nanoseconds.
@@ -148,6 +151,7 @@ impl ProducerMetrics {
         let mut difference = self.clone();
         difference.period = self.taken.saturating_duration_since(earlier.taken);
         difference.buffer_wait = self.buffer_wait.since(&earlier.buffer_wait);
+        difference.window_wait = self.window_wait.since(&earlier.window_wait);
         difference.metadata_wait = self.metadata_wait.since(&earlier.metadata_wait);
         difference.flush_time = self.flush_time.since(&earlier.flush_time);
         difference.buffer_exhausted_total =

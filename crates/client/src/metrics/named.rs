@@ -130,6 +130,7 @@ impl Group {
         self.put("leaderless-bytes", metrics.leaderless_bytes as f64);
         self.put("certificates-outdated", f64::from(u8::from(metrics.certificates_outdated)));
         self.total_time("bufferpool-wait-time-ns", &metrics.buffer_wait);
+        self.total_time("window-wait-time-ns", &metrics.window_wait);
         self.total_time("metadata-wait-time-ns", &metrics.metadata_wait);
         self.total_time("flush-time-ns", &metrics.flush_time);
     }

@@ -62,6 +62,11 @@ impl PrometheusText {
                 &metrics.buffer_wait,
             ),
             (
+                "curtail_producer_window_wait_seconds",
+                "Time that sends waited for room in a broker's window.",
+                &metrics.window_wait,
+            ),
+            (
                 "curtail_producer_metadata_wait_seconds",
                 "Time that sends waited for the metadata of a topic.",
                 &metrics.metadata_wait,

@@ -39,6 +39,7 @@ impl Counter {
 pub(crate) struct ProducerStats {
     pub(crate) started: Instant,
     pub(crate) buffer_wait: Histogram,
+    pub(crate) window_wait: Histogram,
     pub(crate) buffer_exhausted: Counter,
     pub(crate) metadata_wait: Histogram,
     pub(crate) flush_time: Histogram,
@@ -55,6 +56,7 @@ impl ProducerStats {
             started: Instant::now(),
             stamps,
             buffer_wait: Histogram::default(),
+            window_wait: Histogram::default(),
             buffer_exhausted: Counter::default(),
             metadata_wait: Histogram::default(),
             flush_time: Histogram::default(),

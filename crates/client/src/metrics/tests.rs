@@ -8,6 +8,7 @@ fn metrics(stats: &ProducerStats) -> ProducerMetrics {
         buffer_total_bytes: 100,
         buffer_available_bytes: 40,
         buffer_wait: stats.buffer_wait.snapshot(),
+        window_wait: stats.window_wait.snapshot(),
         buffer_exhausted_total: stats.buffer_exhausted.get(),
         metadata_wait: stats.metadata_wait.snapshot(),
         flush_time: stats.flush_time.snapshot(),

@@ -260,6 +260,18 @@ impl Completion {
         self.memory.as_ref().map_or(0, Reservation::bytes)
     }
 
+    /// Bytes of the records, as the broker's gate counts them.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.memory.as_ref().map_or(0, Reservation::record_bytes)
+    }
+
+    /// Whether the batch waits for something else than its broker's pace.
+    pub(super) fn set_parked(&mut self, is_parked: bool) {
+        if let Some(memory) = &mut self.memory {
+            memory.set_parked(is_parked);
+        }
+    }
+
     /// Accounts the batch's memory to another broker.
     pub(super) fn charge_to(&mut self, broker: i32) {
         if let Some(memory) = &mut self.memory {
@@ -278,7 +290,10 @@ impl Completion {
     }
 
     /// Records that a record with `timestamp` has joined the batch, so that interceptors receive its outcome.
-    pub(super) fn joined(&self, timestamp: i64) {
+    pub(super) fn joined(&mut self, timestamp: i64, bytes: usize) {
+        if let Some(memory) = &mut self.memory {
+            memory.add_record(bytes);
+        }
         if let Some(interception) = &self.interception {
             interception.joined(timestamp);
         }

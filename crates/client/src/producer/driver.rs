@@ -61,7 +61,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 trace::connection(lane.broker, Some(&error));
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 if !session.is_stuck {
-                    lane.health.set(Trouble::Unreachable);
+                    lane.set_unreachable();
                     strong.notice(&lane);
                 }
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
@@ -72,7 +72,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(broker = lane.broker, %error, "cannot connect");
-                lane.health.set(Trouble::Unreachable);
+                lane.set_unreachable();
                 strong.notice(&lane);
                 failures += 1;
                 if matches!(error, Error::Authentication { .. } | Error::UnsupportedVersion(_)) {
@@ -169,7 +169,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
         opened = &mut open => opened?,
         () = sleep(lane.patience()) => {
             // Placement of records need not wait for socket.connection.setup.timeout.ms to learn of it.
-            lane.health.set(Trouble::Unreachable);
+            lane.set_unreachable();
             shared.notice(lane);
             open.await?
         }

@@ -4,7 +4,7 @@
 //! which saves a task switch. The driver writes after every response, timer and wake-up.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, IoSlice},
     sync::{
         Arc, Weak,
@@ -22,6 +22,7 @@ use curtail_proto::{
     later::Later,
     load::Load,
     metadata::Leader,
+    path::{Bounds, Gate, Path, Response, SMALL},
     pipelining::Pipelining,
     plant::{Plant, planted},
     suspicion::{AnswerTime, AtomicTrouble, Health, Suspicion, Trouble},
@@ -72,6 +73,10 @@ pub(super) struct Lane {
     pub(super) health: Health,
     /// The broker's pending work; for lock-free readers.
     pub(super) load: Arc<Load>,
+    /// Bounds the bytes of records outstanding for the broker; `None` if only `buffer.memory` does.
+    pub(super) gate: Option<Arc<Gate>>,
+    /// The broker's pace, which sets the gate's window. Innermost lock.
+    path: Mutex<Path>,
     /// The broker's trouble at the last check; see [`Shared::notice`].
     pub(super) seen: AtomicTrouble,
     /// The producer's start, the origin of times that are read without a lock.
@@ -157,6 +162,10 @@ pub(super) struct Request {
     pub(super) version: i16,
     /// Bytes of `buffer.memory` held by its batches.
     reserved: usize,
+    /// Bytes of its records, as the gate counts them.
+    record_bytes: usize,
+    /// Its batches when it was built.
+    width: usize,
     /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
 }
@@ -310,10 +319,18 @@ impl Lane {
         stats: Arc<BrokerStats>,
         began: Instant,
     ) -> Arc<Self> {
+        let bounds = Bounds {
+            target: config.latency_target,
+            batch: config.batch_max_size.max(config.batch_size),
+            request: config.max_request_size,
+            in_flight: config.max_in_flight,
+        };
         Arc::new(Self {
             broker,
             health: Health::default(),
             load: Arc::default(),
+            gate: (!bounds.target.is_zero()).then(|| Arc::new(Gate::new(config.max_request_size))),
+            path: Mutex::new(Path::new(bounds)),
             seen: AtomicTrouble::default(),
             began,
             opened: Instant::now().saturating_duration_since(began),
@@ -384,7 +401,8 @@ impl Lane {
             if self.waits_for_answer(up, shared, now) {
                 return Ok(Pumped::Done);
             }
-            let Collected { batches, trials, overdue } = self.collect(shared, now.into_std());
+            let most = self.next_request_limit(up, shared, now.into_std());
+            let Collected { batches, trials, overdue } = self.collect(shared, now.into_std(), most);
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
                 self.enqueue(up, shared, batches, now);
@@ -422,9 +440,39 @@ impl Lane {
         let complete =
             |partition: &Arc<Partition>| partition.state.lock().queue.has_complete(&shared.policy);
         if work.ready.iter().take(LOOK_AHEAD).any(complete) {
-            return false;
+            return self.keeps_busy(in_flight, now.into_std());
         }
         !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
+    }
+
+    /// Whether the broker's window is full.
+    pub(super) fn is_full(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_full())
+    }
+
+    /// Makes the driver send what lingers, because a sender waits for room.
+    pub(super) fn hurry(&self) {
+        // Otherwise the next response makes it look.
+        if self.gate.as_ref().is_some_and(|gate| gate.is_idle()) {
+            self.wake();
+        }
+    }
+
+    /// Whether the requests in flight keep the broker busy, or the next one should measure the round trip alone.
+    fn keeps_busy(&self, in_flight: usize, now: StdInstant) -> bool {
+        if self.gate.is_none() {
+            return false;
+        }
+        let path = self.path.lock();
+        in_flight >= path.depth() || path.wants_probe(now)
+    }
+
+    /// Most bytes of the next request, unless its first batch is larger.
+    fn next_request_limit(&self, up: &Up, shared: &Shared, now: StdInstant) -> usize {
+        let most = shared.config.max_request_size;
+        let is_probe =
+            self.gate.is_some() && up.in_flight.is_empty() && self.path.lock().wants_probe(now);
+        if is_probe { most.min(SMALL) } else { most }
     }
 
     /// Whether the broker is late: the oldest request has waited longer than usual, or the last response was late.
@@ -445,6 +493,9 @@ impl Lane {
 
     fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, now: Instant) {
         up.pipelining.sent(up.in_flight.len(), now.into_std());
+        if up.in_flight.is_empty() {
+            self.path.lock().sent_alone(now.into_std());
+        }
         let first = |sent: &&Sent| sent.batch.attempts == 1;
         for Sent { batch, .. } in batches.iter().filter(first) {
             let queued = now.into_std().saturating_duration_since(batch.created);
@@ -492,7 +543,18 @@ impl Lane {
         }
         let ahead = up.in_flight.len();
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
-        let request = Request { batches, written: built, ahead, version, reserved, stray: None };
+        let record_bytes = batches.iter().map(|sent| sent.batch.completion.record_bytes()).sum();
+        let width = batches.len();
+        let request = Request {
+            batches,
+            written: built,
+            ahead,
+            version,
+            reserved,
+            record_bytes,
+            width,
+            stray: None,
+        };
         trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
         if config.acks == Acks::None {
             // Kafka sends no response: a batch counts as written once the socket has accepted it.
@@ -511,7 +573,15 @@ impl Lane {
     fn publish_load(&self, up: &Up) {
         let oldest = up.in_flight.oldest();
         let since = oldest.map(|request| request.written.saturating_duration_since(self.began));
-        self.load.set_sent(up.sent_bytes, up.in_flight.len() >= self.max_in_flight, since);
+        let Some(gate) = &self.gate else {
+            let is_full = up.in_flight.len() >= self.max_in_flight;
+            return self.load.set_sent(up.sent_bytes, is_full, since);
+        };
+        let path = self.path.lock();
+        self.load.set_sent(up.sent_bytes, up.in_flight.len() >= path.depth(), since);
+        let began = oldest.map(|request| path.turn_began(request.written.into_std()));
+        let age = |began| Instant::from_std(began).saturating_duration_since(self.began);
+        gate.set_turn(began.map(age));
     }
 
     /// Expected time until a record added now is acknowledged. `now` counts from the producer's start.
@@ -569,6 +639,16 @@ impl Lane {
     /// Records a response: its time, and whether the broker is no longer late.
     pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
         up.sent_bytes -= request.reserved;
+        if let Some(gate) = &self.gate {
+            let response = Response {
+                written: request.written.into_std(),
+                ahead: request.ahead,
+                bytes: request.record_bytes,
+                batches: request.width,
+                now: now.into_std(),
+            };
+            self.path.lock().answered(&response, gate);
+        }
         self.publish_load(up);
         up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());
         let took = now.saturating_duration_since(request.written);
@@ -623,11 +703,19 @@ impl Lane {
         })
     }
 
+    /// Records that the broker completes no handshake. Returns its former trouble.
+    pub(super) fn set_unreachable(&self) -> Trouble {
+        if let Some(gate) = &self.gate {
+            gate.give_up();
+        }
+        self.health.set(Trouble::Unreachable)
+    }
+
     /// Marks the broker unreachable because it does not complete a handshake. Ignored if it has responded since. The
     /// driver then reports the change.
     pub(super) fn mark_unreachable(&self) {
         if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
-            self.health.set(Trouble::Unreachable);
+            self.set_unreachable();
             self.wake();
         }
     }
@@ -687,6 +775,10 @@ impl Lane {
     /// Closes the connection. Returns the in-flight requests, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
         self.load.set_sent(0, false, None);
+        self.path.lock().connected();
+        if let Some(gate) = &self.gate {
+            gate.set_turn(None);
+        }
         match std::mem::replace(&mut *self.turnstile.link(), Link::Down) {
             Link::Down => Vec::new(),
             Link::Up(mut up) => {
@@ -717,13 +809,14 @@ fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
 }
 
 impl Work<Arc<Partition>> {
-    /// Moves due partitions to the ready list. `lane` owns these lists.
+    /// Moves due partitions to the ready list, or all of them while the broker's window is full: nobody can add to their
+    /// batches then. `lane` owns these lists.
     fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
-        while let Some(entry) = self.timed.first_entry() {
-            if entry.key().0 > now {
-                return;
-            }
-            let partition = entry.remove();
+        let later = match lane.is_full() {
+            true => BTreeMap::new(),
+            false => self.timed.split_off(&(now, u64::MAX)),
+        };
+        for partition in std::mem::replace(&mut self.timed, later).into_values() {
             let mut state = partition.state.lock();
             if state.is_in(lane, Place::Timed) {
                 state.place = Place::Ready;

@@ -1,4 +1,5 @@
-//! `buffer.memory`: a budget in bytes, reserved per batch, and reuse of the buffers.
+//! `buffer.memory`: a budget in bytes, reserved per batch, and reuse of the buffers. Also the brokers' windows, which
+//! count the bytes of the records.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +13,9 @@ use std::{
 use bytes::Bytes;
 use curtail_proto::{
     budget::{Budget, Ticket},
+    later::Later,
     load::Load,
+    path::Gate,
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -28,8 +31,83 @@ pub(super) const NOWHERE: i32 = Budget::<Waiter>::NOWHERE;
 /// Account of records whose topic is unknown so far.
 pub(super) const WAITING_ROOM: i32 = Budget::<Waiter>::WAITING_ROOM;
 
-/// Notifies a waiting caller.
-type Waiter = oneshot::Sender<Reservation>;
+/// Bytes of records that are charged to a broker's gate at a time, so that small batches do not write to a shared
+/// cache line.
+const STEP: usize = 1 << 10;
+
+/// Least time between two looks of a waiter at the window.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A waiting caller.
+#[derive(Debug)]
+struct Waiter {
+    tell: oneshot::Sender<Reservation>,
+    /// Bytes of its record.
+    record: usize,
+}
+
+/// The record bytes of a batch, charged to its broker's gate in steps.
+#[derive(Debug, Default)]
+struct Charge {
+    /// `None` if the records wait for no broker.
+    gate: Option<Arc<Gate>>,
+    bytes: usize,
+    charged: usize,
+    /// Whether the batch waits for something else than its broker's pace, and so does not count.
+    is_parked: bool,
+}
+
+impl Charge {
+    fn to(gate: Option<Arc<Gate>>) -> Self {
+        Self { gate, ..Self::default() }
+    }
+
+    fn counted(&self) -> Option<&Gate> {
+        self.gate.as_deref().filter(|_| !self.is_parked)
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        let due = self.bytes - self.bytes % STEP;
+        if due > self.charged {
+            if let Some(gate) = self.counted() {
+                gate.charge(due - self.charged);
+            }
+            self.charged = due;
+        }
+    }
+
+    fn move_to(&mut self, gate: Option<Arc<Gate>>) {
+        if let Some(from) = self.counted() {
+            from.release(self.charged);
+        }
+        self.gate = gate;
+        if let Some(to) = self.counted() {
+            to.charge(self.charged);
+        }
+    }
+
+    fn set_parked(&mut self, is_parked: bool) {
+        let gate = self.gate.clone();
+        self.move_to(None);
+        self.is_parked = is_parked;
+        self.move_to(gate);
+    }
+
+    /// Moves up to this many bytes to another charge.
+    fn split_off(&mut self, bytes: usize) -> Self {
+        let (bytes, charged) = (bytes.min(self.bytes), bytes.min(self.charged));
+        self.bytes -= bytes;
+        self.charged -= charged;
+        Self { gate: self.gate.clone(), bytes, charged, is_parked: self.is_parked }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.move_to(None);
+    }
+}
 
 /// Bytes reserved for one batch, returned on drop.
 #[derive(Debug)]
@@ -37,11 +115,39 @@ pub(super) struct Reservation {
     pool: Arc<Pool>,
     broker: i32,
     bytes: usize,
+    records: Charge,
 }
 
 impl Reservation {
+    fn new(pool: Arc<Pool>, broker: i32, bytes: usize, gate: Option<Arc<Gate>>) -> Self {
+        Self { pool, broker, bytes, records: Charge::to(gate) }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of the records, as the broker's gate counts them.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.records.charged
+    }
+
+    /// Counts a record of the batch.
+    pub(super) fn add_record(&mut self, bytes: usize) {
+        self.records.add(bytes);
+    }
+
+    /// Begins a batch: the record that was admitted will be counted when it is appended.
+    pub(super) fn begin_batch(&mut self) {
+        self.records = Charge::to(self.records.gate.clone());
+    }
+
+    /// Whether the batch waits for something else than its broker's pace, and so does not count in the window.
+    pub(super) fn set_parked(&mut self, is_parked: bool) {
+        self.records.set_parked(is_parked);
+        if is_parked {
+            self.pool.change(|_| ());
+        }
     }
 
     /// Merges another reservation into this one.
@@ -54,7 +160,8 @@ impl Reservation {
     pub(super) fn split_off(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Self { pool: self.pool.clone(), broker: self.broker, bytes }
+        let (pool, records) = (self.pool.clone(), self.records.split_off(bytes));
+        Self { pool, broker: self.broker, bytes, records }
     }
 
     /// Accounts the bytes to another broker, where the records now go.
@@ -65,6 +172,7 @@ impl Reservation {
         let from = std::mem::replace(&mut self.broker, broker);
         self.pool.change(|books| {
             books.budget.transfer(from, broker, self.bytes);
+            self.records.move_to(books.gate(broker));
             books.tell(from);
             books.tell(broker);
         });
@@ -74,6 +182,8 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let (broker, bytes) = (self.broker, self.bytes);
+        // Before the waiters are granted what this frees.
+        self.records.move_to(None);
         self.pool.change(|books| {
             books.budget.give_back(broker, bytes);
             books.tell(broker);
@@ -85,38 +195,85 @@ impl Drop for Reservation {
 #[derive(Debug)]
 struct Pool {
     books: Mutex<Books>,
+    /// The producer's start.
+    began: Instant,
 }
 
 #[derive(Debug)]
 struct Books {
     budget: Budget<Waiter>,
-    /// Each broker's reserved bytes, readable without a lock.
-    loads: BTreeMap<i32, Arc<Load>>,
+    brokers: BTreeMap<i32, Broker>,
+}
+
+/// What others read about a broker without a lock.
+#[derive(Debug)]
+struct Broker {
+    /// Mirrors its reserved bytes.
+    load: Arc<Load>,
+    /// Bounds its record bytes; mirrors the number of its waiters.
+    gate: Option<Arc<Gate>>,
 }
 
 impl Books {
     fn tell(&self, broker: i32) {
-        if let Some(load) = self.loads.get(&broker) {
-            load.set_held(self.budget.held(broker));
+        let Some(known) = self.brokers.get(&broker) else { return };
+        known.load.set_held(self.budget.held(broker));
+        if let Some(gate) = &known.gate {
+            gate.set_queued(self.budget.waiting(broker));
         }
+    }
+
+    fn gate(&self, broker: i32) -> Option<Arc<Gate>> {
+        self.brokers.get(&broker)?.gate.clone()
     }
 }
 
 impl Pool {
-    /// Changes the books, then grants freed memory to waiting callers.
+    fn is_open(&self, brokers: &BTreeMap<i32, Broker>, broker: i32) -> bool {
+        let gate = brokers.get(&broker).and_then(|known| known.gate.as_ref());
+        gate.is_none_or(|gate| gate.is_open(|| self.age()))
+    }
+
+    /// Time since the producer's start.
+    fn age(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.began)
+    }
+
+    fn grant_if_open(self: &Arc<Self>, gate: Option<&Gate>) {
+        if gate.is_some_and(|gate| gate.is_open(|| self.age())) {
+            self.change(|_| ());
+        }
+    }
+
+    fn try_take(self: &Arc<Self>, broker: i32, bytes: usize) -> Option<Reservation> {
+        let mut books = self.books.lock();
+        let Books { budget, brokers } = &mut *books;
+        if !budget.try_take(broker, bytes, |broker| self.is_open(brokers, broker)) {
+            return None;
+        }
+        books.tell(broker);
+        Some(Reservation::new(self.clone(), broker, bytes, books.gate(broker)))
+    }
+
+    /// Changes the books, then grants freed memory, and room in the windows, to waiting callers.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Books) -> T) -> T {
         let mut granted = Vec::new();
         let mut books = self.books.lock();
         let result = change(&mut books);
-        while let Some(next) = books.budget.grant() {
+        loop {
+            let Books { budget, brokers } = &mut *books;
+            let Some(next) = budget.grant(|broker| self.is_open(brokers, broker)) else { break };
+            let (gate, waiter) = (books.gate(next.broker), next.who);
+            let mut memory = Reservation::new(self.clone(), next.broker, next.bytes, gate);
+            // Charged here, so that not everyone who waits finds the same room.
+            memory.add_record(waiter.record);
             books.tell(next.broker);
-            granted.push(next);
+            granted.push((waiter.tell, memory));
         }
         drop(books);
-        for next in granted {
-            let (broker, bytes) = (next.broker, next.bytes);
+        for (tell, memory) in granted {
             // A caller that no longer waits drops the reservation, which returns it.
-            let _ = next.who.send(Reservation { pool: self.clone(), broker, bytes });
+            let _ = tell.send(memory);
         }
         result
     }
@@ -126,18 +283,26 @@ impl Pool {
 struct Queued<'a> {
     pool: &'a Arc<Pool>,
     ticket: Ticket,
+    broker: i32,
 }
 
 impl<'a> Queued<'a> {
     fn up(pool: &'a Arc<Pool>, broker: i32, need: usize, who: Waiter) -> Self {
-        let ticket = pool.change(|books| books.budget.wait(broker, need, who));
-        Self { pool, ticket }
+        let ticket = pool.change(|books| {
+            let ticket = books.budget.wait(broker, need, who);
+            books.tell(broker);
+            ticket
+        });
+        Self { pool, ticket, broker }
     }
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.pool.change(|books| books.budget.leave(self.ticket));
+        self.pool.change(|books| {
+            books.budget.leave(self.ticket);
+            books.tell(self.broker);
+        });
     }
 }
 
@@ -159,20 +324,21 @@ impl Memory {
         batch_size: usize,
         batch_max_size: usize,
         percent: u32,
+        began: Instant,
     ) -> Self {
         let batch_size = batch_size.max(1);
         let doublings = (batch_max_size / batch_size).max(1).ilog2();
         let spare = (0..=doublings).map(|_| Mutex::default()).collect();
-        let books = Books { budget: Budget::new(total, percent), loads: BTreeMap::new() };
-        let pool = Arc::new(Pool { books: Mutex::new(books) });
+        let books = Books { budget: Budget::new(total, percent), brokers: BTreeMap::new() };
+        let pool = Arc::new(Pool { books: Mutex::new(books), began });
         Self { pool, total, batch_size, closed: AtomicBool::new(false), spare }
     }
 
-    /// Mirrors the broker's reserved bytes in `load` from now on.
-    pub(super) fn open(&self, broker: i32, load: Arc<Load>) {
+    /// Mirrors the broker's reserved bytes in `load`, and bounds its record bytes by `gate`, from now on.
+    pub(super) fn open(&self, broker: i32, load: Arc<Load>, gate: Option<Arc<Gate>>) {
         let mut books = self.pool.books.lock();
         books.budget.open(broker);
-        books.loads.insert(broker, load);
+        books.brokers.insert(broker, Broker { load, gate });
     }
 
     /// Bytes to reserve for a batch whose first record has `size` bytes.
@@ -182,24 +348,16 @@ impl Memory {
 
     /// Reserves without waiting, or returns `None`.
     pub(super) fn try_reserve(&self, broker: i32, size: usize) -> Option<Reservation> {
-        self.try_take(broker, self.need(size))
+        self.pool.try_take(broker, self.need(size))
     }
 
     /// Reserves `bytes` without waiting, or returns `None`: for a batch that grows, or a record that waits.
     pub(super) fn try_reserve_exactly(&self, broker: i32, bytes: usize) -> Option<Reservation> {
-        self.try_take(broker, bytes)
+        self.pool.try_take(broker, bytes)
     }
 
-    fn try_take(&self, broker: i32, bytes: usize) -> Option<Reservation> {
-        let mut books = self.pool.books.lock();
-        if !books.budget.try_take(broker, bytes) {
-            return None;
-        }
-        books.tell(broker);
-        Some(Reservation { pool: self.pool.clone(), broker, bytes })
-    }
-
-    /// Reserves memory. Waits until `deadline` for batches to finish.
+    /// Reserves memory for a record, and room for it in the broker's window. Waits until `deadline` for batches to
+    /// finish; then memory alone decides.
     ///
     /// # Cancel safety
     /// Cancel safe; a dropped wait loses its place in the queue.
@@ -210,17 +368,35 @@ impl Memory {
         deadline: Instant,
         max_block: Duration,
     ) -> Result<Reservation> {
-        let (who, granted) = oneshot::channel();
-        let _queued = Queued::up(&self.pool, broker, self.need(size), who);
+        let (tell, mut granted) = oneshot::channel();
+        let need = self.need(size);
+        let queued = Queued::up(&self.pool, broker, need, Waiter { tell, record: size });
         // Closing sets the flag before it dismisses the waiters: a later waiter sees the flag.
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Closed);
         }
-        match timeout_at(deadline, granted).await {
-            Ok(Ok(reservation)) => Ok(reservation),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => Err(Error::BufferFull { waited: max_block }),
+        let gate = self.pool.books.lock().gate(broker);
+        loop {
+            let look = gate.as_ref().map_or(deadline, |gate| self.next_look(gate).min(deadline));
+            match timeout_at(look, &mut granted).await {
+                Ok(Ok(reservation)) => return Ok(reservation),
+                Ok(Err(_)) => return Err(Error::Closed),
+                Err(_) if look >= deadline => break,
+                Err(_) => self.pool.grant_if_open(gate.as_deref()),
+            }
         }
+        drop(queued);
+        match self.pool.try_take(broker, need) {
+            Some(reservation) => Ok(reservation),
+            None => Err(Error::BufferFull { waited: max_block }),
+        }
+    }
+
+    /// When a waiter should look whether the window has opened without an event, because the broker pauses.
+    fn next_look(&self, gate: &Gate) -> Instant {
+        let soonest = Instant::now().later(LOOK);
+        let opens_at = gate.opens_at().unwrap_or_default();
+        self.pool.began.later(opens_at).max(soonest)
     }
 
     /// Bytes that are not reserved.

@@ -52,6 +52,7 @@ use curtail_net::Env;
 use curtail_proto::{
     accumulator::{PartitionQueue, Placed, Readiness},
     later::Later,
+    path::Gate,
     plant::{Plant, planted},
 };
 use curtail_wire::records::{RecordData, encoded_len_bound};
@@ -75,7 +76,8 @@ pub use self::{
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata, Transaction, TransactionalProducer},
 };
 use crate::{
-    ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats,
+    ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result,
+    metrics::{Histogram, ProducerStats},
     runtime::within,
 };
 
@@ -136,6 +138,8 @@ impl Drop for CloseGuard {
 enum Blocked {
     /// Memory for a new batch.
     Memory { size: usize, broker: i32 },
+    /// Room in the broker's window.
+    Window { size: usize, broker: i32, is_standing: bool },
     /// The topic's metadata, or the end of the records that wait for it.
     Topic,
 }
@@ -302,7 +306,13 @@ impl Producer {
                     Some(delivery) => return Ok(delivery),
                     None => continue,
                 },
-                Err(Blocked::Memory { size, broker }) => (size, broker),
+                Err(Blocked::Window { is_standing: true, .. }) => {
+                    return Err(self.shared.buffer_full());
+                }
+                // Memory bounds a burst.
+                Err(Blocked::Memory { size, broker } | Blocked::Window { size, broker, .. }) => {
+                    (size, broker)
+                }
             };
             let Some(memory) = self.shared.memory.try_reserve(broker, size) else {
                 return Err(self.shared.buffer_full());
@@ -310,7 +320,9 @@ impl Producer {
             match self.shared.append(&record, Some(memory), Entrance::Application)? {
                 Ok(delivery) => return Ok(delivery),
                 Err(Blocked::Topic) => {}
-                Err(Blocked::Memory { .. }) => return Err(self.shared.buffer_full()),
+                Err(Blocked::Memory { .. } | Blocked::Window { .. }) => {
+                    return Err(self.shared.buffer_full());
+                }
             }
         }
     }
@@ -410,11 +422,10 @@ impl Producer {
         loop {
             let memory = match blocked {
                 Blocked::Memory { size, broker } => {
-                    let memory = &self.shared.memory;
-                    let memory = memory.reserve(broker, size, deadline, max_block);
-                    let memory = within(&self.shared.runtime, memory).await?;
-                    ProducerStats::waited(&stats.buffer_wait, began);
-                    Some(memory.inspect_err(|_| stats.buffer_exhausted.add(1))?)
+                    Some(self.reserve(broker, size, began, &stats.buffer_wait).await?)
+                }
+                Blocked::Window { size, broker, .. } => {
+                    Some(self.reserve(broker, size, began, &stats.window_wait).await?)
                 }
                 Blocked::Topic => {
                     let topic = self.shared.topic(record.topic, deadline);
@@ -431,12 +442,33 @@ impl Producer {
         }
     }
 
+    /// Waits for memory, and for room in the broker's window, until `max.block.ms` after `began`.
+    async fn reserve(
+        &self,
+        broker: i32,
+        size: usize,
+        began: Instant,
+        waits: &Histogram,
+    ) -> Result<Reservation> {
+        let max_block = self.shared.config.max_block;
+        let memory = self.shared.memory.reserve(broker, size, began.later(max_block), max_block);
+        let memory = within(&self.shared.runtime, memory).await?;
+        ProducerStats::waited(waits, began);
+        memory.inspect_err(|_| self.shared.stats.buffer_exhausted.add(1))
+    }
+
     fn try_append(&self, record: &Record<'_>) -> Result<std::result::Result<Delivery, Blocked>> {
         self.shared.append(record, None, Entrance::Application)
     }
 }
 
 impl Shared {
+    /// Whether the window of the partition's broker admits a record.
+    fn has_room(&self, state: &PartitionState) -> bool {
+        let gate = state.gate().filter(|_| !state.is_parked());
+        gate.is_none_or(|gate| gate.admits(|| self.age(Instant::now())))
+    }
+
     /// The error of a call that does not wait when `buffer.memory` is full.
     fn buffer_full(&self) -> Error {
         self.stats.buffer_exhausted.add(1);
@@ -467,11 +499,14 @@ impl Shared {
         if size > shared.config.max_request_size {
             return Err(Error::RecordTooLarge { size, limit: shared.config.max_request_size });
         }
+        // Whoever has waited was promised room. Records that wait for their topic were accepted.
+        let needs_room = memory.is_none() && entrance == Entrance::Application;
         let mut tries = if choice == Choice::Sticky { routing::TRIES } else { 0 };
         let mut passed = routing::Passed::default();
         let ends = topic.kept.ends();
         loop {
-            let target = Target { topic, partition, choice, may_leave: tries > 0, entrance };
+            let may_leave = tries > 0;
+            let target = Target { topic, partition, choice, may_leave, entrance, needs_room };
             match target.append(shared, &data, size, &mut memory) {
                 Appended::Done(delivery) => {
                     if choice == Choice::Sticky && tries == 0 {
@@ -514,6 +549,8 @@ struct Target<'a> {
     /// Whether another partition is acceptable.
     may_leave: bool,
     entrance: Entrance,
+    /// Whether the record must find room in the window of the partition's broker.
+    needs_room: bool,
 }
 
 impl Target<'_> {
@@ -532,6 +569,19 @@ impl Target<'_> {
         if around && routing::avoids(shared, self.topic, partition, state) {
             return Appended::BetterElsewhere;
         }
+        if self.needs_room && !shared.has_room(state) {
+            if self.may_leave && routing::has_room_elsewhere(shared, self.topic) {
+                return Appended::BetterElsewhere;
+            }
+            let is_standing = state.gate().is_some_and(Gate::is_standing);
+            let (broker, lane) = (state.account(), state.lane.clone());
+            drop(guard);
+            if let Some(lane) = lane {
+                lane.hurry();
+            }
+            return Appended::Blocked(Blocked::Window { size, broker, is_standing });
+        }
+        let is_parked = state.is_parked();
         let placed = match state.queue.try_append(&shared.policy, data) {
             Some(placed) => placed,
             None => {
@@ -550,7 +600,10 @@ impl Target<'_> {
                 }
             }
         };
-        placed.completion.joined(data.timestamp);
+        placed.completion.joined(data.timestamp, placed.bytes);
+        if is_parked && placed.index == 0 {
+            placed.completion.set_parked(true);
+        }
         let result = placed.completion.result().clone();
         let delivery = Delivery::new(result, placed.index, data.timestamp);
         let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
@@ -640,6 +693,7 @@ impl Target<'_> {
     ) -> std::result::Result<Reservation, Appended> {
         if let Some(mut memory) = reserved.take() {
             memory.charge_to(broker);
+            memory.begin_batch();
             return Ok(memory);
         }
         match (shared.memory.try_reserve(broker, size), self.choice) {

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_proto::{accumulator::PartitionQueue, metadata::Leader};
+use curtail_proto::{accumulator::PartitionQueue, metadata::Leader, path::Gate};
 use parking_lot::Mutex;
 
 use super::{
@@ -112,6 +112,9 @@ pub(super) struct PartitionState {
     pub(super) avoided: bool,
     /// When the newest batch that was sent was begun, in milliseconds of the producer's age. The queue forgets at rest.
     newest_sent_ms: u32,
+    /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait for
+    /// something else than the broker's pace. Otherwise they would hold up the other partitions' records.
+    is_parked: bool,
     /// In a transactional producer: the last transaction of the partition.
     pub(super) enlisted: Enlisted,
     /// Present whenever the queue is not at rest.
@@ -137,6 +140,7 @@ impl Partition {
             leader: Leader::NONE,
             lane,
             avoided: false,
+            is_parked: false,
             newest_sent_ms: 0,
             enlisted: Enlisted::default(),
             busy: None,
@@ -182,6 +186,22 @@ impl PartitionState {
         let result = BatchResult::new(partition.topic.clone(), partition.index);
         unresolved.push_back(result.clone());
         result
+    }
+
+    /// Whether the partition's batches count in the broker's window. The batch being sent, if any, is in no queue.
+    pub(super) fn set_parked(&mut self, is_parked: bool) {
+        if std::mem::replace(&mut self.is_parked, is_parked) != is_parked {
+            self.queue.waiting_mut().for_each(|completion| completion.set_parked(is_parked));
+        }
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        self.is_parked
+    }
+
+    /// The gate of the leader's broker; `None` without a leader, or without a window.
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.lane.as_ref()?.gate.as_deref()
     }
 
     /// A batch begun at this age of the producer is sent.

@@ -501,6 +501,14 @@ pub(super) fn leave(
     topic.sticky.current() != index
 }
 
+/// Whether the window of some broker of the topic admits a record.
+pub(super) fn has_room_elsewhere(shared: &Shared, topic: &TopicState) -> bool {
+    let routes = topic.routes.load();
+    let lanes = routes.by_lane.iter().filter_map(|route| route.lane.as_ref());
+    let mut gates = lanes.filter_map(|lane| lane.gate.as_ref());
+    gates.any(|gate| gate.admits(|| shared.age(Instant::now())))
+}
+
 /// Whether the leader of a partition has become so slow that the next batch of keyless records should be opened
 /// elsewhere. Open batches are not cut short.
 pub(super) fn is_slow(

@@ -297,12 +297,14 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     shared.keeps_deadline_of(&batch, &state);
     // The leader may have changed while the batch was in flight.
     batch.completion.charge_to(state.account());
+    batch.completion.set_parked(state.is_parked());
     let refused = match how {
         Comeback::WithItsSequence { outcome_unknown } => {
             state.queue.retry(batch, outcome_unknown, not_before).into_iter().collect()
         }
         Comeback::InNextEpoch => state.queue.renumber(batch, not_before),
     };
+    state.set_parked(true);
     state.set_last_error(Some(cause.clone()));
     partition.standing.doubt(shared.age(now));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();

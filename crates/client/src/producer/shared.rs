@@ -61,6 +61,8 @@ pub(super) type Topics = GenericHashMap<
 pub(super) struct Shared {
     pub(super) config: ProducerConfig,
     pub(super) policy: BatchPolicy,
+    /// The same without `linger.ms`, while a broker's window is full.
+    pub(super) at_once: BatchPolicy,
     pub(super) env: Env,
     pub(super) metadata: MetadataHandle,
     pub(super) memory: Memory,
@@ -134,6 +136,7 @@ impl Shared {
         let interceptors = config.interceptors.clone();
         let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
+            at_once: BatchPolicy { linger: std::time::Duration::ZERO, ..policy.clone() },
             policy,
             env: env.clone(),
             memory: Memory::new(
@@ -141,6 +144,7 @@ impl Shared {
                 config.batch_size,
                 config.batch_max_size,
                 config.broker_memory_percent,
+                started,
             ),
             backoff,
             stats: ProducerStats::new(config.common.phase_stamps),
@@ -468,7 +472,7 @@ impl Shared {
         }
         let stats = self.stats.broker(broker);
         let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
-        self.memory.open(broker, lane.load.clone());
+        self.memory.open(broker, lane.load.clone(), lane.gate.clone());
         let task = self.runtime.spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane
@@ -689,6 +693,7 @@ impl Shared {
             buffer_total_bytes: self.config.buffer_memory,
             buffer_available_bytes: self.memory.available(),
             buffer_wait: self.stats.buffer_wait.snapshot(),
+            window_wait: self.stats.window_wait.snapshot(),
             buffer_exhausted_total: self.stats.buffer_exhausted.get(),
             metadata_wait: self.stats.metadata_wait.snapshot(),
             flush_time: self.stats.flush_time.snapshot(),

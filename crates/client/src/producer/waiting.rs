@@ -268,7 +268,7 @@ async fn append(
     loop {
         match shared.append(&record, memory.take(), Entrance::Waiting(since))? {
             Ok(delivery) => return Ok(delivery),
-            Err(Blocked::Memory { size, broker }) => {
+            Err(Blocked::Memory { size, broker } | Blocked::Window { size, broker, .. }) => {
                 let limit = shared.config.max_block;
                 memory = Some(shared.memory.reserve(broker, size, deadline, limit).await?);
             }
@@ -300,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn flush_waits_for_a_record_whose_batch_waits_for_memory() {
-        let memory = Memory::new(1 << 20, 1 << 10, 1 << 10, 100);
+        let memory = Memory::new(1 << 20, 1 << 10, 1 << 10, 100, Instant::now());
         let room = WaitingRoom::default();
         let records = VecDeque::from([waiting(&memory), waiting(&memory)]);
         let task = tokio::spawn(std::future::pending::<()>()).abort_handle();

@@ -107,6 +107,7 @@ fn of_producers() -> Vec<Row<ProducerConfig>> {
             1_000_000,
             Field::Count(|c, v| c.broker_memory_percent = v),
         ),
+        ("curtail.latency.target.ms", INT, Field::Time(|c, v| c.latency_target = v)),
         ("curtail.suspicion.max.ms", INT, Field::Time(|c, v| c.suspicion_max = v)),
         ("curtail.suspicion.min.ms", INT, Field::Time(|c, v| c.suspicion_min = v)),
         (

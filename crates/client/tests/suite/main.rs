@@ -23,3 +23,4 @@ mod transactions;
 mod truncation;
 mod undrained;
 mod unknown_topic;
+mod window;

@@ -313,12 +313,13 @@ async fn keyless_records_leave_a_refusing_broker_once_another_accepts() {
 async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
     let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
-    // Each record is a batch and is sent at once.
+    // Each record is a batch and is sent at once, however many requests the broker has not served yet.
     let properties = [
         ("batch.size", "1"),
         ("request.timeout.ms", "100000"),
         ("delivery.timeout.ms", "120000"),
         ("curtail.suspicion.enable", "false"),
+        ("curtail.latency.target.ms", "0"),
     ];
     let producer = producer(&backend, &properties);
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };

@@ -142,7 +142,7 @@ impl Trial<'_> {
         sending.block_on(producer.close())?;
         let mut sample = self.sample(&flushed?, &arrivals, clock);
         sample.busy = busy;
-        sample.memory_waits = metrics.buffer_wait.count();
+        sample.memory_waits = metrics.buffer_wait.count() + metrics.window_wait.count();
         let all = metrics.all_brokers();
         sample.write_share = all.write_time.mean() / all.request_latency.mean().max(1.0);
         Ok(sample)

@@ -14,9 +14,14 @@ fn of_brokers(percent: u32, brokers: i32) -> Budget<u32> {
     budget
 }
 
+/// Every broker admits records.
+fn open(_: i32) -> bool {
+    true
+}
+
 /// Takes for `broker` until it is refused.
 fn fill(budget: &mut Budget<u32>, broker: i32, need: usize) -> usize {
-    while budget.try_take(broker, need) {}
+    while budget.try_take(broker, need, open) {}
     budget.held(broker)
 }
 
@@ -32,10 +37,10 @@ fn records_waiting_for_a_topic_do_not_use_up_the_share_of_records_waiting_for_a_
     assert_eq!(fill(&mut budget, Budget::<u32>::WAITING_ROOM, 10), 500);
     let held = fill(&mut budget, 1, 10);
     budget.wait(Budget::<u32>::NOWHERE, 300, 7);
-    assert_eq!(budget.grant(), None, "{budget:?}");
+    assert_eq!(budget.grant(open), None, "{budget:?}");
     budget.give_back(1, held);
     let granted = Granted { broker: Budget::<u32>::NOWHERE, bytes: 300, who: 7 };
-    assert_eq!(budget.grant(), Some(granted), "{budget:?}");
+    assert_eq!(budget.grant(open), Some(granted), "{budget:?}");
 }
 
 #[test]
@@ -44,10 +49,10 @@ fn one_broker_holds_half_and_two_a_third_each() {
     assert_eq!(fill(&mut budget, 1, 10), 500);
     budget = of_brokers(100, 3);
     for _ in 0..TOTAL {
-        let _ = budget.try_take(1, 1) | budget.try_take(2, 1);
+        let _ = budget.try_take(1, 1, open) | budget.try_take(2, 1, open);
     }
     assert!(budget.held(1).abs_diff(333) <= 1 && budget.held(2).abs_diff(333) <= 1, "{budget:?}");
-    assert!(budget.try_take(3, 300), "the third finds room");
+    assert!(budget.try_take(3, 300, open), "the third finds room");
 }
 
 #[test]
@@ -60,15 +65,29 @@ fn a_waiter_blocked_by_its_own_broker_blocks_no_other_broker() {
     let mut budget = of_brokers(100, 2);
     fill(&mut budget, 1, 10);
     budget.wait(1, 10, 7);
-    assert_eq!(budget.grant(), None);
-    assert!(!budget.try_take(1, 1), "no waiter overtakes in the same queue");
-    assert!(budget.try_take(2, 10));
+    assert_eq!(budget.grant(open), None);
+    assert!(!budget.try_take(1, 1, open), "no waiter overtakes in the same queue");
+    assert!(budget.try_take(2, 10, open));
     budget.give_back(2, 10);
-    assert_eq!(budget.grant(), None);
+    assert_eq!(budget.grant(open), None);
     for _ in 0..2 {
         budget.give_back(1, 10);
     }
-    assert_eq!(budget.grant(), Some(Granted { broker: 1, bytes: 10, who: 7 }));
+    assert_eq!(budget.grant(open), Some(Granted { broker: 1, bytes: 10, who: 7 }));
+}
+
+#[test]
+fn a_waiter_whose_broker_has_a_full_window_blocks_nobody() {
+    let mut budget = of_brokers(100, 2);
+    budget.wait(1, 10, 7);
+    budget.wait(2, 10, 8);
+    let only_2 = |broker| broker == 2;
+    assert_eq!(budget.grant(only_2), Some(Granted { broker: 2, bytes: 10, who: 8 }));
+    assert_eq!(budget.grant(only_2), None);
+    assert!(budget.try_take(2, 10, only_2));
+    assert!(budget.try_take(1, 10, only_2), "a batch that grows: its records have room");
+    assert!(!budget.try_take(1, 10, open), "the waiter comes first");
+    assert_eq!(budget.grant(open), Some(Granted { broker: 1, bytes: 10, who: 7 }));
 }
 
 #[test]
@@ -76,11 +95,11 @@ fn a_large_record_is_not_starved_by_small_ones() {
     let mut budget = of_brokers(100, 3);
     fill(&mut budget, 1, 10);
     budget.wait(2, 600, 1);
-    assert!(!budget.try_take(3, 10), "the large one is first");
+    assert!(!budget.try_take(3, 10, open), "the large one is first");
     for _ in 0..10 {
         budget.give_back(1, 10);
     }
-    assert_eq!(budget.grant(), Some(Granted { broker: 2, bytes: 600, who: 1 }));
+    assert_eq!(budget.grant(open), Some(Granted { broker: 2, bytes: 600, who: 1 }));
 }
 
 #[test]
@@ -88,11 +107,11 @@ fn a_waiter_that_has_left_blocks_no_other() {
     let mut budget = of_brokers(100, 3);
     fill(&mut budget, 1, 10);
     let ticket = budget.wait(2, 600, 1);
-    assert!(!budget.try_take(3, 10));
+    assert!(!budget.try_take(3, 10, open));
     budget.leave(ticket);
-    assert!(budget.try_take(3, 10));
+    assert!(budget.try_take(3, 10, open));
     budget.leave(ticket);
-    assert!(budget.try_take(3, 10), "a second leave has no effect");
+    assert!(budget.try_take(3, 10, open), "a second leave has no effect");
 }
 
 #[test]
@@ -135,7 +154,7 @@ proptest! {
             match step {
                 Step::Take { broker, need } => {
                     let before = budget.held(broker);
-                    if budget.try_take(broker, need) {
+                    if budget.try_take(broker, need, open) {
                         prop_assert!(before == 0 || budget.held(broker) <= budget.free());
                         out.push((broker, need));
                     } else {
@@ -162,7 +181,7 @@ proptest! {
                 }
                 _ => {}
             }
-            while let Some(granted) = budget.grant() {
+            while let Some(granted) = budget.grant(open) {
                 prop_assert_eq!(waiting.remove(&granted.who), Some((granted.broker, granted.bytes)));
                 let first = waiting.iter().find(|(_, (broker, _))| *broker == granted.broker);
                 prop_assert!(first.is_none_or(|(who, _)| *who > granted.who), "in order");
@@ -177,7 +196,7 @@ proptest! {
         }
         while let Some((broker, bytes)) = out.pop() {
             budget.give_back(broker, bytes);
-            while let Some(granted) = budget.grant() {
+            while let Some(granted) = budget.grant(open) {
                 waiting.remove(&granted.who);
                 out.push((granted.broker, granted.bytes));
             }

@@ -18,6 +18,7 @@ fn producer(client_id: &str, latencies: &[u64]) -> ProducerMetrics {
         buffer_total_bytes: 100,
         buffer_available_bytes: 40,
         buffer_wait: Distribution::default(),
+        window_wait: Distribution::default(),
         buffer_exhausted_total: 0,
         metadata_wait: Distribution::default(),
         flush_time: Distribution::default(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
-use curtail_proto::accumulator::{Batch, Incarnation, Share, Take, Target};
+use curtail_proto::accumulator::{Batch, BatchPolicy, Incarnation, Share, Take, Target};
 use curtail_wire::Uuid;
 use tokio::time::Instant;
 
@@ -39,17 +39,23 @@ pub(super) struct Collected {
 }
 
 impl Lane {
-    /// Takes one batch from each ready partition, up to `max.request.size`.
+    /// Takes one batch from each ready partition, up to `most` bytes.
     ///
     /// A partition's lock is held from the check of its place until its place is settled. Otherwise it could move to
     /// another lane in between. Work that must not run under these locks is left to the caller.
-    pub(super) fn collect(self: &Arc<Self>, shared: &Shared, now: StdInstant) -> Collected {
+    pub(super) fn collect(
+        self: &Arc<Self>,
+        shared: &Shared,
+        now: StdInstant,
+        most: usize,
+    ) -> Collected {
         let topics = shared.topics.load();
         let Collected { mut batches, mut trials, mut overdue } = Collected::default();
         let mut bytes = 0;
         let turn = shared.next_turn();
         let mut work = self.turnstile.work();
         work.promote(self, now);
+        let policy = if self.is_full() { &shared.at_once } else { &shared.policy };
         // A partition that stays ready goes to the end of the list, so each is visited once per request.
         for _ in 0..work.ready.len() {
             let Some(partition) = work.ready.pop_front() else { break };
@@ -70,7 +76,7 @@ impl Lane {
             if state.was_taken_in(turn) {
                 continue;
             }
-            let full = bytes + state.queue.next_len() > shared.config.max_request_size;
+            let full = bytes + state.queue.next_len() > most;
             if full && !batches.is_empty() {
                 drop(state);
                 work.ready.push_front(partition);
@@ -81,8 +87,12 @@ impl Lane {
             let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
             // Topic id and incarnation come from one table: the queue must know which topic the request names.
             let to = Target { broker: self.broker, incarnation };
-            match next_batch(shared, &partition, &mut state, (to, now), &mut trials) {
-                Ok(batch) => {
+            match next_batch(shared, policy, &partition, &mut state, (to, now), &mut trials) {
+                Ok(mut batch) => {
+                    if state.is_parked() {
+                        state.set_parked(false);
+                        batch.completion.set_parked(false);
+                    }
                     bytes += batch.payload().len();
                     state.sends(shared.age(Instant::from_std(batch.created)));
                     let more = !state.queue.is_drained();
@@ -122,6 +132,7 @@ impl Lane {
 /// record.
 fn next_batch(
     shared: &Shared,
+    policy: &BatchPolicy,
     partition: &Arc<Partition>,
     state: &mut PartitionState,
     (to, now): (Target, StdInstant),
@@ -129,7 +140,7 @@ fn next_batch(
 ) -> Result<Batch<Completion>, Wait> {
     let idempotence = shared.identity.stamps(partition, state);
     loop {
-        return match state.queue.take(&shared.policy, idempotence, to, now) {
+        return match state.queue.take(policy, idempotence, to, now) {
             Take::Trial(batch, parts) => {
                 let shares: Vec<Share> = parts.shares().collect();
                 state.queue.put_back(batch, parts, |completion| {

@@ -156,7 +156,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     open_batch(&shared, &partition, now);
     partition.state.lock().place = Place::Ready;
     first.submit(&partition, Readiness::Now);
-    let collected = first.collect(&shared, now);
+    let collected = first.collect(&shared, now, usize::MAX);
     assert!(collected.batches.is_empty(), "the overdue batch is skipped");
     assert_eq!(collected.overdue.len(), 1);
     shared.expire(&partition, None);
@@ -164,7 +164,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
 
     let second = partition.state.lock().lane.clone().expect("a leader");
     assert_eq!(second.broker, 2);
-    let sent = second.collect(&shared, now + shared.config.linger).batches;
+    let sent = second.collect(&shared, now + shared.config.linger, usize::MAX).batches;
     assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
     shared.stop();
 }
