@@ -100,9 +100,13 @@ impl<W> Budget<W> {
     /// Takes bytes for a broker at once, unless a waiter comes first that does not wait for its broker's window.
     pub fn try_take(&mut self, broker: i32, need: usize, admits: impl Fn(i32) -> bool) -> bool {
         let queued = self.waiting(broker) > 0 && admits(broker);
-        let is_denied = queued || need > self.free || self.is_beyond_share(broker, need);
-        // A waiter that lacks only free bytes must not lose them to newcomers.
-        if is_denied || self.next_in_line(admits).is_some() {
+        if queued || need > self.free || self.is_beyond_share(broker, need) {
+            return false;
+        }
+        // A waiter that lacks only free bytes must not lose them to newcomers. One that has been admitted since the last
+        // grant takes its own.
+        let left = self.free - need;
+        if self.next_in_line(admits).is_some_and(|(_, next)| next > left) {
             return false;
         }
         self.take(broker, need);
@@ -151,12 +155,13 @@ impl<W> Budget<W> {
         Some(Granted { broker, bytes: need, who: waiting.who })
     }
 
-    /// Leaves the queue. Has no effect if its turn has come. Costs the logarithm of the number of waiters.
-    pub fn leave(&mut self, ticket: Ticket) {
-        let Some(account) = self.accounts.get_mut(&ticket.broker) else { return };
-        if account.waiting.remove(&ticket.number).is_some() {
-            self.waiting -= 1;
-        }
+    /// Leaves the queue. Returns the waiter's handle, unless its turn has come. Costs the logarithm of the number of
+    /// waiters.
+    pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
+        let account = self.accounts.get_mut(&ticket.broker)?;
+        let left = account.waiting.remove(&ticket.number)?;
+        self.waiting -= 1;
+        Some(left.who)
     }
 
     /// Removes and returns all waiters (close).

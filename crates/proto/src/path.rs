@@ -20,7 +20,7 @@ use std::{
 /// Least window.
 pub const FLOOR: usize = 64 << 10;
 
-/// Requests in flight that keep a near broker busy: one in service, and one that waits there.
+/// Requests in flight that keep a near broker busy: the broker serves the first, and has received the second.
 const NEAR: usize = 2;
 
 /// Full requests that may wait in the client, so that one is ready when a response arrives.
@@ -36,6 +36,9 @@ pub const SMALL: usize = 64 << 10;
 /// Time without a request that had the connection to itself after which the next one must measure the round trip. At
 /// full rate that costs one small turn.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// The same in round trips, of which a probe costs about one.
+const PROBE_ROUND_TRIPS: u32 = 32;
 
 /// How long a measured round trip and a request's number of batches count at least.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -65,8 +68,10 @@ pub struct Response {
     pub ahead: usize,
     /// Bytes of its records, as [`Gate::charge`] counts them.
     pub bytes: usize,
-    /// Its batches.
+    /// Number of its batches.
     pub batches: usize,
+    /// Whether it had at most [`SMALL`] bytes on the wire.
+    pub is_small: bool,
     /// When the response was read.
     pub now: Instant,
 }
@@ -105,6 +110,12 @@ impl Pace {
     /// Bytes that the broker takes in this time; `None` before the first turn.
     fn bytes_in(&self, time: Duration) -> Option<usize> {
         (self.seconds > 0.0).then(|| (self.bytes / self.seconds * time.as_secs_f64()) as usize)
+    }
+
+    /// Time that the broker takes for these bytes.
+    fn time_for(&self, bytes: usize) -> Duration {
+        let seconds = if self.bytes > 0.0 { self.seconds / self.bytes * bytes as f64 } else { 0.0 };
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     fn turn(&self) -> Duration {
@@ -163,33 +174,41 @@ impl Path {
     /// Whether the next request should wait until none is in flight, and have at most [`SMALL`] bytes: nothing else
     /// shows the round trip while requests queue.
     pub fn wants_probe(&self, now: Instant) -> bool {
-        self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= PROBE_EVERY)
+        let round_trip = self.round_trip.least().unwrap_or_default();
+        let pause = PROBE_EVERY.max(round_trip.saturating_mul(PROBE_ROUND_TRIPS));
+        self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= pause)
     }
 
-    /// Records a request sent while none was in flight.
+    /// Records that a request was sent while no other was in flight.
     pub fn sent_alone(&mut self, now: Instant) {
         self.alone_at = Some(now);
     }
 
     /// Records a response, before its bytes are released, and publishes the new window.
     pub fn answered(&mut self, response: &Response, gate: &Gate) {
-        let Response { written, ahead, bytes, batches, now } = *response;
+        let Response { written, ahead, bytes, batches, is_small, now } = *response;
         let turn = now.saturating_duration_since(self.turn_began(written));
         self.last = Some(now);
-        if ahead == 0 && bytes <= SMALL {
+        if ahead == 0 && is_small {
             self.round_trip.add(now.saturating_duration_since(written), now);
         }
         self.widest.add(Reverse(batches), now);
-        let horizon = self.horizon();
-        // A longer turn is a pause, which says nothing about the pace afterwards.
-        self.pace.add(bytes, turn.min(horizon));
-        let window = self.window(horizon);
-        let is_late = turn > horizon;
-        let is_standing = self.is_standing(is_late, gate.counted() > window / 2, now);
-        gate.horizon_us.store(micros(horizon), Ordering::Relaxed);
+        let patience = self.patience(bytes);
+        let is_late = turn > patience;
+        // A longer turn is a pause, which does not show the pace afterwards.
+        self.pace.add(bytes, turn.min(patience));
+        let window = self.window();
+        let left = gate.counted().saturating_sub(bytes);
+        let is_standing = self.is_standing(is_late, left > window / 2, now);
+        gate.has_responded.store(true, Ordering::Relaxed);
         gate.window.store(window, Ordering::Relaxed);
         gate.standing.store(is_standing, Ordering::Relaxed);
         gate.excuse(is_late && !is_standing, bytes);
+    }
+
+    /// How long a turn with these bytes may take before it counts as a pause.
+    pub fn patience(&self, bytes: usize) -> Duration {
+        self.horizon().saturating_add(self.pace.time_for(bytes))
     }
 
     /// How long the outstanding bytes may take.
@@ -199,14 +218,15 @@ impl Path {
     }
 
     /// As many bytes as the broker takes within the horizon, but no more than full requests need to keep it busy.
-    fn window(&self, horizon: Duration) -> usize {
+    fn window(&self) -> usize {
+        let horizon = self.horizon();
         let batches = self.widest.least().map_or(1, |Reverse(batches)| batches);
         let full = self.bounds.batch.saturating_mul(batches).min(self.bounds.request);
         let most = full.saturating_mul(self.depth() + SPARE);
         self.pace.bytes_in(horizon).map_or(self.bounds.request, |bytes| bytes.min(most)).max(FLOOR)
     }
 
-    /// Requests in flight that keep the broker busy: one in service, one waiting, and those on their way.
+    /// Requests in flight that keep the broker busy: [`NEAR`], and as many more as fit into the round trip.
     pub fn depth(&self) -> usize {
         let Some(round_trip) = self.round_trip.least() else { return self.bounds.in_flight };
         let turn = self.pace.turn().as_nanos().max(1);
@@ -236,10 +256,10 @@ pub struct Gate {
     excused: AtomicUsize,
     window: AtomicUsize,
     standing: AtomicBool,
-    /// When the oldest request in flight became the first in line, in microseconds plus one; 0 if none is in flight.
-    turn_since: AtomicU64,
-    /// A turn longer than this is a pause; `u64::MAX` before the first response.
-    horizon_us: AtomicU64,
+    /// When the turn of the oldest request in flight becomes a pause, in microseconds plus one; 0 if none is in flight.
+    pauses_at: AtomicU64,
+    /// Whether the broker has responded, or is not expected to.
+    has_responded: AtomicBool,
     /// Senders that wait.
     queued: AtomicUsize,
 }
@@ -252,8 +272,8 @@ impl Gate {
             excused: AtomicUsize::new(0),
             window: AtomicUsize::new(window),
             standing: AtomicBool::new(false),
-            turn_since: AtomicU64::new(0),
-            horizon_us: AtomicU64::new(u64::MAX),
+            pauses_at: AtomicU64::new(0),
+            has_responded: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
         }
     }
@@ -292,13 +312,12 @@ impl Gate {
     /// wait for one broker and so send late to all others; its burst goes to memory. But if the queue is standing, the
     /// sender is faster than the broker and gains nothing by it. `None` if only a response opens the window.
     pub fn opens_at(&self) -> Option<Duration> {
-        let horizon = self.horizon_us.load(Ordering::Relaxed);
-        if self.is_standing() || horizon == u64::MAX {
+        if self.is_standing() || !self.has_responded.load(Ordering::Relaxed) {
             return None;
         }
-        let began = self.turn_since.load(Ordering::Relaxed).checked_sub(1);
+        let at = self.pauses_at.load(Ordering::Relaxed).checked_sub(1);
         // Without a request in flight the records wait for something else than the broker's pace.
-        Some(began.map_or(Duration::ZERO, |at| Duration::from_micros(at.saturating_add(horizon))))
+        Some(at.map_or(Duration::ZERO, Duration::from_micros))
     }
 
     /// Whether the window is full.
@@ -308,7 +327,7 @@ impl Gate {
 
     /// Whether no request is in flight.
     pub fn is_idle(&self) -> bool {
-        self.turn_since.load(Ordering::Relaxed) == 0
+        self.pauses_at.load(Ordering::Relaxed) == 0
     }
 
     /// Whether the queue does not come from a pause of the broker.
@@ -316,17 +335,17 @@ impl Gate {
         self.standing.load(Ordering::Relaxed)
     }
 
-    /// Records when the oldest request in flight became the first in line.
-    pub fn set_turn(&self, began: Option<Duration>) {
-        let since = began.map_or(0, |at| micros(at).saturating_add(1));
-        self.turn_since.store(since, Ordering::Relaxed);
+    /// Records when the turn of the oldest request in flight becomes a pause; `None` if none is in flight.
+    pub fn set_turn(&self, pauses_at: Option<Duration>) {
+        let at = pauses_at.map_or(0, |at| micros(at).saturating_add(1));
+        self.pauses_at.store(at, Ordering::Relaxed);
     }
 
     /// The broker cannot be reached: until it responds, memory alone bounds its records.
     pub fn give_up(&self) {
         self.standing.store(false, Ordering::Relaxed);
-        self.turn_since.store(0, Ordering::Relaxed);
-        self.horizon_us.store(0, Ordering::Relaxed);
+        self.pauses_at.store(0, Ordering::Relaxed);
+        self.has_responded.store(true, Ordering::Relaxed);
     }
 
     /// Records the number of waiting senders. Callers must not run concurrently.
@@ -342,7 +361,7 @@ impl Gate {
     fn excuse(&self, paused: bool, bytes: usize) {
         let excused = match paused {
             true => self.outstanding(),
-            false => self.excused.load(Ordering::Relaxed),
+            false => self.excused.load(Ordering::Relaxed).min(self.outstanding()),
         };
         self.excused.store(excused.saturating_sub(bytes), Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::Failure;
 
-/// Sends deliveries to the task. `T` describes the record to whoever learns the outcome.
+/// Sends deliveries to the task. The outcome is reported with the record's `T`.
 pub struct AwaitEach<T> {
     hand: UnboundedSender<(T, Delivery)>,
     task: JoinHandle<()>,

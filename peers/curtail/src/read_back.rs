@@ -36,7 +36,7 @@ impl ReadBack {
                     }
                     Err(error) => Err(error.to_string()),
                 };
-                // The former value needs no reader.
+                // The previous value is not needed.
                 let _ = tell.send_replace(progress.clone());
             }
         });

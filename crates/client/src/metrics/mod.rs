@@ -48,7 +48,7 @@ pub struct ProducerMetrics {
     pub buffer_available_bytes: usize,
     /// Waits of sends for memory, one value per send that had to wait. Nanoseconds.
     pub buffer_wait: Distribution,
-    /// Waits of sends for room in a broker's window (`curtail.latency.target.ms`), one value per send that had to wait.
+    /// Waits of sends for room in a broker's window (`curtail.latency.target.ms`), one value per wait.
     /// Nanoseconds.
     pub window_wait: Distribution,
     /// Sends that timed out waiting for memory, or found none in a call that does not wait.

@@ -166,6 +166,8 @@ pub(super) struct Request {
     record_bytes: usize,
     /// Its batches when it was built.
     width: usize,
+    /// Whether it was small enough to measure the round trip.
+    is_small: bool,
     /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
 }
@@ -325,11 +327,13 @@ impl Lane {
             request: config.max_request_size,
             in_flight: config.max_in_flight,
         };
+        // Without responses there is no pace to measure.
+        let is_bounded = !config.latency_target.is_zero() && config.acks != Acks::None;
         Arc::new(Self {
             broker,
             health: Health::default(),
             load: Arc::default(),
-            gate: (!bounds.target.is_zero()).then(|| Arc::new(Gate::new(config.max_request_size))),
+            gate: is_bounded.then(|| Arc::new(Gate::new(config.max_request_size))),
             path: Mutex::new(Path::new(bounds)),
             seen: AtomicTrouble::default(),
             began,
@@ -439,7 +443,8 @@ impl Lane {
         }
         let complete =
             |partition: &Arc<Partition>| partition.state.lock().queue.has_complete(&shared.policy);
-        if work.ready.iter().take(LOOK_AHEAD).any(complete) {
+        // No record can join a batch while the window is full.
+        if self.is_full() || work.ready.iter().take(LOOK_AHEAD).any(complete) {
             return self.keeps_busy(in_flight, now.into_std());
         }
         !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
@@ -545,6 +550,7 @@ impl Lane {
         let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
         let record_bytes = batches.iter().map(|sent| sent.batch.completion.record_bytes()).sum();
         let width = batches.len();
+        let payloads = batches.iter().map(|sent| sent.batch.payload().len()).sum::<usize>();
         let request = Request {
             batches,
             written: built,
@@ -553,6 +559,7 @@ impl Lane {
             reserved,
             record_bytes,
             width,
+            is_small: payloads <= SMALL,
             stray: None,
         };
         trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
@@ -579,9 +586,12 @@ impl Lane {
         };
         let path = self.path.lock();
         self.load.set_sent(up.sent_bytes, up.in_flight.len() >= path.depth(), since);
-        let began = oldest.map(|request| path.turn_began(request.written.into_std()));
-        let age = |began| Instant::from_std(began).saturating_duration_since(self.began);
-        gate.set_turn(began.map(age));
+        let pauses_at = oldest.map(|request| {
+            let began = path.turn_began(request.written.into_std());
+            let at = began.later(path.patience(request.record_bytes));
+            Instant::from_std(at).saturating_duration_since(self.began)
+        });
+        gate.set_turn(pauses_at);
     }
 
     /// Expected time until a record added now is acknowledged. `now` counts from the producer's start.
@@ -645,6 +655,7 @@ impl Lane {
                 ahead: request.ahead,
                 bytes: request.record_bytes,
                 batches: request.width,
+                is_small: request.is_small,
                 now: now.into_std(),
             };
             self.path.lock().answered(&response, gate);
@@ -774,12 +785,13 @@ impl Lane {
 
     /// Closes the connection. Returns the in-flight requests, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
+        let former = std::mem::replace(&mut *self.turnstile.link(), Link::Down);
         self.load.set_sent(0, false, None);
         self.path.lock().connected();
         if let Some(gate) = &self.gate {
             gate.set_turn(None);
         }
-        match std::mem::replace(&mut *self.turnstile.link(), Link::Down) {
+        match former {
             Link::Down => Vec::new(),
             Link::Up(mut up) => {
                 *self.former_answer_time.lock() = up.answer_time;
@@ -809,7 +821,7 @@ fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
 }
 
 impl Work<Arc<Partition>> {
-    /// Moves due partitions to the ready list, or all of them while the broker's window is full: nobody can add to their
+    /// Moves due partitions to the ready list, or all of them while the broker's window is full: no record can join their
     /// batches then. `lane` owns these lists.
     fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
         let later = match lane.is_full() {

@@ -44,6 +44,20 @@ struct Waiter {
     tell: oneshot::Sender<Reservation>,
     /// Bytes of its record.
     record: usize,
+    /// Whether it waits for its broker's window, and not for memory alone.
+    for_window: bool,
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) broker: i32,
+    /// Bytes of the record.
+    pub(super) size: usize,
+    /// Whether the broker's window refused the record, and not memory.
+    pub(super) for_window: bool,
+    pub(super) deadline: Instant,
+    pub(super) max_block: Duration,
 }
 
 /// The record bytes of a batch, charged to its broker's gate in steps.
@@ -74,6 +88,22 @@ impl Charge {
                 gate.charge(due - self.charged);
             }
             self.charged = due;
+        }
+    }
+
+    /// Charges a record that is not appended yet, exactly, so that not everyone who waits finds the same room.
+    fn admit(&mut self, bytes: usize) {
+        if let Some(gate) = self.counted() {
+            gate.charge(bytes);
+        }
+        self.charged += bytes;
+    }
+
+    /// Takes over another charge to the same gate.
+    fn merge(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+        if other.is_parked == self.is_parked {
+            self.charged += std::mem::take(&mut other.charged);
         }
     }
 
@@ -154,6 +184,7 @@ impl Reservation {
     pub(super) fn add(&mut self, mut other: Self) {
         other.charge_to(self.broker);
         self.bytes += std::mem::take(&mut other.bytes);
+        self.records.merge(std::mem::take(&mut other.records));
     }
 
     /// Splits off a separate reservation of `bytes`, limited to the available bytes.
@@ -210,8 +241,9 @@ struct Books {
 struct Broker {
     /// Mirrors its reserved bytes.
     load: Arc<Load>,
-    /// Bounds its record bytes; mirrors the number of its waiters.
+    /// Bounds its record bytes; mirrors the number of callers that wait for it.
     gate: Option<Arc<Gate>>,
+    wait_for_window: usize,
 }
 
 impl Books {
@@ -219,7 +251,14 @@ impl Books {
         let Some(known) = self.brokers.get(&broker) else { return };
         known.load.set_held(self.budget.held(broker));
         if let Some(gate) = &known.gate {
-            gate.set_queued(self.budget.waiting(broker));
+            gate.set_queued(known.wait_for_window);
+        }
+    }
+
+    /// Counts a caller that begins to wait for the broker's window, or ends it.
+    fn count(&mut self, broker: i32, waiter: &Waiter, change: impl FnOnce(&mut usize)) {
+        if let Some(known) = self.brokers.get_mut(&broker).filter(|_| waiter.for_window) {
+            change(&mut known.wait_for_window);
         }
     }
 
@@ -265,8 +304,8 @@ impl Pool {
             let Some(next) = budget.grant(|broker| self.is_open(brokers, broker)) else { break };
             let (gate, waiter) = (books.gate(next.broker), next.who);
             let mut memory = Reservation::new(self.clone(), next.broker, next.bytes, gate);
-            // Charged here, so that not everyone who waits finds the same room.
-            memory.add_record(waiter.record);
+            memory.records.admit(waiter.record);
+            books.count(next.broker, &waiter, |waiting| *waiting -= 1);
             books.tell(next.broker);
             granted.push((waiter.tell, memory));
         }
@@ -289,6 +328,7 @@ struct Queued<'a> {
 impl<'a> Queued<'a> {
     fn up(pool: &'a Arc<Pool>, broker: i32, need: usize, who: Waiter) -> Self {
         let ticket = pool.change(|books| {
+            books.count(broker, &who, |waiting| *waiting += 1);
             let ticket = books.budget.wait(broker, need, who);
             books.tell(broker);
             ticket
@@ -300,7 +340,9 @@ impl<'a> Queued<'a> {
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         self.pool.change(|books| {
-            books.budget.leave(self.ticket);
+            if let Some(waiter) = books.budget.leave(self.ticket) {
+                books.count(self.broker, &waiter, |waiting| *waiting -= 1);
+            }
             books.tell(self.broker);
         });
     }
@@ -338,7 +380,7 @@ impl Memory {
     pub(super) fn open(&self, broker: i32, load: Arc<Load>, gate: Option<Arc<Gate>>) {
         let mut books = self.pool.books.lock();
         books.budget.open(broker);
-        books.brokers.insert(broker, Broker { load, gate });
+        books.brokers.insert(broker, Broker { load, gate, wait_for_window: 0 });
     }
 
     /// Bytes to reserve for a batch whose first record has `size` bytes.
@@ -356,21 +398,22 @@ impl Memory {
         self.pool.try_take(broker, bytes)
     }
 
-    /// Reserves memory for a record, and room for it in the broker's window. Waits until `deadline` for batches to
-    /// finish; then memory alone decides.
+    /// Reserves memory for a record, and room for it in the broker's window. Waits until the request's deadline for
+    /// batches to finish; then memory alone decides. `None` if another broker
+    /// has room first.
     ///
     /// # Cancel safety
     /// Cancel safe; a dropped wait loses its place in the queue.
     pub(super) async fn reserve(
         &self,
-        broker: i32,
-        size: usize,
-        deadline: Instant,
-        max_block: Duration,
-    ) -> Result<Reservation> {
+        wanted: Wanted,
+        has_room_elsewhere: impl Fn() -> bool,
+    ) -> Result<Option<Reservation>> {
+        let Wanted { broker, size, for_window, deadline, max_block } = wanted;
         let (tell, mut granted) = oneshot::channel();
         let need = self.need(size);
-        let queued = Queued::up(&self.pool, broker, need, Waiter { tell, record: size });
+        let queued =
+            Queued::up(&self.pool, broker, need, Waiter { tell, record: size, for_window });
         // Closing sets the flag before it dismisses the waiters: a later waiter sees the flag.
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Closed);
@@ -379,15 +422,17 @@ impl Memory {
         loop {
             let look = gate.as_ref().map_or(deadline, |gate| self.next_look(gate).min(deadline));
             match timeout_at(look, &mut granted).await {
-                Ok(Ok(reservation)) => return Ok(reservation),
+                Ok(Ok(reservation)) => return Ok(Some(reservation)),
                 Ok(Err(_)) => return Err(Error::Closed),
                 Err(_) if look >= deadline => break,
+                Err(_) if has_room_elsewhere() => return Ok(None),
                 Err(_) => self.pool.grant_if_open(gate.as_deref()),
             }
         }
         drop(queued);
-        match self.pool.try_take(broker, need) {
-            Some(reservation) => Ok(reservation),
+        let late = granted.try_recv().ok();
+        match late.or_else(|| self.pool.try_take(broker, need)) {
+            Some(reservation) => Ok(Some(reservation)),
             None => Err(Error::BufferFull { waited: max_block }),
         }
     }

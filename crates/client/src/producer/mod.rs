@@ -63,7 +63,7 @@ use self::{
     delivery::Completion,
     interceptor::Interception,
     lane::Lane,
-    memory::{NOWHERE, Reservation},
+    memory::{NOWHERE, Reservation, Wanted},
     partition::{Partition, PartitionState, Place},
     shared::Shared,
     topic::{Choice, TopicState},
@@ -139,7 +139,7 @@ enum Blocked {
     /// Memory for a new batch.
     Memory { size: usize, broker: i32 },
     /// Room in the broker's window.
-    Window { size: usize, broker: i32, is_standing: bool },
+    Window { size: usize, broker: i32, is_standing: bool, may_move: bool },
     /// The topic's metadata, or the end of the records that wait for it.
     Topic,
 }
@@ -422,10 +422,15 @@ impl Producer {
         loop {
             let memory = match blocked {
                 Blocked::Memory { size, broker } => {
-                    Some(self.reserve(broker, size, began, &stats.buffer_wait).await?)
+                    let for_window = false;
+                    let wanted = Wanted { broker, size, for_window, deadline, max_block };
+                    self.reserve(wanted, &stats.buffer_wait, || false).await?
                 }
-                Blocked::Window { size, broker, .. } => {
-                    Some(self.reserve(broker, size, began, &stats.window_wait).await?)
+                Blocked::Window { size, broker, may_move, .. } => {
+                    let for_window = true;
+                    let wanted = Wanted { broker, size, for_window, deadline, max_block };
+                    let elsewhere = || may_move && routing::has_room(&self.shared, record.topic);
+                    self.reserve(wanted, &stats.window_wait, elsewhere).await?
                 }
                 Blocked::Topic => {
                     let topic = self.shared.topic(record.topic, deadline);
@@ -442,16 +447,15 @@ impl Producer {
         }
     }
 
-    /// Waits for memory, and for room in the broker's window, until `max.block.ms` after `began`.
+    /// [`memory::Memory::reserve`], counted in `waits`.
     async fn reserve(
         &self,
-        broker: i32,
-        size: usize,
-        began: Instant,
+        wanted: Wanted,
         waits: &Histogram,
-    ) -> Result<Reservation> {
-        let max_block = self.shared.config.max_block;
-        let memory = self.shared.memory.reserve(broker, size, began.later(max_block), max_block);
+        has_room_elsewhere: impl Fn() -> bool,
+    ) -> Result<Option<Reservation>> {
+        let began = Instant::now();
+        let memory = self.shared.memory.reserve(wanted, has_room_elsewhere);
         let memory = within(&self.shared.runtime, memory).await?;
         ProducerStats::waited(waits, began);
         memory.inspect_err(|_| self.shared.stats.buffer_exhausted.add(1))
@@ -499,7 +503,7 @@ impl Shared {
         if size > shared.config.max_request_size {
             return Err(Error::RecordTooLarge { size, limit: shared.config.max_request_size });
         }
-        // Whoever has waited was promised room. Records that wait for their topic were accepted.
+        // A caller that has waited has its room. Records that wait for their topic were accepted before.
         let needs_room = memory.is_none() && entrance == Entrance::Application;
         let mut tries = if choice == Choice::Sticky { routing::TRIES } else { 0 };
         let mut passed = routing::Passed::default();
@@ -570,7 +574,7 @@ impl Target<'_> {
             return Appended::BetterElsewhere;
         }
         if self.needs_room && !shared.has_room(state) {
-            if self.may_leave && routing::has_room_elsewhere(shared, self.topic) {
+            if self.may_leave && routing::admits(shared, self.topic) {
                 return Appended::BetterElsewhere;
             }
             let is_standing = state.gate().is_some_and(Gate::is_standing);
@@ -579,7 +583,8 @@ impl Target<'_> {
             if let Some(lane) = lane {
                 lane.hurry();
             }
-            return Appended::Blocked(Blocked::Window { size, broker, is_standing });
+            let may_move = self.choice == Choice::Sticky;
+            return Appended::Blocked(Blocked::Window { size, broker, is_standing, may_move });
         }
         let is_parked = state.is_parked();
         let placed = match state.queue.try_append(&shared.policy, data) {

@@ -501,8 +501,13 @@ pub(super) fn leave(
     topic.sticky.current() != index
 }
 
+/// As [`admits`], for a topic by its name.
+pub(super) fn has_room(shared: &Shared, topic: &str) -> bool {
+    shared.topics.load().get(topic).is_some_and(|topic| admits(shared, topic))
+}
+
 /// Whether the window of some broker of the topic admits a record.
-pub(super) fn has_room_elsewhere(shared: &Shared, topic: &TopicState) -> bool {
+pub(super) fn admits(shared: &Shared, topic: &TopicState) -> bool {
     let routes = topic.routes.load();
     let lanes = routes.by_lane.iter().filter_map(|route| route.lane.as_ref());
     let mut gates = lanes.filter_map(|lane| lane.gate.as_ref());
@@ -747,6 +752,7 @@ fn settle_in(
     mut batch: Batch<Completion>,
 ) {
     batch.completion.moved_to(partition.index, state.account());
+    batch.completion.set_parked(state.is_parked());
     if state.has_sent_newer(shared.age(Instant::from_std(batch.created))) {
         count(&shared.routing.counters.behind_newer, u64::from(batch.records));
     }

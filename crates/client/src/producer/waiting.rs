@@ -18,7 +18,7 @@ use tokio::{task::AbortHandle, time::Instant};
 use super::{
     Blocked, Entrance,
     delivery::{Delivery, Placement, Ticket},
-    memory::{Reservation, WAITING_ROOM},
+    memory::{Reservation, WAITING_ROOM, Wanted},
     shared::Shared,
 };
 use crate::{Error, Record, Result};
@@ -269,8 +269,9 @@ async fn append(
         match shared.append(&record, memory.take(), Entrance::Waiting(since))? {
             Ok(delivery) => return Ok(delivery),
             Err(Blocked::Memory { size, broker } | Blocked::Window { size, broker, .. }) => {
-                let limit = shared.config.max_block;
-                memory = Some(shared.memory.reserve(broker, size, deadline, limit).await?);
+                let max_block = shared.config.max_block;
+                let wanted = Wanted { broker, size, for_window: false, deadline, max_block };
+                memory = shared.memory.reserve(wanted, || false).await?;
             }
             Err(Blocked::Topic) => return Err(Error::Closed),
         }

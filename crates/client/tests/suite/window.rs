@@ -141,7 +141,7 @@ async fn a_paused_broker_holds_up_no_send() {
     until("everything is returned", || used(&producer) == 0).await;
 }
 
-/// Nobody can add to the batches of a broker whose window is full, so that lingering would only idle it.
+/// No record can join a batch while the window of its broker is full, so lingering would only idle the broker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_lingers_while_a_window_is_full() {
     const PARTITIONS: i32 = 120;

@@ -90,6 +90,16 @@ fn a_waiter_whose_broker_has_a_full_window_blocks_nobody() {
     assert_eq!(budget.grant(open), Some(Granted { broker: 1, bytes: 10, who: 7 }));
 }
 
+/// A window may open by time alone, before its waiter looks.
+#[test]
+fn a_waiter_that_could_be_granted_denies_others_nothing_but_its_bytes() {
+    let mut budget = of_brokers(100, 2);
+    budget.wait(1, 10, 7);
+    assert!(budget.try_take(2, 10, open));
+    assert!(!budget.try_take(2, TOTAL - 15, open), "its bytes are not for others");
+    assert_eq!(budget.grant(open), Some(Granted { broker: 1, bytes: 10, who: 7 }));
+}
+
 #[test]
 fn a_large_record_is_not_starved_by_small_ones() {
     let mut budget = of_brokers(100, 3);

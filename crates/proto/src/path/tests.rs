@@ -22,7 +22,7 @@ struct Model {
     partitions: usize,
 }
 
-/// What a sender without limit of its own gets.
+/// Measurements of a sender that appends as fast as the gate admits.
 #[derive(Debug)]
 struct Got {
     /// Bytes per microsecond.
@@ -62,12 +62,16 @@ fn unthrottled(model: Model, bounds: Bounds, responses: usize) -> Got {
             free_at = free_at.max(now + model.network_us / 2.0) + time;
             flying.push_back((now, flying.len(), records, free_at + model.network_us / 2.0));
         }
-        gate.set_turn(flying.front().map(|(written, ..)| path.turn_began(at(*written)) - start));
+        gate.set_turn(flying.front().map(|(written, _, records, _)| {
+            path.turn_began(at(*written)) - start + path.patience(records.len() * RECORD)
+        }));
         let (written, ahead, records, done) = flying.pop_front().expect("something is in flight");
         now = done;
         let size = records.len() * RECORD;
         let batches = records.len().div_ceil(bounds.batch / RECORD).max(1);
-        let response = Response { written: at(written), ahead, bytes: size, batches, now: at(now) };
+        let (is_small, read) = (size <= SMALL, at(now));
+        let response =
+            Response { written: at(written), ahead, bytes: size, batches, is_small, now: read };
         path.answered(&response, &gate);
         gate.release(size);
         windows.push(gate.window());
@@ -140,11 +144,16 @@ impl Hand {
     /// A request of these bytes, which the broker takes this long to serve.
     fn turn(&mut self, bytes: usize, takes: Duration) {
         let written = self.start + self.now;
-        self.gate.set_turn(Some(self.now));
         self.now += takes;
         let now = self.start + self.now;
-        self.path.answered(&Response { written, ahead: 0, bytes, batches: 6, now }, &self.gate);
+        let response = Response { written, ahead: 0, bytes, batches: 6, is_small: true, now };
+        self.path.answered(&response, &self.gate);
         self.gate.set_turn(None);
+    }
+
+    /// A request of these bytes is sent, and is the only one in flight.
+    fn request(&self, bytes: usize) {
+        self.gate.set_turn(Some(self.now + self.path.patience(bytes)));
     }
 
     fn is_open(&self) -> bool {
@@ -173,7 +182,7 @@ fn a_pause_opens_the_gate_unless_the_queue_is_standing() {
     }
     hand.gate.charge(hand.gate.window());
     assert!(hand.is_open(), "nothing is in flight");
-    hand.gate.set_turn(Some(hand.now));
+    hand.request(100_000);
     assert!(!hand.is_open());
     hand.now += 2 * TARGET;
     assert!(hand.is_open(), "the broker pauses");
@@ -182,28 +191,58 @@ fn a_pause_opens_the_gate_unless_the_queue_is_standing() {
         hand.turn(100_000, us(1000));
     }
     assert!(hand.gate.is_standing());
-    hand.gate.set_turn(Some(hand.now));
+    hand.request(100_000);
     hand.now += 2 * TARGET;
     assert!(!hand.is_open(), "who outruns the broker gains nothing");
 }
 
+/// A large request is not late because of its size.
 #[test]
-fn what_gathers_in_a_pause_does_not_hold_up_later_records() {
+fn a_request_that_takes_longer_than_the_target_is_no_pause() {
+    let mut hand = Hand::new();
+    for _ in 0..20 {
+        hand.turn(1 << 20, us(13_000));
+    }
+    hand.gate.charge(10 << 20);
+    for _ in 0..20 {
+        hand.turn(1 << 20, us(13_000));
+    }
+    assert!(hand.gate.is_standing());
+    hand.request(1 << 20);
+    hand.now += us(13_000);
+    assert!(!hand.is_open());
+}
+
+/// One large request at a time leaves nothing behind.
+#[test]
+fn requests_that_are_served_before_the_next_do_not_stand() {
+    let mut hand = Hand::new();
+    for _ in 0..20 {
+        hand.gate.charge(256 << 10);
+        hand.turn(256 << 10, us(8500));
+        hand.gate.release(256 << 10);
+        hand.now += us(40_000);
+    }
+    assert!(!hand.gate.is_standing());
+}
+
+#[test]
+fn a_backlog_from_a_pause_does_not_hold_up_later_records() {
     let mut hand = Hand::new();
     for _ in 0..50 {
         hand.turn(100_000, us(1000));
     }
     hand.gate.charge(10_000_000);
     hand.turn(100_000, 5 * TARGET);
-    hand.gate.set_turn(Some(hand.now));
+    hand.request(100_000);
     assert!(hand.is_open());
-    // What was drained no longer excuses newer records.
+    // The drained part no longer excuses newer records.
     for _ in 0..99 {
         hand.gate.release(100_000);
         hand.turn(100_000, us(1000));
         hand.gate.charge(100_000);
     }
-    hand.gate.set_turn(Some(hand.now));
+    hand.request(100_000);
     assert!(!hand.is_open());
 }
 
@@ -228,7 +267,8 @@ proptest! {
         for (bytes, takes, ahead, batches) in turns {
             let written = now;
             now += us(takes);
-            path.answered(&Response { written, ahead, bytes, batches, now }, &gate);
+            let is_small = bytes <= SMALL;
+            path.answered(&Response { written, ahead, bytes, batches, is_small, now }, &gate);
             prop_assert!(gate.window() >= FLOOR);
             prop_assert!(gate.window() <= BOUNDS.request * (BOUNDS.in_flight + SPARE));
             prop_assert!((1..=BOUNDS.in_flight).contains(&path.depth()));

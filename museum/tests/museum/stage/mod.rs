@@ -396,10 +396,11 @@ pub(crate) fn partition(index: i32) -> TopicPartition {
     TopicPartition::new(TOPIC, index)
 }
 
-/// Makes each record a batch, and sends batches while others are in flight, however late those are.
+/// Makes each record a batch, and sends batches while others are in flight, however many and however late those are.
 pub(crate) fn pipelined(config: &mut ProducerConfig) {
     config.batch_size = 1;
     config.suspicion = false;
+    config.latency_target = Duration::ZERO;
 }
 
 /// The settings that a case or the stage has chosen.
