@@ -68,7 +68,8 @@ pub enum Error {
         /// `max.request.size`.
         limit: usize,
     },
-    /// `buffer.memory` stayed full for `max.block.ms`, or is full now in a call that does not wait.
+    /// `buffer.memory` stayed full for `max.block.ms`, or is full now in a call that does not wait. There also a full window
+    /// of the broker (`curtail.latency.target.ms`).
     #[error(
         "buffer.memory was full for {waited:?}; records are sent faster than the brokers accept them"
     )]

@@ -103,8 +103,7 @@ impl<W> Budget<W> {
         if queued || need > self.free || self.is_beyond_share(broker, need) {
             return false;
         }
-        // A waiter that lacks only free bytes must not lose them to newcomers. One that has been admitted since the last
-        // grant takes its own.
+        // The bytes that the next waiter needs are not for newcomers.
         let left = self.free - need;
         if self.next_in_line(admits).is_some_and(|(_, next)| next > left) {
             return false;
@@ -181,7 +180,7 @@ impl<W> Budget<W> {
     }
 
     /// Waiters of a broker.
-    pub fn waiting(&self, broker: i32) -> usize {
+    fn waiting(&self, broker: i32) -> usize {
         self.accounts.get(&broker).map_or(0, |account| account.waiting.len())
     }
 

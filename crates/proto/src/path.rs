@@ -226,7 +226,7 @@ impl Path {
         self.pace.bytes_in(horizon).map_or(self.bounds.request, |bytes| bytes.min(most)).max(FLOOR)
     }
 
-    /// Requests in flight that keep the broker busy: [`NEAR`], and as many more as fit into the round trip.
+    /// Requests in flight that keep the broker busy: two, and as many more as fit into the round trip.
     pub fn depth(&self) -> usize {
         let Some(round_trip) = self.round_trip.least() else { return self.bounds.in_flight };
         let turn = self.pace.turn().as_nanos().max(1);

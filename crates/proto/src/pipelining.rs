@@ -23,7 +23,8 @@ const PROBE_EVERY: u32 = 64;
 /// Divisor of the service time for the margin that is added to it before the broker counts as idle.
 const CAUTION: u32 = 4;
 
-/// The estimate for one connection. Full requests do not consult it: they always use the allowed maximum.
+/// The estimate for one connection. Requests with a complete batch do not consult it: [`crate::path::Path::depth`]
+/// bounds them.
 #[derive(Debug, Default)]
 pub struct Pipelining {
     round_trip: Option<Duration>,

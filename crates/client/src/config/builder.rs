@@ -180,7 +180,7 @@ setters! { ProducerConfig:
     /// Sets `curtail.latency.target.ms`: how long an acknowledgement should take. A send waits while more bytes are
     /// outstanding for its broker than the broker takes in this time; zero for no such bound.
     latency_target: Duration;
-    /// Sets `max.block.ms`: the longest wait of a send for metadata and for memory.
+    /// Sets `max.block.ms`: the longest wait of a send for metadata, for memory and for room in a broker's window.
     max_block: Duration;
     /// Sets `metadata.max.idle.ms`: the time after its last record for which a topic's metadata is refreshed.
     metadata_max_idle: Duration;

@@ -22,7 +22,7 @@ use curtail_proto::{
     later::Later,
     load::Load,
     metadata::Leader,
-    path::{Bounds, Gate, Path, Response, SMALL},
+    path::{Bounds, Gate, Path, SMALL},
     pipelining::Pipelining,
     plant::{Plant, planted},
     suspicion::{AnswerTime, AtomicTrouble, Health, Suspicion, Trouble},
@@ -38,6 +38,7 @@ mod collect;
 #[cfg(test)]
 mod tests;
 mod unsent;
+mod window;
 
 pub(super) use self::unsent::{Overdue, Waits};
 use self::{
@@ -450,36 +451,6 @@ impl Lane {
         !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
     }
 
-    /// Whether the broker's window is full.
-    pub(super) fn is_full(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_full())
-    }
-
-    /// Makes the driver send what lingers, because a sender waits for room.
-    pub(super) fn hurry(&self) {
-        // Otherwise the next response makes it look.
-        if self.gate.as_ref().is_some_and(|gate| gate.is_idle()) {
-            self.wake();
-        }
-    }
-
-    /// Whether the requests in flight keep the broker busy, or the next one should measure the round trip alone.
-    fn keeps_busy(&self, in_flight: usize, now: StdInstant) -> bool {
-        if self.gate.is_none() {
-            return false;
-        }
-        let path = self.path.lock();
-        in_flight >= path.depth() || path.wants_probe(now)
-    }
-
-    /// Most bytes of the next request, unless its first batch is larger.
-    fn next_request_limit(&self, up: &Up, shared: &Shared, now: StdInstant) -> usize {
-        let most = shared.config.max_request_size;
-        let is_probe =
-            self.gate.is_some() && up.in_flight.is_empty() && self.path.lock().wants_probe(now);
-        if is_probe { most.min(SMALL) } else { most }
-    }
-
     /// Whether the broker is late: the oldest request has waited longer than usual, or the last response was late.
     ///
     /// A broker serves one request of a connection at a time. Batches sent after a late request only wait there,
@@ -576,24 +547,6 @@ impl Lane {
         bytes
     }
 
-    /// Publishes the in-flight load for the routing of records.
-    fn publish_load(&self, up: &Up) {
-        let oldest = up.in_flight.oldest();
-        let since = oldest.map(|request| request.written.saturating_duration_since(self.began));
-        let Some(gate) = &self.gate else {
-            let is_full = up.in_flight.len() >= self.max_in_flight;
-            return self.load.set_sent(up.sent_bytes, is_full, since);
-        };
-        let path = self.path.lock();
-        self.load.set_sent(up.sent_bytes, up.in_flight.len() >= path.depth(), since);
-        let pauses_at = oldest.map(|request| {
-            let began = path.turn_began(request.written.into_std());
-            let at = began.later(path.patience(request.record_bytes));
-            Instant::from_std(at).saturating_duration_since(self.began)
-        });
-        gate.set_turn(pauses_at);
-    }
-
     /// Expected time until a record added now is acknowledged. `now` counts from the producer's start.
     pub(super) fn expected_wait(&self, now: Duration) -> Duration {
         let usual = self.health.likely();
@@ -649,17 +602,7 @@ impl Lane {
     /// Records a response: its time, and whether the broker is no longer late.
     pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
         up.sent_bytes -= request.reserved;
-        if let Some(gate) = &self.gate {
-            let response = Response {
-                written: request.written.into_std(),
-                ahead: request.ahead,
-                bytes: request.record_bytes,
-                batches: request.width,
-                is_small: request.is_small,
-                now: now.into_std(),
-            };
-            self.path.lock().answered(&response, gate);
-        }
+        self.measure(request, now);
         self.publish_load(up);
         up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());
         let took = now.saturating_duration_since(request.written);
@@ -712,14 +655,6 @@ impl Lane {
             is_new: lookups == 0,
             limit: self.limit(up),
         })
-    }
-
-    /// Records that the broker completes no handshake. Returns its former trouble.
-    pub(super) fn set_unreachable(&self) -> Trouble {
-        if let Some(gate) = &self.gate {
-            gate.give_up();
-        }
-        self.health.set(Trouble::Unreachable)
     }
 
     /// Marks the broker unreachable because it does not complete a handshake. Ignored if it has responded since. The

@@ -399,8 +399,7 @@ impl Memory {
     }
 
     /// Reserves memory for a record, and room for it in the broker's window. Waits until the request's deadline for
-    /// batches to finish; then memory alone decides. `None` if another broker
-    /// has room first.
+    /// batches to finish; then memory alone decides. `None` if another broker has room first.
     ///
     /// # Cancel safety
     /// Cancel safe; a dropped wait loses its place in the queue.

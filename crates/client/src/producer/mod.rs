@@ -76,8 +76,7 @@ pub use self::{
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata, Transaction, TransactionalProducer},
 };
 use crate::{
-    ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result,
-    metrics::{Histogram, ProducerStats},
+    ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, metrics::ProducerStats,
     runtime::within,
 };
 
@@ -233,7 +232,8 @@ impl Producer {
     }
 
     /// Appends a record to its partition's batch. Waits up to `max.block.ms` for the topic's metadata and for space
-    /// in `buffer.memory`. The [`Delivery`] returns the acknowledgement.
+    /// in `buffer.memory`. Also waits while the broker has as many bytes outstanding as it takes in
+    /// `curtail.latency.target.ms`; that wait never fails the record. The [`Delivery`] returns the acknowledgement.
     ///
     /// Records with a key or an explicit partition keep the order of the `send` calls within their partition. So do
     /// keyless records, except in a batch that moved because its partition could not acknowledge. At its new
@@ -282,7 +282,8 @@ impl Producer {
     /// records: there the call is [`Error::IllegalState`].
     ///
     /// # Errors
-    /// As [`Producer::send`]; [`Error::BufferFull`] if `buffer.memory` has no space now. Interceptors see each of
+    /// As [`Producer::send`]; [`Error::BufferFull`] if `buffer.memory` has no space now, or if records have been sent
+    /// faster than the broker takes them for a while (`curtail.latency.target.ms`). Interceptors see each of
     /// these as a failed send. For a queued record, the [`Delivery`] reports topic and partition errors.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         let interceptors = &self.shared.config.interceptors;
@@ -419,18 +420,16 @@ impl Producer {
         let began = Instant::now();
         let deadline = began.later(max_block);
         let stats = &self.shared.stats;
+        let wanted =
+            |broker, size, for_window| Wanted { broker, size, for_window, deadline, max_block };
         loop {
             let memory = match blocked {
                 Blocked::Memory { size, broker } => {
-                    let for_window = false;
-                    let wanted = Wanted { broker, size, for_window, deadline, max_block };
-                    self.reserve(wanted, &stats.buffer_wait, || false).await?
+                    self.reserve(wanted(broker, size, false), || false).await?
                 }
                 Blocked::Window { size, broker, may_move, .. } => {
-                    let for_window = true;
-                    let wanted = Wanted { broker, size, for_window, deadline, max_block };
                     let elsewhere = || may_move && routing::has_room(&self.shared, record.topic);
-                    self.reserve(wanted, &stats.window_wait, elsewhere).await?
+                    self.reserve(wanted(broker, size, true), elsewhere).await?
                 }
                 Blocked::Topic => {
                     let topic = self.shared.topic(record.topic, deadline);
@@ -447,18 +446,19 @@ impl Producer {
         }
     }
 
-    /// [`memory::Memory::reserve`], counted in `waits`.
+    /// [`memory::Memory::reserve`], counted.
     async fn reserve(
         &self,
         wanted: Wanted,
-        waits: &Histogram,
         has_room_elsewhere: impl Fn() -> bool,
     ) -> Result<Option<Reservation>> {
+        let stats = &self.shared.stats;
+        let waits = if wanted.for_window { &stats.window_wait } else { &stats.buffer_wait };
         let began = Instant::now();
         let memory = self.shared.memory.reserve(wanted, has_room_elsewhere);
         let memory = within(&self.shared.runtime, memory).await?;
         ProducerStats::waited(waits, began);
-        memory.inspect_err(|_| self.shared.stats.buffer_exhausted.add(1))
+        memory.inspect_err(|_| stats.buffer_exhausted.add(1))
     }
 
     fn try_append(&self, record: &Record<'_>) -> Result<std::result::Result<Delivery, Blocked>> {
@@ -574,17 +574,7 @@ impl Target<'_> {
             return Appended::BetterElsewhere;
         }
         if self.needs_room && !shared.has_room(state) {
-            if self.may_leave && routing::admits(shared, self.topic) {
-                return Appended::BetterElsewhere;
-            }
-            let is_standing = state.gate().is_some_and(Gate::is_standing);
-            let (broker, lane) = (state.account(), state.lane.clone());
-            drop(guard);
-            if let Some(lane) = lane {
-                lane.hurry();
-            }
-            let may_move = self.choice == Choice::Sticky;
-            return Appended::Blocked(Blocked::Window { size, broker, is_standing, may_move });
+            return self.finds_no_room(shared, guard, size);
         }
         let is_parked = state.is_parked();
         let placed = match state.queue.try_append(&shared.policy, data) {
@@ -638,6 +628,26 @@ impl Target<'_> {
             self.topic.sticky.sent(index, bytes, complete, next);
         }
         Appended::Done(delivery)
+    }
+
+    /// The window of the partition's broker is full.
+    fn finds_no_room(
+        &self,
+        shared: &Shared,
+        state: MutexGuard<'_, PartitionState>,
+        size: usize,
+    ) -> Appended {
+        if self.may_leave && routing::admits(shared, self.topic) {
+            return Appended::BetterElsewhere;
+        }
+        let is_standing = state.gate().is_some_and(Gate::is_standing);
+        let (broker, lane) = (state.account(), state.lane.clone());
+        drop(state);
+        if let Some(lane) = lane {
+            lane.hurry();
+        }
+        let may_move = self.choice == Choice::Sticky;
+        Appended::Blocked(Blocked::Window { size, broker, is_standing, may_move })
     }
 
     /// Whether a record that fits no open batch goes to another partition: this one has had its share, and its batch

@@ -8,6 +8,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -136,7 +137,7 @@ impl Shared {
         let interceptors = config.interceptors.clone();
         let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
-            at_once: BatchPolicy { linger: std::time::Duration::ZERO, ..policy.clone() },
+            at_once: BatchPolicy { linger: Duration::ZERO, ..policy.clone() },
             policy,
             env: env.clone(),
             memory: Memory::new(
