@@ -21,7 +21,7 @@ from pathlib import Path
 PEERS = Path(__file__).resolve().parent
 ROOT = PEERS.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-CLIENTS = ("curtail", "curtail-perf", "java", "librdkafka", "franz-go", "confluent-rust", "floor")
+CLIENTS = ("curtail", "curtail-completions", "curtail-perf", "java", "librdkafka", "franz-go", "confluent-rust", "floor")
 TOOLS = ("produce-max", "produce-rate", "e2e", "consume")
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 
@@ -65,6 +65,11 @@ def curtail(rebuild):
         need("cargo")
         build(["cargo", "build", "--release"], folder, CARGO_TARGET_DIR=str(folder / "target"))
     return [str(folder / "target/release/curtail-peer-curtail")]
+
+
+def curtail_completions(rebuild):
+    """The same program, which receives the outcomes of a batch's records at once."""
+    return [*curtail(rebuild), "--completions"]
 
 
 def curtail_perf(rebuild):
@@ -129,11 +134,11 @@ def floor(rebuild):
     return [str(folder / "target/release/curtail-peer-floor")]
 
 
-DRIVERS = {"curtail": curtail, "curtail-perf": curtail_perf, "java": java, "librdkafka": librdkafka, "franz-go": franz_go,
-           "confluent-rust": confluent_rust, "krafka": krafka, "floor": floor}
+DRIVERS = {"curtail": curtail, "curtail-completions": curtail_completions, "curtail-perf": curtail_perf, "java": java,
+           "librdkafka": librdkafka, "franz-go": franz_go, "confluent-rust": confluent_rust, "krafka": krafka, "floor": floor}
 
-# Not a client: one socket that sends one request at a time. It supports only this load.
-ONLY = {"floor": ("produce-rate",)}
+# The floor is not a client: one socket that sends one request at a time. It supports only this load.
+ONLY = {"floor": ("produce-rate",), "curtail-completions": ("produce-max", "produce-rate")}
 
 
 def clients_for(tool, args):

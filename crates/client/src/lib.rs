@@ -113,10 +113,10 @@ pub use metrics::{
     PartitionLag, ProducerMetrics, PrometheusText,
 };
 pub use producer::{
-    ConsumerGroupMetadata, Delivery, Interceptors, OffsetAndMetadata, OutgoingHeader,
-    OutgoingRecord, PartitionMetrics, Partitioner, Producer, ProducerInterceptor,
-    RoundRobinPartitioner, RoutingMetrics, Timing, TopicPartitions, Transaction,
-    TransactionalProducer,
+    CompletionRun, CompletionSink, Completions, ConsumerGroupMetadata, Delivery, Interceptors,
+    OffsetAndMetadata, OutgoingHeader, OutgoingRecord, PartitionMetrics, Partitioner, Producer,
+    ProducerInterceptor, RoundRobinPartitioner, RoutingMetrics, Timing, TopicPartitions,
+    Transaction, TransactionalProducer,
 };
 pub use record::{BatchMetadata, ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};
 

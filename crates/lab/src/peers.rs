@@ -22,8 +22,8 @@ use crate::perf::{Error, Result};
 pub enum Client {
     /// This project's client in an ordinary program: one delivery awaited for each record.
     Curtail,
-    /// This project's client in the way that costs least: one flush awaited for all records.
-    CurtailFlush,
+    /// This project's client in the way that costs least: outcomes received by batch.
+    CurtailCompletions,
     /// Another client.
     Peer(Peer),
 }
@@ -190,7 +190,7 @@ impl Client {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Curtail => "curtail",
-            Self::CurtailFlush => "curtail-flush",
+            Self::CurtailCompletions => "curtail-completions",
             Self::Peer(peer) => peer.name(),
         }
     }
@@ -199,7 +199,7 @@ impl Client {
     #[must_use]
     pub const fn peer(self) -> Option<Peer> {
         match self {
-            Self::Curtail | Self::CurtailFlush => None,
+            Self::Curtail | Self::CurtailCompletions => None,
             Self::Peer(peer) => Some(peer),
         }
     }
@@ -215,7 +215,7 @@ impl FromStr for Client {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let ours = [Self::Curtail, Self::CurtailFlush];
+        let ours = [Self::Curtail, Self::CurtailCompletions];
         let all = ours.into_iter().chain(Peer::ALL.map(Self::Peer));
         let names: Vec<&str> = all.clone().map(Self::name).collect();
         all.into_iter().find(|client| client.name() == name).ok_or_else(|| {

@@ -71,11 +71,13 @@ pub enum Plant {
     CompressedTailSkipped,
     /// A batch without records does not move the position.
     EmptiedBatchNotPassed,
+    /// The sink of a failed batch's tagged records receives nothing.
+    FailedRunDropped,
 }
 
 impl Plant {
     /// All plants.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -108,6 +110,7 @@ impl Plant {
         Self::IdleNotProven,
         Self::CompressedTailSkipped,
         Self::EmptiedBatchNotPassed,
+        Self::FailedRunDropped,
     ];
 }
 

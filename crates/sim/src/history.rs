@@ -312,6 +312,8 @@ pub struct History {
     pub needless_resets: Vec<NeedlessReset>,
     /// Records without an outcome when a flush had ended that began after their sends.
     pub unflushed: Vec<RecordId>,
+    /// Records with more than one outcome.
+    pub twice: Vec<RecordId>,
     /// Errors of repeated commits that report neither outcome of the transaction.
     pub undecided: Vec<(u32, String)>,
     /// Committed offsets that no call explains.

@@ -63,6 +63,7 @@ caught! {
     sends_that_append_and_wait_are_caught: SendAwaitsAfterAppend in Dropped at 1
         as ["written-after-all"];
     polls_that_take_and_wait_are_caught: PollAwaitsAfterTake in Dropped at 1 as ["strayed"];
+    sinks_that_miss_a_failed_batch_are_caught: FailedRunDropped in FrozenBrokers at 0 as ["no-outcome"];
     flushes_that_end_early_are_caught: FlushEarly in Dropped at 1 as ["flushed-early"];
     forgotten_commits_are_caught: CommitForgotten in Dropped at 0 as ["commit-undecided"];
     positions_without_validation_are_caught: PositionNotValidated in Unclean at 0

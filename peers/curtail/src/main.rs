@@ -1,5 +1,5 @@
 //! The load of `curtail perf`, with Curtail in an ordinary program: default settings, tokio's multi-thread runtime, and
-//! one delivery awaited for each record.
+//! one delivery awaited for each record. With `--completions` it receives the outcomes of `produce` by batch instead.
 
 #[path = "../../librdkafka/src/args.rs"]
 mod args;
@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use args::{Args, Tool};
 use measure::Report;
+use settings::Outcomes;
 use tokio::runtime::Runtime;
 
 /// A failure in words, for the user.
@@ -35,11 +36,16 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let args = Args::parse(std::env::args().skip(1))?;
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let outcomes = Outcomes::take_from(&mut args);
+    let args = Args::parse(args.into_iter())?;
+    if outcomes == Outcomes::Completions && args.tool != Tool::Produce {
+        return Err("--completions is for produce".into());
+    }
     // As with `#[tokio::main]`: the main thread is not a worker of the runtime.
     let runtime = Runtime::new()?;
     let report: Report = match args.tool {
-        Tool::Produce => runtime.block_on(produce::run(&args))?,
+        Tool::Produce => runtime.block_on(produce::run(&args, outcomes))?,
         Tool::Load => load::run(&args, &runtime)?,
         Tool::Consume => runtime.block_on(consume::run(&args))?,
         Tool::EndToEnd => runtime.block_on(e2e::run(&args))?,

@@ -7,6 +7,31 @@ use crate::args::{Args, Tool};
 
 pub const CLIENT: &str = "curtail";
 
+/// How the program learns the outcomes of its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcomes {
+    /// It awaits one delivery for each record.
+    Deliveries,
+    /// It receives the records of a batch at once, by their tags.
+    Completions,
+}
+
+impl Outcomes {
+    /// `--completions`, which the other drivers lack, is taken out of the arguments.
+    pub fn take_from(args: &mut Vec<String>) -> Self {
+        let before = args.len();
+        args.retain(|arg| arg != "--completions");
+        if args.len() < before { Self::Completions } else { Self::Deliveries }
+    }
+
+    pub fn client(self) -> &'static str {
+        match self {
+            Self::Deliveries => CLIENT,
+            Self::Completions => "curtail-completions",
+        }
+    }
+}
+
 pub fn version() -> String {
     env!("CARGO_PKG_VERSION").into()
 }

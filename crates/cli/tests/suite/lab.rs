@@ -147,9 +147,9 @@ fn producers_and_consumers_run_as_fast_as_possible() {
 
 #[test]
 fn a_load_that_awaits_one_flush_has_figures_of_its_own() {
-    let report = report_of(&["curtail", "curtail-flush"], &["acks", "--arm", "all"]);
+    let report = report_of(&["curtail", "curtail-completions"], &["acks", "--arm", "all"]);
     assert_eq!(arms(&report), ["all", "all"]);
-    let out = run(&["lab", "run", "metadata-churn", "--client", "curtail-flush"]);
+    let out = run(&["lab", "run", "metadata-churn", "--client", "curtail-completions"]);
     let reason = "it does not differ from curtail here";
     assert!(out.code == Some(1) && out.err.contains(reason), "{out:?}");
 }
@@ -393,7 +393,7 @@ fn a_wrong_name_arm_scale_or_cluster_is_one_line() {
     assert!(failed(&["cold-start", "--json", "/nowhere/x"]).contains("cannot write"), "no file");
     let line = failed(&["cold-start", "--client", "curtail,kafkajs"]);
     assert!(
-        line.contains("unknown client 'kafkajs'; known are curtail, curtail-flush, java, "),
+        line.contains("unknown client 'kafkajs'; known are curtail, curtail-completions, java, "),
         "{line}"
     );
     let out = run(&["lab", "run", "fetch-sessions", "--arm", "omit", "--client", "franz-go"]);

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 use super::{
     awaited::{Awaited, Slot},
+    claim::ByTag,
+    completions::{CompletionSink, Tagged},
     interceptor::Interception,
     memory::Reservation,
 };
@@ -144,6 +146,21 @@ impl BatchResult {
             log_append_time: acknowledged.log_append_time,
         })
     }
+
+    /// Translates the outcome for the batch as a whole.
+    fn describe_batch(&self, outcome: &Result<Acknowledged>) -> Result<BatchMetadata> {
+        let batch = outcome.as_ref().map_err(Clone::clone)?;
+        Ok(BatchMetadata {
+            topic: self.topic.clone(),
+            partition: self.partition(),
+            base_offset: batch.base_offset,
+            records: batch.records,
+            bytes: batch.bytes,
+            attempts: batch.attempts,
+            log_append_time: batch.log_append_time,
+            timing: batch.timing,
+        })
+    }
 }
 
 /// A split batch and its parts, each with its number of records.
@@ -183,21 +200,33 @@ impl Ticket {
 
 /// The sending side of a [`Ticket`]. If dropped, it fails the record, so that no waiter waits indefinitely.
 #[derive(Debug)]
-pub(super) struct Placement(Arc<Ticket>);
+pub(super) struct Placement {
+    ticket: Arc<Ticket>,
+    /// Who else receives the outcome.
+    tagged: Option<(CompletionSink, u64)>,
+}
 
 impl Placement {
-    pub(super) fn new(topic: Arc<str>, partition: i32) -> Self {
-        Self(Arc::new(Ticket { topic, partition, placed: Awaited::new() }))
+    pub(super) fn new(
+        topic: Arc<str>,
+        partition: i32,
+        tagged: Option<(CompletionSink, u64)>,
+    ) -> Self {
+        Self { ticket: Arc::new(Ticket { topic, partition, placed: Awaited::new() }), tagged }
     }
 
     pub(super) fn ticket(&self) -> &Arc<Ticket> {
-        &self.0
+        &self.ticket
+    }
+
+    pub(super) fn tag(&self) -> Option<ByTag<'_>> {
+        self.tagged.as_ref().map(|(sink, tag)| ByTag { sink, tag: *tag })
     }
 
     /// Records that the record is in the batch of `delivery`.
     pub(super) fn placed(self, delivery: &Delivery) {
         if let Place::InBatch(in_batch) = &delivery.place {
-            self.0.placed.set(Ok(in_batch.clone()));
+            self.ticket.placed.set(Ok(in_batch.clone()));
         }
     }
 
@@ -208,19 +237,22 @@ impl Placement {
 
     fn resolve_failed(&self, cause: Error) -> Error {
         let error = Error::NotAcknowledged {
-            topic: self.0.topic.clone(),
-            partition: self.0.partition,
+            topic: self.ticket.topic.clone(),
+            partition: self.ticket.partition,
             may_have_been_written: false,
             cause: Arc::new(cause),
         };
-        self.0.placed.set(Err(error.clone()));
+        if let Some(ByTag { sink, tag }) = self.tag() {
+            sink.fail(tag, error.clone());
+        }
+        self.ticket.placed.set(Err(error.clone()));
         error
     }
 }
 
 impl Drop for Placement {
     fn drop(&mut self) {
-        if self.0.placed.get().is_none() {
+        if self.ticket.placed.get().is_none() {
             self.resolve_failed(Error::Closed);
         }
     }
@@ -236,6 +268,29 @@ pub(super) struct Completion {
     memory: Option<Reservation>,
     /// Present if there are interceptors.
     interception: Option<Interception>,
+    tagged: Tagged,
+}
+
+/// What the end of a batch changes, in this order: memory, runs of its sinks, its result.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) result: Arc<BatchResult>,
+    pub(super) outcome: Result<Acknowledged>,
+    tagged: Tagged,
+    memory: Option<Reservation>,
+}
+
+impl Ending {
+    /// Reports the outcome. Not under a lock: it wakes the waiters.
+    pub(super) fn report(self) {
+        let Self { result, outcome, tagged, memory } = self;
+        // A reader of the outcome must find the memory returned, unless a run keeps it.
+        match tagged.is_empty() {
+            true => drop(memory),
+            false => tagged.report(&result.describe_batch(&outcome), memory),
+        }
+        result.resolve(outcome);
+    }
 }
 
 impl Completion {
@@ -244,7 +299,7 @@ impl Completion {
         memory: Reservation,
         interception: Option<Interception>,
     ) -> Self {
-        Self { result, memory: Some(memory), interception }
+        Self { result, memory: Some(memory), interception, tagged: Tagged::default() }
     }
 
     /// Adds the memory of a batch that has grown.
@@ -299,6 +354,11 @@ impl Completion {
         }
     }
 
+    /// Reports the outcome of the batch's `index`th record to a sink.
+    pub(super) fn tag(&mut self, tag: ByTag<'_>, index: u32) {
+        self.tagged.add(tag, index);
+    }
+
     /// Splits the batch: returns one completion per share of records and bytes, with that share of the memory. The
     /// waiters must still be notified.
     pub(super) fn divide(mut self, shares: &[Share]) -> (Vec<Self>, Divided) {
@@ -310,6 +370,7 @@ impl Completion {
                 result: BatchResult::new(self.result.topic.clone(), self.result.partition()),
                 memory: memory.as_mut().map(|all| all.split_off(share.bytes)),
                 interception: interception.as_mut().map(|all| all.split_off(share.records)),
+                tagged: self.tagged.split_off(share.records),
             })
             .collect();
         if let (Some(last), Some(rest)) = (parts.last_mut(), memory) {
@@ -338,14 +399,11 @@ impl Completion {
     }
 
     fn resolve(&mut self, outcome: Result<Acknowledged>) {
-        let memory = self.memory.take();
+        let (memory, tagged) = (self.memory.take(), std::mem::take(&mut self.tagged));
+        let ending = Ending { result: self.result.clone(), outcome, tagged, memory };
         match self.interception.take() {
-            Some(interception) => interception.tell(self.result.clone(), outcome, memory),
-            None => {
-                // A reader of the outcome must find the memory returned.
-                drop(memory);
-                self.result.resolve(outcome);
-            }
+            Some(interception) => interception.tell(ending),
+            None => ending.report(),
         }
     }
 }
@@ -453,17 +511,7 @@ impl Delivery {
     /// Returns the outcome of the record's whole batch, if there is one: the same for all its records.
     pub fn batch_outcome(&self) -> Option<Result<BatchMetadata>> {
         let result = self.in_batch()?.now().0;
-        let describe = |batch: &Acknowledged| BatchMetadata {
-            topic: result.topic.clone(),
-            partition: result.partition(),
-            base_offset: batch.base_offset,
-            records: batch.records,
-            bytes: batch.bytes,
-            attempts: batch.attempts,
-            log_append_time: batch.log_append_time,
-            timing: batch.timing,
-        };
-        Some(result.outcome()?.as_ref().map(describe).map_err(Clone::clone))
+        Some(result.describe_batch(result.outcome()?))
     }
 }
 

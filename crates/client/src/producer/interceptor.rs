@@ -14,11 +14,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{
-    delivery::{Acknowledged, BatchResult},
-    memory::Reservation,
-};
-use crate::{Error, Header, Record, RecordMetadata, Result};
+use super::delivery::Ending;
+use crate::{Error, Header, Record, RecordMetadata};
 
 /// Code that sees, and may change, every record before it is sent, and receives the record's outcome.
 ///
@@ -206,16 +203,10 @@ impl Interception {
         Self { timestamps: Mutex::new(first), to: self.to.clone() }
     }
 
-    /// Sends the outcome to the task. Without the task, the outcome is resolved immediately.
-    pub(super) fn tell(
-        self,
-        result: Arc<BatchResult>,
-        outcome: Result<Acknowledged>,
-        memory: Option<Reservation>,
-    ) {
-        let timestamps = self.timestamps.into_inner();
-        let outcome = Outcome { result, outcome: Some(outcome), timestamps, _memory: memory };
-        // If the receiver is gone, dropping the outcome sets the batch's result.
+    /// Sends the outcome to the task. Without the task, the outcome is reported immediately.
+    pub(super) fn tell(self, ending: Ending) {
+        let outcome = Outcome { ending: Some(ending), timestamps: self.timestamps.into_inner() };
+        // If the receiver is gone, dropping the outcome reports it.
         let _ = self.to.send(outcome);
     }
 }
@@ -223,16 +214,15 @@ impl Interception {
 /// A batch's outcome in the channel to the interceptors.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    result: Arc<BatchResult>,
-    outcome: Option<Result<Acknowledged>>,
+    /// `None` only while it is dropped.
+    ending: Option<Ending>,
     timestamps: Vec<i64>,
-    _memory: Option<Reservation>,
 }
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        if let Some(outcome) = self.outcome.take() {
-            self.result.resolve(outcome);
+        if let Some(ending) = self.ending.take() {
+            ending.report();
         }
     }
 }
@@ -246,10 +236,10 @@ pub(super) fn start(interceptors: Interceptors) -> UnboundedSender<Outcome> {
 
 async fn tell_all(interceptors: Interceptors, mut outcomes: UnboundedReceiver<Outcome>) {
     while let Some(told) = outcomes.recv().await {
-        let Some(outcome) = &told.outcome else { continue };
+        let Some(Ending { result, outcome, .. }) = &told.ending else { continue };
         for (index, timestamp) in (0u32..).zip(&told.timestamps) {
-            let record = told.result.describe(outcome, index, *timestamp);
-            interceptors.on_acknowledgement(told.result.topic(), record.as_ref());
+            let record = result.describe(outcome, index, *timestamp);
+            interceptors.on_acknowledgement(result.topic(), record.as_ref());
         }
     }
 }

@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::{
-    Blocked, Entrance,
+    append::{Blocked, Entrance},
+    claim::{Claim, Waited},
     delivery::{Delivery, Placement, Ticket},
     memory::{Reservation, WAITING_ROOM, Wanted},
     shared::Shared,
@@ -77,7 +78,11 @@ impl Owned {
 
 impl Shared {
     /// Queues a record until its topic's metadata arrives. `None` if it has arrived in the meantime.
-    pub(super) fn keep_waiting(self: &Arc<Self>, record: &Record<'_>) -> Result<Option<Delivery>> {
+    pub(super) fn keep_waiting<C: Claim>(
+        self: &Arc<Self>,
+        record: &Record<'_>,
+        claim: C,
+    ) -> Result<Option<C::Receipt>> {
         self.runtime.check()?;
         let snapshot = self.metadata.snapshot();
         if let Some(known) = snapshot.topic(record.topic) {
@@ -108,8 +113,7 @@ impl Shared {
             .then(|| self.memory.try_reserve_exactly(WAITING_ROOM, size))
             .flatten();
         let Some(memory) = memory else { return Err(self.buffer_full()) };
-        let placement = Placement::new(record.topic.into(), record.partition.unwrap_or(-1));
-        let delivery = Delivery::waiting(placement.ticket().clone());
+        let (placement, receipt) = claim.waits(record.topic.into(), record.partition.unwrap_or(-1));
         let limit = self.config.max_block.min(self.config.delivery_timeout);
         let since = Instant::now();
         let waiting = Waiting {
@@ -130,7 +134,7 @@ impl Shared {
                 room.topics.insert(name, Queue { records, placing: None, task });
             }
         }
-        Ok(Some(delivery))
+        Ok(Some(receipt))
     }
 
     /// Limit for waiting records: half of `buffer.memory`, and little enough that the first one's batch still fits.
@@ -240,7 +244,8 @@ async fn serve(shared: Arc<Shared>, topic: Arc<str>) {
         let Waiting { record, placement, since, deadline, _memory: memory, .. } = waiting;
         // The batch reserves its own memory.
         drop(memory);
-        match append(&shared, &topic, &record, since, deadline).await {
+        let claim = Waited(placement.tag());
+        match append(&shared, &topic, &record, claim, since, deadline).await {
             Ok(delivery) => placement.placed(&delivery),
             Err(error) => shared.turn_away(placement, error),
         }
@@ -251,6 +256,7 @@ async fn append(
     shared: &Arc<Shared>,
     topic: &str,
     owned: &Owned,
+    claim: Waited<'_>,
     since: Instant,
     deadline: Instant,
 ) -> Result<Delivery> {
@@ -266,7 +272,7 @@ async fn append(
     };
     let mut memory = None;
     loop {
-        match shared.append(&record, memory.take(), Entrance::Waiting(since))? {
+        match shared.append(&record, claim, memory.take(), Entrance::Waiting(since))? {
             Ok(delivery) => return Ok(delivery),
             Err(Blocked::Memory { size, broker } | Blocked::Window { size, broker, .. }) => {
                 let max_block = shared.config.max_block;
@@ -291,7 +297,7 @@ mod tests {
         let since = Instant::now();
         Waiting {
             record: Owned::new(&Record::to(NAME).value("v"), 0),
-            placement: Placement::new(NAME.into(), -1),
+            placement: Placement::new(NAME.into(), -1, None),
             since,
             deadline: since + Duration::from_secs(1),
             bytes: 100,

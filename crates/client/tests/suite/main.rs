@@ -7,6 +7,7 @@ mod admin;
 mod blocking;
 mod common;
 mod compaction;
+mod completions;
 mod consumer;
 mod consumer_faults;
 mod extremes;

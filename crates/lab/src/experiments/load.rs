@@ -11,13 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{
-    Admin, AdminConfig, Delivery, Error as ClientError, Producer, ProducerConfig, Record,
-};
+use curtail::{Admin, AdminConfig, Delivery, Producer, ProducerConfig, Record};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 pub use self::outcomes::Awaits;
-use self::outcomes::{Deliveries, Fates};
+use self::outcomes::{Fates, Outcomes};
 
 use super::{
     ClusterKind, Event, Figure, Sample, Testbed, Turn, phases::Observation, readers::Readings,
@@ -286,7 +284,7 @@ impl Load {
             Placement::StickyByBatch => Some(StickyByBatch::new(partitions, self.seed)),
         };
         let most = usize::try_from(self.records).unwrap_or(0).min(MOST_AT_ONCE);
-        let mut deliveries = Deliveries::new(sending.awaits, start, most);
+        let mut outcomes = Outcomes::new(sending.awaits, &sending.producers[0], start, most);
         for index in 0..self.records {
             let (_, now) = pacer.wait(sending.senders.first_of_burst(index));
             if ended() {
@@ -306,23 +304,18 @@ impl Load {
                 record = record.partition(partition);
             }
             // The rate is kept as far as memory allows; a record that waits for memory is late.
-            let delivery = producer.send(record).await;
-            if let Err(error @ (ClientError::Closed | ClientError::RecordTooLarge { .. })) =
-                delivery
+            let sent = nanos(now.saturating_duration_since(start));
+            outcomes.send(producer, record, sent).await?;
+            if let (Some(sticky), Some([earlier @ .., (_, Ok(delivery))])) =
+                (&mut sticky, outcomes.kept())
             {
-                return Err(error.into());
+                sticky.sent(delivery, earlier.len(), |index| earlier.get(index)?.1.as_ref().ok());
             }
-            if let (Some(sticky), Ok(delivery), Some(kept)) =
-                (&mut sticky, &delivery, deliveries.kept())
-            {
-                sticky.sent(delivery, kept.len(), |index| kept.get(index)?.1.as_ref().ok());
-            }
-            deliveries.push(nanos(now.saturating_duration_since(start)), delivery);
         }
         if sending.awaits == Awaits::Flush {
             flush(sending.producers).await?;
         }
-        Ok(deliveries.fates(start).await)
+        Ok(outcomes.fates(start).await)
     }
 
     async fn count_partitions(&self) -> Result<i32> {

@@ -230,7 +230,9 @@ impl Turn<'_> {
     pub fn topic(&self, experiment: &str) -> String {
         let (arm, round) = (self.arm.name, self.round);
         match self.driver {
-            None if self.awaits == Awaits::Flush => format!("lab-{experiment}-{arm}-{round}-flush"),
+            None if self.awaits == Awaits::Completions => {
+                format!("lab-{experiment}-{arm}-{round}-completions")
+            }
             None => format!("lab-{experiment}-{arm}-{round}"),
             Some(driver) => format!("lab-{experiment}-{arm}-{round}-{}", driver.peer().name()),
         }
@@ -344,7 +346,7 @@ pub trait Experiment: Sync {
     }
 
     /// Whether the figures of this arm depend on what Curtail's load awaits. If not,
-    /// [`Client::CurtailFlush`](crate::peers::Client::CurtailFlush) is refused.
+    /// [`Client::CurtailCompletions`](crate::peers::Client::CurtailCompletions) is refused.
     fn awaits_deliveries(&self, _: &Arm) -> bool {
         true
     }

@@ -132,7 +132,7 @@ fn measure(
         let round = round as u32;
         let is_first = done == 0;
         let awaits = match client {
-            Client::CurtailFlush => Awaits::Flush,
+            Client::CurtailCompletions => Awaits::Completions,
             Client::Curtail | Client::Peer(_) => Awaits::EachDelivery,
         };
         let testbed = &testbed;
@@ -238,7 +238,7 @@ fn pairs(experiment: &dyn Experiment, setting: &Setting, told: Told<'_>) -> Resu
 
 /// Checks that the client can run the arm; the error is the reason.
 fn admitted(experiment: &dyn Experiment, arm: &Arm, client: Client) -> Result<(), String> {
-    if client == Client::CurtailFlush && !experiment.awaits_deliveries(arm) {
+    if client == Client::CurtailCompletions && !experiment.awaits_deliveries(arm) {
         return Err("it does not differ from curtail here: no load awaits deliveries".into());
     }
     let Some(peer) = client.peer() else { return Ok(()) };

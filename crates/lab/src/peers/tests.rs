@@ -9,14 +9,14 @@ use crate::cpu::CpuTime;
 
 #[test]
 fn names_are_read_as_they_are_written() {
-    let ours = [Client::Curtail, Client::CurtailFlush];
+    let ours = [Client::Curtail, Client::CurtailCompletions];
     for client in ours.into_iter().chain(Peer::ALL.map(Client::Peer)) {
         assert_eq!(client.to_string().parse::<Client>().unwrap(), client);
     }
     let error = "kafkajs".parse::<Client>().unwrap_err().to_string();
     assert!(
         error.contains("unknown client 'kafkajs'")
-            && error.contains("curtail, curtail-flush, java, java-3.6")
+            && error.contains("curtail, curtail-completions, java, java-3.6")
     );
 }
 

@@ -20,7 +20,7 @@ two differ.
 - A row is one claim. Its figures are the median of the last turns, and in brackets the least and the most.
 - A turn is one measured pass of one client. The turns of arms and clients alternate. A row has the turns of at most five runs.
 - Curtail's load is an ordinary program: default settings, tokio's multi-thread runtime, one delivery awaited for each record.
-  With `curtail-flush` it awaits one flush for all records, which costs least; so did Curtail's load before 2026-11-26.
+  With `curtail-completions` it receives the outcomes of a batch's records at once, by their tags, which costs least.
 - *Best other client*: the client with the best median in the same runs; none if Curtail ran alone.
 - *Held*: the turns in which the aim held.
 - The date leads to the full report of the experiment: all arms, all clients, conditions, command and machine.

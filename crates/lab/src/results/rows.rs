@@ -17,8 +17,8 @@ pub(super) const LAST: usize = 5;
 /// The name of Curtail in reports.
 pub(super) const CURTAIL: &str = Client::Curtail.name();
 
-/// The name of Curtail with a load that awaits no single delivery.
-const FLUSH: &str = Client::CurtailFlush.name();
+/// The name of Curtail with a load that receives outcomes by batch.
+const COMPLETIONS: &str = Client::CurtailCompletions.name();
 
 /// A claim with the figures of its runs.
 pub(super) struct Row<'a> {
@@ -62,7 +62,9 @@ pub(super) fn rows<'a>(
     cluster: Cluster,
     runs: &'a [Run],
 ) -> impl Iterator<Item = Row<'a>> {
-    [CURTAIL, FLUSH].into_iter().filter_map(move |client| row_of(claim, cluster, runs, client))
+    [CURTAIL, COMPLETIONS]
+        .into_iter()
+        .filter_map(move |client| row_of(claim, cluster, runs, client))
 }
 
 fn row_of<'a>(
@@ -163,5 +165,5 @@ fn find<'a>(report: &'a Report, arm: &str, client: &str) -> Option<&'a ArmReport
 }
 
 fn is_other(of: &ArmReport, arm: &str) -> bool {
-    of.name == arm && of.client != CURTAIL && of.client != FLUSH
+    of.name == arm && of.client != CURTAIL && of.client != COMPLETIONS
 }

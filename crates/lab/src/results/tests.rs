@@ -116,12 +116,12 @@ fn the_best_other_client_is_that_of_the_same_runs() {
 
 #[test]
 fn the_load_that_costs_least_has_rows_of_its_own() {
-    let others: &[(&str, &[f64])] = &[("curtail-flush", &[10.0]), ("java", &[80.0])];
+    let others: &[(&str, &[f64])] = &[("curtail-completions", &[10.0]), ("java", &[80.0])];
     let results = results(&[killed(0, &[50.0], others)]);
     let against = claim(Metric::P999, Aim::Others);
     let rows: Vec<Row<'_>> = rows(&against, Cluster::Apache, apache(&results)).collect();
     let figures = |row: &Row<'_>| (row.client, row.ours.unwrap().median, row.is_held());
-    let both = [("curtail", 50.0, Some(true)), ("curtail-flush", 10.0, Some(true))];
+    let both = [("curtail", 50.0, Some(true)), ("curtail-completions", 10.0, Some(true))];
     assert_eq!(rows.iter().map(figures).collect::<Vec<_>>(), both);
     let best = rows.iter().map(|row| row.other.as_ref().unwrap().client);
     assert_eq!(best.collect::<Vec<_>>(), ["java", "java"]);

@@ -76,6 +76,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     }));
     violations.extend(history.read_afar.iter().copied().map(Violation::ReadAfar));
     violations.extend(history.unflushed.iter().map(|id| Violation::FlushedEarly { id: *id }));
+    violations.extend(history.twice.iter().map(|id| Violation::ReportedTwice { id: *id }));
     let elsewhere = history.committed_elsewhere.iter().copied();
     violations.extend(elsewhere.map(Violation::CommittedElsewhere));
     violations.extend(history.dropped_commits.iter().copied().map(Violation::CommitDropped));

@@ -286,6 +286,11 @@ pub enum Violation {
         /// The record.
         id: RecordId,
     },
+    /// A record had more than one outcome.
+    ReportedTwice {
+        /// The record.
+        id: RecordId,
+    },
     /// A commit that was dropped and repeated failed with an error that leaves the transaction's outcome open.
     CommitUndecided {
         /// Producer.
@@ -458,6 +463,7 @@ impl Violation {
             Self::TruncatedSilently { .. } => "truncated-silently",
             Self::ReadAfar(_) => "read-afar",
             Self::FlushedEarly { .. } => "flushed-early",
+            Self::ReportedTwice { .. } => "reported-twice",
             Self::CommitUndecided { .. } => "commit-undecided",
             Self::CommittedElsewhere(_) => "committed-elsewhere",
             Self::CommitDropped(_) => "commit-dropped",
@@ -652,6 +658,7 @@ impl fmt::Display for Violation {
                     "a flush ended before the outcome of record {id}, which was sent before it"
                 )
             }
+            Self::ReportedTwice { id } => write!(f, "record {id} had more than one outcome"),
             Self::CommitUndecided { producer, error } => {
                 write!(f, "a repeated commit of producer {producer} has no outcome: {error}")
             }

@@ -252,7 +252,7 @@ impl Worker {
                     if let Err(error) = &outcome {
                         tenure.note(error);
                     }
-                    workload::settle(&shared, slot, topic, outcome);
+                    workload::settle(&shared, slot, topic, workload::placed(outcome));
                 });
                 true
             }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use curtail::{Acks, Delivery, Error, Producer, ProducerConfig, Record};
+use curtail::{
+    Acks, CompletionSink, Completions, Delivery, Error, Producer, ProducerConfig, Record,
+    RecordMetadata,
+};
 use curtail_net::{Entropy, Env};
 use tokio::{
     task::JoinSet,
@@ -186,14 +189,20 @@ impl Work {
         let env = net::observed(&self.shared.fabric, &Host::Clients.name(), &env, &client);
         let producer = Producer::with_env(self.config(), &env)?;
         let mut outcomes = JoinSet::new();
+        let (sink, completions) = producer.completions();
+        let (shared, topic) = (self.shared.clone(), self.plan.tuning.topic);
+        let tagged = tokio::spawn(settle_runs(shared, topic, completions));
         for number in 0..self.plan.records {
             let spread = 2 * self.plan.pause.as_micros() as u64;
             sleep(Duration::from_micros(self.entropy.below(spread + 1))).await;
             self.rest(number).await;
             let id = RecordId { producer: self.index, number };
             let slot = self.begin(id);
+            // By number: a draw would change all later draws of the seed.
+            let is_tagged = number % 2 == 1 && !self.plan.tuning.one_by_one;
+            let sink = is_tagged.then_some((&sink, slot as u64));
             let sent = match self.is_impatient() {
-                false => match self.or_drop(self.send(&producer, id)).await {
+                false => match self.or_drop(self.send(&producer, id, sink)).await {
                     Some(sent) => sent,
                     // A dropped send has not appended its record.
                     None => Err(Error::IllegalState("the send was dropped")),
@@ -202,16 +211,17 @@ impl Work {
                     let patience = Duration::from_millis(self.entropy.below(3));
                     // A dropped send has not appended its record.
                     let dropped = Error::IllegalState("the send was dropped");
-                    timeout(patience, self.send(&producer, id)).await.unwrap_or(Err(dropped))
+                    timeout(patience, self.send(&producer, id, sink)).await.unwrap_or(Err(dropped))
                 }
             };
             match sent {
-                Ok(delivery) => {
+                Ok(None) => self.accepted(slot),
+                Ok(Some(delivery)) => {
                     self.accepted(slot);
                     let shared = self.shared.clone();
                     let topic = self.plan.tuning.topic;
                     outcomes.spawn(async move {
-                        settle(&shared, slot, topic, delivery.await);
+                        settle(&shared, slot, topic, placed(delivery.await));
                     });
                 }
                 // Nothing was sent.
@@ -239,6 +249,8 @@ impl Work {
         while let Some(ended) = outcomes.join_next().await {
             ended.map_err(|_| Error::Closed)?;
         }
+        drop(sink);
+        tagged.await.map_err(|_| Error::Closed)?;
         client.leave();
         producer.close().await
     }
@@ -362,33 +374,66 @@ impl Work {
         true
     }
 
-    async fn send(&self, producer: &Producer, id: RecordId) -> Result<Delivery, Error> {
+    /// Sends a record: with a delivery, or by its tag.
+    async fn send(
+        &self,
+        producer: &Producer,
+        id: RecordId,
+        tagged: Option<(&CompletionSink, u64)>,
+    ) -> Result<Option<Delivery>, Error> {
         let (value, is_tombstone) = (payload::value(id), self.is_tombstone(id));
         let headers = payload::headers(&value);
         let record = Record::to(self.shared.topic(self.plan.tuning.topic));
         let record = payload::filled(record, &value, &headers, is_tombstone);
         if self.entropy.below(100) < self.plan.keyed {
             let key = self.key(id);
-            return producer.send(record.key(&key)).await;
+            return send(producer, record.key(&key), tagged).await;
         }
         if self.plan.route_around_trouble {
             self.shared.history.lock().free.insert(id);
         }
-        producer.send(record).await
+        send(producer, record, tagged).await
     }
+}
+
+async fn send(
+    producer: &Producer,
+    record: Record<'_>,
+    tagged: Option<(&CompletionSink, u64)>,
+) -> Result<Option<Delivery>, Error> {
+    match tagged {
+        Some((sink, tag)) => producer.send_tagged(record, tag, sink).await.map(|()| None),
+        None => producer.send(record).await.map(Some),
+    }
+}
+
+/// Notes the outcomes of the tagged records. A tag is the record's slot in the history.
+async fn settle_runs(shared: Shared, topic: usize, mut completions: Completions) {
+    while let Some(run) = completions.next().await {
+        let partition = run.outcome().map(|batch| batch.partition).map_err(Clone::clone);
+        for (slot, offset) in run.records() {
+            let outcome = partition.clone().map(|partition| (partition, offset));
+            settle(&shared, slot as usize, topic, outcome);
+        }
+    }
+}
+
+/// Partition and offset of a record that was written.
+pub(super) fn placed(outcome: Result<RecordMetadata, Error>) -> Result<(i32, Option<i64>), Error> {
+    outcome.map(|written| (written.partition, written.offset))
 }
 
 pub(super) fn settle(
     shared: &Shared,
     slot: usize,
     topic: usize,
-    delivery: Result<curtail::RecordMetadata, Error>,
+    outcome: Result<(i32, Option<i64>), Error>,
 ) {
-    let outcome = match delivery {
-        Ok(written) => Outcome::Acknowledged {
+    let outcome = match outcome {
+        Ok((partition, offset)) => Outcome::Acknowledged {
             at: now(),
-            partition: written.partition + topic as i32 * PLACES,
-            offset: written.offset,
+            partition: partition + topic as i32 * PLACES,
+            offset,
         },
         Err(error) => {
             let error_text = error.to_string();
@@ -406,9 +451,13 @@ pub(super) fn settle(
 pub(super) fn note(shared: &Shared, slot: usize, outcome: Outcome) {
     let mut history = shared.history.lock();
     let sent = &mut history.sent[slot];
+    let (id, had_outcome) = (sent.id, sent.settled.is_some());
     shared.fabric.trace().event(Host::Clients.name(), format_args!("{} {outcome:?}", sent.id));
     sent.settled = Some(now());
     sent.outcome = outcome;
+    if had_outcome {
+        history.twice.push(id);
+    }
 }
 
 /// Reads the committed records of the compacted topic.
