@@ -166,8 +166,8 @@ setters! { ProducerConfig:
     /// Sets `batch.size`: the size in bytes at which a batch is sent before `linger.ms` ends.
     batch_size: usize;
     /// Sets `batch.max.size`: the size in bytes up to which a batch grows while earlier batches of its partition or
-    /// broker delay it. It never delays a record. Values below `batch.size` have no effect. A setting of Curtail,
-    /// after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
+    /// broker delay it. It never delays a record. Keyless records stay with a partition for as many bytes. Values below
+    /// `batch.size` have no effect. A setting of Curtail, after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
     batch_max_size: usize;
     /// Sets `linger.ms`: the time that a batch waits for more records. Zero sends immediately.
     linger: Duration;
@@ -224,6 +224,11 @@ setters! { ProducerConfig:
 }
 
 impl ProducerConfig {
+    /// Bytes that a batch may grow to.
+    pub(crate) fn largest_batch(&self) -> usize {
+        self.batch_max_size.max(self.batch_size)
+    }
+
     /// Sets `client.rack`, for [`Self::partitioner_rack_aware`].
     #[must_use]
     pub fn client_rack(mut self, rack: impl Into<String>) -> Self {

@@ -324,7 +324,7 @@ impl Lane {
     ) -> Arc<Self> {
         let bounds = Bounds {
             target: config.latency_target,
-            batch: config.batch_max_size.max(config.batch_size),
+            batch: config.largest_batch(),
             request: config.max_request_size,
             in_flight: config.max_in_flight,
         };
