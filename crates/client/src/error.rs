@@ -217,8 +217,9 @@ pub enum Error {
         /// The setting that raises the limit.
         setting: &'static str,
     },
-    /// The operating system cannot start a thread, or a runtime for it. Only [`crate::blocking`] clients need one.
-    #[error("cannot start the thread of a blocking client: {reason}")]
+    /// The operating system cannot start a thread, or a runtime for it. [`crate::blocking`] clients and those with
+    /// `curtail.io.thread` need one.
+    #[error("cannot start the thread of a client: {reason}")]
     Thread {
         /// The system's error.
         reason: Arc<str>,

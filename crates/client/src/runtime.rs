@@ -14,16 +14,17 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
+    thread,
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::{
-    runtime::{EnterGuard, Handle},
+    runtime::{Builder, EnterGuard, Handle},
     sync::Notify,
     task::JoinHandle,
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, config::CommonConfig};
 
 /// The runtime on which a client was made. Clones share it.
 #[derive(Clone)]
@@ -38,6 +39,25 @@ struct Life {
     end: Notify,
 }
 
+/// Returns the runtime of the process's I/O thread, which starts with the first call. It lasts as long as the process, so
+/// that clients may come and go.
+fn io_thread() -> Result<Handle> {
+    static RUNNING: Mutex<Option<Handle>> = Mutex::new(None);
+    let mut running = RUNNING.lock();
+    if let Some(handle) = &*running {
+        return Ok(handle.clone());
+    }
+    let failed = |error: std::io::Error| Error::Thread { reason: error.to_string().into() };
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new()
+        .name("curtail-io".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .map_err(failed)?;
+    *running = Some(handle.clone());
+    Ok(handle)
+}
+
 /// Belongs to a task of the runtime, and ends the client's calls when that task is dropped.
 pub(crate) struct Lifeguard(Runtime);
 
@@ -49,14 +69,33 @@ impl Drop for Lifeguard {
 }
 
 impl Runtime {
-    /// The current runtime, and the guard for one of its tasks.
+    /// The runtime for a client with these settings: the process's I/O thread or the current one. Also the guard for one
+    /// of its tasks.
+    ///
+    /// # Errors
+    /// [`Error::Thread`] if there is no I/O thread and none can be started.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
-    pub(crate) fn current() -> (Self, Lifeguard) {
+    /// Outside a tokio runtime, without an I/O thread.
+    pub(crate) fn of(common: &CommonConfig) -> Result<(Self, Lifeguard)> {
+        let handle = if common.io_thread { io_thread()? } else { Handle::current() };
+        Ok(Self::new(handle))
+    }
+
+    fn new(handle: Handle) -> (Self, Lifeguard) {
         let life = Arc::new(Life { has_ended: RwLock::new(false), end: Notify::new() });
-        let runtime = Self { handle: Handle::current(), life };
+        let runtime = Self { handle, life };
         (runtime.clone(), Lifeguard(runtime))
+    }
+
+    /// The runtime for code of the application that a task calls: the current one. Without one, this.
+    pub(crate) fn of_application(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.handle.clone())
+    }
+
+    /// Enters the runtime on a thread that is in none, for code of the application that may start tasks.
+    pub(crate) fn enter_from_outside(&self) -> Option<EnterGuard<'_>> {
+        Handle::try_current().is_err().then(|| self.enter())
     }
 
     /// Spawns a task. On a runtime that has ended, drops the future.
@@ -67,8 +106,7 @@ impl Runtime {
         self.handle.spawn(future)
     }
 
-    /// Enters the runtime, for code that may start tasks.
-    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+    fn enter(&self) -> EnterGuard<'_> {
         self.handle.enter()
     }
 
@@ -122,7 +160,7 @@ mod tests {
         time::Duration,
     };
 
-    use tokio::{runtime::Builder, time::sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -144,10 +182,7 @@ mod tests {
                 n => Builder::new_multi_thread().worker_threads(n).enable_all().build(),
             };
             let tokio = built.expect("a runtime");
-            let (runtime, guard) = {
-                let _entered = tokio.enter();
-                Runtime::current()
-            };
+            let (runtime, guard) = Runtime::new(tokio.handle().clone());
             let held = async move {
                 let _guard = guard;
                 std::future::pending::<()>().await;

@@ -95,7 +95,7 @@ impl Admin {
     /// If the settings contradict each other.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn new(config: AdminConfig) -> Result<Self> {
         Self::with_env(config, &Env::real())
     }
@@ -106,10 +106,10 @@ impl Admin {
     /// If the settings contradict each other.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn with_env(config: AdminConfig, env: &Env) -> Result<Self> {
         config.validate()?;
-        let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never);
+        let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never)?;
         let shared = Shared { env: env.clone(), config, metadata, idle: Mutex::default() };
         Ok(Self { shared: Arc::new(shared) })
     }

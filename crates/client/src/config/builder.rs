@@ -93,6 +93,15 @@ macro_rules! common_methods {
                 self
             }
 
+            /// Sets `curtail.io.thread`: whether the client's tasks run on a thread that all such clients of the process
+            /// share. Then an application that blocks its runtime delays no heartbeat, deadline, retry or queued send,
+            /// and a client may be made and used outside a tokio runtime.
+            #[must_use]
+            pub fn io_thread(mut self, io_thread: bool) -> Self {
+                self.common.io_thread = io_thread;
+                self
+            }
+
             /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations with clones of one [`SecurityConfig`]
             /// read its files once.
             #[must_use]

@@ -71,6 +71,9 @@ pub struct CommonConfig {
     /// Whether batches and responses receive phase timestamps, for the metrics. Not a setting of the Java client;
     /// property `curtail.phase.stamps`.
     pub phase_stamps: bool,
+    /// Whether the client's tasks run on the process's I/O thread, and not on the runtime on which the client is made.
+    /// Not a setting of the Java client; property `curtail.io.thread`.
+    pub io_thread: bool,
     /// Settings made explicitly, if a default depends on that.
     pub given: Given,
 }
@@ -122,6 +125,7 @@ impl Default for CommonConfig {
             default_api_timeout: Duration::from_secs(60),
             security: SecurityConfig::default(),
             phase_stamps: true,
+            io_thread: false,
             given: Given::default(),
         }
     }

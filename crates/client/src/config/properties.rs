@@ -123,6 +123,7 @@ static COMMON: &[Property<CommonConfig>] = &[
     ),
     property!("client.id", "a text", client_id, text, String::clone),
     property!("client.rack", "a text", client_rack, text, String::clone),
+    property!("curtail.io.thread", BOOLEAN, io_thread, boolean, bool::to_string),
     property!("curtail.phase.stamps", BOOLEAN, phase_stamps, boolean, bool::to_string),
     Property {
         name: "default.api.timeout.ms",

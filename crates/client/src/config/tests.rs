@@ -35,6 +35,7 @@ const COMMON: &[Row] = &[
         &["", "a", "a:", ":1", "a:0", "a:65536", "a b:1", "[::1:2", "http://a:1"],
     ),
     ("client.id", "curtail", &["x", ""], &[]),
+    ("curtail.io.thread", "false", FLAG.0, FLAG.1),
     ("metadata.max.age.ms", "300000", LONG_MS.0, LONG_MS.1),
     ("metadata.recovery.rebootstrap.trigger.ms", "300000", LONG_MS.0, LONG_MS.1),
     (

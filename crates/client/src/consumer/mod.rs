@@ -70,7 +70,8 @@ use crate::{
 /// dropped consumer ends only after `session.timeout.ms`.
 ///
 /// When the tokio runtime on which it was made ends, so do its tasks. Calls then return [`Error::Closed`]
-/// instead of waiting; polls first return the records that are buffered.
+/// instead of waiting; polls first return the records that are buffered. With `curtail.io.thread` its tasks run on a
+/// thread of the process, so an application that blocks its runtime keeps its session in the group.
 pub struct Consumer {
     shared: Arc<Shared>,
     decoding: Decoding,
@@ -128,7 +129,7 @@ impl Consumer {
     /// If the settings contradict each other.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn new(config: ConsumerConfig) -> Result<Self> {
         Self::with_env(config, &Env::real())
     }
@@ -139,12 +140,12 @@ impl Consumer {
     /// If the settings contradict each other.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn with_env(config: ConsumerConfig, env: &Env) -> Result<Self> {
         config.validate()?;
         let auto_create =
             if config.allow_auto_create_topics { AutoCreate::Allowed } else { AutoCreate::Never };
-        let metadata = MetadataHandle::start(env, &config.common, auto_create);
+        let metadata = MetadataHandle::start(env, &config.common, auto_create)?;
         let decoding = Decoding {
             check_crcs: config.check_crcs,
             limit: DecompressLimit { max_bytes: config.max_decompressed_batch },
@@ -564,7 +565,7 @@ impl Consumer {
             result = poll_fn(|cx| {
                 // An application that always finds records must not keep the lanes from running.
                 let proceed = ready!(tokio::task::coop::poll_proceed(cx));
-                let entered = runtime.enter();
+                let entered = runtime.enter_from_outside();
                 let result = step(self, cx);
                 drop(entered);
                 if result.is_ready() {

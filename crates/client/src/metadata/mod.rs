@@ -143,7 +143,7 @@ impl Drop for DriverGuard {
 
 impl MetadataHandle {
     /// Starts the driver on the current tokio runtime. It sends no request before a topic is wanted.
-    pub(crate) fn start(env: &Env, common: &CommonConfig, auto_create: AutoCreate) -> Self {
+    pub(crate) fn start(env: &Env, common: &CommonConfig, auto_create: AutoCreate) -> Result<Self> {
         Self::start_expiring(env, common, auto_create, None)
     }
 
@@ -153,7 +153,7 @@ impl MetadataHandle {
         common: &CommonConfig,
         auto_create: AutoCreate,
         max_idle: Option<Duration>,
-    ) -> Self {
+    ) -> Result<Self> {
         let policy = RefreshPolicy {
             max_age: common.metadata_max_age,
             max_idle,
@@ -163,7 +163,7 @@ impl MetadataHandle {
         };
         let wanted =
             Wanted { refresh: Refresh::new(policy), avoid: BTreeSet::new(), informed: None };
-        let (runtime, lifeguard) = Runtime::current();
+        let (runtime, lifeguard) = Runtime::of(common)?;
         let shared = Arc::new(Shared {
             env: env.clone(),
             runtime,
@@ -181,7 +181,7 @@ impl MetadataHandle {
         });
         let guard = EndGuard { lifeguard: Some(lifeguard), shared: shared.clone() };
         let driver = shared.runtime.spawn(driver::run(guard));
-        Self { shared, _driver: Arc::new(DriverGuard(driver.abort_handle())) }
+        Ok(Self { shared, _driver: Arc::new(DriverGuard(driver.abort_handle())) })
     }
 
     /// Returns the current snapshot.

@@ -20,7 +20,7 @@ fn config(bootstrap: &[u16]) -> CommonConfig {
 }
 
 fn start(world: &Arc<World>, config: &CommonConfig) -> MetadataHandle {
-    MetadataHandle::start(&world.env(), config, AutoCreate::Allowed)
+    MetadataHandle::start(&world.env(), config, AutoCreate::Allowed).expect("started")
 }
 
 fn soon() -> Instant {
@@ -217,6 +217,7 @@ async fn an_idle_topic_expires_and_one_in_use_is_kept_fresh() {
     common.metadata_max_age = 1_000 * MS;
     let idle = Some(3_000 * MS);
     let metadata = MetadataHandle::start_expiring(&world.env(), &common, AutoCreate::Allowed, idle);
+    let metadata = metadata.expect("started");
     let user: Arc<User> = Arc::default();
     let listener: Arc<dyn Listener> = user.clone();
     metadata.listen(Arc::downgrade(&listener));

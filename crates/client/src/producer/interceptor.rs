@@ -12,7 +12,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 
 use super::delivery::Ending;
 use crate::{Error, Header, Record, RecordMetadata};
@@ -228,9 +231,9 @@ impl Drop for Outcome {
 }
 
 /// Starts the reporting task. It ends when the producer and its last batch are gone.
-pub(super) fn start(interceptors: Interceptors) -> UnboundedSender<Outcome> {
+pub(super) fn start(interceptors: Interceptors, on: &Handle) -> UnboundedSender<Outcome> {
     let (to, outcomes) = unbounded_channel();
-    tokio::spawn(tell_all(interceptors, outcomes));
+    on.spawn(tell_all(interceptors, outcomes));
     to
 }
 

@@ -87,7 +87,7 @@ use crate::{
 ///
 /// The producer's tasks run on the tokio runtime on which it was made; its calls may be made anywhere. When that runtime
 /// ends, the producer closes: records without an acknowledgement fail, and calls return [`Error::Closed`] instead of
-/// waiting.
+/// waiting. With `curtail.io.thread` the tasks run on a thread of the process instead, which no application can block.
 ///
 /// ```no_run
 /// # async fn example() -> curtail::Result<()> {
@@ -140,7 +140,7 @@ impl Producer {
     /// [`Error::Config`] for invalid settings.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn new(config: ProducerConfig) -> Result<Self> {
         Self::with_env(config, &Env::real())
     }
@@ -151,7 +151,7 @@ impl Producer {
     /// [`Error::Config`] for invalid settings.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn with_env(config: ProducerConfig, env: &Env) -> Result<Self> {
         if config.transactional_id.is_some() {
             let text = "transactional.id makes a TransactionalProducer; use that, or leave transactional.id out";
@@ -162,7 +162,7 @@ impl Producer {
 
     fn start(config: ProducerConfig, env: &Env) -> Result<Self> {
         config.validate()?;
-        let shared = Shared::start(config, env);
+        let shared = Shared::start(config, env)?;
         Ok(Self { shared: shared.clone(), _guard: Arc::new(CloseGuard(shared)) })
     }
 

@@ -115,7 +115,7 @@ enum Phase {
 }
 
 impl Shared {
-    pub(super) fn start(mut config: ProducerConfig, env: &Env) -> Arc<Self> {
+    pub(super) fn start(mut config: ProducerConfig, env: &Env) -> Result<Arc<Self>> {
         config.max_request_size = config.max_request_size.min(LARGEST_REQUEST);
         if config.acks == Acks::None && planted(Plant::NoExpiryWithoutAcks) {
             config.delivery_timeout = config.delivery_timeout.saturating_mul(1000);
@@ -133,9 +133,11 @@ impl Shared {
         let common = &config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
         let idle = Some(config.metadata_max_idle);
-        let metadata = MetadataHandle::start_expiring(env, common, AutoCreate::Allowed, idle);
+        let metadata = MetadataHandle::start_expiring(env, common, AutoCreate::Allowed, idle)?;
         let interceptors = config.interceptors.clone();
-        let outcomes = (!interceptors.is_empty()).then(|| interceptor::start(interceptors));
+        let application = metadata.runtime().of_application();
+        let outcomes =
+            (!interceptors.is_empty()).then(|| interceptor::start(interceptors, &application));
         let shared = Arc::new_cyclic(|me: &Weak<Self>| Self {
             at_once: BatchPolicy { linger: Duration::ZERO, ..policy.clone() },
             policy,
@@ -168,7 +170,7 @@ impl Shared {
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
-        shared
+        Ok(shared)
     }
 
     /// Returns a number that identifies one turn of collecting a request, unique among all lanes.

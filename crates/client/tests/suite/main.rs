@@ -12,6 +12,7 @@ mod consumer;
 mod consumer_faults;
 mod extremes;
 mod groups;
+mod io_thread;
 mod kafka;
 mod observed;
 mod producer;

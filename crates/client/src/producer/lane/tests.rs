@@ -121,7 +121,7 @@ fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
     config.acks = acks;
     config.linger = linger;
     config.delivery_timeout = Duration::from_secs(20);
-    Shared::start(config, &Env { net: Arc::new(Nowhere), ..Env::real() })
+    Shared::start(config, &Env { net: Arc::new(Nowhere), ..Env::real() }).expect("started")
 }
 
 /// Moves the leadership to another broker when woken, as another thread may do at that moment.

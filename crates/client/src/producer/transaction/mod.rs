@@ -131,7 +131,7 @@ impl TransactionalProducer {
     /// [`Error::Config`] for invalid settings, or without `transactional.id`.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn new(config: ProducerConfig) -> Result<Self> {
         Self::with_env(config, &Env::real())
     }
@@ -142,7 +142,7 @@ impl TransactionalProducer {
     /// As [`TransactionalProducer::new`].
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
     pub fn with_env(config: ProducerConfig, env: &Env) -> Result<Self> {
         if config.transactional_id.is_none() {
             return Err(ConfigError::Missing("transactional.id").into());
