@@ -70,9 +70,7 @@ pub enum Error {
     },
     /// `buffer.memory` stayed full for `max.block.ms`, or is full now in a call that does not wait. There also a full window
     /// of the broker (`curtail.latency.target.ms`).
-    #[error(
-        "buffer.memory was full for {waited:?}; records are sent faster than the brokers accept them"
-    )]
+    #[error("{}", no_room(*waited))]
     BufferFull {
         /// How long the call waited.
         waited: Duration,
@@ -230,6 +228,17 @@ pub enum Error {
     /// The client was closed, or the tokio runtime on which it was made has ended.
     #[error("the client is closed")]
     Closed,
+}
+
+/// The text of [`Error::BufferFull`].
+fn no_room(waited: Duration) -> String {
+    let faster = "records are sent faster than the brokers accept them";
+    match waited.is_zero() {
+        true => {
+            format!("no room now in buffer.memory, or within curtail.latency.target.ms; {faster}")
+        }
+        false => format!("buffer.memory was full for {waited:?}; {faster}"),
+    }
 }
 
 impl Error {

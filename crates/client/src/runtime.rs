@@ -12,7 +12,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, mpsc},
     task::{Context, Poll},
     thread,
 };
@@ -48,12 +48,18 @@ fn io_thread() -> Result<Handle> {
         return Ok(handle.clone());
     }
     let failed = |error: std::io::Error| Error::Thread { reason: error.to_string().into() };
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let handle = runtime.handle().clone();
-    thread::Builder::new()
-        .name("curtail-io".into())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))
-        .map_err(failed)?;
+    let (tell, told) = mpsc::channel();
+    // Built in the thread: a runtime must not be dropped in an async context, where this may be called.
+    let run = move || match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let _ = tell.send(Ok(runtime.handle().clone()));
+            runtime.block_on(std::future::pending::<()>());
+        }
+        Err(error) => drop(tell.send(Err(error))),
+    };
+    thread::Builder::new().name("curtail-io".into()).spawn(run).map_err(failed)?;
+    let ended = || Error::Thread { reason: "the I/O thread ended".into() };
+    let handle = told.recv().map_err(|_| ended())?.map_err(failed)?;
     *running = Some(handle.clone());
     Ok(handle)
 }

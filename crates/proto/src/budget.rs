@@ -41,6 +41,13 @@ pub struct Ticket {
     number: u64,
 }
 
+impl Ticket {
+    /// Its number among all tickets, in the order of arrival.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+}
+
 impl<W> Default for Account<W> {
     fn default() -> Self {
         Self { held: 0, waiting: BTreeMap::new() }
@@ -65,6 +72,10 @@ impl<W> Budget<W> {
     /// Account of records whose topic is not known yet. It is separate from [`Self::NOWHERE`], whose share these
     /// records would exhaust, so that they would wait for themselves when they leave.
     pub const WAITING_ROOM: i32 = -2;
+
+    /// Account of batches that have ended, while the application has not taken their outcome. It is separate from
+    /// [`Self::NOWHERE`], whose waiters would otherwise wait for the application.
+    pub const ENDED: i32 = -3;
 
     /// `percent` is how much of the free bytes one broker may hold while others are in use; 0 for no bound.
     pub fn new(total: usize, percent: u32) -> Self {

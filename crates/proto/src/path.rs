@@ -348,6 +348,11 @@ impl Gate {
         self.has_responded.store(true, Ordering::Relaxed);
     }
 
+    /// Returns the number of waiting senders.
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
     /// Records the number of waiting senders. Callers must not run concurrently.
     pub fn set_queued(&self, senders: usize) {
         self.queued.store(senders, Ordering::Relaxed);

@@ -146,7 +146,7 @@ fn producers_and_consumers_run_as_fast_as_possible() {
 }
 
 #[test]
-fn a_load_that_awaits_one_flush_has_figures_of_its_own() {
+fn a_load_that_receives_completions_has_figures_of_its_own() {
     let report = report_of(&["curtail", "curtail-completions"], &["acks", "--arm", "all"]);
     assert_eq!(arms(&report), ["all", "all"]);
     let out = run(&["lab", "run", "metadata-churn", "--client", "curtail-completions"]);

@@ -63,7 +63,8 @@ use crate::{
 /// call for many items returns a result for each ([`Each`]), and sends one request to each broker. A changing call
 /// that fails may still have been carried out.
 ///
-/// When the tokio runtime on which it was made ends, calls return [`Error::Closed`] instead of waiting.
+/// When the tokio runtime on which it was made ends, calls return [`Error::Closed`] instead of waiting. With
+/// `curtail.io.thread` it uses a thread of the process, which does not end.
 #[derive(Clone)]
 pub struct Admin {
     shared: Arc<Shared>,
@@ -92,7 +93,8 @@ impl Admin {
     /// Creates an admin client. Sends no request yet.
     ///
     /// # Errors
-    /// If the settings contradict each other.
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no thread
+    /// can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
@@ -103,7 +105,8 @@ impl Admin {
     /// As [`Admin::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// If the settings contradict each other.
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no thread
+    /// can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.

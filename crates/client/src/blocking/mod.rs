@@ -2,7 +2,8 @@
 //!
 //! [`Producer`], [`TransactionalProducer`] and [`Consumer`] match those of the crate's root in settings, errors and
 //! guarantees. Their methods block the calling thread. Each client has its own runtime on a separate thread. Between
-//! calls that thread reads responses, keeps deadlines and fetches ahead.
+//! calls that thread reads responses, keeps deadlines and fetches ahead. With `curtail.io.thread` the process's I/O thread
+//! does so for all clients.
 //!
 //! A blocking call inside an async context would stop the other tasks of its thread, indefinitely if it waits for one
 //! of them. It fails with [`Error::IllegalState`]. This includes `spawn_blocking`, which tokio cannot distinguish:

@@ -96,6 +96,11 @@ macro_rules! common_methods {
             /// Sets `curtail.io.thread`: whether the client's tasks run on a thread that all such clients of the process
             /// share. Then an application that blocks its runtime delays no heartbeat, deadline, retry or queued send,
             /// and a client may be made and used outside a tokio runtime.
+            ///
+            /// Some code of the application may run on that thread, and must not block it: an OAuth callback; a
+            /// partitioner, for records that [`crate::Producer::try_send`] queued before their topic was known; and, if
+            /// the client was made outside a tokio runtime, interceptors. Other interceptors run on the runtime on which
+            /// the client was made, and acknowledgements wait for them.
             #[must_use]
             pub fn io_thread(mut self, io_thread: bool) -> Self {
                 self.common.io_thread = io_thread;
@@ -175,8 +180,8 @@ setters! { ProducerConfig:
     /// Sets `batch.size`: the size in bytes at which a batch is sent before `linger.ms` ends.
     batch_size: usize;
     /// Sets `batch.max.size`: the size in bytes up to which a batch grows while earlier batches of its partition or
-    /// broker delay it. It never delays a record. Keyless records stay with a partition for as many bytes. Values below
-    /// `batch.size` have no effect. A setting of Curtail, after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
+    /// broker delay it. It never delays a record. Keyless records stay with a partition for as many bytes. Values
+    /// below `batch.size` have no effect. A setting of Curtail, after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
     batch_max_size: usize;
     /// Sets `linger.ms`: the time that a batch waits for more records. Zero sends immediately.
     linger: Duration;

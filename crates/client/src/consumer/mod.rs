@@ -71,7 +71,8 @@ use crate::{
 ///
 /// When the tokio runtime on which it was made ends, so do its tasks. Calls then return [`Error::Closed`]
 /// instead of waiting; polls first return the records that are buffered. With `curtail.io.thread` its tasks run on a
-/// thread of the process, so an application that blocks its runtime keeps its session in the group.
+/// thread of the process: an application that blocks its runtime keeps its session in the group, up to
+/// `max.poll.interval.ms`.
 pub struct Consumer {
     shared: Arc<Shared>,
     decoding: Decoding,
@@ -126,7 +127,8 @@ impl Consumer {
     /// Creates a consumer without an assignment. Sends no request yet.
     ///
     /// # Errors
-    /// If the settings contradict each other.
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no thread
+    /// can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
@@ -137,7 +139,8 @@ impl Consumer {
     /// As [`Consumer::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// If the settings contradict each other.
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no thread
+    /// can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.

@@ -1,4 +1,4 @@
-//! Who receives a record's outcome: the holder of its [`Delivery`], or a [`CompletionSink`] by the record's tag.
+//! Receivers of a record's outcome: the holder of its [`Delivery`], or a [`CompletionSink`] by the record's tag.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Claim for ByTag<'_> {
     }
 }
 
-/// Of a record that waited for its topic: a flush follows its delivery, whoever else receives the outcome.
+/// For a record that waited for its topic: a flush follows its delivery, and a sink may receive the outcome as well.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waited<'a>(pub(super) Option<ByTag<'a>>);
 

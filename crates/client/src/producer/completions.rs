@@ -1,14 +1,11 @@
 //! Completions: outcomes of records by tag, for each batch at once, without a future per record.
 //!
-//! A batch keeps the tags of its records. When it ends, each sink receives one [`CompletionRun`] with the tags and the
+//! A batch keeps the tags of its records. When it ends, each sink receives a [`CompletionRun`] with the tags and the
 //! batch's outcome.
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -17,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{
     claim::ByTag,
-    memory::{NOWHERE, Reservation},
+    memory::{ENDED, Reservation},
 };
 use crate::{BatchMetadata, Error, Result};
 
@@ -30,21 +27,17 @@ const SINKS_LOOKED_AT: usize = 4;
 ///
 /// Clones name the same receiver. One sink for many senders is cheaper than one for each.
 #[derive(Clone, Debug)]
-pub struct CompletionSink(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    to: UnboundedSender<CompletionRun>,
-    /// Tags of the last run, to allocate as much for the next one.
-    last: AtomicUsize,
-}
+pub struct CompletionSink(UnboundedSender<CompletionRun>);
 
 /// Outcomes of the records that were sent with a [`CompletionSink`], made by
 /// [`Producer::completions`](super::Producer::completions).
 ///
-/// Each record appears in exactly one run. Runs of one partition arrive in the order of its log; those of failed
-/// batches and of several partitions have no common order. A run's records hold their part of `buffer.memory` until the
-/// run is dropped, so a task that sends must not be the only one to receive.
+/// Each record appears in exactly one run. While a partition keeps its leader, runs of its written batches arrive in the
+/// order of its log. When [`Producer::flush`](super::Producer::flush) returns, the runs of all records sent before it
+/// have arrived.
+///
+/// A batch holds its part of `buffer.memory` until its last run is dropped, so a task that sends must not be the only one
+/// to receive.
 ///
 /// Dropping it discards the outcomes, and cancels no record.
 #[derive(Debug)]
@@ -53,7 +46,7 @@ pub struct Completions(UnboundedReceiver<CompletionRun>);
 /// Creates a sink and its receiver.
 pub(super) fn pair() -> (CompletionSink, Completions) {
     let (to, runs) = unbounded_channel();
-    (CompletionSink(Arc::new(Inner { to, last: AtomicUsize::new(0) })), Completions(runs))
+    (CompletionSink(to), Completions(runs))
 }
 
 impl Completions {
@@ -65,9 +58,14 @@ impl Completions {
         self.0.recv().await
     }
 
-    /// Returns the next run, if there is one.
+    /// Returns the next run, if there is one. See [`Self::is_ended`].
     pub fn try_next(&mut self) -> Option<CompletionRun> {
         self.0.try_recv().ok()
+    }
+
+    /// Whether no run is left and none will come: all sinks are dropped, and no record of theirs is open.
+    pub fn is_ended(&self) -> bool {
+        self.0.is_closed() && self.0.is_empty()
     }
 }
 
@@ -90,7 +88,8 @@ pub struct CompletionRun {
     tags: Vec<u64>,
     /// Index in the batch for each tag; empty for a record that was in no batch.
     indexes: Vec<u32>,
-    _memory: Option<Reservation>,
+    /// Shared by the runs of the batch.
+    _memory: Option<Arc<Reservation>>,
 }
 
 impl CompletionRun {
@@ -121,19 +120,18 @@ impl CompletionRun {
 
 impl CompletionSink {
     /// Reports a record that failed before it was in a batch.
-    pub(super) fn fail(&self, tag: u64, error: Error) {
-        let run = CompletionRun {
+    pub(super) fn fail(&self, tag: u64, error: Error, memory: Option<Reservation>) {
+        self.report(CompletionRun {
             outcome: Err(error),
             tags: vec![tag],
             indexes: Vec::new(),
-            _memory: None,
-        };
-        self.report(run);
+            _memory: memory.map(Arc::new),
+        });
     }
 
     fn report(&self, run: CompletionRun) {
-        // Nobody receives after the receiver was dropped.
-        let _ = self.0.to.send(run);
+        // Fails if the receiver was dropped, which discards the outcome.
+        let _ = self.0.send(run);
     }
 }
 
@@ -157,12 +155,11 @@ impl Tagged {
     /// Adds the batch's `index`th record.
     pub(super) fn add(&mut self, ByTag { sink, tag }: ByTag<'_>, index: u32) {
         let mut newest = self.0.iter_mut().rev().take(SINKS_LOOKED_AT);
-        match newest.find(|tags| Arc::ptr_eq(&tags.sink.0, &sink.0)) {
+        match newest.find(|tags| tags.sink.0.same_channel(&sink.0)) {
             Some(tags) => tags.add(tag, index),
             None => {
-                let mut tags = Tags::for_sink(sink.clone());
-                tags.add(tag, index);
-                self.0.push(tags);
+                let sink = sink.clone();
+                self.0.push(Tags { sink, tags: vec![tag], indexes: vec![index] });
             }
         }
     }
@@ -174,31 +171,23 @@ impl Tagged {
         Self(split)
     }
 
-    /// Reports the outcome to each sink. The last run keeps the batch's memory, which no longer counts in the broker's
-    /// window.
-    pub(super) fn report(self, outcome: &Result<BatchMetadata>, mut memory: Option<Reservation>) {
+    /// Reports the outcome to each sink. The runs keep the batch's memory.
+    pub(super) fn report(self, outcome: &Result<BatchMetadata>, memory: Option<Reservation>) {
         if outcome.is_err() && planted(Plant::FailedRunDropped) {
             return;
         }
-        if let Some(memory) = &mut memory {
-            memory.charge_to(NOWHERE);
-        }
-        let last = self.0.len().saturating_sub(1);
-        for (at, Tags { sink, tags, indexes }) in self.0.into_iter().enumerate() {
-            sink.0.last.store(tags.len(), Ordering::Relaxed);
-            let memory = if at == last { memory.take() } else { None };
-            sink.report(CompletionRun { outcome: outcome.clone(), tags, indexes, _memory: memory });
+        let memory = memory.map(|mut memory| {
+            memory.charge_to(ENDED);
+            Arc::new(memory)
+        });
+        for Tags { sink, tags, indexes } in self.0 {
+            let (outcome, memory) = (outcome.clone(), memory.clone());
+            sink.report(CompletionRun { outcome, tags, indexes, _memory: memory });
         }
     }
 }
 
 impl Tags {
-    fn for_sink(sink: CompletionSink) -> Self {
-        let expected = sink.0.last.load(Ordering::Relaxed);
-        let (tags, indexes) = (Vec::with_capacity(expected), Vec::with_capacity(expected));
-        Self { sink, tags, indexes }
-    }
-
     fn add(&mut self, tag: u64, index: u32) {
         self.tags.push(tag);
         self.indexes.push(index);

@@ -18,7 +18,7 @@ use super::{
     claim::ByTag,
     completions::{CompletionSink, Tagged},
     interceptor::Interception,
-    memory::Reservation,
+    memory::{ENDED, Reservation},
 };
 use crate::{BatchMetadata, Error, RecordMetadata, Result};
 
@@ -202,7 +202,7 @@ impl Ticket {
 #[derive(Debug)]
 pub(super) struct Placement {
     ticket: Arc<Ticket>,
-    /// Who else receives the outcome.
+    /// The sink that also receives the outcome.
     tagged: Option<(CompletionSink, u64)>,
 }
 
@@ -230,30 +230,33 @@ impl Placement {
         }
     }
 
-    /// Fails the record. Returns the error that its sender receives.
-    pub(super) fn fail(self, cause: Error) -> Error {
-        self.resolve_failed(cause)
-    }
-
-    fn resolve_failed(&self, cause: Error) -> Error {
-        let error = Error::NotAcknowledged {
+    /// The error that the record's sender receives.
+    pub(super) fn error(&self, cause: Error) -> Error {
+        Error::NotAcknowledged {
             topic: self.ticket.topic.clone(),
             partition: self.ticket.partition,
             may_have_been_written: false,
             cause: Arc::new(cause),
-        };
-        if let Some(ByTag { sink, tag }) = self.tag() {
-            sink.fail(tag, error.clone());
         }
-        self.ticket.placed.set(Err(error.clone()));
-        error
+    }
+
+    /// Fails the record with such an error. `memory` bounds the failures that no receiver has taken.
+    pub(super) fn fail(self, error: Error, memory: Option<Reservation>) {
+        self.resolve_failed(error, memory);
+    }
+
+    fn resolve_failed(&self, error: Error, memory: Option<Reservation>) {
+        if let Some(ByTag { sink, tag }) = self.tag() {
+            sink.fail(tag, error.clone(), memory);
+        }
+        self.ticket.placed.set(Err(error));
     }
 }
 
 impl Drop for Placement {
     fn drop(&mut self) {
         if self.ticket.placed.get().is_none() {
-            self.resolve_failed(Error::Closed);
+            self.resolve_failed(self.error(Error::Closed), None);
         }
     }
 }
@@ -281,6 +284,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    /// The batch waits for interceptors: its memory no longer counts in the broker's window.
+    pub(super) fn is_queued(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.charge_to(ENDED);
+        }
+    }
+
     /// Reports the outcome. Not under a lock: it wakes the waiters.
     pub(super) fn report(self) {
         let Self { result, outcome, tagged, memory } = self;

@@ -17,14 +17,18 @@ use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
 };
 
-use super::delivery::Ending;
+use super::{
+    delivery::{Ending, Placement},
+    memory::Reservation,
+};
 use crate::{Error, Header, Record, RecordMetadata};
 
 /// Code that sees, and may change, every record before it is sent, and receives the record's outcome.
 ///
 /// As in the Java client, interceptors are called in the order in which they were added, each with the record as
 /// changed by the previous one. A panic is caught and logged; the record continues as before that call, with the next
-/// interceptor. Interceptors run on the producer's tasks, so they should be quick.
+/// interceptor. Interceptors of sends run on the sending task, those of outcomes on the runtime on which the producer was made. Acknowledgements
+/// wait for them, so they should be quick.
 ///
 /// ```
 /// use curtail::{Error, OutgoingRecord, ProducerConfig, ProducerInterceptor, RecordMetadata};
@@ -52,7 +56,7 @@ pub trait ProducerInterceptor: Send + Sync + 'static {
     }
 
     /// Called when a record was acknowledged, or it or its send has failed. Called once for each record passed to
-    /// `on_send`, unless the runtime ends first.
+    /// `on_send`, unless the runtime on which the producer was made ends first.
     fn on_acknowledgement(&self, topic: &str, outcome: Result<&RecordMetadata, &Error>) {
         let _ = (topic, outcome);
     }
@@ -207,25 +211,46 @@ impl Interception {
     }
 
     /// Sends the outcome to the task. Without the task, the outcome is reported immediately.
-    pub(super) fn tell(self, ending: Ending) {
-        let outcome = Outcome { ending: Some(ending), timestamps: self.timestamps.into_inner() };
+    pub(super) fn tell(self, mut ending: Ending) {
+        ending.is_queued();
+        let batch =
+            Outcome::Batch { ending: Some(ending), timestamps: self.timestamps.into_inner() };
         // If the receiver is gone, dropping the outcome reports it.
-        let _ = self.to.send(outcome);
+        let _ = self.to.send(batch);
     }
 }
 
-/// A batch's outcome in the channel to the interceptors.
+/// An outcome in the channel to the interceptors. Dropping it reports it.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    /// `None` only while it is dropped.
-    ending: Option<Ending>,
-    timestamps: Vec<i64>,
+pub(super) enum Outcome {
+    Batch {
+        /// `None` only while it is dropped.
+        ending: Option<Ending>,
+        timestamps: Vec<i64>,
+    },
+    /// A record that failed before it was in a batch.
+    Record(Option<Failed>),
+}
+
+/// A record that fails with this error.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) placement: Placement,
+    pub(super) error: Error,
+    pub(super) memory: Option<Reservation>,
+}
+
+impl Failed {
+    pub(super) fn report(self) {
+        self.placement.fail(self.error, self.memory);
+    }
 }
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        if let Some(ending) = self.ending.take() {
-            ending.report();
+        match self {
+            Self::Batch { ending, .. } => ending.take().into_iter().for_each(Ending::report),
+            Self::Record(failed) => failed.take().into_iter().for_each(Failed::report),
         }
     }
 }
@@ -239,10 +264,17 @@ pub(super) fn start(interceptors: Interceptors, on: &Handle) -> UnboundedSender<
 
 async fn tell_all(interceptors: Interceptors, mut outcomes: UnboundedReceiver<Outcome>) {
     while let Some(told) = outcomes.recv().await {
-        let Some(Ending { result, outcome, .. }) = &told.ending else { continue };
-        for (index, timestamp) in (0u32..).zip(&told.timestamps) {
-            let record = result.describe(outcome, index, *timestamp);
-            interceptors.on_acknowledgement(result.topic(), record.as_ref());
+        match &told {
+            Outcome::Batch { ending: Some(Ending { result, outcome, .. }), timestamps } => {
+                for (index, timestamp) in (0u32..).zip(timestamps) {
+                    let record = result.describe(outcome, index, *timestamp);
+                    interceptors.on_acknowledgement(result.topic(), record.as_ref());
+                }
+            }
+            Outcome::Record(Some(Failed { placement, error, .. })) => {
+                interceptors.on_acknowledgement(placement.ticket().topic(), Err(error));
+            }
+            Outcome::Batch { ending: None, .. } | Outcome::Record(None) => {}
         }
     }
 }

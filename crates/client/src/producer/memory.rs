@@ -31,12 +31,27 @@ pub(super) const NOWHERE: i32 = Budget::<Waiter>::NOWHERE;
 /// Account of records whose topic is unknown so far.
 pub(super) const WAITING_ROOM: i32 = Budget::<Waiter>::WAITING_ROOM;
 
+/// Account of batches whose outcome the application has not taken yet.
+pub(super) const ENDED: i32 = Budget::<Waiter>::ENDED;
+
 /// Bytes of records that are charged to a broker's gate at a time, so that small batches do not write to a shared
 /// cache line.
 const STEP: usize = 1 << 10;
 
 /// Least time between two looks of a waiter at the window.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Waiters that look within one [`LOOK`]. If more wait, they take turns: the looks of any number of waiters cost at most
+/// a part of one processor.
+const LOOKERS: usize = 1000;
+
+/// Returns how many times [`LOOK`] a waiter waits for its next look. A look serves all waiters of the broker, so it does
+/// not matter which of them looks.
+fn turns_until_look(waiting: usize, number: u64, is_first: bool) -> u32 {
+    let groups = (1 + waiting / LOOKERS) as u64;
+    let turns = if is_first { 1 + number % groups } else { groups };
+    u32::try_from(turns).unwrap_or(u32::MAX)
+}
 
 /// A waiting caller.
 #[derive(Debug)]
@@ -418,8 +433,12 @@ impl Memory {
             return Err(Error::Closed);
         }
         let gate = self.pool.books.lock().gate(broker);
+        let number = queued.ticket.number();
+        let mut is_first = true;
         loop {
-            let look = gate.as_ref().map_or(deadline, |gate| self.next_look(gate).min(deadline));
+            let look = gate.as_ref().map(|gate| self.next_look(gate, number, is_first));
+            let look = look.map_or(deadline, |look| look.min(deadline));
+            is_first = false;
             match timeout_at(look, &mut granted).await {
                 Ok(Ok(reservation)) => return Ok(Some(reservation)),
                 Ok(Err(_)) => return Err(Error::Closed),
@@ -437,8 +456,9 @@ impl Memory {
     }
 
     /// When a waiter should look whether the window has opened without an event, because the broker pauses.
-    fn next_look(&self, gate: &Gate) -> Instant {
-        let soonest = Instant::now().later(LOOK);
+    fn next_look(&self, gate: &Gate, number: u64, is_first: bool) -> Instant {
+        let turns = turns_until_look(gate.queued(), number, is_first);
+        let soonest = Instant::now().later(LOOK.saturating_mul(turns));
         let opens_at = gate.opens_at().unwrap_or_default();
         self.pool.began.later(opens_at).max(soonest)
     }
@@ -489,5 +509,23 @@ impl Memory {
         self.closed.store(true, Ordering::SeqCst);
         let dismissed = self.pool.books.lock().budget.dismiss();
         drop(dismissed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiters_take_turns_to_look_at_the_window() {
+        for (waiting, groups) in [(1, 1), (999, 1), (1000, 2), (10_500, 11)] {
+            let mut looks = vec![0; groups];
+            for number in 7..7 + waiting {
+                let first = turns_until_look(waiting as usize, number, true);
+                looks[first as usize - 1] += 1;
+                assert_eq!(turns_until_look(waiting as usize, number, false) as usize, groups);
+            }
+            assert!(looks.iter().all(|&looks| looks > 0 && looks <= LOOKERS), "{looks:?}");
+        }
     }
 }

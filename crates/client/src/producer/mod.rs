@@ -87,7 +87,7 @@ use crate::{
 ///
 /// The producer's tasks run on the tokio runtime on which it was made; its calls may be made anywhere. When that runtime
 /// ends, the producer closes: records without an acknowledgement fail, and calls return [`Error::Closed`] instead of
-/// waiting. With `curtail.io.thread` the tasks run on a thread of the process instead, which no application can block.
+/// waiting. With `curtail.io.thread` the tasks run on a thread of the process instead, which does not end.
 ///
 /// ```no_run
 /// # async fn example() -> curtail::Result<()> {
@@ -137,7 +137,7 @@ impl Producer {
     /// Creates a producer. Connects to nothing before the first send, [`Producer::connect`] or [`Producer::warm_up`].
     ///
     /// # Errors
-    /// [`Error::Config`] for invalid settings.
+    /// [`Error::Config`] for invalid settings. [`Error::Thread`] if `curtail.io.thread` is set and no thread can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
@@ -148,7 +148,7 @@ impl Producer {
     /// As [`Producer::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// [`Error::Config`] for invalid settings.
+    /// [`Error::Config`] for invalid settings. [`Error::Thread`] if `curtail.io.thread` is set and no thread can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
@@ -430,7 +430,7 @@ impl Producer {
         self.shared.metrics()
     }
 
-    /// Bytes of `buffer.memory` that no batch uses.
+    /// Bytes of `buffer.memory` that no batch uses, and no [`CompletionRun`] that was not dropped.
     pub fn available_memory(&self) -> usize {
         self.shared.memory.available()
     }

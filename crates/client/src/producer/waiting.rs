@@ -19,10 +19,14 @@ use super::{
     append::{Blocked, Entrance},
     claim::{Claim, Waited},
     delivery::{Delivery, Placement, Ticket},
-    memory::{Reservation, WAITING_ROOM, Wanted},
+    interceptor::{Failed, Outcome},
+    memory::{ENDED, Reservation, WAITING_ROOM, Wanted},
     shared::Shared,
 };
 use crate::{Error, Record, Result};
+
+/// Bytes of `buffer.memory` that a failure holds until its sink's receiver has taken it.
+const FAILURE: usize = 256;
 
 /// The waiting records of all topics.
 #[derive(Default)]
@@ -143,11 +147,16 @@ impl Shared {
         (total / 2).min(total.saturating_sub(self.config.batch_size))
     }
 
-    /// Fails a waiting record.
+    /// Fails a waiting record, after its interceptors.
     fn turn_away(&self, placement: Placement, cause: Error) {
-        let topic = placement.ticket().topic().clone();
-        let error = placement.fail(cause);
-        self.config.interceptors.on_acknowledgement(&topic, Err(&error));
+        let error = placement.error(cause);
+        let memory = placement.tag().and_then(|_| self.memory.try_reserve_exactly(ENDED, FAILURE));
+        let failed = Failed { placement, error, memory };
+        match &self.outcomes {
+            // If the receiver is gone, dropping the outcome reports it.
+            Some(outcomes) => drop(outcomes.send(Outcome::Record(Some(failed)))),
+            None => failed.report(),
+        }
     }
 
     /// Fails all waiting and all later records with [`Error::Closed`].
@@ -318,12 +327,14 @@ mod tests {
 
         let first = room.next(NAME, || ()).expect("the first record");
         assert_eq!(room.tickets().len(), 2, "the first record is in no batch yet");
-        first.placement.fail(Error::Closed);
+        let error = first.placement.error(Error::Closed);
+        first.placement.fail(error, None);
         let second = room.next(NAME, || ()).expect("the second record");
         let tickets = room.tickets();
         assert_eq!(tickets.len(), 1);
         assert!(Arc::ptr_eq(&tickets[0], second.placement.ticket()));
-        second.placement.fail(Error::Closed);
+        let error = second.placement.error(Error::Closed);
+        second.placement.fail(error, None);
         assert!(room.next(NAME, || ()).is_none());
         assert!(room.tickets().is_empty());
     }

@@ -11,7 +11,8 @@ use std::{
 
 use crate::common::{Backend, producer, read_all, until};
 use curtail::{
-    Completions, Error, Producer, ProducerConfig, ProducerInterceptor, Record, RecordMetadata,
+    Completions, Error, ErrorCode, Producer, ProducerConfig, ProducerInterceptor, Record,
+    RecordMetadata,
 };
 use tokio::time::timeout;
 
@@ -143,14 +144,15 @@ async fn parts_of_a_split_batch_are_runs_of_their_own() {
     assert_eq!(told, log(&backend, TOPIC, 1).await);
 }
 
-/// A record may be sent before its topic is known. Its sink learns what became of it in any case.
+/// A record may be sent before its topic is known. Its sink receives its outcome in any case.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_of_an_unknown_topic_are_reported_to_their_sink() {
     let backend = Backend::embedded_with(1, |config| config.auto_create_topics = false).await;
-    let producer = producer(&backend, &[("max.block.ms", "3000"), ("linger.ms", "0")]);
+    let producer = producer(&backend, &[("linger.ms", "0")]);
     let (sink, completions) = producer.completions();
     for number in 0..10u64 {
-        let (topic, value) = (["later", "never"][number as usize % 2], number.to_be_bytes());
+        let (topic, value) =
+            (["later", "not a topic's name"][number as usize % 2], number.to_be_bytes());
         producer.try_send_tagged(Record::to(topic).value(&value), number, &sink).expect("queued");
     }
     backend.create_topic("later", 1, 1).await;
@@ -163,7 +165,8 @@ async fn records_of_an_unknown_topic_are_reported_to_their_sink() {
         let Error::NotAcknowledged { may_have_been_written: false, cause, .. } = error else {
             panic!("{error}");
         };
-        assert!(matches!(&**cause, Error::UnknownTopic(topic) if &**topic == "never"), "{cause}");
+        let invalid = ErrorCode::INVALID_TOPIC_EXCEPTION;
+        assert!(matches!(&**cause, Error::Broker { code, .. } if *code == invalid), "{cause}");
     }
 }
 
@@ -192,6 +195,7 @@ async fn a_run_holds_memory_until_it_is_dropped() {
     };
     timeout(PATIENT, full).await.expect("undrained runs fill the memory");
     producer.flush().await.expect("flushed");
+    assert!(producer.available_memory() < 65_536, "no memory for a batch");
     while let Some(run) = completions.try_next() {
         run.outcome().expect("written");
         for tag in run.tags() {
@@ -205,6 +209,29 @@ async fn a_run_holds_memory_until_it_is_dropped() {
     // Without a receiver the outcome is discarded, with its memory.
     producer.flush().await.expect("flushed");
     until("all memory is returned", || producer.available_memory() == all).await;
+}
+
+/// The runs of a batch keep its memory until the last of them is dropped, whichever sink's it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_run_of_a_batch_holds_its_memory() {
+    let backend = Backend::embedded(1).await;
+    backend.create_topic(TOPIC, 1, 1).await;
+    let producer = producer(&backend, &[("linger.ms", "60000")]);
+    producer.warm_up(&[TOPIC]).await.expect("warm");
+    let all = producer.available_memory();
+    let ((one, mut ones), (other, mut others)) = (producer.completions(), producer.completions());
+    for sink in [&one, &other, &one] {
+        producer.send_tagged(Record::to(TOPIC).value("v"), 0, sink).await.expect("sent");
+    }
+    producer.flush().await.expect("flushed");
+    for completions in [&mut others, &mut ones] {
+        assert!(producer.available_memory() < all, "a run is left");
+        drop(completions.try_next().expect("flushed, so the run has arrived"));
+    }
+    until("all memory is returned", || producer.available_memory() == all).await;
+    assert!(!ones.is_ended(), "the sink may send more");
+    drop(one);
+    assert!(ones.is_ended());
 }
 
 /// Undrained runs do not count in the broker's window, which is smaller than `buffer.memory`.

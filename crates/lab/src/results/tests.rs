@@ -128,6 +128,16 @@ fn the_load_that_costs_least_has_rows_of_its_own() {
 }
 
 #[test]
+fn a_former_load_of_curtail_is_no_other_client() {
+    let others: &[(&str, &[f64])] = &[("curtail-flush", &[10.0]), ("java", &[80.0])];
+    let results = results(&[killed(0, &[50.0], others)]);
+    let against = claim(Metric::P999, Aim::Others);
+    let row = row(&against, Cluster::Apache, apache(&results)).unwrap();
+    assert_eq!(row.other.as_ref().unwrap().client, "java");
+    assert_eq!(row.is_held(), Some(true));
+}
+
+#[test]
 fn without_another_client_a_comparison_is_not_judged() {
     let results = results(&[killed(0, &[50.0], &[])]);
     let against = claim(Metric::P999, Aim::Others);

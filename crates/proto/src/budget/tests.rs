@@ -43,6 +43,23 @@ fn records_waiting_for_a_topic_do_not_use_up_the_share_of_records_waiting_for_a_
     assert_eq!(budget.grant(open), Some(granted), "{budget:?}");
 }
 
+/// An application that does not take outcomes leaves the free memory to all others.
+#[test]
+fn outcomes_not_taken_do_not_use_up_the_share_of_records_waiting_for_a_broker() {
+    const NOWHERE: i32 = Budget::<u32>::NOWHERE;
+    for (account, is_granted) in [(Budget::<u32>::ENDED, true), (NOWHERE, false)] {
+        let mut budget = of_brokers(100, 2);
+        assert!(budget.try_take(1, 150, open));
+        budget.transfer(1, account, 150);
+        for broker in [1, 2] {
+            assert!(budget.try_take(broker, 325, open));
+        }
+        assert_eq!(budget.free(), 200);
+        budget.wait(NOWHERE, 150, 7);
+        assert_eq!(budget.grant(open).is_some(), is_granted, "{budget:?}");
+    }
+}
+
 #[test]
 fn one_broker_holds_half_and_two_a_third_each() {
     let mut budget = of_brokers(100, 3);

@@ -75,7 +75,7 @@ fn a_failed_run_has_tags_and_no_offsets() {
     let run = completions.try_next().expect("a run");
     assert!(matches!(run.outcome(), Err(Error::Closed)));
     assert_eq!(run.records().collect::<Vec<_>>(), [(0, None), (2, None)]);
-    sink.fail(9, Error::Closed);
+    sink.fail(9, Error::Closed, None);
     assert_eq!(received(&mut completions), [(9, None)]);
 }
 

@@ -37,7 +37,7 @@ use crate::{
 ///   ([`Error::is_fenced`]).
 /// - [`Error::Timeout`]: the outcome is open. Repeat the same call, which continues where it was.
 ///
-/// When the tokio runtime on which it was made ends, calls return [`Error::Closed`] instead of waiting. A commit in
+/// When the tokio runtime on which it was made ends, without `curtail.io.thread`, calls return [`Error::Closed`] instead of waiting. A commit in
 /// progress may have been carried out. An open transaction ends as with a dropped producer.
 ///
 /// # Consume, transform, produce
@@ -128,7 +128,7 @@ impl TransactionalProducer {
     /// Creates a transactional producer. Connects to nothing before [`TransactionalProducer::init_transactions`].
     ///
     /// # Errors
-    /// [`Error::Config`] for invalid settings, or without `transactional.id`.
+    /// [`Error::Config`] for invalid settings, or without `transactional.id`. [`Error::Thread`] as for [`Producer::new`].
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
