@@ -80,7 +80,7 @@ impl futures_core::Stream for Completions {
 /// Records of one batch, by their tags, with the batch's outcome.
 ///
 /// A batch that was too large for its topic is split, and each part is a run. A record that failed before it was in a
-/// batch, because its topic stayed unknown, is a run of its own.
+/// batch, because its topic stayed unknown, is a separate run.
 #[derive(Debug)]
 pub struct CompletionRun {
     outcome: Result<BatchMetadata>,

@@ -29,7 +29,7 @@ pub struct Sticky {
 }
 
 impl Sticky {
-    /// Starts at `first`. `stickiness` is `batch.max.size` in bytes, so that a batch which cannot leave may fill.
+    /// Starts at `first`. `stickiness` is in bytes: enough that a batch which cannot leave may fill.
     pub fn new(first: u32, stickiness: u32) -> Self {
         Self {
             state: AtomicU64::new(u64::from(first) << 32),
