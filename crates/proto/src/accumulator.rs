@@ -457,15 +457,21 @@ impl<C> PartitionQueue<C> {
     }
 
     /// Returns how much the open batch should grow to take a record that does not fit, if it should. While batches
-    /// before it wait, or it is complete itself and has not left, another batch of the partition would only leave
-    /// later. Larger batches cost the broker and the client less per record, which shortens the queue.
-    pub fn growth(&self, policy: &BatchPolicy, record: &RecordData<'_>) -> Option<Growth> {
+    /// before it wait, or it is complete itself and has not left, or the broker is blocked (takes no further request),
+    /// another batch of the partition would only leave later. Larger batches cost the broker and the client less per
+    /// record, which shortens the queue.
+    pub fn growth(
+        &self,
+        policy: &BatchPolicy,
+        record: &RecordData<'_>,
+        is_blocked: bool,
+    ) -> Option<Growth> {
         let work = self.work.as_ref()?;
         let open = work.open.as_ref()?;
         let growth = Growth { more: open.room, room: open.room * 2 };
         let most = policy.batch_max_size.min(work.largest);
         let fits = growth.room <= most && open.builder.size_with(record) <= growth.room;
-        (fits && self.has_complete(policy)).then_some(growth)
+        (fits && (is_blocked || self.has_complete(policy))).then_some(growth)
     }
 
     /// Moves the open batch to a larger buffer. Returns the previous buffer and the batch's handle.

@@ -45,6 +45,11 @@ impl Load {
         self.waiting_since.store(since, Ordering::Relaxed);
     }
 
+    /// Whether no further request can be sent before a response arrives.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
     /// Whether records for the broker are in flight or waiting.
     pub fn is_busy(&self) -> bool {
         self.waiting_since.load(Ordering::Relaxed) != 0 || self.held() != 0
@@ -65,7 +70,7 @@ impl Load {
     /// response time. Records that merely linger while more can be sent delay nothing.
     pub fn expected_wait(&self, usual: Option<Duration>, now: Duration) -> Duration {
         let answer = usual.unwrap_or_default().max(self.unanswered(now).unwrap_or_default());
-        if !self.full.load(Ordering::Relaxed) {
+        if !self.is_full() {
             return answer;
         }
         let sent = self.sent.load(Ordering::Relaxed).max(1);

@@ -1,7 +1,7 @@
 //! The partition of a record that names none.
 //!
 //! Keyed records are hashed with murmur2 exactly as in the Java client, so that all clients of a topic agree. Keyless
-//! records stick to one partition for about the size of the largest batch ([`Sticky`]). Then they move on to a random partition
+//! records stick to one partition for about `batch.size` bytes ([`Sticky`]). Then they move on to a random partition
 //! among those whose brokers respond about as fast as the fastest ([`choose`]; KIP-794).
 
 mod choice;

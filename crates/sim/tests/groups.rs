@@ -79,45 +79,44 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// Begins with a seed that has found the plant before.
-fn must_be_caught(likely: u64, planted: impl Fn(Plan) -> Plan, expected: &[&str]) {
-    let plans = seeds::beginning_with(likely, PLANT_SEEDS).map(|seed| planted(of_seed(seed)));
+fn must_be_caught(planted: impl Fn(Plan) -> Plan, expected: &[&str]) {
+    let plans = (0..PLANT_SEEDS).map(|seed| planted(of_seed(seed)));
     seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{not}"));
 }
 
 #[test]
 fn commits_of_evicted_members_are_caught() {
     let planted = |plan: Plan| plan.with_plant(Plant::TakeAnyCommit);
-    must_be_caught(162, planted, &["set-back", "committed-by-nobody"]);
+    must_be_caught(planted, &["set-back", "committed-by-nobody"]);
 }
 
 #[test]
 fn a_new_coordinator_without_the_committed_offsets_is_caught() {
-    must_be_caught(0, |plan| plan.with_plant(Plant::ForgetCommits), &["began-elsewhere"]);
+    must_be_caught(|plan| plan.with_plant(Plant::ForgetCommits), &["began-elsewhere"]);
 }
 
 #[test]
 fn a_rebalance_that_waits_for_no_member_is_caught() {
     let planted = |plan: Plan| plan.with_plant(Plant::RebalanceWithoutWaiting);
-    must_be_caught(0, planted, &["lost-for-no-reason"]);
+    must_be_caught(planted, &["lost-for-no-reason"]);
 }
 
 #[test]
 fn commits_that_are_written_nowhere_are_caught() {
-    must_be_caught(0, |plan| plan.with_plant(Plant::CommitInMemory), &["commit-gone"]);
+    must_be_caught(|plan| plan.with_plant(Plant::CommitInMemory), &["commit-gone"]);
 }
 
 #[test]
 fn a_commit_of_records_that_were_not_returned_is_caught() {
-    must_be_caught(0, |plan| plan.with_bug(MemberBug::CommitAhead), &["committed-ahead"]);
+    must_be_caught(|plan| plan.with_bug(MemberBug::CommitAhead), &["committed-ahead"]);
 }
 
 #[test]
 fn work_on_a_revoked_partition_is_caught() {
-    must_be_caught(0, |plan| plan.with_bug(MemberBug::ReadOn), &["given-after-all"]);
+    must_be_caught(|plan| plan.with_bug(MemberBug::ReadOn), &["given-after-all"]);
 }
 
 #[test]
 fn a_record_that_is_skipped_is_caught() {
-    must_be_caught(0, |plan| plan.with_bug(MemberBug::Skip), &["given-out-of-order"]);
+    must_be_caught(|plan| plan.with_bug(MemberBug::Skip), &["given-out-of-order"]);
 }

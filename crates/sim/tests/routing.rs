@@ -24,8 +24,7 @@ fn slow_broker() -> Report {
         keyed: 0,
         linger: Duration::ZERO,
         batch_size: 512,
-        // The share returns after a number of choices, and a choice lasts for this many bytes (decision 0100).
-        batch_max_size: 512,
+        batch_max_size: 2048,
         max_in_flight: 5,
         request_timeout: 3000 * MS,
         delivery_timeout: 20_000 * MS,

@@ -180,8 +180,8 @@ setters! { ProducerConfig:
     /// Sets `batch.size`: the size in bytes at which a batch is sent before `linger.ms` ends.
     batch_size: usize;
     /// Sets `batch.max.size`: the size in bytes up to which a batch grows while earlier batches of its partition or
-    /// broker delay it. It never delays a record. Keyless records stay with a partition for as many bytes, but at
-    /// most for four times `batch.size`. Values below `batch.size` have no effect. A setting of Curtail, after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
+    /// broker delay it. It never delays a record. Values below `batch.size` have no effect. A setting of
+    /// Curtail, after KIP-782. Topics with a smaller `max.message.bytes` need a smaller value.
     batch_max_size: usize;
     /// Sets `linger.ms`: the time that a batch waits for more records. Zero sends immediately.
     linger: Duration;
@@ -241,12 +241,6 @@ impl ProducerConfig {
     /// Bytes that a batch may grow to.
     pub(crate) fn largest_batch(&self) -> usize {
         self.batch_max_size.max(self.batch_size)
-    }
-
-    /// Bytes of keyless records that a partition receives in a row: a batch may fill while it waits, and who makes batches
-    /// small still spreads records evenly.
-    pub(crate) fn stickiness(&self) -> usize {
-        self.largest_batch().min(self.batch_size.saturating_mul(4))
     }
 
     /// Sets `client.rack`, for [`Self::partitioner_rack_aware`].

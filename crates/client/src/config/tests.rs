@@ -308,26 +308,6 @@ fn contradiction(properties: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn keyless_records_stay_for_the_largest_batch_but_at_most_for_four_of_batch_size() {
-    for (batch_size, batch_max_size, bytes) in [
-        ("16384", "65536", 65_536),
-        ("1", "65536", 4),
-        ("65536", "65536", 65_536),
-        ("100000", "65536", 100_000),
-        ("16384", "0", 16_384),
-        ("2147483647", "2147483647", i32::MAX as usize),
-    ] {
-        let properties = [
-            ("batch.size", batch_size),
-            ("batch.max.size", batch_max_size),
-            ("buffer.memory", "9223372036854775807"),
-        ];
-        let config = producer(&properties).expect("valid");
-        assert_eq!(config.stickiness(), bytes, "{properties:?}");
-    }
-}
-
-#[test]
 fn the_longest_duration_does_not_overflow_a_clock() {
     let config = producer(&[("max.block.ms", "9223372036854775807")]).unwrap();
     assert!(config.max_block > Duration::from_secs(3_000_000_000));

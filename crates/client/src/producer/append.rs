@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use curtail_proto::{
-    accumulator::{PartitionQueue, Placed, Readiness},
+    accumulator::{Placed, Readiness},
     later::Later,
     path::Gate,
 };
@@ -185,6 +185,8 @@ impl Target<'_> {
             let expires = since.later(shared.config.delivery_timeout).into_std();
             shared.deadlines.announce(expires, state);
         }
+        // Records stay with a complete batch that cannot leave, so that it grows (decision 0100).
+        let batch_leaves = readiness == Readiness::Now && !state.is_blocked();
         let handover = hand_over(state, readiness);
         drop(guard);
 
@@ -196,10 +198,9 @@ impl Target<'_> {
             lane.submit(partition, readiness);
         }
         if self.choice == Choice::Sticky {
-            let complete = readiness == Readiness::Now;
             let index = partition.index as u32;
             let next = |probe_due| routing::next(shared, self.topic, probe_due);
-            self.topic.sticky.sent(index, bytes, complete, next);
+            self.topic.sticky.sent(index, bytes, batch_leaves, next);
         }
         Ok(receipt)
     }
@@ -234,7 +235,7 @@ impl Target<'_> {
         bytes: u32,
     ) -> bool {
         self.topic.sticky.ends_before(self.partition.index as u32, bytes)
-            && state.queue.growth(&shared.policy, data).is_none()
+            && state.queue.growth(&shared.policy, data, state.is_blocked()).is_none()
     }
 
     /// Sends the open batch and moves the choice on.
@@ -260,7 +261,7 @@ impl Target<'_> {
         memory: &mut Option<Reservation>,
     ) -> std::result::Result<Placed<'s, Completion>, Refused> {
         let broker = state.account();
-        if grow(shared, &mut state.queue, data, broker).is_none() {
+        if grow(shared, state, data).is_none() {
             let memory = self.memory_for(shared, broker, size, memory)?;
             let interception = shared.outcomes.clone().map(Interception::new);
             let result = state.new_result(self.partition, &shared.awake);
@@ -309,15 +310,10 @@ fn hand_over(state: &mut PartitionState, readiness: Readiness) -> Option<Arc<Lan
 }
 
 /// Makes room in the open batch, if it waits anyway and there is memory.
-fn grow(
-    shared: &Shared,
-    queue: &mut PartitionQueue<Completion>,
-    record: &RecordData<'_>,
-    broker: i32,
-) -> Option<()> {
-    let growth = queue.growth(&shared.policy, record)?;
-    let memory = shared.memory.try_reserve_exactly(broker, growth.more)?;
-    let (former, completion) = queue.grow(growth, shared.memory.buffer_of(growth.room))?;
+fn grow(shared: &Shared, state: &mut PartitionState, record: &RecordData<'_>) -> Option<()> {
+    let growth = state.queue.growth(&shared.policy, record, state.is_blocked())?;
+    let memory = shared.memory.try_reserve_exactly(state.account(), growth.more)?;
+    let (former, completion) = state.queue.grow(growth, shared.memory.buffer_of(growth.room))?;
     completion.hold(memory);
     shared.memory.keep(former);
     Some(())

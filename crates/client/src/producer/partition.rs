@@ -199,6 +199,11 @@ impl PartitionState {
         self.is_parked
     }
 
+    /// Whether the leader's broker takes no further request before it responds.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.load.is_full())
+    }
+
     /// The gate of the leader's broker; `None` without a leader, or without a window.
     pub(super) fn gate(&self) -> Option<&Gate> {
         self.lane.as_ref()?.gate.as_deref()

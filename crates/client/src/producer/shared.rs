@@ -258,7 +258,7 @@ impl Shared {
                 _ => Partition::new(topic.name.clone(), index as i32, None),
             })
             .collect::<Box<[_]>>();
-        let (stickiness, draw) = (self.config.stickiness(), self.env.entropy.next_u64());
+        let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
         let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, draw);
         let state = Arc::new(state);
         // Published before the partitions receive their lanes, which send under the table's topic id. The topic

@@ -410,3 +410,43 @@ async fn full_batches_leave_no_record_behind() {
     let first = || deliveries.iter().position(waits).unwrap_or(RECORDS);
     until("only the last batch waits for more records", || first() + 32 >= RECORDS).await;
 }
+
+/// A broker that takes no further request lets batches grow, so records stay with a partition (decision 0100). On one
+/// thread no task of the broker runs while it freezes.
+#[tokio::test]
+async fn keyless_records_stay_with_a_batch_that_cannot_leave() {
+    const RECORDS: usize = 500;
+    let backend = Backend::embedded(1).await;
+    backend.create_topic("stay", 6, 1).await;
+    let properties = [
+        ("curtail.latency.target.ms", "0"),
+        ("curtail.route.around.trouble", "false"),
+        ("partitioner.adaptive.partitioning.enable", "false"),
+        ("curtail.suspicion.enable", "false"),
+        ("max.in.flight.requests.per.connection", "1"),
+    ];
+    let producer = producer(&backend, &properties);
+    for partition in 0..6 {
+        drop(producer.send(Record::to("stay").partition(partition).value("hello")).await);
+    }
+    producer.flush().await.expect("acknowledged");
+
+    backend.freeze(1);
+    // 16 of them fit batch.size.
+    let value = [b'x'; 1000];
+    let mut deliveries = Vec::new();
+    for _ in 0..RECORDS {
+        deliveries.push(producer.send(Record::to("stay").value(&value)).await.expect("sent"));
+    }
+    backend.thaw(1);
+    let mut partitions = Vec::new();
+    for delivery in deliveries {
+        partitions.push(delivery.await.expect("acknowledged").partition);
+    }
+
+    // The first batch left at once. A batch of batch.size would have 16 or 17 records.
+    let stays = partitions.chunk_by(|one, next| one == next).map(<[_]>::len);
+    let stays = stays.collect::<Vec<_>>();
+    let [_first, grown @ .., _last] = &*stays else { panic!("{stays:?}") };
+    assert!(grown.iter().all(|records| *records >= 30), "{stays:?}");
+}

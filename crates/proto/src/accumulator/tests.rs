@@ -36,7 +36,7 @@ pub(super) fn append(
     if let Some(placed) = queue.try_append(policy, &record(value)) {
         return placed.readiness;
     }
-    if let Some(growth) = queue.growth(policy, &record(value)) {
+    if let Some(growth) = queue.growth(policy, &record(value), false) {
         drop(queue.grow(growth, Vec::new()).expect("there is an open batch"));
         return queue.try_append(policy, &record(value)).expect("there is room now").readiness;
     }
@@ -113,6 +113,20 @@ fn a_batch_grows_only_while_it_cannot_leave() {
         append(&mut queue, &policy, &[0; 150], now);
         assert_eq!(take(&mut queue, &policy, 1, now + policy.linger).records, 1);
     }
+}
+
+#[test]
+fn an_incomplete_batch_grows_for_a_record_that_does_not_fit_only_while_the_broker_is_blocked() {
+    let policy = BatchPolicy { batch_max_size: 800, ..policy(200, 5) };
+    let mut queue = known();
+    append(&mut queue, &policy, &[0; 100], Instant::now());
+    let large = [0; 150];
+    assert!(queue.try_append(&policy, &record(&large)).is_none());
+    assert!(queue.growth(&policy, &record(&large), false).is_none());
+    let growth = queue.growth(&policy, &record(&large), true).expect("it cannot leave");
+    drop(queue.grow(growth, Vec::new()));
+    let placed = queue.try_append(&policy, &record(&large)).expect("there is room now");
+    assert_eq!(placed.readiness, Readiness::Now);
 }
 
 #[test]

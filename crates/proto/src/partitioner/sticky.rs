@@ -29,7 +29,7 @@ pub struct Sticky {
 }
 
 impl Sticky {
-    /// Starts at `first`. `stickiness` is in bytes: enough that a batch which cannot leave may fill.
+    /// Starts at `first`. `stickiness` is `batch.size` in bytes.
     pub fn new(first: u32, stickiness: u32) -> Self {
         Self {
             state: AtomicU64::new(u64::from(first) << 32),
@@ -43,16 +43,16 @@ impl Sticky {
         (self.state.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Records `bytes` sent to `partition`. `batch_complete` means that the record filled a batch. The choice moves
-    /// on at a batch's end, so that a switch does not cut batches short, and at the latest after twice the
-    /// stickiness.
+    /// Records `bytes` sent to `partition`. `batch_leaves` means that the record filled a batch and the broker takes
+    /// it now. Only then the choice moves on, so that a switch does not cut a batch short, or keep a waiting one from
+    /// growing. After twice the stickiness it moves on in any case.
     ///
     /// `next` is called only when the choice moves on. Its argument is whether a probe is due.
     pub fn sent(
         &self,
         partition: u32,
         bytes: u32,
-        batch_complete: bool,
+        batch_leaves: bool,
         next: impl FnOnce(bool) -> Next,
     ) {
         let before = self.state.load(Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Sticky {
             return;
         }
         let produced = (before as u32).saturating_add(bytes);
-        let due = produced >= self.stickiness && batch_complete || produced >= self.most();
+        let due = produced >= self.stickiness && batch_leaves || produced >= self.most();
         let after = if due {
             self.move_on(produced, bytes, next)
         } else {
