@@ -114,6 +114,11 @@ pub struct BatchMetadata {
     pub timing: Timing,
 }
 
+/// Offset of the `index`th record of a batch. `None` without a base offset, or with one so large that it is not valid.
+pub(crate) fn offset_in_batch(base_offset: Option<i64>, index: u32) -> Option<i64> {
+    base_offset?.checked_add(i64::from(index))
+}
+
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {

@@ -39,29 +39,40 @@ struct Life {
     end: Notify,
 }
 
-/// Returns the runtime of the process's I/O thread, which starts with the first call. It lasts as long as the process, so
-/// that clients may come and go.
+/// Returns the runtime of the process's I/O thread, which starts with the first call. The thread lasts as long as the
+/// process, so that clients may come and go.
 fn io_thread() -> Result<Handle> {
     static RUNNING: Mutex<Option<Handle>> = Mutex::new(None);
     let mut running = RUNNING.lock();
     if let Some(handle) = &*running {
         return Ok(handle.clone());
     }
+    let handle = start_thread("curtail-io", std::future::pending())?;
+    *running = Some(handle.clone());
+    Ok(handle)
+}
+
+/// Starts a thread with a runtime, which ends with the future.
+///
+/// # Errors
+/// [`Error::Thread`] if the thread or its runtime cannot be started.
+pub(crate) fn start_thread(
+    name: &'static str,
+    until: impl Future<Output = ()> + Send + 'static,
+) -> Result<Handle> {
     let failed = |error: std::io::Error| Error::Thread { reason: error.to_string().into() };
-    let (tell, told) = mpsc::channel();
+    let (started, handle) = mpsc::channel();
     // Built in the thread: a runtime must not be dropped in an async context, where this may be called.
     let run = move || match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
-            let _ = tell.send(Ok(runtime.handle().clone()));
-            runtime.block_on(std::future::pending::<()>());
+            let _ = started.send(Ok(runtime.handle().clone()));
+            runtime.block_on(until);
         }
-        Err(error) => drop(tell.send(Err(error))),
+        Err(error) => drop(started.send(Err(error))),
     };
-    thread::Builder::new().name("curtail-io".into()).spawn(run).map_err(failed)?;
-    let ended = || Error::Thread { reason: "the I/O thread ended".into() };
-    let handle = told.recv().map_err(|_| ended())?.map_err(failed)?;
-    *running = Some(handle.clone());
-    Ok(handle)
+    thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
+    let ended = || Error::Thread { reason: "the thread ended".into() };
+    handle.recv().map_err(|_| ended())?.map_err(failed)
 }
 
 /// Belongs to a task of the runtime, and ends the client's calls when that task is dropped.

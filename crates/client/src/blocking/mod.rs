@@ -34,10 +34,10 @@ mod consumer;
 mod producer;
 mod transaction;
 
-use std::{sync::Arc, thread};
+use std::sync::Arc;
 
 use tokio::{
-    runtime::{Builder, EnterGuard, Handle},
+    runtime::{EnterGuard, Handle},
     sync::oneshot,
 };
 
@@ -59,17 +59,10 @@ struct Runtime {
 impl Runtime {
     fn start() -> Result<Self> {
         refuse_in_async_context()?;
-        let failed = |error: std::io::Error| Error::Thread { reason: error.to_string().into() };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        thread::Builder::new()
-            .name("curtail-blocking".into())
-            .spawn(move || {
-                // Nothing is ever sent: the wait ends when the sender is dropped.
-                let _ = runtime.block_on(stopped);
-            })
-            .map_err(failed)?;
+        // Nothing is ever sent: the wait ends when the sender is dropped.
+        let until = async { drop(stopped.await) };
+        let handle = crate::runtime::start_thread("curtail-blocking", until)?;
         Ok(Self { handle, _stop: Arc::new(stop) })
     }
 

@@ -16,7 +16,7 @@ use super::{
     claim::ByTag,
     memory::{ENDED, Reservation},
 };
-use crate::{BatchMetadata, Error, Result};
+use crate::{BatchMetadata, Error, Result, record::offset_in_batch};
 
 /// Number of a batch's sinks that a record looks through for its own, newest first. Beyond it, a sink receives the
 /// batch in several runs. This bounds the cost of a record, however many sinks there are.
@@ -111,9 +111,7 @@ impl CompletionRun {
     pub fn records(&self) -> impl ExactSizeIterator<Item = (u64, Option<i64>)> + '_ {
         let base = self.outcome.as_ref().ok().and_then(|batch| batch.base_offset);
         self.tags.iter().enumerate().map(move |(at, tag)| {
-            let index = self.indexes.get(at).copied().map(i64::from);
-            // A base offset so large that the record's offset overflows is not valid.
-            (*tag, base.zip(index).and_then(|(base, index)| base.checked_add(index)))
+            (*tag, self.indexes.get(at).and_then(|&index| offset_in_batch(base, index)))
         })
     }
 }

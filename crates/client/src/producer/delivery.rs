@@ -20,7 +20,7 @@ use super::{
     interceptor::Interception,
     memory::{ENDED, Reservation},
 };
-use crate::{BatchMetadata, Error, RecordMetadata, Result};
+use crate::{BatchMetadata, Error, RecordMetadata, Result, record::offset_in_batch};
 
 /// Phase timestamps of a batch. They cost one clock reading for the first record, each request and each response.
 #[derive(Clone, Copy, Debug)]
@@ -140,8 +140,7 @@ impl BatchResult {
         Ok(RecordMetadata {
             topic: self.topic.clone(),
             partition: self.partition(),
-            // A base offset so large that the record's offset overflows is not valid.
-            offset: acknowledged.base_offset.and_then(|b| b.checked_add(i64::from(index))),
+            offset: offset_in_batch(acknowledged.base_offset, index),
             timestamp: acknowledged.log_append_time.unwrap_or(timestamp),
             log_append_time: acknowledged.log_append_time,
         })
@@ -285,7 +284,7 @@ pub(super) struct Ending {
 
 impl Ending {
     /// The batch waits for interceptors: its memory no longer counts in the broker's window.
-    pub(super) fn is_queued(&mut self) {
+    pub(super) fn leave_window(&mut self) {
         if let Some(memory) = &mut self.memory {
             memory.charge_to(ENDED);
         }

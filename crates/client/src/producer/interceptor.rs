@@ -27,8 +27,8 @@ use crate::{Error, Header, Record, RecordMetadata};
 ///
 /// As in the Java client, interceptors are called in the order in which they were added, each with the record as
 /// changed by the previous one. A panic is caught and logged; the record continues as before that call, with the next
-/// interceptor. Interceptors of sends run on the sending task, those of outcomes on the runtime on which the producer was made. Acknowledgements
-/// wait for them, so they should be quick.
+/// interceptor. [`Self::on_send`] runs on the sending task, [`Self::on_acknowledgement`] on the runtime on which the
+/// producer was made. Acknowledgements wait for it, so it should be quick.
 ///
 /// ```
 /// use curtail::{Error, OutgoingRecord, ProducerConfig, ProducerInterceptor, RecordMetadata};
@@ -212,7 +212,7 @@ impl Interception {
 
     /// Sends the outcome to the task. Without the task, the outcome is reported immediately.
     pub(super) fn tell(self, mut ending: Ending) {
-        ending.is_queued();
+        ending.leave_window();
         let batch =
             Outcome::Batch { ending: Some(ending), timestamps: self.timestamps.into_inner() };
         // If the receiver is gone, dropping the outcome reports it.

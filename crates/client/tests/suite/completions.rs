@@ -26,6 +26,15 @@ struct Received {
     failed: BTreeMap<u64, Error>,
 }
 
+/// A cluster with the topic, and a producer that knows it.
+async fn warm_producer(properties: &[(&str, &str)]) -> (Backend, Producer) {
+    let backend = Backend::embedded(1).await;
+    backend.create_topic(TOPIC, 1, 1).await;
+    let producer = producer(&backend, properties);
+    producer.warm_up(&[TOPIC]).await.expect("warm");
+    (backend, producer)
+}
+
 /// Receives until the sinks and their batches are gone. No tag may come twice.
 async fn received(mut completions: Completions) -> Received {
     let mut all = Received::default();
@@ -110,7 +119,7 @@ impl ProducerInterceptor for Count {
     }
 }
 
-/// Each part of a split batch is a run with the outcome of its own records, after the interceptors.
+/// The parts of a split batch are separate runs, each with its records' outcome. Interceptors are called first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_of_a_split_batch_are_runs_of_their_own() {
     const RECORDS: u64 = 50;
@@ -174,11 +183,8 @@ async fn records_of_an_unknown_topic_are_reported_to_their_sink() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_holds_memory_until_it_is_dropped() {
     const RECORDS: usize = 100;
-    let backend = Backend::embedded(1).await;
-    backend.create_topic(TOPIC, 1, 1).await;
     let properties = [("buffer.memory", "655360"), ("batch.size", "65536"), ("max.block.ms", "50")];
-    let producer = producer(&backend, &properties);
-    producer.warm_up(&[TOPIC]).await.expect("warm");
+    let (_backend, producer) = warm_producer(&properties).await;
     let all = producer.available_memory();
     let (sink, mut completions) = producer.completions();
     let value = vec![b'x'; 30_000];
@@ -214,10 +220,7 @@ async fn a_run_holds_memory_until_it_is_dropped() {
 /// The runs of a batch keep its memory until the last of them is dropped, whichever sink's it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_run_of_a_batch_holds_its_memory() {
-    let backend = Backend::embedded(1).await;
-    backend.create_topic(TOPIC, 1, 1).await;
-    let producer = producer(&backend, &[("linger.ms", "60000")]);
-    producer.warm_up(&[TOPIC]).await.expect("warm");
+    let (_backend, producer) = warm_producer(&[("linger.ms", "60000")]).await;
     let all = producer.available_memory();
     let ((one, mut ones), (other, mut others)) = (producer.completions(), producer.completions());
     for sink in [&one, &other, &one] {
@@ -238,10 +241,8 @@ async fn every_run_of_a_batch_holds_its_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_that_are_not_taken_leave_the_window_free() {
     const RECORDS: u64 = 400;
-    let backend = Backend::embedded(1).await;
-    backend.create_topic(TOPIC, 1, 1).await;
-    let producer = producer(&backend, &[("batch.size", "65536"), ("max.block.ms", "600000")]);
-    producer.warm_up(&[TOPIC]).await.expect("warm");
+    let (_backend, producer) =
+        warm_producer(&[("batch.size", "65536"), ("max.block.ms", "600000")]).await;
     let (sink, completions) = producer.completions();
     let value = vec![b'x'; 30_000];
     for tag in 0..RECORDS {
@@ -255,10 +256,7 @@ async fn runs_that_are_not_taken_leave_the_window_free() {
 /// A hundred sinks in one batch receive one record each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_may_have_many_sinks() {
-    let backend = Backend::embedded(1).await;
-    backend.create_topic(TOPIC, 1, 1).await;
-    let producer = producer(&backend, &[("linger.ms", "60000")]);
-    producer.warm_up(&[TOPIC]).await.expect("warm");
+    let (_backend, producer) = warm_producer(&[("linger.ms", "60000")]).await;
     let mut receivers = Vec::new();
     for tag in 0..100u64 {
         let (sink, completions) = producer.completions();

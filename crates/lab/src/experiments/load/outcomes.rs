@@ -195,7 +195,7 @@ fn read(delivery: &Delivery, start: Instant) -> Result<Acknowledged, ClientError
     Ok(placed((metadata.partition, metadata.offset), &timing, at, start))
 }
 
-/// Where a record was acknowledged, of which the application learned at `at`.
+/// The acknowledgement of a record, which the application received at `at`.
 fn placed(
     (partition, offset): (i32, Option<i64>),
     timing: &Timing,
