@@ -23,6 +23,7 @@
 use std::{
     collections::VecDeque,
     num::NonZeroU8,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -35,6 +36,7 @@ use curtail_wire::{
 mod knowledge;
 mod numbering;
 mod order;
+mod ratio;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -45,7 +47,10 @@ use self::{
     order::{NextOrder, Order},
 };
 
-pub use self::split::{Parts, Share};
+pub use self::{
+    ratio::CompressionRatio,
+    split::{Parts, Share},
+};
 use crate::{
     later::Later,
     plant::{Plant, planted},
@@ -54,11 +59,13 @@ use crate::{
 /// How batches are formed.
 #[derive(Clone, Debug)]
 pub struct BatchPolicy {
-    /// `batch.size` in bytes: a batch of this size is complete.
+    /// `batch.size` in bytes: a batch that is expected to have this size after compression is complete.
     pub batch_size: usize,
     /// `batch.max.size` in bytes: the size that a complete batch may grow to while it cannot leave (KIP-782). Has no
     /// effect below `batch_size`.
     pub batch_max_size: usize,
+    /// `max.request.size` in bytes: a batch of this size before compression is complete.
+    pub max_request_size: usize,
     /// `linger.ms`.
     pub linger: Duration,
     /// `compression.type` and level.
@@ -206,6 +213,10 @@ struct OpenBatch<C> {
     builder: BatchBuilder,
     /// Bytes that it may hold at present; see [`PartitionQueue::growth`].
     room: usize,
+    /// Bytes at which it is complete. All sizes here are before compression.
+    complete_at: usize,
+    /// Receives the ratio of the batch; `None` without compression.
+    ratio: Option<Arc<CompressionRatio>>,
     created: Instant,
     completion: C,
     bound: bool,
@@ -332,11 +343,14 @@ impl<C> Work<C> {
     /// Completes the open batch.
     fn seal(&mut self, policy: &BatchPolicy) {
         let Some(open) = self.open.take() else { return };
-        let records = open.builder.count();
+        let (records, before) = (open.builder.count(), open.builder.len());
         // Levels are checked when the policy is made, and a batch is far below 2 GiB, so sealing cannot fail.
         let sealed = open.builder.seal(&policy.compression, &mut Vec::new());
         let payload =
             Bytes::from(sealed.expect("a valid compression level and a batch below 2 GiB"));
+        if let Some(ratio) = open.ratio {
+            ratio.observe(before, payload.len());
+        }
         self.sealed.push_back(Batch::never_taken(
             payload,
             records,
@@ -448,7 +462,7 @@ impl<C> PartitionQueue<C> {
             return None;
         }
         let index = open.builder.append(record);
-        let readiness = if after >= policy.batch_size || !work.sealed.is_empty() {
+        let readiness = if after >= open.complete_at || !work.sealed.is_empty() {
             Readiness::Now
         } else {
             due(open.created, policy)
@@ -456,10 +470,12 @@ impl<C> PartitionQueue<C> {
         Some(Placed { index, bytes: after - before, completion: &mut open.completion, readiness })
     }
 
-    /// Returns how much the open batch should grow to take a record that does not fit, if it should. While batches
-    /// before it wait, or it is complete itself and has not left, or the broker is blocked (takes no further request),
-    /// another batch of the partition would only leave later. Larger batches cost the broker and the client less per
-    /// record, which shortens the queue.
+    /// Returns how much the open batch should grow to take a record that does not fit, if it should.
+    ///
+    /// It grows until it is complete. Beyond that it grows while it cannot leave: batches before it wait, or it is
+    /// complete itself and has not left, or the broker is blocked (takes no further request). Then another batch of the
+    /// partition would only leave later. Larger batches cost the broker and the client less per record, which shortens
+    /// the queue.
     pub fn growth(
         &self,
         policy: &BatchPolicy,
@@ -469,9 +485,9 @@ impl<C> PartitionQueue<C> {
         let work = self.work.as_ref()?;
         let open = work.open.as_ref()?;
         let growth = Growth { more: open.room, room: open.room * 2 };
-        let most = policy.batch_max_size.min(work.largest);
-        let fits = growth.room <= most && open.builder.size_with(record) <= growth.room;
-        (fits && (is_blocked || self.has_complete(policy))).then_some(growth)
+        let fits = growth.room <= work.largest && open.builder.size_with(record) <= growth.room;
+        let may_wait = growth.room <= policy.batch_max_size && (is_blocked || self.has_complete());
+        (fits && (open.room < open.complete_at || may_wait)).then_some(growth)
     }
 
     /// Moves the open batch to a larger buffer. Returns the previous buffer and the batch's handle.
@@ -489,6 +505,7 @@ impl<C> PartitionQueue<C> {
         record: &RecordData<'_>,
         buffer: Vec<u8>,
         completion: C,
+        ratio: Option<Arc<CompressionRatio>>,
         now: Instant,
     ) -> Placed<'_, C> {
         let work = self.work();
@@ -497,12 +514,20 @@ impl<C> PartitionQueue<C> {
         let before = builder.len();
         builder.append(record);
         let bytes = builder.len() - before;
-        let full = builder.len() >= policy.batch_size;
-        let readiness =
-            if full || !work.sealed.is_empty() { Readiness::Now } else { due(now, policy) };
+        let filling = ratio.as_ref().map_or(0, |ratio| ratio.filling(policy.batch_size));
+        let complete_at = filling.min(policy.max_request_size).max(policy.batch_size);
+        let is_complete = builder.len() >= complete_at || !work.sealed.is_empty();
+        let readiness = if is_complete { Readiness::Now } else { due(now, policy) };
         let room = policy.batch_size.min(work.largest).max(1);
-        let open =
-            work.open.insert(OpenBatch { builder, room, created: now, completion, bound: false });
+        let open = work.open.insert(OpenBatch {
+            builder,
+            room,
+            complete_at,
+            ratio,
+            created: now,
+            completion,
+            bound: false,
+        });
         Placed { index: 0, bytes, completion: &mut open.completion, readiness }
     }
 
@@ -617,7 +642,7 @@ impl<C> PartitionQueue<C> {
     ) -> Take<C> {
         let work = self.work();
         let Some(open) = &work.open else { return Take::Empty };
-        let full = open.builder.len() >= policy.batch_size;
+        let full = open.builder.len() >= open.complete_at;
         match due(open.created, policy) {
             Readiness::At(at) if !full && at > now => Take::At(at),
             _ => {
@@ -810,8 +835,8 @@ impl<C> PartitionQueue<C> {
     }
 
     /// Whether a batch is complete or waits for its retry, so that it need not wait for more records.
-    pub fn has_complete(&self, policy: &BatchPolicy) -> bool {
-        let full = |open: &OpenBatch<C>| open.builder.len() >= policy.batch_size;
+    pub fn has_complete(&self) -> bool {
+        let full = |open: &OpenBatch<C>| open.builder.len() >= open.complete_at;
         self.work.as_ref().is_some_and(|work| {
             !work.sealed.is_empty()
                 || !work.again.is_empty()

@@ -4,13 +4,14 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use curtail_proto::{
     accumulator::{
-        self, Batch, BatchPolicy, Idempotence, Incarnation, PartitionQueue, Parts,
-        ProducerIdentity, Take,
+        self, Batch, BatchPolicy, CompressionRatio, Idempotence, Incarnation, PartitionQueue,
+        Parts, ProducerIdentity, Take,
     },
     classify::{Context, Sequenced, Verdict, classify, may_have_been_written},
 };
@@ -95,6 +96,7 @@ enum Fate {
 struct Bench {
     queue: PartitionQueue<Numbers>,
     policy: BatchPolicy,
+    ratio: Option<Arc<CompressionRatio>>,
     now: Instant,
     broker: i32,
     log: Log,
@@ -119,6 +121,7 @@ impl Bench {
         let policy = BatchPolicy {
             batch_size: *input.pick(&[90, 200, 1]),
             batch_max_size: *input.pick(&[0, 360]),
+            max_request_size: *input.pick(&[1 << 20, 400]),
             linger: Duration::from_millis(*input.pick(&[0, 5])),
             compression: Compression::from(*input.pick(&[Codec::None, Codec::Lz4])),
             delivery_timeout: Duration::from_secs(120),
@@ -127,6 +130,7 @@ impl Bench {
         };
         Self {
             queue: PartitionQueue::default(),
+            ratio: (policy.compression.codec != Codec::None).then(Arc::default),
             policy,
             now: Instant::now(),
             broker: 1,
@@ -173,14 +177,15 @@ impl Bench {
         value.resize(4 + input.below(100), b'x');
         let record = RecordData { key: None, value: Some(&value), headers: &[], timestamp: 0 };
         if self.queue.try_append(&self.policy, &record).is_none() {
-            let growth = self.queue.growth(&self.policy, &record);
+            let growth = self.queue.growth(&self.policy, &record, input.flag());
             let grown = growth.and_then(|growth| self.queue.grow(growth, Vec::new()));
             if grown.is_some() {
                 let placed = self.queue.try_append(&self.policy, &record);
                 assert!(placed.is_some(), "a batch that has grown has room");
             } else {
+                let (ratio, now) = (self.ratio.clone(), self.now);
                 let placed =
-                    self.queue.open(&self.policy, &record, Vec::new(), Vec::new(), self.now);
+                    self.queue.open(&self.policy, &record, Vec::new(), Vec::new(), ratio, now);
                 assert_eq!(placed.index, 0);
             }
         }

@@ -162,7 +162,7 @@ impl Target<'_> {
                 if self.may_leave && routing::is_slow(shared, self.topic, state, now) {
                     return Err(Refused::BetterElsewhere);
                 }
-                let bytes = u32::try_from(size).unwrap_or(u32::MAX);
+                let bytes = self.topic.compressed(u32::try_from(size).unwrap_or(u32::MAX));
                 if self.may_leave && self.ends_turn(shared, state, data, bytes) {
                     self.end_turn(shared, guard, bytes);
                     return Err(Refused::MovedOn);
@@ -200,7 +200,7 @@ impl Target<'_> {
         if self.choice == Choice::Sticky {
             let index = partition.index as u32;
             let next = |probe_due| routing::next(shared, self.topic, probe_due);
-            self.topic.sticky.sent(index, bytes, batch_leaves, next);
+            self.topic.sticky.sent(index, self.topic.compressed(bytes), batch_leaves, next);
         }
         Ok(receipt)
     }
@@ -267,7 +267,8 @@ impl Target<'_> {
             let result = state.new_result(self.partition, &shared.awake);
             let completion = Completion::new(result, memory, interception);
             let buffer = shared.memory.buffer();
-            return Ok(state.queue.open(&shared.policy, data, buffer, completion, now.into_std()));
+            let (ratio, now) = (self.topic.ratio.clone(), now.into_std());
+            return Ok(state.queue.open(&shared.policy, data, buffer, completion, ratio, now));
         }
         // The batch has just grown for it.
         state.queue.try_append(&shared.policy, data).ok_or(Refused::BetterElsewhere)

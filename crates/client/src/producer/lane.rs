@@ -442,8 +442,7 @@ impl Lane {
         if self.is_late(up, now, shared.config.max_request_size) {
             return true;
         }
-        let complete =
-            |partition: &Arc<Partition>| partition.state.lock().queue.has_complete(&shared.policy);
+        let complete = |partition: &Arc<Partition>| partition.state.lock().queue.has_complete();
         // No record can join a batch while the window is full.
         if self.is_full() || work.ready.iter().take(LOOK_AHEAD).any(complete) {
             return self.keeps_busy(in_flight, now.into_std());

@@ -21,7 +21,7 @@ use curtail_proto::{
     plant::{Plant, planted},
     suspicion::Trouble,
 };
-use curtail_wire::{ErrorCode, cold::messages};
+use curtail_wire::{ErrorCode, cold::messages, compression::Codec};
 use imbl::GenericHashMap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
@@ -124,6 +124,7 @@ impl Shared {
         let policy = BatchPolicy {
             batch_size: config.batch_size,
             batch_max_size: config.batch_max_size,
+            max_request_size: config.max_request_size,
             linger: config.linger,
             compression: config.compression,
             delivery_timeout: config.delivery_timeout,
@@ -259,7 +260,11 @@ impl Shared {
             })
             .collect::<Box<[_]>>();
         let (stickiness, draw) = (self.config.batch_size, self.env.entropy.next_u64());
-        let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, draw);
+        let ratio = match known {
+            Some(known) => known.ratio.clone(),
+            None => (self.config.compression.codec != Codec::None).then(Arc::default),
+        };
+        let state = TopicState::new(topic.name.clone(), form, partitions, stickiness, ratio, draw);
         let state = Arc::new(state);
         // Published before the partitions receive their lanes, which send under the table's topic id. The topic
         // admits no records until they have.
@@ -322,8 +327,7 @@ impl Shared {
                 _ => false,
             };
             if same {
-                if elected && state.place == Place::Timed && state.queue.has_complete(&self.policy)
-                {
+                if elected && state.place == Place::Timed && state.queue.has_complete() {
                     // The backoff has ended; the entry in the timed list no longer counts.
                     state.place = Place::Idle;
                     resubmit(state, partition);

@@ -7,7 +7,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
 use curtail_proto::{
-    accumulator::Incarnation,
+    accumulator::{CompressionRatio, Incarnation},
     metadata::Topic,
     partitioner::{Sticky, partition_for_key},
 };
@@ -58,6 +58,8 @@ pub(super) struct TopicState {
     pub(super) partitions: Box<[Arc<Partition>]>,
     pub(super) sticky: Sticky,
     pub(super) routes: ArcSwap<Routes>,
+    /// Expected compression of the next batch; `None` without compression.
+    pub(super) ratio: Option<Arc<CompressionRatio>>,
     /// Expected delay at the best broker at the last choice, in nanoseconds.
     pub(super) best_ns: AtomicU64,
     pub(super) door: Door,
@@ -85,6 +87,7 @@ impl TopicState {
         form: Form,
         partitions: Box<[Arc<Partition>]>,
         stickiness: usize,
+        ratio: Option<Arc<CompressionRatio>>,
         draw: u64,
     ) -> Self {
         let first = draw.checked_rem(form.count as u64).unwrap_or(0) as u32;
@@ -95,10 +98,16 @@ impl TopicState {
             partitions,
             sticky: Sticky::new(first, stickiness),
             routes: ArcSwap::default(),
+            ratio,
             best_ns: AtomicU64::new(0),
             door: Door::new(),
             kept: Kept::new(),
         }
+    }
+
+    /// The expected size of `bytes` after compression.
+    pub(super) fn compressed(&self, bytes: u32) -> u32 {
+        self.ratio.as_ref().map_or(bytes, |ratio| ratio.compressed(bytes))
     }
 
     /// The partitions that the topic has now.

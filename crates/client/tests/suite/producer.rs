@@ -450,3 +450,32 @@ async fn keyless_records_stay_with_a_batch_that_cannot_leave() {
     let [_first, grown @ .., _last] = &*stays else { panic!("{stays:?}") };
     assert!(grown.iter().all(|records| *records >= 30), "{stays:?}");
 }
+
+/// Batches are filled to `batch.size` after compression, as expected from earlier batches of the topic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compressed_batches_are_filled_to_batch_size() {
+    let backend = Backend::embedded(1).await;
+    backend.create_topic("dense", 1, 1).await;
+    let properties =
+        [("linger.ms", "60000"), ("batch.max.size", "0"), ("compression.type", "zstd")];
+    let producer = producer(&backend, &properties);
+    let (sink, mut completions) = producer.completions();
+    let mut draw = 1u64;
+    for tag in 0..5000 {
+        // Hexadecimal digits compress to little more than half.
+        let mut value = String::new();
+        while value.len() < 1000 {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            value += &format!("{:08x}", draw >> 32);
+        }
+        producer.send_tagged(Record::to("dense").value(&value), tag, &sink).await.expect("sent");
+    }
+    producer.flush().await.expect("acknowledged");
+    let mut bytes = Vec::new();
+    while let Some(run) = completions.try_next() {
+        bytes.push(run.outcome().expect("acknowledged").bytes);
+    }
+    let [first, .., before_last, _last] = &*bytes else { panic!("{bytes:?}") };
+    assert!((7_000..11_000).contains(first), "{bytes:?}");
+    assert!((14_500..=16_384).contains(before_last), "{bytes:?}");
+}

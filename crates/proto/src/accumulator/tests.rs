@@ -14,6 +14,7 @@ pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
     BatchPolicy {
         batch_size,
         batch_max_size: 0,
+        max_request_size: 1 << 20,
         linger: Duration::from_millis(linger_ms),
         compression: Compression { codec: Codec::None, level: None },
         delivery_timeout: Duration::from_secs(120),
@@ -40,7 +41,7 @@ pub(super) fn append(
         drop(queue.grow(growth, Vec::new()).expect("there is an open batch"));
         return queue.try_append(policy, &record(value)).expect("there is room now").readiness;
     }
-    queue.open(policy, &record(value), Vec::new(), 0, now).readiness
+    queue.open(policy, &record(value), Vec::new(), 0, None, now).readiness
 }
 
 pub(super) fn take(
@@ -129,19 +130,64 @@ fn an_incomplete_batch_grows_for_a_record_that_does_not_fit_only_while_the_broke
     assert_eq!(placed.readiness, Readiness::Now);
 }
 
+/// Fills one batch with records of 100 bytes and returns their number.
+fn fill(
+    queue: &mut PartitionQueue<u32>,
+    policy: &BatchPolicy,
+    ratio: &Arc<CompressionRatio>,
+    mut value: impl FnMut() -> [u8; 100],
+) -> u32 {
+    let now = Instant::now();
+    loop {
+        let value = value();
+        let data = record(&value);
+        let mut placed = queue.try_append(policy, &data).map(|placed| placed.readiness);
+        if placed.is_none()
+            && let Some(growth) = queue.growth(policy, &data, false)
+        {
+            drop(queue.grow(growth, Vec::new()).expect("there is an open batch"));
+            placed = queue.try_append(policy, &data).map(|placed| placed.readiness);
+        }
+        let open = || queue.open(policy, &data, Vec::new(), 0, Some(ratio.clone()), now).readiness;
+        if placed.unwrap_or_else(open) == Readiness::Now {
+            return take(queue, policy, 1, now).records;
+        }
+    }
+}
+
+#[test]
+fn a_batch_fills_to_its_size_after_compression_but_at_most_to_max_request_size() {
+    let compression = Compression { codec: Codec::Zstd, level: None };
+    let policy = BatchPolicy { compression, max_request_size: 3000, ..policy(1000, 5) };
+    let (ratio, mut queue) = (Arc::default(), known());
+    let equal: Vec<u32> =
+        (0..200).map(|_| fill(&mut queue, &policy, &ratio, || [0; 100])).collect();
+    assert!(equal.is_sorted(), "{equal:?}");
+    assert_eq!((equal[0], equal[199]), (8, 27));
+    let mut draw = 1u64;
+    let mut noise = || {
+        [(); 100].map(|()| {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (draw >> 56) as u8
+        })
+    };
+    let noisy: Vec<u32> = (0..3).map(|_| fill(&mut queue, &policy, &ratio, &mut noise)).collect();
+    assert_eq!(noisy, [27, 8, 8], "a ratio that is worse counts from the next batch");
+}
+
 #[test]
 fn a_batch_that_has_grown_complete_does_not_wait_for_a_response() {
     let now = Instant::now();
     let policy = BatchPolicy { batch_max_size: 4000, ..policy(200, 5) };
     let mut queue = known();
     append(&mut queue, &policy, &[0; 100], now);
-    assert!(!queue.has_complete(&policy));
+    assert!(!queue.has_complete());
     append(&mut queue, &policy, &[0; 100], now);
     take(&mut queue, &policy, 1, now);
-    assert!(!queue.has_complete(&policy), "the open one is small");
+    assert!(!queue.has_complete(), "the open one is small");
     append(&mut queue, &policy, &[0; 20], now);
     append(&mut queue, &policy, &[0; 5], now);
-    assert!(queue.has_complete(&policy));
+    assert!(queue.has_complete());
 }
 
 #[test]

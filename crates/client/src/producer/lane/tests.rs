@@ -139,7 +139,7 @@ fn open_batch(shared: &Shared, partition: &Partition, created: StdInstant) -> De
     let memory = shared.memory.try_reserve(1, 100).expect("there is memory");
     let result = state.new_result(partition, &shared.awake);
     let completion = Completion::new(result.clone(), memory, None);
-    state.queue.open(&shared.policy, &data, shared.memory.buffer(), completion, created);
+    state.queue.open(&shared.policy, &data, shared.memory.buffer(), completion, None, created);
     Delivery::new(result, 0, 0)
 }
 

@@ -7,7 +7,7 @@ fn topic(partitions: usize) -> TopicState {
     let form = Form { id: Uuid::ZERO, incarnation: Incarnation::FIRST, count: partitions };
     let partition = |index| Partition::new("t".into(), index, None);
     let partitions = (0..partitions as i32).map(partition).collect();
-    TopicState::new("t".into(), form, partitions, 16_384, 0)
+    TopicState::new("t".into(), form, partitions, 16_384, None, 0)
 }
 
 fn route(partitions: std::ops::Range<u32>) -> Route {

@@ -99,7 +99,7 @@ fn a_part_has_every_field_of_its_records() {
     let policy = policy(1, 0);
     let mut queue = known();
     let room = BatchPolicy { batch_size: 1 << 20, ..policy.clone() };
-    queue.open(&room, &sent[0], Vec::new(), 0, now);
+    queue.open(&room, &sent[0], Vec::new(), 0, None, now);
     for record in &sent[1..] {
         queue.try_append(&room, record).expect("there is room");
     }
