@@ -105,7 +105,7 @@ fn the_seeds_reach_every_outcome() {
 
 /// Replays one seed: `CURTAIL_SIM_SEED=N cargo test -p curtail-sim replay -- --nocapture`.
 #[test]
-fn replay() {
+fn replay_of_one_seed_finds_no_violation() {
     let seed = std::env::var("CURTAIL_SIM_SEED").ok();
     let asked = seed.is_some();
     let seed = seed.map_or(0, |text| text.parse().expect("CURTAIL_SIM_SEED is a number"));

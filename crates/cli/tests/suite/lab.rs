@@ -86,7 +86,7 @@ fn check_shape(report: &Value, clients: &[&str]) {
     }
 }
 
-/// Up to the commit the phases of every record are known, and behind it where something reads.
+/// The phases of every record are known up to the commit, and after it where a consumer reads.
 fn check_phases(arm: &Value) {
     let phases = &arm["phases_us"];
     for name in ["produce", "publish", "commit"] {
@@ -105,7 +105,7 @@ fn check_phases(arm: &Value) {
         assert!(exemplar["leader"].is_i64() && exemplar["offset"].is_i64(), "{exemplar}");
         let phase = |name: &str| exemplar["phases_us"][name].as_f64().unwrap();
         assert!(phase(exemplar["blame"].as_str().unwrap()) > 0.0, "{exemplar}");
-        // The way to the reader, and to the acknowledgement.
+        // The phases up to the reader, or up to the acknowledgement.
         let mut sum: f64 = ["produce", "publish", "commit"].map(phase).iter().sum();
         let rest = if is_read { &["catch_up", "fetch"][..] } else { &["acknowledge"] };
         sum += rest.iter().copied().map(phase).sum::<f64>();
@@ -146,7 +146,7 @@ fn producers_and_consumers_run_as_fast_as_possible() {
 }
 
 #[test]
-fn a_load_that_receives_completions_has_figures_of_its_own() {
+fn a_load_that_receives_completions_has_separate_figures() {
     let report = report_of(&["curtail", "curtail-completions"], &["acks", "--arm", "all"]);
     assert_eq!(arms(&report), ["all", "all"]);
     let out = run(&["lab", "run", "metadata-churn", "--client", "curtail-completions"]);
@@ -319,7 +319,8 @@ fn open_in_browser(html: &str, directory: &std::path::Path) {
     };
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
     let started = browsers.into_iter().filter_map(start).find(|out| out.status.code() != Some(127));
-    // Not the test runner's captured output, which it throws away; a closed standard error loses only the line.
+    // Written to standard error itself: the test runner discards the captured output of a test that passes.
+    // If standard error is closed, only this line is lost.
     let skipped = |why: &str| {
         let _ = writeln!(std::io::stderr(), "skipped: the page in a browser: {why}");
     };

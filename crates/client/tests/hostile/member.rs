@@ -84,7 +84,7 @@ pub(crate) fn answer(address: SocketAddr, call: &Call, body: Bytes) -> Vec<u8> {
             let answer = messages::OffsetFetchResponse::default();
             encode(call, &answer.with_groups(groups.collect()))
         }
-        api => panic!("the broker has no answer to {api:?}"),
+        api => panic!("no response scripted for {api:?}"),
     }
 }
 
@@ -173,7 +173,7 @@ fn error_for_brokers_without_the_protocol_names_the_setting() {
 }
 
 #[test]
-fn a_missing_right_is_asked_for_with_every_poll() {
+fn a_missing_permission_is_requested_again_by_every_poll() {
     run(async {
         let code = ErrorCode::GROUP_AUTHORIZATION_FAILED;
         let broker =

@@ -51,7 +51,7 @@ async fn until<T: Debug>(mut ask: impl AsyncFnMut() -> T, expected: impl Fn(&T) 
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LIMIT, asked).await.expect("the answer comes to be as expected")
+    timeout(LIMIT, asked).await.expect("the response becomes as expected")
 }
 
 /// The checks of both clusters; three brokers.
@@ -73,19 +73,21 @@ async fn everything(backend: &Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_embedded() {
+async fn admin_calls_work_on_the_embedded_cluster() {
     everything(&Backend::embedded(3).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_apache() {
+async fn admin_calls_work_on_apache_kafka() {
     let ruled = |builder: ApacheClusterBuilder| {
         let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
         builder
             .property("authorizer.class.name", authorizer)
             .property("super.users", "User:ANONYMOUS")
     };
-    let Some(backend) = Backend::apache_with("everything_apache", 3, ruled) else { return };
+    let Some(backend) = Backend::apache_with("admin_calls_work_on_apache_kafka", 3, ruled) else {
+        return;
+    };
     brokers::the_quorum_is_described(&backend).await;
     rights::access_is_ruled(&backend).await;
     rights::quotas_are_set(&backend).await;

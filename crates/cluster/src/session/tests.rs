@@ -64,7 +64,7 @@ fn quiet(index: i32) -> FetchPartitionResponse {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_changes_are_answered_and_partitions_with_records_move_to_the_end() {
+async fn responses_contain_only_changes_and_partitions_with_records_move_to_the_end() {
     let now = Instant::now();
     let mut cache = shard(10);
     let open = request(0, 0, &[(0, 0), (1, 0), (2, 0)]);

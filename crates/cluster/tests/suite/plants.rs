@@ -13,7 +13,7 @@ async fn planted(plant: Plant) -> (Cluster, i32, Vec<i32>) {
 }
 
 #[tokio::test]
-async fn ack_before_replication() {
+async fn plant_ack_before_replication_acknowledges_uncommitted_records() {
     let (cluster, leader, followers) = planted(Plant::AckBeforeReplication).await;
     followers.iter().for_each(|id| cluster.freeze(*id));
     let mut client = Client::connect(&cluster, leader).await;
@@ -23,7 +23,7 @@ async fn ack_before_replication() {
 }
 
 #[tokio::test]
-async fn no_sequence_check() {
+async fn plant_no_sequence_check_appends_a_duplicate_batch() {
     let (cluster, leader, _) = planted(Plant::NoSequenceCheck).await;
     let mut client = Client::connect(&cluster, leader).await;
     let id = client.producer_id().await;
@@ -34,7 +34,7 @@ async fn no_sequence_check() {
 }
 
 #[tokio::test]
-async fn no_truncation() {
+async fn plant_no_truncation_keeps_records_that_no_other_replica_has() {
     let (cluster, old, followers) = planted(Plant::NoTruncation).await;
     let mut client = Client::connect(&cluster, old).await;
     followers.iter().for_each(|id| cluster.freeze(*id));

@@ -31,7 +31,7 @@ async fn exchange(client: &mut Client, pieces: &[&[u8]]) -> Option<Bytes> {
 
 /// librdkafka up to 2.12 ends its Metadata request for all topics with three additional bytes.
 #[tokio::test]
-async fn metadata_request_of_librdkafka_with_trailing_bytes_is_answered() {
+async fn metadata_request_of_librdkafka_with_trailing_bytes_gets_a_response() {
     let cluster = one_broker().await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     cluster.settled().await;
@@ -49,7 +49,7 @@ async fn metadata_request_of_librdkafka_with_trailing_bytes_is_answered() {
 }
 
 #[tokio::test]
-async fn resources_named_twice_are_answered_once() {
+async fn resources_named_twice_get_one_result() {
     let cluster = one_broker().await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     cluster.settled().await;

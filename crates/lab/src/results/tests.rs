@@ -128,7 +128,7 @@ fn the_load_that_costs_least_has_rows_of_its_own() {
 }
 
 #[test]
-fn a_former_load_of_curtail_is_no_other_client() {
+fn a_removed_load_of_curtail_is_not_another_client() {
     let others: &[(&str, &[f64])] = &[("curtail-flush", &[10.0]), ("java", &[80.0])];
     let results = results(&[killed(0, &[50.0], others)]);
     let against = claim(Metric::P999, Aim::Others);

@@ -28,7 +28,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn names_and_ids() {
+fn codecs_are_found_by_name_and_by_id() {
     for (id, codec) in Codec::ALL.into_iter().enumerate() {
         assert_eq!(usize::from(codec.id()), id);
         assert_eq!(Codec::from_id(codec.id()), Some(codec));
@@ -39,7 +39,7 @@ fn names_and_ids() {
 }
 
 #[test]
-fn levels() {
+fn levels_outside_the_codecs_range_are_refused() {
     for (codec, good, bad) in [
         (Codec::Gzip, &[-1, 1, 9][..], &[-2, 0, 10][..]),
         (Codec::Lz4, &[1, 9, 17], &[0, 18]),
@@ -63,7 +63,7 @@ fn levels() {
 }
 
 #[test]
-fn higher_levels_shorten() {
+fn higher_levels_shorten_the_output() {
     for (codec, low, high) in [(Codec::Gzip, 1, 9), (Codec::Zstd, -100, 19)] {
         let len = |level| {
             let mut out = Vec::new();
@@ -87,7 +87,7 @@ fn compression_appends_after_existing_bytes() {
 /// Sizes around the block borders of snappy (32 KiB) and lz4 (64 KiB), twice each so that the kept
 /// state of a codec is used again.
 #[test]
-fn round_trip_at_block_borders() {
+fn decompression_restores_inputs_of_sizes_at_block_borders() {
     let sizes = [0, 1, 12, 13, 32_767, 32_768, 32_769, 65_535, 65_536, 65_537, 200_000];
     for codec in Codec::ALL {
         for size in sizes.into_iter().chain(sizes) {
@@ -138,12 +138,12 @@ fn the_buffer_stays_within_the_limit() {
 }
 
 #[test]
-fn lz4_frame_layout() {
+fn lz4_frames_have_independent_blocks_and_no_checksum() {
     let packed = pack(Codec::Lz4, &text(100));
     assert_eq!(packed[..4], 0x184d_2204_u32.to_le_bytes());
     assert_eq!(packed[4], 0b0110_0000, "version 1, independent blocks, nothing else");
     assert_eq!(packed[5], 4 << 4, "blocks of 64 KiB");
-    assert_eq!(packed[packed.len() - 4..], [0; 4], "end mark and no checksum behind it");
+    assert_eq!(packed[packed.len() - 4..], [0; 4], "end mark and no checksum after it");
 
     let stored = pack(Codec::Lz4, &noise(1000));
     assert_eq!(stored[7..11], (1000u32 | 1 << 31).to_le_bytes());
@@ -152,7 +152,7 @@ fn lz4_frame_layout() {
 
 /// Frames with linked blocks, checksums and content size, as other clients may write them.
 #[test]
-fn lz4_frames_of_other_kinds() {
+fn lz4_frames_of_other_clients_are_decompressed() {
     use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
     use std::io::Write;
     for mode in [BlockMode::Independent, BlockMode::Linked] {
@@ -173,7 +173,7 @@ fn lz4_frames_of_other_kinds() {
 }
 
 #[test]
-fn snappy_framing() {
+fn snappy_output_is_framed_as_in_java() {
     let packed = pack(Codec::Snappy, &text(40_000));
     assert_eq!(packed[..16], *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01");
     let first = u32::from_be_bytes(packed[16..20].try_into().unwrap()) as usize;
@@ -189,7 +189,7 @@ fn snappy_framing() {
 }
 
 #[test]
-fn snappy_without_framing() {
+fn snappy_blocks_without_framing_are_decompressed() {
     let bare = snap::raw::Encoder::new().compress_vec(&text(100_000)).unwrap();
     let limit = DecompressLimit { max_bytes: 100_000 };
     assert_eq!(decompress(Codec::Snappy, &bare, &limit).unwrap(), text(100_000));
@@ -201,7 +201,7 @@ fn snappy_without_framing() {
 
 /// A length of 100 MB in front of a few bytes is refused before anything is allocated.
 #[test]
-fn snappy_false_length() {
+fn snappy_blocks_that_claim_a_false_length_are_refused() {
     let mut bytes = Vec::new();
     crate::varint::push_u32(&mut bytes, 100_000_000);
     bytes.extend_from_slice(&[0x00; 50]);
@@ -211,7 +211,7 @@ fn snappy_false_length() {
 
 /// The Java client streams, so that its frames do not state their size.
 #[test]
-fn zstd_without_size_and_in_several_frames() {
+fn zstd_frames_without_a_size_and_in_a_row_are_decompressed() {
     let streamed = zstd_stream(&text(300_000), 3);
     assert_eq!(::zstd::zstd_safe::get_frame_content_size(&streamed).unwrap(), None);
     let limit = DecompressLimit { max_bytes: 300_000 };
@@ -234,7 +234,7 @@ fn zstd_stream(input: &[u8], level: i32) -> Vec<u8> {
 }
 
 #[test]
-fn gzip_in_several_members() {
+fn gzip_members_in_a_row_are_decompressed() {
     let twice = [pack(Codec::Gzip, b"one"), pack(Codec::Gzip, b"two")].concat();
     let limit = DecompressLimit::default();
     assert_eq!(decompress(Codec::Gzip, &twice, &limit).unwrap(), b"onetwo");
@@ -254,7 +254,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn round_trip(input in proptest::collection::vec(any::<u8>(), 0..3000), fold in 1u8..=255) {
+    fn decompression_restores_the_input_of_every_codec(
+        input in proptest::collection::vec(any::<u8>(), 0..3000),
+        fold in 1u8..=255,
+    ) {
         let input: Vec<u8> = input.into_iter().map(|byte| byte % fold).collect();
         for codec in Codec::ALL {
             let packed = pack(codec, &input);

@@ -11,7 +11,7 @@ fn loop_len(mut value: u64) -> usize {
 }
 
 #[test]
-fn lengths_at_every_power_of_two() {
+fn computed_lengths_are_exact_at_every_power_of_two() {
     for bit in 0..64u32 {
         for value in [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1] {
             assert_eq!(len_u64(value), loop_len(value), "{value:#x}");
@@ -24,7 +24,7 @@ fn lengths_at_every_power_of_two() {
 }
 
 #[test]
-fn known_bytes() {
+fn varints_encode_to_the_bytes_of_the_specification() {
     for (value, bytes) in [
         (0, &[0x00][..]),
         (-1, &[0x01]),
@@ -45,7 +45,7 @@ fn known_bytes() {
 }
 
 #[test]
-fn too_long_and_cut_off() {
+fn overlong_and_truncated_varints_are_refused() {
     let mut at = 0;
     assert_eq!(read_u32(&[0xff; 5], &mut at), Err(VarintError::Overlong));
     assert_eq!(
@@ -62,7 +62,7 @@ fn too_long_and_cut_off() {
 }
 
 #[test]
-fn padding_is_accepted() {
+fn varints_with_redundant_bytes_are_accepted() {
     let mut at = 0;
     assert_eq!(read_u32(&[0x83, 0x80, 0x00, 0x77], &mut at), Ok(3));
     assert_eq!(at, 3);
@@ -70,7 +70,12 @@ fn padding_is_accepted() {
 
 proptest! {
     #[test]
-    fn round_trip(a in any::<i32>(), b in any::<i64>(), c in any::<u32>(), shift in 0u32..64) {
+    fn varints_decode_to_the_encoded_values(
+        a in any::<i32>(),
+        b in any::<i64>(),
+        c in any::<u32>(),
+        shift in 0u32..64,
+    ) {
         let (a, b, c) = (a >> (shift / 2), b >> shift, c >> (shift / 2));
         let mut out = Vec::new();
         push_i32(&mut out, a);
@@ -86,7 +91,10 @@ proptest! {
     }
 
     #[test]
-    fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..12), start in 0usize..14) {
+    fn reading_arbitrary_bytes_ends_within_them(
+        bytes in proptest::collection::vec(any::<u8>(), 0..12),
+        start in 0usize..14,
+    ) {
         let (mut narrow, mut wide) = (start, start);
         if read_u32(&bytes, &mut narrow).is_err() {
             prop_assert_eq!(narrow, start);

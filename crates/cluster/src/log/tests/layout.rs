@@ -103,7 +103,7 @@ fn a_log_on_the_real_disk_survives_closing_and_a_kill() {
 }
 
 #[test]
-fn a_log_can_be_shared_between_threads() {
+fn a_partition_log_is_send_and_sync() {
     fn shareable<T: Send + Sync>() {}
     shareable::<PartitionLog>();
 }

@@ -16,7 +16,7 @@ fn random_values_have_the_size_and_differ() {
 }
 
 #[test]
-fn numbers_count() {
+fn monotonic_values_are_the_record_numbers_in_decimal() {
     let mut values = Values::prepare(&Payload::Monotonic).unwrap();
     assert_eq!(values.get(0), b"0");
     assert_eq!(values.get(1_234_567), b"1234567");

@@ -120,7 +120,7 @@ fn a_follower_ahead_of_its_leader_backs_off() {
 }
 
 #[test]
-fn a_follower_behind_its_leader_does_not_back_off() {
+fn a_lagging_follower_does_not_back_off() {
     in_pair(|pair| async move {
         pair.cluster.set_metadata_delay(1, Duration::from_millis(40));
         pair.create("t", 2).await;
@@ -130,8 +130,8 @@ fn a_follower_behind_its_leader_does_not_back_off() {
     });
 }
 
-/// Both partitions of the lane are delayed. The one that comes back under a newer epoch is fetched at once, while the lane
-/// and the other's delay stay.
+/// Both partitions of the lane are delayed. The one that comes back under a newer epoch is fetched at once, while the
+/// lane and the other's delay stay.
 #[test]
 fn a_new_leader_epoch_ends_the_delay_of_its_partition_alone() {
     in_pair(|pair| async move {

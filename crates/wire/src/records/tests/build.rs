@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn header_fields() {
+fn header_of_a_batch_without_a_producer_has_the_expected_fields() {
     let samples =
         [Sample::new("a", "1", 500), Sample::new("b", "2", 700), Sample::new("c", "3", 600)];
     let batch = encode(&samples, Codec::None);
@@ -33,7 +33,7 @@ fn header_fields() {
 
 /// The bytes of one record, written out by hand from the format's description.
 #[test]
-fn known_bytes() {
+fn a_record_encodes_to_the_bytes_of_the_specification() {
     let mut sample = Sample::new("k", "va", 1000);
     sample.headers = vec![("h".into(), Some(b"x".to_vec())), ("h".into(), None)];
     let batch = encode(&[sample], Codec::None);

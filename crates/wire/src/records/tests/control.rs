@@ -17,7 +17,7 @@ fn transaction_markers_survive() {
 }
 
 #[test]
-fn known_types() {
+fn control_records_are_parsed_by_type_and_tails_are_ignored() {
     let parse = |kind: u8, value| ControlRecord::parse(Some(&[0, 0, 0, kind]), value);
     assert_eq!(parse(2, Some(&[0, 0])), Ok(ControlRecord::LeaderChange));
     assert_eq!(parse(3, None), Ok(ControlRecord::Other(3)));
@@ -27,7 +27,7 @@ fn known_types() {
 }
 
 #[test]
-fn invalid_ones() {
+fn invalid_control_records_are_refused() {
     let marker = [0, 0, 0, 0, 0, 9];
     for (key, value) in [
         (None, Some(&marker[..])),

@@ -1,4 +1,4 @@
-//! Bytes that are damaged, or made to do damage.
+//! Damaged and hostile batches.
 
 use super::*;
 use crate::varint::{VarintError, push_i32, push_i64};
@@ -87,7 +87,7 @@ fn every_changed_bit_is_noticed() {
 }
 
 #[test]
-fn old_and_unknown_formats() {
+fn batches_of_unsupported_formats_are_refused() {
     let whole = encode(&samples(), Codec::None);
     for magic in [0, 1, 3, -1] {
         let mut bytes = whole.clone();
@@ -95,7 +95,7 @@ fn old_and_unknown_formats() {
         assert_eq!(BatchHeader::parse(&bytes), Err(RecordError::UnsupportedMagic(magic)));
         let mut split = batches(bytes.into());
         assert_eq!(split.next().unwrap().unwrap_err(), RecordError::UnsupportedMagic(magic));
-        assert!(split.next().is_none(), "no batch can be found behind it");
+        assert!(split.next().is_none(), "no batch can be found after it");
     }
     // The smallest message of format 0: it is shorter than a batch header.
     let mut message = vec![0; 26];
@@ -107,7 +107,7 @@ fn old_and_unknown_formats() {
 }
 
 #[test]
-fn impossible_header_fields() {
+fn headers_with_impossible_fields_are_refused() {
     let whole = encode(&samples(), Codec::None);
     let changed = |at, value: i32| {
         let mut bytes = whole.clone();
@@ -134,7 +134,7 @@ fn impossible_header_fields() {
 }
 
 #[test]
-fn unknown_codecs() {
+fn batches_with_an_unknown_codec_are_refused() {
     for id in 5..8 {
         assert_eq!(
             wrap(&[], 0, 0, id).records(&LIMIT).unwrap_err(),
@@ -144,7 +144,7 @@ fn unknown_codecs() {
 }
 
 #[test]
-fn false_counts_of_records() {
+fn batches_with_false_record_counts_are_refused() {
     let one = record(&[0, 0, -1, -1, 0], &[]);
     assert_eq!(read(&wrap(&one, 1, 0, 0), &LIMIT).unwrap().len(), 1);
     assert_eq!(one.len(), 7, "the smallest record");
@@ -156,7 +156,7 @@ fn false_counts_of_records() {
 }
 
 #[test]
-fn false_lengths_of_records() {
+fn records_with_false_lengths_are_refused() {
     let good = record(&[0, 0, -1, -1, 0], &[1, 2, 3, 4]);
     assert!(matches!(error_of(&good, 1), RecordError::RecordLength { claimed: 10, available: 6 }));
     for claimed in [-1, i32::MIN, i32::MAX, 11] {
@@ -165,7 +165,7 @@ fn false_lengths_of_records() {
         bytes.extend_from_slice(&[0; 10]);
         assert_eq!(error_of(&bytes, 1), RecordError::RecordLength { claimed, available: 10 });
     }
-    // A record that ends inside itself must not read on in the next one.
+    // A record that ends inside itself must not be read on into the next one.
     for claimed in 0..6 {
         let bytes = [&[claimed * 2][..], &record(&[0, 0, -1, -1, 0], &[])[1..]].concat();
         assert_eq!(error_of(&bytes, 1), RecordError::Varint(VarintError::Truncated), "{claimed}");
@@ -173,7 +173,7 @@ fn false_lengths_of_records() {
 }
 
 #[test]
-fn false_lengths_of_fields() {
+fn fields_with_false_lengths_are_refused() {
     for claimed in [-2, i32::MIN, 7, i32::MAX] {
         for parts in [&[0, 0, claimed][..], &[0, 0, -1, claimed]] {
             let error = error_of(&record(parts, &[0; 6]), 1);
@@ -187,7 +187,7 @@ fn false_lengths_of_fields() {
 }
 
 #[test]
-fn false_counts_of_headers() {
+fn records_with_false_header_counts_are_refused() {
     for count in [-1, i32::MIN, 4, i32::MAX] {
         let error = error_of(&record(&[0, 0, -1, -1, count], &[0; 7]), 1);
         assert_eq!(error, RecordError::HeaderCount { count, bytes: 7 });
@@ -195,7 +195,7 @@ fn false_counts_of_headers() {
 }
 
 #[test]
-fn offsets_outside_the_batch() {
+fn records_with_offsets_outside_the_batch_are_refused() {
     for delta in [-1, 10, i32::MAX] {
         let error = error_of(&record(&[0, delta, -1, -1, 0], &[]), 1);
         assert_eq!(error, RecordError::OffsetDelta { delta, last: 9 });
@@ -203,7 +203,7 @@ fn offsets_outside_the_batch() {
 }
 
 #[test]
-fn overlong_numbers() {
+fn records_with_overlong_varints_are_refused() {
     let long = [0xff; 11];
     assert_eq!(error_of(&long, 1), RecordError::Varint(VarintError::Overlong));
     let mut body = vec![22, 0];
@@ -213,7 +213,7 @@ fn overlong_numbers() {
 
 /// Timestamps are sums that a peer can make overflow; they wrap, as in Java.
 #[test]
-fn timestamps_wrap() {
+fn timestamps_that_overflow_wrap_as_in_java() {
     let mut body = vec![0];
     push_i64(&mut body, i64::MAX);
     for part in [0, -1, -1, 0] {
@@ -294,10 +294,10 @@ proptest! {
         }
     }
 
-    /// Valid records with a few bytes changed, compressed behind a valid checksum. A hostile peer can send them;
+    /// Valid records with a few bytes changed, compressed under a valid checksum. A hostile peer can send them;
     /// network damage cannot produce them.
     #[test]
-    fn changed_records(
+    fn changed_records_under_a_valid_checksum_are_all_read_or_refused(
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         codec in proptest::sample::select(&Codec::ALL[..]),
     ) {

@@ -42,7 +42,7 @@ fn uncompressed_records_are_not_copied() {
 }
 
 #[test]
-fn batches_in_a_row_with_a_cut_last_one() {
+fn batches_in_a_row_are_read_up_to_the_first_incomplete_one() {
     let one = encode(&[Sample::new("a", "1", 0)], Codec::None);
     let two = encode(&[Sample::new("b", "2", 0), Sample::new("c", "3", 0)], Codec::Gzip);
     let all = [&one[..], &two, &one].concat();
@@ -77,7 +77,7 @@ fn offsets_may_have_gaps() {
 
 /// Names that are not UTF-8 are shown as Java shows them, and the other headers are untouched.
 #[test]
-fn header_names_that_are_not_text() {
+fn header_names_that_are_not_text_are_shown_as_in_java() {
     let mut sample = Sample::new("k", "v", 0);
     sample.headers = vec![("!!".into(), Some(b"one".to_vec())), ("two".into(), None)];
     let mut batch = encode(&[sample.clone(), sample], Codec::None);
@@ -92,7 +92,7 @@ fn header_names_that_are_not_text() {
 }
 
 #[test]
-fn both_ways_of_reading_mix() {
+fn owned_and_borrowed_reads_of_one_batch_can_be_mixed() {
     let samples: Vec<_> = (0..6).map(|n| Sample::new("k", &n.to_string(), n)).collect();
     let batch = Batch::parse(encode(&samples, Codec::Lz4).into()).unwrap();
     let mut records = batch.records(&DecompressLimit::default()).unwrap();
@@ -108,7 +108,7 @@ fn both_ways_of_reading_mix() {
 
 proptest! {
     #[test]
-    fn records_survive(
+    fn decoded_records_equal_the_encoded_ones_with_every_codec(
         samples in proptest::collection::vec(any_sample(), 0..40),
         codec in proptest::sample::select(&Codec::ALL[..]),
     ) {
