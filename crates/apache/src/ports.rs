@@ -1,4 +1,4 @@
-//! Loopback ports that stay ours.
+//! Loopback ports that are reserved for one cluster.
 //!
 //! A broker that is killed and restarted must return to its port. Ports are therefore below the
 //! range that the kernel assigns to outgoing connections. A file lock reserves each port among all

@@ -22,11 +22,11 @@ pub(crate) fn live_brokers(port: u16, deadline: Instant) -> io::Result<Vec<i32>>
     socket.read_exact(&mut size)?;
     let size = usize::try_from(i32::from_be_bytes(size)).unwrap_or(usize::MAX);
     if size > LARGEST_ANSWER {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "answer too large"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "response too large"));
     }
     let mut answer = vec![0; size];
     socket.read_exact(&mut answer)?;
-    parse(&answer).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "answer cut short"))
+    parse(&answer).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "response cut short"))
 }
 
 fn request() -> Vec<u8> {

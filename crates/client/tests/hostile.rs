@@ -150,7 +150,7 @@ fn admin(broker: &Broker) -> Admin {
     Admin::with_env(config, &broker.env()).unwrap()
 }
 
-/// Returns the error of a send. On a busy machine `max.block.ms` may end first; then tries again.
+/// Returns the error of a send. On a busy machine `max.block.ms` may end first; then it retries.
 async fn refusal_of_a_send(producer: &Producer) -> Error {
     loop {
         match producer.send(record("x")).await.unwrap_err() {

@@ -110,7 +110,7 @@ pub enum Plant {
     ServeUncommitted,
     /// Retention that deletes any segment deletes all but the active one.
     RetainTooLittle,
-    /// A controller that was stuck counts that time as silence of the brokers.
+    /// A controller that was stuck counts that time as missed heartbeats.
     CountStandstill,
     /// An append that a full disk refuses is answered as done.
     AckRefused,

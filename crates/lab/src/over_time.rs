@@ -171,7 +171,7 @@ impl OverTime {
     }
 }
 
-/// Latencies over time in figures.
+/// Latencies of an [`OverTime`] as figures, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverTimeReport {
     /// Width of a slot, in milliseconds.

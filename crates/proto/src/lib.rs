@@ -18,7 +18,7 @@
 //! | [`backoff`] | how long to wait before a retry |
 //! | [`later`] | deadlines that cannot overflow |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
-//! | [`suspicion`] | how long a broker may stay silent before it counts as unresponsive |
+//! | [`suspicion`] | how long a response may take before its broker is suspected |
 //! | [`sasl`] | how a client authenticates, and whether the broker proves its identity |
 //! | [`assignor`] | which consumer group member reads which partitions |
 //! | [`position`] | a consumer's position, and which responses are too old to count |

@@ -373,7 +373,7 @@ impl<E: Clone> Membership<E> {
     }
 
     /// Returns the error for an application that polls: why the member has failed. If an operator can fix the cause,
-    /// such as a missing ACL permission, the poll after the one that returned the error tries again.
+    /// such as a missing ACL permission, the poll after the one that returned the error retries.
     pub fn complaint(&mut self, now: Instant) -> Option<Reason<E>> {
         let lasts = match &mut self.phase {
             Phase::Failed(_, reason, hearing @ Hearing::Unheard) => {
@@ -432,7 +432,7 @@ impl<E: Clone> Membership<E> {
         known.then(|| Identity { generation: self.generation, member: self.member.clone() })
     }
 
-    /// Subscribes to these topics only. A member that has failed tries again.
+    /// Subscribes to these topics only. A member that has failed retries.
     pub fn subscribe(&mut self, topics: BTreeSet<Arc<str>>, now: Instant) {
         self.want(topics, None, now);
     }

@@ -326,7 +326,8 @@ impl Position {
         Err(self.diverged(end, policy, versions))
     }
 
-    /// Reports that the leader cannot validate positions: fetching resumes without. Returns whether it counted.
+    /// Reports that the leader cannot validate positions: fetching resumes without validation. Returns whether the
+    /// report was about the current validation.
     pub fn on_unsupported(&mut self, asked: Validation) -> bool {
         let counts = self.validation() == Some(asked);
         if counts {
@@ -545,8 +546,8 @@ pub enum FetchVerdict {
     Report,
 }
 
-/// Whether an error means that a broker has not applied an election yet, which takes milliseconds: the epoch that the
-/// client knows may be newer already.
+/// Whether the error ends within milliseconds: the broker has not applied an election that the client may already
+/// know.
 pub fn is_soon_over(error: ErrorCode) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! When a silent broker counts as unresponsive.
+//! When a broker is suspected of being unresponsive.
 //!
 //! An unresponsive broker sends no error: its connection stays open without responses, and waiting for
 //! `request.timeout.ms` costs half a minute. The usual response time is known earlier ([`AnswerTime`], smoothed as
@@ -259,7 +259,10 @@ mod tests {
     fn a_response_is_late_at_twice_the_usual_time_until_most_take_longer() {
         assert_eq!(AnswerTime::default().late_after(), None);
         let mut usual = after([2; 100]);
-        assert!(usual.late_after() < Some(ms(3)) && !usual.was_late(), "steady answers: {usual:?}");
+        assert!(
+            usual.late_after() < Some(ms(3)) && !usual.was_late(),
+            "steady responses: {usual:?}"
+        );
         for _ in 0..12 {
             usual.answered(ms(20), POLICY.ceiling);
             assert!(usual.was_late(), "{usual:?}");

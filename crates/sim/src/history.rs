@@ -300,7 +300,7 @@ pub struct History {
     pub faults: Vec<(Duration, Duration)>,
     /// Producers that were fenced.
     pub fencings: Vec<Fencing>,
-    /// Producers with weaker settings than `acks=all` and idempotence.
+    /// Promises to producers with weaker settings than `acks=all` and idempotence.
     pub promises: BTreeMap<u32, Promise>,
     /// Records sent to a topic that was deleted later.
     pub buried: BTreeSet<RecordId>,
@@ -337,7 +337,7 @@ pub struct History {
     pub disk_failures: Vec<DiskFailure>,
     /// Restarts of the controller.
     pub controller_restarts: Vec<ControllerRestart>,
-    /// Brokers that the controller fenced because it had been stuck itself, and when.
+    /// Brokers fenced by a controller that had been stuck itself, with the times.
     pub fenced_for_nothing: Vec<(i32, Duration)>,
     /// Syncs of the controller's journal that took long.
     pub stuck_syncs: usize,

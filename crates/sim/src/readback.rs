@@ -59,7 +59,7 @@ pub(crate) async fn over_the_wire(
     loop {
         let answer = fetch(socket.as_ref(), &mut frames, topic, partition, offset).await?;
         let part = answer.topics.first().and_then(|t| t.partitions.first());
-        let part = part.ok_or_else(|| invalid("the answer misses the partition"))?;
+        let part = part.ok_or_else(|| invalid("the response lacks the partition"))?;
         if part.error == ErrorCode::OFFSET_OUT_OF_RANGE && part.log_start_offset > offset {
             start = part.log_start_offset;
             offset = start;

@@ -89,9 +89,9 @@ pub struct Report {
 /// How the records of a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Sends.
+    /// Records sent.
     pub sent: usize,
-    /// Acknowledged ones.
+    /// Records acknowledged.
     pub acknowledged: usize,
     /// Failed, and certainly not written.
     pub not_written: usize,

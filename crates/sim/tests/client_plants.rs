@@ -3,7 +3,7 @@
 
 use curtail_sim::{ClientPlant, Plan, Scenario, seeds};
 
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be found.
 const SEEDS: u64 = 200;
 
 /// Runs seeds of a scenario until one shows a violation of one of the `expected` kinds: first one that has found the

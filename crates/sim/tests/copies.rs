@@ -4,7 +4,7 @@ use curtail_sim::{Plan, Plant, Scenario, plan::CopyEnd, seeds};
 
 /// Seeds that each test run plays.
 const SEEDS: u64 = 12;
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be found.
 const PLANT_SEEDS: u64 = 200;
 
 #[test]

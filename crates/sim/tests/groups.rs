@@ -10,7 +10,7 @@ const SEEDS: u64 = 120;
 /// The first seeds, which one test examines more closely.
 const CLOSER: u64 = 30;
 const SHARES: u64 = 4;
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be found.
 const PLANT_SEEDS: u64 = 40;
 
 fn of_seed(seed: u64) -> Plan {

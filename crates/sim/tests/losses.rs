@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use curtail_sim::{Plan, Plant, Report, Scenario, seeds};
 
-/// Seeds of each scenario.
+/// Number of seeds per scenario.
 const SEEDS: u64 = 8;
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be found.
 const PLANT_SEEDS: u64 = 200;
 
 fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {

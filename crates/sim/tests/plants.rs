@@ -2,7 +2,7 @@
 
 use curtail_sim::{Plan, Plant, seeds};
 
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be found.
 const SEEDS: u64 = 60;
 
 /// Runs seeds until one shows a violation of one of the `expected` kinds.

@@ -8,7 +8,7 @@ use curtail_sim::{Plan, Plant, Scenario, history::End, run, seeds, trace::Keep};
 const SEEDS: u64 = 20;
 /// Seeds of the scenarios that share a test run with many others.
 const FEW: u64 = 8;
-/// Seeds within which a planted bug must show.
+/// Number of seeds within which a planted bug must be found.
 const PLANT_SEEDS: u64 = 200;
 
 fn nothing_is_broken(scenario: Scenario) {
@@ -111,7 +111,8 @@ fn full_disks_break_nothing() {
     nothing_is_broken_in(Scenario::Disks, FEW);
 }
 
-/// The seeds are worth something: with each version of transactions there are commits and aborts, and coordinators move.
+/// The seeds are worth something: with each version of transactions there are commits and aborts, and coordinators
+/// move.
 #[test]
 fn transactions_of_both_versions_see_their_coordinators_move() {
     let mut reached: BTreeMap<i16, [u64; 3]> = BTreeMap::new();

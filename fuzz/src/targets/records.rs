@@ -1,4 +1,4 @@
-//! Record batches: arbitrary bytes, sections with arbitrary claims behind a valid checksum, and round trips.
+//! Record batches: arbitrary bytes, sections with arbitrary claims under a valid checksum, and round trips.
 
 use bytes::Bytes;
 use curtail_wire::{

@@ -44,7 +44,7 @@ fn run() -> Result<(), Failure> {
 /// Prints a line at once.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // The reader is gone when this fails.
+    // This fails only if the reader has closed the pipe.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

@@ -1,4 +1,4 @@
-//! The administrator's commands on an embedded cluster, and what is about rights and replicas on Apache Kafka, too.
+//! The administrator's commands on an embedded cluster, and those for ACLs and replicas on Apache Kafka, too.
 
 use std::time::{Duration, Instant};
 
@@ -193,7 +193,7 @@ fn a_file_that_is_no_reassignment_is_named() {
     }
 }
 
-/// Rules come and go, and count for the names they are about.
+/// ACLs can be added and removed, and apply to the names that they match.
 fn rules_are_kept(at: &At<'_>) {
     let who = ["--principal", "User:alice", "--operation", "read", "--operation", "write"];
     let about = ["--topic", "led", "--pattern", "prefixed"];

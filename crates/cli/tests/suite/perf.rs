@@ -16,7 +16,7 @@ fn check_distribution(figures: &serde_json::Value) {
     assert!(figure("avg") > 0.0 && figure("avg") <= figure("max"), "{figures}");
 }
 
-/// A value of the table that `--print-metrics` prints behind everything else.
+/// A value of the table that `--print-metrics` prints after everything else.
 fn metric(out: &str, name: &str) -> f64 {
     let (_, table) = out.split_once("\n\nMetric Name").expect("a table of metrics");
     let rows: Vec<_> = table.lines().skip(1).map(|row| row.split_once(" : ").unwrap()).collect();
@@ -167,7 +167,8 @@ fn offsets_of_transactions(flags: &[&str]) -> Vec<i64> {
 
 #[test]
 fn producing_in_transactions_commits_one_after_the_other() {
-    // At this rate the run takes 0.4 s, several transactions of 20 ms, and each commit leaves a marker between the records.
+    // At this rate the run takes 0.4 s, several transactions of 20 ms, and each commit leaves a marker between the
+    // records.
     let short = ["--transactional-id", "perf", "--transaction-duration-ms", "20"];
     let offsets = offsets_of_transactions(&short);
     let markers = offsets[offsets.len() - 1] - 1999;

@@ -40,7 +40,7 @@ impl Consumer {
     /// As [`crate::Consumer::connect`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn connect(&self) -> Result<()> {
         self.runtime.block_on(self.inner.connect())?
     }
@@ -54,7 +54,7 @@ impl Consumer {
     /// As [`crate::Consumer::subscribe`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn subscribe<T: AsRef<str>>(&mut self, topics: impl IntoIterator<Item = T>) -> Result<()> {
         let _entered = self.runtime.enter();
         self.inner.subscribe(topics)
@@ -63,7 +63,7 @@ impl Consumer {
     /// As [`crate::Consumer::subscribe_matching`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn subscribe_matching(
         &mut self,
         matches: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -75,7 +75,7 @@ impl Consumer {
     /// As [`crate::Consumer::subscribe_pattern`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<()> {
         let _entered = self.runtime.enter();
         self.inner.subscribe_pattern(pattern)
@@ -110,7 +110,7 @@ impl Consumer {
     /// As [`crate::Consumer::commit_sync`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn commit_sync(&mut self) -> Result<()> {
         self.runtime.block_on(self.inner.commit_sync())?
     }
@@ -118,7 +118,7 @@ impl Consumer {
     /// As [`crate::Consumer::commit_sync_offsets`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn commit_sync_offsets(
         &mut self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
@@ -129,7 +129,7 @@ impl Consumer {
     /// As [`crate::Consumer::commit_async`], but without the outcome.
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn commit_async(&mut self) -> Result<()> {
         let _entered = self.runtime.enter();
         self.inner.commit_async().map(drop)
@@ -138,7 +138,7 @@ impl Consumer {
     /// As [`crate::Consumer::committed`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn committed(
         &self,
         partitions: &[TopicPartition],
@@ -154,7 +154,7 @@ impl Consumer {
     /// As [`crate::Consumer::seek`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<()> {
         let _entered = self.runtime.enter();
         self.inner.seek(partition, offset)
@@ -172,7 +172,7 @@ impl Consumer {
     /// As [`crate::Consumer::seek_to_beginning`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn seek_to_beginning<'a>(
         &mut self,
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
@@ -184,7 +184,7 @@ impl Consumer {
     /// As [`crate::Consumer::seek_to_end`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn seek_to_end<'a>(
         &mut self,
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
@@ -196,7 +196,7 @@ impl Consumer {
     /// As [`crate::Consumer::seek_to_timestamp`].
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn seek_to_timestamp(&mut self, partition: &TopicPartition, timestamp: i64) -> Result<()> {
         let _entered = self.runtime.enter();
         self.inner.seek_to_timestamp(partition, timestamp)
@@ -217,7 +217,7 @@ impl Consumer {
     /// As [`crate::Consumer::position`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn position(&self, partition: &TopicPartition) -> Result<i64> {
         self.runtime.block_on(self.inner.position(partition))?
     }
@@ -230,7 +230,7 @@ impl Consumer {
     /// As [`crate::Consumer::poll`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn poll(&mut self, timeout: Duration) -> Result<Records> {
         self.runtime.block_on(self.inner.poll(timeout))?
     }
@@ -238,7 +238,7 @@ impl Consumer {
     /// As [`crate::Consumer::poll_batch`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn poll_batch(&mut self, timeout: Duration) -> Result<Option<RecordBatch>> {
         self.runtime.block_on(self.inner.poll_batch(timeout))?
     }
@@ -252,7 +252,7 @@ impl Consumer {
     /// As [`crate::Consumer::beginning_offsets`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn beginning_offsets(
         &self,
         partitions: &[TopicPartition],
@@ -263,7 +263,7 @@ impl Consumer {
     /// As [`crate::Consumer::end_offsets`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn end_offsets(
         &self,
         partitions: &[TopicPartition],
@@ -274,7 +274,7 @@ impl Consumer {
     /// As [`crate::Consumer::offsets_for_times`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn offsets_for_times(
         &self,
         times: impl IntoIterator<Item = (TopicPartition, i64)>,
@@ -285,7 +285,7 @@ impl Consumer {
     /// As [`crate::Consumer::partitions_for`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
         self.runtime.block_on(self.inner.partitions_for(topic))?
     }

@@ -37,7 +37,7 @@ impl Producer {
     /// As [`crate::Producer::connect`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn connect(&self) -> Result<()> {
         self.runtime.block_on(self.inner.connect())?
     }
@@ -45,7 +45,7 @@ impl Producer {
     /// As [`crate::Producer::warm_up`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn warm_up(&self, topics: &[&str]) -> Result<()> {
         self.runtime.block_on(self.inner.warm_up(topics))?
     }
@@ -54,7 +54,7 @@ impl Producer {
     /// Most sends do not block.
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn send(&self, record: Record<'_>) -> Result<Delivery> {
         Delivery::of_send(&self.runtime, self.inner.send(record))
     }
@@ -62,7 +62,7 @@ impl Producer {
     /// As [`crate::Producer::try_send`]: never blocks, and so may be called anywhere.
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         Delivery::of_try_send(&self.runtime, || self.inner.try_send(record))
     }
@@ -70,7 +70,7 @@ impl Producer {
     /// As [`crate::Producer::flush`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn flush(&self) -> Result<()> {
         self.runtime.block_on(self.inner.flush())?
     }
@@ -78,7 +78,7 @@ impl Producer {
     /// As [`crate::Producer::close`].
     ///
     /// # Errors
-    /// As there, and inside an async context. Then nothing is flushed.
+    /// As the async method, and inside an async context. Then nothing is flushed.
     pub fn close(self) -> Result<()> {
         self.runtime.block_on(self.inner.close())?
     }
@@ -86,7 +86,7 @@ impl Producer {
     /// As [`crate::Producer::partitions_for`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn partitions_for(&self, topic: &str) -> Result<usize> {
         self.runtime.block_on(self.inner.partitions_for(topic))?
     }

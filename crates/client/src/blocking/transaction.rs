@@ -52,7 +52,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::init_transactions`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn init_transactions(&mut self) -> Result<()> {
         self.runtime.block_on(self.inner.init_transactions())?
     }
@@ -60,7 +60,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::begin_transaction`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn begin_transaction(&mut self) -> Result<Transaction<'_>> {
         let Self { inner, runtime } = self;
         let inner = runtime.block_on(inner.begin_transaction())??;
@@ -70,7 +70,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::commit_transaction`], to repeat a commit.
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn commit_transaction(&mut self) -> Result<()> {
         self.runtime.block_on(self.inner.commit_transaction())?
     }
@@ -78,7 +78,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::abort_transaction`], after a failed commit or to repeat an abort.
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn abort_transaction(&mut self) -> Result<()> {
         self.runtime.block_on(self.inner.abort_transaction())?
     }
@@ -91,7 +91,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::warm_up`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn warm_up(&self, topics: &[&str]) -> Result<()> {
         self.runtime.block_on(self.inner.warm_up(topics))?
     }
@@ -99,7 +99,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::partitions_for`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn partitions_for(&self, topic: &str) -> Result<usize> {
         self.runtime.block_on(self.inner.partitions_for(topic))?
     }
@@ -107,7 +107,7 @@ impl TransactionalProducer {
     /// As [`crate::TransactionalProducer::close`].
     ///
     /// # Errors
-    /// As there, and inside an async context. Then an open transaction ends with its timeout.
+    /// As the async method, and inside an async context. Then an open transaction ends with its timeout.
     pub fn close(self) -> Result<()> {
         self.runtime.block_on(self.inner.close())?
     }
@@ -127,7 +127,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::send`]: returns when the record is in its batch, after `max.block.ms` at the latest.
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn send(&self, record: Record<'_>) -> Result<Delivery> {
         Delivery::of_send(self.runtime, self.inner.send(record))
     }
@@ -135,7 +135,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::try_send`]: never blocks, and so may be called anywhere.
     ///
     /// # Errors
-    /// As there.
+    /// As the async method.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         Delivery::of_try_send(self.runtime, || self.inner.try_send(record))
     }
@@ -143,7 +143,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::flush`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn flush(&self) -> Result<()> {
         self.runtime.block_on(self.inner.flush())?
     }
@@ -151,7 +151,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::send_offsets_to_transaction`].
     ///
     /// # Errors
-    /// As there, and inside an async context.
+    /// As the async method, and inside an async context.
     pub fn send_offsets_to_transaction(
         &self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
@@ -163,7 +163,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::commit`].
     ///
     /// # Errors
-    /// As there, and inside an async context. Then the transaction stays open.
+    /// As the async method, and inside an async context. Then the transaction stays open.
     pub fn commit(self) -> Result<()> {
         self.runtime.block_on(self.inner.commit())?
     }
@@ -171,7 +171,7 @@ impl Transaction<'_> {
     /// As [`crate::Transaction::abort`].
     ///
     /// # Errors
-    /// As there, and inside an async context. Then the transaction stays open.
+    /// As the async method, and inside an async context. Then the transaction stays open.
     pub fn abort(self) -> Result<()> {
         self.runtime.block_on(self.inner.abort())?
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::ConfigError;
 
-/// Name, default, values accepted (shown as given unless behind `=>`), values refused.
+/// Name, default, values accepted (shown as given unless another text follows `=>`), values refused.
 type Row = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
 const LONG_MS: (&[&str], &[&str]) = (&["0", "1", " 250 "], &["-1", "1.5", "", "x", "5ms"]);

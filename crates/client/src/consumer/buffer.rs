@@ -96,8 +96,8 @@ impl Buffer {
         self.list_last(at.clone(), queue);
     }
 
-    /// Sets a paused partition's chunks aside, with `first` before and `last` after its queue. `false`: all paused
-    /// partitions together now exceed `limit` bytes.
+    /// Sets a paused partition's chunks aside, with `first` before and `last` after its queue. Returns `false` if
+    /// all paused partitions together exceed `limit` bytes.
     pub(super) fn park(
         &mut self,
         queue: &mut Queue,

@@ -103,7 +103,8 @@ impl Share {
         held.saturating_add(self.used).saturating_sub(self.total).div_ceil(2).max(1)
     }
 
-    /// Bytes to request. Half of the free bytes stays free for partitions without records.
+    /// Returns the bytes to request: half of the free bytes. The other half is left for partitions without buffered
+    /// records.
     pub(super) fn request(self) -> usize {
         (self.free() / 2).max(1)
     }

@@ -141,7 +141,7 @@ impl Cursor {
         }
     }
 
-    /// Marks that records are being returned one by one; their number is recorded later.
+    /// Records the time of the first returned record. The number of records follows when the cursor ends.
     #[inline]
     pub(super) fn stamp_first(&mut self) {
         if let Some(arrival) = &mut self.arrival {

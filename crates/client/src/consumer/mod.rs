@@ -127,8 +127,8 @@ impl Consumer {
     /// Creates a consumer without an assignment. Sends no request yet.
     ///
     /// # Errors
-    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no thread
-    /// can be started.
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no
+    /// thread can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
@@ -139,8 +139,8 @@ impl Consumer {
     /// As [`Consumer::new`], with the caller's network, clock and randomness.
     ///
     /// # Errors
-    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no thread
-    /// can be started.
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no
+    /// thread can be started.
     ///
     /// # Panics
     /// Outside a tokio runtime, unless `curtail.io.thread` is set.
@@ -343,7 +343,7 @@ impl Consumer {
     /// ```
     /// # fn example(consumer: &curtail::Consumer, before: &curtail::ConsumerMetrics) {
     /// let metrics = consumer.metrics().since(before);
-    /// println!("{:?} behind, {} records", metrics.records_lag_max(), metrics.records_consumed_total);
+    /// println!("lag {:?}, {} records", metrics.records_lag_max(), metrics.records_consumed_total);
     /// # }
     /// ```
     pub fn metrics(&self) -> ConsumerMetrics {

@@ -140,7 +140,7 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// Shortest [`Shared::patience`]: with `retry.backoff.max.ms=0` a lane would refresh the metadata without a pause.
+/// Shortest [`Shared::patience`]: with `retry.backoff.max.ms=0` a lane would refresh the metadata without a backoff.
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 
 impl Shared {

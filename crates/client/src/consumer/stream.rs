@@ -10,13 +10,13 @@ use futures_core::Stream;
 use super::Consumer;
 use crate::{ConsumerRecord, Result};
 
-/// See [`Consumer::stream`].
+/// Stream of records, returned by [`Consumer::stream`].
 #[derive(Debug)]
 pub struct RecordStream<'a> {
     consumer: &'a mut Consumer,
 }
 
-/// See [`Consumer::into_stream`].
+/// Stream of records that owns its consumer, returned by [`Consumer::into_stream`].
 #[derive(Debug)]
 pub struct IntoStream {
     consumer: Consumer,

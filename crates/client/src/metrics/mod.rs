@@ -59,7 +59,7 @@ pub struct ProducerMetrics {
     pub flush_time: Distribution,
     /// Records that were refused or not acknowledged, for all brokers, including failed sends.
     pub record_error_total: u64,
-    /// Bytes of batches without a leader: no broker has them.
+    /// Bytes of batches whose partition has no leader. No broker's metrics count them.
     pub leaderless_bytes: usize,
     /// Whether previously read certificates are in use because their files have changed and cannot be used
     /// ([`crate::SecurityConfig::certificates_outdated`]).
@@ -96,7 +96,7 @@ pub struct BrokerMetrics {
     pub record_send_total: u64,
     /// Records whose batch returned to its queue to be retried.
     pub record_retry_total: u64,
-    /// Records that failed permanently after a request with them.
+    /// Records that failed permanently after they were sent in a request.
     pub record_error_total: u64,
     /// Batches refused in a response, temporarily or permanently.
     pub batch_refused_total: u64,

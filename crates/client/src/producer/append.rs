@@ -299,7 +299,7 @@ impl Target<'_> {
     }
 }
 
-/// Determines the partition's place in its lane. Returns the lane if it must be told.
+/// Determines the partition's place in its lane. Returns the lane if it must be notified.
 fn hand_over(state: &mut PartitionState, readiness: Readiness) -> Option<Arc<Lane>> {
     let place = match (readiness, state.place) {
         (_, Place::Ready) | (Readiness::At(_), Place::Timed) => return None,

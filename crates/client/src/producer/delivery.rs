@@ -171,7 +171,7 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    /// Notifies those who wait for the batch. Not under a lock: it wakes them.
+    /// Notifies those who wait for the batch. Not under a partition's lock: it wakes them.
     pub(super) fn tell(self) {
         self.whole.became(self.parts);
     }
@@ -290,7 +290,7 @@ impl Ending {
         }
     }
 
-    /// Reports the outcome. Not under a lock: it wakes the waiters.
+    /// Reports the outcome. Not under a partition's lock: it wakes the waiters.
     pub(super) fn report(self) {
         let Self { result, outcome, tagged, memory } = self;
         // A reader of the outcome must find the memory returned, unless a run keeps it.

@@ -6,12 +6,12 @@ use super::sync::{AtomicU8, AtomicU64, Mutex, Ordering};
 
 /// Avoided partitions whose keyless records stay because no partition is better.
 ///
-/// A task reads [`Self::ends`] before it searches for a better partition. If a trouble ends after that,
-/// [`Self::keep`] returns true, or [`Self::take`] returns the kept partition: no record stays once there is a better
-/// place.
+/// A task reads [`Self::ends`] before it searches for a better partition. If a broker's trouble ends after
+/// that, [`Self::keep`] returns true, or [`Self::take`] returns the kept partition: no record stays once there is a
+/// better place.
 ///
-/// A task that counts the end of a trouble with `ends` must also see that it ended, hence release and acquire. **Was
-/// a bug:** both were relaxed. On processors that reorder loads, a search could miss a recovered broker and its
+/// A task that counts the end of a broker's trouble with `ends` must also see that it ended, hence release and acquire.
+/// **Was a bug:** both were relaxed. On processors that reorder loads, a search could miss a recovered broker and its
 /// records stay.
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -37,7 +37,7 @@ impl Kept {
         self.ends() != ends
     }
 
-    /// Counts the end of a trouble. Returns the partitions whose records may now move.
+    /// Counts the end of a broker's trouble. Returns the partitions whose records may now move.
     pub(super) fn take(&self) -> BTreeSet<u32> {
         let mut partitions = self.partitions.lock();
         self.ends.fetch_add(1, Ordering::Release);

@@ -41,12 +41,12 @@ const STEP: usize = 1 << 10;
 /// Least time between two looks of a waiter at the window.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Waiters that look within one [`LOOK`]. If more wait, they take turns: the looks of any number of waiters cost at most
-/// a part of one processor.
+/// Waiters that look within one [`LOOK`]. If more wait, they take turns: the looks of any number of waiters cost at
+/// most a part of one CPU's time.
 const LOOKERS: usize = 1000;
 
-/// Returns how many times [`LOOK`] a waiter waits for its next look. A look serves all waiters of the broker, so it does
-/// not matter which of them looks.
+/// Returns how many times [`LOOK`] a waiter waits for its next look. A look serves all waiters of the broker, so it
+/// does not matter which of them looks.
 fn turns_until_look(waiting: usize, number: u64, is_first: bool) -> u32 {
     let groups = (1 + waiting / LOOKERS) as u64;
     let turns = if is_first { 1 + number % groups } else { groups };
@@ -114,7 +114,7 @@ impl Charge {
         self.charged += bytes;
     }
 
-    /// Takes over another charge to the same gate.
+    /// Adds another charge to the same gate to this one.
     fn merge(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
         if other.is_parked == self.is_parked {
@@ -182,7 +182,7 @@ impl Reservation {
         self.records.add(bytes);
     }
 
-    /// Begins a batch: the record that was admitted will be counted when it is appended.
+    /// Begins a batch: clears the charge for the admitted record, which is counted again when it is appended.
     pub(super) fn begin_batch(&mut self) {
         self.records = Charge::to(self.records.gate.clone());
     }

@@ -100,7 +100,8 @@ pub(super) struct Partition {
     pub(super) state: Mutex<PartitionState>,
 }
 
-/// The state under the partition's lock. Only the innermost locks are taken while it is held: memory, buffers, interceptors.
+/// The state under the partition's lock. Only the innermost locks are taken while it is held: memory, buffers,
+/// interceptors.
 pub(super) struct PartitionState {
     pub(super) queue: PartitionQueue<Completion>,
     pub(super) place: Place,
@@ -108,12 +109,12 @@ pub(super) struct PartitionState {
     pub(super) leader: Leader,
     /// The lane of the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
-    /// Whether keyless records go elsewhere because of a trouble that other partitions lack.
+    /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
     pub(super) avoided: bool,
     /// When the newest batch that was sent was begun, in milliseconds of the producer's age. The queue forgets at rest.
     newest_sent_ms: u32,
-    /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait for
-    /// something else than the broker's pace. Otherwise they would hold up the other partitions' records.
+    /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait
+    /// for something else than the broker's pace. Otherwise they would hold up the other partitions' records.
     is_parked: bool,
     /// In a transactional producer: the last transaction of the partition.
     pub(super) enlisted: Enlisted,
@@ -219,7 +220,7 @@ impl PartitionState {
         self.newest_sent_ms > millis(begun)
     }
 
-    /// A batch was taken in this turn; see [`super::shared::Shared::next_turn`].
+    /// Records that a batch was taken in this turn; see [`super::shared::Shared::next_turn`].
     pub(super) fn taken(&mut self, turn: u64) {
         if let Some(busy) = &mut self.busy {
             busy.taken_in = turn;

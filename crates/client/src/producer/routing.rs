@@ -197,7 +197,7 @@ pub struct RoutingMetrics {
     pub moved_batches: u64,
     /// Records in these batches.
     pub moved_records: u64,
-    /// Records placed again after newer ones of their partition had been sent, so that they are written behind these.
+    /// Records placed again after newer ones of their partition had been sent, so that they are written after these.
     pub records_behind_newer: u64,
 }
 
@@ -446,8 +446,8 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
 
 /// Moves batches from the homes of slow brokers, so that all brokers with a proven partition hold about as much.
 ///
-/// The first partition that is proven after all leaders have moved gets everything that waits. A request carries one batch
-/// of a partition, so that backlog drains slowly, while other brokers that acknowledge by now have little to do.
+/// The first partition that is proven after all leaders have moved gets everything that waits. A request carries one
+/// batch of a partition, so that backlog drains slowly, while other brokers that acknowledge by now have little to do.
 fn share_backlogs(shared: &Shared, topic: &TopicState, routes: &Routes, now: Duration) {
     if !shared.routing.policy.moves {
         return;
@@ -678,8 +678,8 @@ pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, e
     }
 }
 
-/// Handles the end of a trouble: moves kept records for which there was no better place. The caller holds no lock
-/// except that of the lanes or of a link.
+/// Handles the end of a broker's trouble: moves kept records for which there was no better place. The caller holds no
+/// lock except that of the lanes or of a link.
 pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     loop {
         let kept = topic.kept.take();

@@ -53,7 +53,7 @@ impl Standing {
     }
 }
 
-/// A partition of one broker, or none.
+/// An optional partition index in one atomic word.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// Its index plus one; 0 for none.

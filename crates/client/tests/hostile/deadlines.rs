@@ -279,7 +279,7 @@ enum Peer {
         nth: usize,
     },
     GivesNoMetadata,
-    /// Then stops responding.
+    /// Responds to no Metadata request before this time, and to no Produce request.
     GivesMetadataAfter(Duration),
     GivesNoProducerId,
     CannotBeReached(Reach),

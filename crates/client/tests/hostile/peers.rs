@@ -38,7 +38,7 @@ async fn peer(words: &'static [u8], then: Then) -> SocketAddr {
     address
 }
 
-/// When sends fail.
+/// Time after which a send to this peer fails.
 #[derive(Clone, Copy)]
 enum Patience {
     /// After `max.block.ms`: the peer may become a broker.

@@ -177,7 +177,7 @@ fn group_error_reports_a_broker_without_coordinators() {
     });
 }
 
-/// Long before `delivery.timeout.ms`.
+/// The error comes long before `delivery.timeout.ms`.
 #[test]
 fn producer_error_names_the_api_that_the_broker_lacks() {
     run(async {

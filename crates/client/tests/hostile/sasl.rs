@@ -45,7 +45,7 @@ fn secured(address: SocketAddr, security: SecurityConfig, max_block: Duration) -
 
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Returns the error of sends. Neither sends nor their failures may exceed the backoff's connection rate.
+/// Returns the error that sends receive. Checks that failing sends do not dial more often than the backoff allows.
 async fn told(
     address: SocketAddr,
     security: SecurityConfig,

@@ -38,7 +38,7 @@ async fn keyless_records_stay_in_the_rack(backend: Backend) {
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
     let cluster = admin.describe_cluster().await.expect("described");
     let broker = cluster.brokers.iter().find(|broker| broker.rack.as_deref() == Some("near"));
-    let broker = broker.expect("brokers tell their racks").id;
+    let broker = broker.expect("brokers report their racks").id;
     let topic = admin.describe_topics(&[TOPIC]).await.expect("described").remove(0).1;
     let partitions = topic.expect("the topic").partitions;
     let led = partitions.iter().filter(|partition| partition.leader == Some(broker));
@@ -124,7 +124,7 @@ async fn consumers_read_in_their_rack(backend: Backend) {
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
     let cluster = admin.describe_cluster().await.expect("described");
     let broker = cluster.brokers.iter().find(|broker| broker.rack.as_deref() == Some("near"));
-    let near = broker.expect("brokers tell their racks").id;
+    let near = broker.expect("brokers report their racks").id;
     let sender = producer(&backend, &[("linger.ms", "0")]);
     let config = ConsumerConfig::new(backend.bootstrap())
         .client_rack("near")

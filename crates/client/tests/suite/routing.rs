@@ -255,7 +255,8 @@ impl Two {
         cluster
     }
 
-    /// One broker has both partitions and is the previous leader; each of the others has one.
+    /// Moves both leaders to the broker that has replicas of both partitions, then each to one of the other brokers.
+    /// Brokers of `unaware` partitions have frozen metadata. Returns once those refuse a record repeatedly.
     async fn move_to_brokers_of_which(&mut self, unaware: &[i32]) {
         let (former, leaders) = shared_broker_and_others(self.cluster());
         self.leaders = leaders;

@@ -23,7 +23,7 @@ fn admin(backend: &Backend) -> Admin {
 
 async fn create(admin: &Admin, topic: &str, partitions: i32, replicas: i16) {
     let topic = NewTopic::new(topic).partitions(partitions).replication_factor(replicas);
-    for (_, created) in admin.create_topics(&[topic]).await.expect("an answer") {
+    for (_, created) in admin.create_topics(&[topic]).await.expect("a response") {
         created.expect("created");
     }
 }

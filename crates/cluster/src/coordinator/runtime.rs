@@ -292,7 +292,7 @@ impl<S: State> Shard<S> {
         let taken = Taken::up_to(end, self.leader_epoch);
         match self.wait(broker, &taken, timeout).await {
             Ack::Done => Ok(()),
-            // Every replica that was in sync has it, which is enough for a reader.
+            // Every replica that was in sync has the record, so a reader may see it.
             Ack::Failed(NotServed {
                 code: ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND, ..
             }) => Ok(()),

@@ -88,7 +88,7 @@ pub trait Disk: Send + Sync {
     }
 }
 
-/// Returns the path next to `path` for its next content.
+/// Returns the temporary path that a file's new content is written to before it replaces `path`.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".tmp");

@@ -83,7 +83,7 @@ fn api_version(served: &Served) -> ApiVersion {
         .with_max_version(*served.versions.end())
 }
 
-/// Responds to a request with an unknown version.
+/// Responds to an ApiVersions request of an unknown version.
 pub(super) fn unsupported(
     header: &RequestHeader<'_>,
     out: &mut Vec<Bytes>,

@@ -79,7 +79,8 @@ pub(super) fn write_log_start(disk: &dyn Disk, dir: &Path, offset: i64) -> Resul
 pub(super) struct CleanedTo {
     /// Records below this offset have been compared with each other.
     pub(super) offset: i64,
-    /// The range of offsets whose segments were last replaced by one. A crash may have left some of them.
+    /// Offsets of the segments that compaction last replaced by one segment. After a crash some of the replaced files
+    /// may still exist.
     pub(super) replaced: (i64, i64),
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Owner {
     pub(crate) plant: Option<Plant>,
 }
 
-/// A replica.
+/// A broker's replica of one partition.
 pub(crate) struct Partition {
     pub(crate) key: PartitionKey,
     pub(crate) topic: Arc<str>,

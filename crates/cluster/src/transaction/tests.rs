@@ -156,7 +156,7 @@ fn exhausted_epochs_lead_to_a_new_producer_id() {
     assert_eq!(aborted, Err(busy));
     let complete = decided.complete(NOW).unwrap();
     assert_eq!(complete.producer, ProducerEpoch { id: NEW_ID, epoch: 0 });
-    assert_eq!(end(&complete), Ok(End::Done), "the answer was lost");
+    assert_eq!(end(&complete), Ok(End::Done), "the response was lost");
     // After a fence at the last epoch the id's epochs are exhausted.
     let fenced = last.fence(NOW, Version::Two).unwrap();
     assert_eq!(fenced.producer, producer(i16::MAX));

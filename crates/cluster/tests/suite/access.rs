@@ -254,7 +254,7 @@ async fn a_producer_beyond_its_quota_is_throttled() {
         assert_eq!(response.entries[0].error_code, 0, "{response:?}");
     }
     soon(cluster.settled()).await;
-    // About half a second more than the ten seconds' worth that are allowed.
+    // Exceeds the quota's ten-second allowance by about half a second.
     let value = "x".repeat(2000);
     let asked = Instant::now();
     client.send_produce("t", 0, -1, batch(&[&value], None)).await;

@@ -95,7 +95,7 @@ impl Tried {
         }
     }
 
-    /// The highest 99th percentile of a round with it, in microseconds.
+    /// The highest 99th percentile of a round with this setting, in microseconds.
     #[must_use]
     pub fn worst_p99_us(&self) -> f64 {
         self.p99_us.iter().copied().fold(0.0, f64::max)
@@ -132,7 +132,7 @@ pub struct Report {
     pub bytes_per_second: f64,
     /// Records that were not acknowledged.
     pub errors: u64,
-    /// The first error of such a record.
+    /// The first error of a record that was not acknowledged.
     pub first_error: Option<String>,
     /// Records that were acknowledged and not read.
     pub missing: u64,

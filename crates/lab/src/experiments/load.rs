@@ -81,7 +81,8 @@ pub(super) struct Load {
     pub(super) warm_up: bool,
     /// Whether another load to the same topic follows, whose check must ignore these records.
     pub(super) earlier: bool,
-    /// What it awaits. With [`Placement::StickyByBatch`] that is always the flush, because the load compares deliveries.
+    /// What it awaits. With [`Placement::StickyByBatch`] that is always the flush, because the load compares
+    /// deliveries.
     pub(super) awaits: Awaits,
 }
 
@@ -112,13 +113,13 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// This number of producers, in turn.
+    /// `count` producers that send in turn.
     pub(super) fn producers(count: usize) -> Self {
         let slot = |producer| Slot { producer, partition: None };
         Self { slots: (0..count).map(slot).collect(), burst: 1, end_with_script: false }
     }
 
-    /// One producer and these partitions, in turn.
+    /// One producer that sends to these partitions in turn.
     pub(super) fn partitions(partitions: impl IntoIterator<Item = i32>) -> Self {
         let slot = |partition| Slot { producer: 0, partition: Some(partition) };
         let slots = partitions.into_iter().map(slot).collect();
@@ -387,9 +388,9 @@ pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
     until_no_faster(turn.told, || Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
 }
 
-/// As [`rehearse`], in a separate topic with this number of partitions, deleted afterwards, with a script that is given the start of
-/// each run and the topic: the brokers are warm, and the topic of the run is new. They still are in later turns, so only
-/// the first turn rehearses.
+/// As [`rehearse`], in a separate topic with this number of partitions, deleted afterwards, with a script that is given
+/// the start of each run and the topic: the brokers are warm, and the topic of the run is new. They still are in later
+/// turns, so only the first turn rehearses.
 ///
 /// # Errors
 /// As [`Load::run`].

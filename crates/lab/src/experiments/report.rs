@@ -167,7 +167,7 @@ pub struct ArmReport {
     pub lost: u64,
     /// Records found more than once.
     pub duplicated: u64,
-    /// Records found after one that had to follow them.
+    /// Records stored after a record that was sent later.
     pub reordered: u64,
     /// Records per second.
     pub throughput_rps: f64,

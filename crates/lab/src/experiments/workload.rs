@@ -112,8 +112,7 @@ pub struct Workload {
     pub model: Model,
 }
 
-/// No records yet: a cluster of one broker, one producer without keys for all partitions, and an empty
-/// script.
+/// No records yet: one broker, one producer of keyless records for all partitions, and an empty script.
 impl Default for Workload {
     fn default() -> Self {
         Self {

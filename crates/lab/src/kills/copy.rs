@@ -156,7 +156,7 @@ impl<'s> Workers<'s> {
         command.spawn().map_err(Error::Threads)
     }
 
-    /// Kills one with kill -9. It stays dead until [`Workers::revive`].
+    /// Kills one copying process with kill -9. It stays dead until [`Workers::revive`].
     fn kill_one(&mut self, killer: &mut Killer<'_>) -> Result<u32> {
         self.revive()?;
         let number = killer.choose(self.running.len());

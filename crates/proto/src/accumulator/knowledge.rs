@@ -14,7 +14,7 @@ use crate::{
     plant::{Plant, planted},
 };
 
-/// Terms of one `delivery.timeout.ms`.
+/// Number of terms in `delivery.timeout.ms`.
 const TERMS: u16 = 4;
 
 /// A quarter of `delivery.timeout.ms`, counted from [`BatchPolicy::began`].
@@ -31,7 +31,8 @@ impl Term {
         Self(passed as u16)
     }
 
-    /// Whether `delivery.timeout.ms` has surely not passed since. Returns false after three quarters of it at the earliest.
+    /// Whether `delivery.timeout.ms` has surely not passed since. Returns false after three quarters of it at the
+    /// earliest.
     fn is_recent(self, now: Self) -> bool {
         now.0.wrapping_sub(self.0) < TERMS
     }
@@ -48,8 +49,8 @@ impl<C> PartitionQueue<C> {
     /// Whether the broker of a batch that is sent now may not know this producer in this partition.
     ///
     /// A broker forgets a producer `producer.id.expiration.ms` after its last batch, and the client does not know that
-    /// setting. Brokers need a multiple of `delivery.timeout.ms` to recognize duplicates, so a partition without a write
-    /// for that long counts as forgotten. Between transactions brokers forget as well.
+    /// setting. Brokers need a multiple of `delivery.timeout.ms` to recognize duplicates, so a partition without a
+    /// write for that long counts as forgotten. Between transactions brokers forget as well.
     pub(super) fn is_unknown_to_broker(&self, idempotence: Idempotence, sent: Known) -> bool {
         let is_recent = self.known_since.is_recent(sent.since) || planted(Plant::IdleNotProven);
         let known = self.numbering.filter(|n| n.known_in == Some(sent.topic) && is_recent);

@@ -10,7 +10,7 @@ mod tests;
 pub enum RecoveryStrategy {
     /// `none`: once brokers are known, metadata is requested from those only.
     None,
-    /// `rebootstrap`: when the known brokers cannot be used, `bootstrap.servers` are tried again.
+    /// `rebootstrap`: when the known brokers cannot be used, `bootstrap.servers` are used again.
     #[default]
     Rebootstrap,
 }

@@ -32,7 +32,7 @@ pub struct Candidate {
 pub enum Rule {
     /// Uniformly (`partitioner.adaptive.partitioning.enable=false`).
     Uniform,
-    /// By the expected wait.
+    /// Prefers brokers with the shortest expected wait (KIP-794).
     Adaptive {
         /// `partitioner.availability.timeout.ms`; `None` for zero, which switches it off.
         availability_timeout: Option<Duration>,

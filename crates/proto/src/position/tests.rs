@@ -175,7 +175,7 @@ fn retried_errors_are_retriable() {
         let retried =
             matches!(verdict, FetchVerdict::Moved | FetchVerdict::Missing | FetchVerdict::Retry);
         if retried && error != ErrorCode::UNKNOWN_SERVER_ERROR {
-            assert!(error.is_retriable(), "{error} is tried again but Kafka says it is final");
+            assert!(error.is_retriable(), "{error} is retried but Kafka says it is final");
         }
         if verdict == FetchVerdict::Missing || verdict == FetchVerdict::Moved {
             assert!(error.invalidates_metadata(), "{error}");

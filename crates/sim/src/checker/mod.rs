@@ -1,4 +1,4 @@
-//! Checks a history against Curtail's promises about acknowledged, failed and repeated records, and nothing else.
+//! Checks a history against Curtail's promises about acknowledged, failed and duplicated records, and nothing else.
 //!
 //! Pure: it knows neither the network nor the client, so that hand-made histories test it.
 
@@ -303,7 +303,7 @@ fn check_replicas<'a>(history: &'a History) -> Vec<Violation> {
     let mut violations = Vec::new();
     for log in &history.replicas {
         let reference = *first.entry(log.partition).or_insert(log);
-        // Followers delete old segments later.
+        // Followers delete old segments later than their leader, so only batches that both logs may have are compared.
         let start = reference.start_offset.max(log.start_offset);
         let from = |log: &'a ReplicaLog| log.batches.iter().filter(move |batch| batch.0 >= start);
         let differs = from(reference)

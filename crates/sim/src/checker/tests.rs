@@ -43,8 +43,8 @@ fn a_sound_history_has_no_violation() {
         acknowledged(0, 0, 0, 0),
         acknowledged(1, 20, 0, 1),
         failed(2, Outcome::NotWritten { error: "expired".into() }),
-        failed(3, Outcome::MaybeWritten { error: "no answer".into() }),
-        failed(4, Outcome::MaybeWritten { error: "no answer".into() }),
+        failed(3, Outcome::MaybeWritten { error: "no response".into() }),
+        failed(4, Outcome::MaybeWritten { error: "no response".into() }),
         failed(5, unknown_offset),
     ];
     let read = vec![read(0, 0, 0), read(1, 0, 1), read(3, 1, 0), read(5, 1, 1)];

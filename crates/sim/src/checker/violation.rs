@@ -73,7 +73,7 @@ pub enum Violation {
         /// Offset read right after it.
         after: i64,
     },
-    /// The consumer returned another record than the next one in the log: it skipped, repeated or invented a record.
+    /// The consumer returned another record than the next one in the log: it skipped, duplicated or invented a record.
     ConsumedDiffers {
         /// Partition.
         partition: i32,
@@ -315,7 +315,7 @@ pub enum Violation {
     RetryStorm {
         /// Producer.
         producer: u32,
-        /// Retries, each record counted.
+        /// Retries, counted per record.
         retries: u64,
         /// Records that it sent.
         records: usize,
@@ -521,7 +521,7 @@ impl fmt::Display for Violation {
                 "record {id} was acknowledged in partition {partition} at {offset}, \
                  and {before} before it was sent"
             ),
-            Self::Unknown { found } => write!(f, "nobody sent what is at {found:?}"),
+            Self::Unknown { found } => write!(f, "no producer sent the record at {found:?}"),
             Self::ReadOutOfOrder { partition, before, after } => {
                 write!(f, "partition {partition} returned offset {after} after {before}")
             }

@@ -49,7 +49,7 @@ pub(super) fn failing(dice: &Dice, partitions: i32) -> Vec<Fault> {
     faults
 }
 
-/// Syncs of the controller's journal and of logs take long, or do not return before the end, or never.
+/// Syncs of the controller's journal and of logs take long, return only when the fault ends, or never return.
 pub(super) fn stuck(dice: &Dice, partitions: i32) -> Vec<Fault> {
     let one = |n: u64| {
         let broker = dice.broker();

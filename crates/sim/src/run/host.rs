@@ -66,7 +66,7 @@ impl Standstill {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// A future that is polled only while nothing stands still. One at a time.
+    /// Polls `future` only while the controller is not suspended. Supports one future at a time.
     pub(super) async fn guard<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| {

@@ -271,7 +271,7 @@ async fn commit(work: &Work, held: &mut Held) -> End {
     for _ in 0..PATIENCE {
         let Some(ended) = work.or_drop(held.producer.commit_transaction()).await else {
             repeated = true;
-            // It may complete before it is repeated.
+            // The dropped commit may complete before it is retried.
             sleep(Duration::from_millis(work.entropy.below(100))).await;
             continue;
         };

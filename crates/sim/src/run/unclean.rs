@@ -115,7 +115,7 @@ struct Seen {
 
 struct Reader {
     shared: Shared,
-    /// By partition.
+    /// The records read so far, by partition.
     view: BTreeMap<i32, Vec<Seen>>,
 }
 

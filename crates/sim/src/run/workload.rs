@@ -35,7 +35,7 @@ const MAX_BLOCK: Duration = Duration::from_secs(20);
 /// the lag that an in-sync follower may have.
 const SETTLE: Duration = Duration::from_secs(4);
 
-/// Runs the producers, with a consumer beside them, then reads all partitions.
+/// Runs the producers, with a consumer alongside, then reads all partitions.
 pub(super) async fn run(shared: Shared) -> Result<(), Failure> {
     shared.reached(Stage::Running).await;
     let env = net::env(&shared.fabric, &Host::Clients.name(), shared.entropy.fork());
@@ -470,7 +470,7 @@ async fn read_compacted(shared: &Shared, env: &Env) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads all partitions from their leaders; their end offsets.
+/// Reads all partitions from their leaders. Returns their end offsets.
 async fn read_everything(shared: &Shared) -> Result<Vec<i64>, Failure> {
     let net = HostNet::new(&shared.fabric, &Host::Clients.name());
     let mut everything: Vec<ReadBack> = Vec::new();

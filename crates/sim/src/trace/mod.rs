@@ -36,7 +36,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Keeps a line. Returns one that is not kept any longer, whose memory the next line can use.
+    /// Keeps a line. Returns the line that is dropped for it, or an empty one, so that its memory is used again.
     fn keep_line(&mut self, line: String) -> String {
         self.lines.push_back(line);
         let is_full = self.keep == Keep::Tail && self.lines.len() > TAIL;

@@ -101,7 +101,7 @@ impl Writer {
         self.encoding
     }
 
-    /// Writes the following fields in another encoding.
+    /// Sets the encoding of all fields written after this call.
     pub fn set_encoding(&mut self, encoding: Encoding) {
         self.encoding = encoding;
     }

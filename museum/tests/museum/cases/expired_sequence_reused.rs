@@ -2,7 +2,7 @@
 //!
 //! - Client: franz-go
 //! - Threads: https://github.com/twmb/franz-go/issues/1217
-//! - Failure: the next record got the sequence number of the one that was given up, so the broker took it for a duplicate: acknowledged, never written
+//! - Failure: the next record got the sequence number of the abandoned one, so the broker took it for a duplicate: acknowledged, never written
 //! - Promise: an acknowledged record is written once
 
 use std::time::Duration;

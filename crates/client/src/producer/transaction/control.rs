@@ -23,7 +23,8 @@ use crate::{
     runtime::{Runtime, within},
 };
 
-/// A partition's place in a transaction; guarded by the partition's lock.
+/// The last transaction that wrote to the partition, and whether the coordinator knows of it. Guarded by the
+/// partition's lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::producer) struct Enlisted(
     /// Twice the serial number of the last transaction that wrote to the partition, plus one if the coordinator knows

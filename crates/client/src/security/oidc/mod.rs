@@ -33,7 +33,7 @@ use crate::{
 /// Interval of looks at the wall clock, which may have been set, or the machine may have slept.
 const GLANCE: Duration = Duration::from_secs(60);
 
-/// Shortest pause between attempts, whatever the settings.
+/// Shortest backoff between attempts, whatever the settings.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Extra time for an attempt beyond its own limits, for its waiters.

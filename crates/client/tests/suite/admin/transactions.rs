@@ -66,7 +66,7 @@ pub(super) async fn are_found_and_aborted(backend: &Backend) {
     assert!(producers[1].1.as_ref().unwrap().is_empty(), "{producers:?}");
     assert!(matches!(producers[2].1, Err(Error::UnknownPartition { .. })), "{producers:?}");
 
-    // Readers of committed records wait before it until it is aborted without its producer.
+    // The last stable offset stays before the open transaction, until the admin client aborts it.
     let stable = async || {
         let end = [(at("held", 1), OffsetSpec::Latest)];
         let listed = admin.list_offsets(&end, IsolationLevel::ReadCommitted).await.unwrap();

@@ -32,11 +32,11 @@ async fn ask<R: Request>(address: &str, version: i16, request: &R) -> R::Respons
     let frame = cold::encode_request(version, 1, Some("test"), request).expect("a request");
     let mut socket = TcpStream::connect(address).await.expect("the broker listens");
     socket.write_all(&frame).await.expect("the connection is open");
-    let length = socket.read_u32().await.expect("an answer");
+    let length = socket.read_u32().await.expect("a response");
     let mut answer = vec![0; length as usize];
-    socket.read_exact(&mut answer).await.expect("an answer");
+    socket.read_exact(&mut answer).await.expect("a response");
     let body = header::response_body(&Bytes::from(answer), ApiKey(R::KEY), version);
-    cold::decode_response(version, body.expect("an answer")).expect("a response")
+    cold::decode_response(version, body.expect("a response")).expect("a response")
 }
 
 /// Returns once every broker names leaders for all partitions of a topic.

@@ -105,17 +105,17 @@ impl Bench {
 
     #[track_caller]
     fn joined(&mut self, waiter: Waiter) -> Joined {
-        self.joined.remove(&waiter).expect("an answer").expect("joined")
+        self.joined.remove(&waiter).expect("a response").expect("joined")
     }
 
     #[track_caller]
     fn refused(&mut self, waiter: Waiter) -> ErrorCode {
-        self.joined.remove(&waiter).expect("an answer").expect_err("a refusal").0
+        self.joined.remove(&waiter).expect("a response").expect_err("a refusal").0
     }
 
     #[track_caller]
     fn assignment(&mut self, waiter: Waiter) -> Bytes {
-        self.synced.remove(&waiter).expect("an answer").expect("an assignment").assignment
+        self.synced.remove(&waiter).expect("a response").expect("an assignment").assignment
     }
 
     /// Returns a stable group with these dynamic members in its first generation; the first member

@@ -1,4 +1,4 @@
-//! The records that stay, and the segment written from them.
+//! Selects the records that compaction keeps, and writes a segment of them.
 
 use std::path::{Path, PathBuf};
 

@@ -269,7 +269,7 @@ fn a_clean_shutdown_is_opened_by_its_indexes() {
     assert!(recovery.clean);
     assert_eq!(recovery.records_scanned as i64, log.end_offset() - active_base);
     assert_eq!(read_all(&log), all);
-    // The mark is valid only once.
+    // Opening the log removes the mark of a clean shutdown.
     drop(log);
     assert!(!open(&disk, &small).1.clean);
 }

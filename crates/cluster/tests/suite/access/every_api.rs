@@ -47,9 +47,9 @@ const GROUP_SETTINGS: i8 = 32;
 /// The content of a response.
 #[derive(Debug)]
 enum Told {
-    /// An error code for each requested thing.
+    /// An error code for each requested resource.
     Codes(Vec<i16>),
-    /// The number of things found.
+    /// Number of resources in the response.
     Found(usize),
     /// The same response for every client.
     Open,

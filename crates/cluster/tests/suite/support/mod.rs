@@ -191,7 +191,7 @@ impl Client {
     }
 
     pub async fn body(&mut self, api: ApiKey, version: i16) -> Bytes {
-        let frame = self.receive().await.expect("an answer");
+        let frame = self.receive().await.expect("a response");
         let id = curtail_wire::header::correlation_id(&frame).expect("a correlation id");
         assert_eq!(id, self.correlation_id, "answers come in order");
         response_body(&frame, api, version).expect("a response")

@@ -83,7 +83,7 @@ fn ours(turn: &Turn<'_>, load: Load, warmup: u64) -> Result<Sample> {
             ..Expected::new(start, RATE, records)
         };
         let reading = readers::read(&runtime, consumers, &expected);
-        // The other clients' drivers also count from here.
+        // CPU time counts after the warm-up, as in the drivers of the other clients.
         sleep_until(start, Duration::from_secs_f64(warmup as f64 / RATE));
         let before = CpuTime::now();
         let read = readers::join(&runtime, reading)?;

@@ -21,7 +21,7 @@ const BROKERS: usize = 3;
 pub(super) struct Apache {
     cluster: ApacheCluster,
     proxy: Option<(i32, DelayingProxy)>,
-    /// One per broker, created with the first request for figures.
+    /// One JMX agent per broker, created with the first request for figures.
     agents: Mutex<Vec<JmxAgent>>,
     /// Next offset to read in each broker's log, in bytes.
     looked: Mutex<Vec<u64>>,

@@ -26,7 +26,7 @@ fn a_seed_determines_the_report_byte_for_byte() {
     assert_ne!(arms(1), arms(2));
 }
 
-/// The experiments at a fraction of their size: faults happen, and nothing is lost, repeated or out of order.
+/// The experiments at a fraction of their size: faults happen, and nothing is lost, duplicated or out of order.
 #[test]
 fn faults_are_played_and_checked() {
     for (name, scale, figure) in [

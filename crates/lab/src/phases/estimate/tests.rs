@@ -12,7 +12,7 @@ fn the_difference_is_the_commit_within_its_error() {
     let mut misses = 0;
     for seed in 0..200 {
         let mut random = SmallRng::seed_from_u64(seed);
-        // Even between 1000 and 2000, and 5000 more for the commit.
+        // Uniform between 1000 and 2000, plus 5000 for the commit.
         let mut round_trips = |more: u64| {
             (0..1000).map(|_| more + random.random_range(1000..=2000)).collect::<Vec<_>>()
         };

@@ -38,7 +38,7 @@ fn responses_are_delayed_in_order_without_limiting_throughput() {
     });
     for number in 0..requests {
         let mut answer = [0; 4];
-        client.read_exact(&mut answer).expect("an answer");
+        client.read_exact(&mut answer).expect("a response");
         assert_eq!(u32::from_be_bytes(answer), number);
         assert!(start.elapsed() >= delay);
     }
