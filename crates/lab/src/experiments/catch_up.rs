@@ -145,7 +145,7 @@ impl Experiment for CatchUp {
         })?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
-        read.add_to(&mut sample);
+        read.add_to(Order::Sent, &mut sample);
         read.note_caught_up(&mut sample);
         readers::set_latency(&mut sample, read.latency, &over_time);
         turn.testbed.delete_topic(&topic)?;

@@ -123,7 +123,29 @@ pub(super) struct Read {
     pub(super) caught_up: Option<Duration>,
     missing: u64,
     again: u64,
-    out_of_order: u64,
+    out_of_order: OutOfOrder,
+}
+
+/// Records that a consumer received in another order than the partition's previous record requires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OutOfOrder {
+    /// Sent before the previous one.
+    sent: u64,
+    /// Before the previous one in the partition.
+    offsets: u64,
+}
+
+impl OutOfOrder {
+    /// Records that violate the promised order.
+    ///
+    /// Keyless records have no order among each other once one has moved to another partition (decision 0061), so a
+    /// consumer owes them the order of the offsets only. `read_back` compares the offsets with the acknowledgements.
+    fn violating(self, order: Order) -> u64 {
+        match order {
+            Order::Sent | Order::SentInTurn(_) => self.sent,
+            Order::Acknowledged => self.offsets,
+        }
+    }
 }
 
 /// Creates consumers, each at the end of every partition.
@@ -192,10 +214,10 @@ pub(super) fn join(runtime: &Runtime, readers: Vec<JoinHandle<Result<Read>>>) ->
 
 impl Read {
     /// Adds the records that this consumer missed, received twice or received out of order.
-    pub(super) fn add_to(&self, sample: &mut Sample) {
+    pub(super) fn add_to(&self, order: Order, sample: &mut Sample) {
         sample.lost += self.missing;
         sample.duplicated += self.again;
-        sample.reordered += self.out_of_order;
+        sample.reordered += self.out_of_order.violating(order);
     }
 
     /// Adds the time to catch up with an earlier load, as a figure.
@@ -223,7 +245,7 @@ pub(super) fn sample(
     }
     let mut sample = sent.sample();
     read_back(&sent, order, &mut sample)?;
-    read.iter().for_each(|read| read.add_to(&mut sample));
+    read.iter().for_each(|read| read.add_to(order, &mut sample));
     let latency = merged(read.iter().map(|read| &read.latency));
     set_latency(&mut sample, latency, over_time);
     Ok(sample)
@@ -242,8 +264,8 @@ pub(super) struct Reader {
 /// How far one partition has been read.
 #[derive(Default)]
 struct Progress {
-    /// Number of the last record.
-    last: Option<u64>,
+    /// Number and offset of the last record.
+    last: Option<(u64, i64)>,
     /// The last poll that returned records of the partition, in nanoseconds since the start, and the previous
     /// one.
     polled: u64,
@@ -257,6 +279,14 @@ impl Progress {
             self.before = std::mem::replace(&mut self.polled, at);
         }
         self.before
+    }
+
+    /// Counts a record that is out of order after the last one.
+    fn follow(&mut self, number: u64, offset: i64, counts: &mut OutOfOrder) {
+        if let Some((last, last_offset)) = self.last.replace((number, offset)) {
+            counts.sent += u64::from(number < last);
+            counts.offsets += u64::from(offset < last_offset);
+        }
     }
 }
 
@@ -302,8 +332,7 @@ impl Reader {
         }
         *seen = Some(Reading { partition, offset, caught_up, read });
         self.left -= 1;
-        self.read.out_of_order += u64::from(progress.last > Some(number));
-        progress.last = Some(number);
+        progress.follow(number, offset, &mut self.read.out_of_order);
         if number >= self.expected.warmup {
             let due = self.pacer.due(number);
             let latency = now.saturating_duration_since(due);

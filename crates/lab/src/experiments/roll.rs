@@ -188,7 +188,7 @@ impl Experiment for Roll {
         let mut sample = sent.sample();
         read_back(&sent, order(turn.arm.name), &mut sample)?;
         for read in readers::join(&runtime, reader.into_iter().collect())? {
-            read.add_to(&mut sample);
+            read.add_to(order(turn.arm.name), &mut sample);
             let p99 = read.latency.quantile(0.99);
             sample.note("e2e_p99_ms", Figure::Worst(p99.as_secs_f64() * 1000.0));
         }

@@ -117,7 +117,7 @@ impl Experiment for StalledPartition {
         })?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
-        read.add_to(&mut sample);
+        read.add_to(Order::Sent, &mut sample);
         let drained = others.drained.quantile(0.99).as_secs_f64() * 1000.0;
         readers::set_latency(&mut sample, others.stalled, &over_time);
         windows.mark(&mut sample, sent.start, &format!("partition {STALLED} is paused"));

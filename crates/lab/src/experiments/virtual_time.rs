@@ -223,7 +223,7 @@ impl Play {
         sample.lost = findings.lost * bundle;
         sample.duplicated = findings.duplicated * bundle;
         sample.reordered = findings.reordered * bundle;
-        read.add_to(&mut sample);
+        read.add_to(self.workload.order, &mut sample);
         if let Measured::Bystanders { broker, windows } = self.workload.measured {
             let stands_by = |partition| !has_copy(&cluster, broker, partition);
             let records = load.acknowledged(&played);

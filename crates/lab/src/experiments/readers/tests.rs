@@ -1,6 +1,6 @@
 use std::future::ready;
 
-use super::{Progress, Work};
+use super::{Order, OutOfOrder, Progress, Work};
 
 #[test]
 fn all_that_one_poll_gives_out_has_caught_up_with_the_poll_before() {
@@ -16,4 +16,17 @@ async fn work_of_no_time_takes_none() {
         () = ready(()) => true,
     };
     assert!(!others_ran_first);
+}
+
+#[test]
+fn keyless_records_that_have_moved_are_in_order_by_offset() {
+    let (mut progress, mut counts) = (Progress::default(), OutOfOrder::default());
+    // The record 3 has moved here behind the record 5.
+    for (number, offset) in [(1, 0), (5, 1), (3, 2), (6, 3)] {
+        progress.follow(number, offset, &mut counts);
+    }
+    assert_eq!(counts.violating(Order::Acknowledged), 0);
+    assert_eq!(counts.violating(Order::Sent), 1, "records with keys stay in order");
+    progress.follow(7, 2, &mut counts);
+    assert_eq!(counts.violating(Order::Acknowledged), 1);
 }

@@ -10,7 +10,7 @@ use tokio::{sync::watch, task::JoinHandle, time::sleep_until};
 use super::TOPIC;
 use crate::{
     experiments::{
-        Backlog, End, Figure, ReaderLatency, Readers, Sample, Workload,
+        Backlog, End, Figure, Order, ReaderLatency, Readers, Sample, Workload,
         load::EARLIER,
         readers::{
             self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, read_until_told,
@@ -166,11 +166,11 @@ impl Finished {
 
     /// Adds the records that any consumer missed, received twice or received out of order, and the latencies
     /// until the polls.
-    pub(super) fn add_to(&self, sample: &mut Sample) {
+    pub(super) fn add_to(&self, order: Order, sample: &mut Sample) {
         if self.read.is_empty() {
             return;
         }
-        self.read.iter().for_each(|read| read.add_to(sample));
+        self.read.iter().for_each(|read| read.add_to(order, sample));
         self.read.iter().for_each(|read| read.note_caught_up(sample));
         let latency = merged(self.read.iter().map(|read| &read.latency));
         match self.latency {
