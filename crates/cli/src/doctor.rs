@@ -3,14 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 use curtail::{Acks, AdminConfig, ConsumerConfig, ProducerConfig};
 use curtail_lab::{
     doctor::{
         self, Event, Limit, Options, Phase, Plan, Report, Stop, Tried, Verdict,
-        units::{duration, throughput},
+        units::{Throughput, Time, duration, throughput},
     },
     phases::meaning,
 };
@@ -29,10 +29,10 @@ pub(crate) struct Arguments {
     bootstrap_server: Option<String>,
     /// Target for the 99th percentile of latency, from the intended send time to the poll: 50ms, 1.5s.
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    target_p99: Duration,
-    /// Write load to apply: 90MB/s, 500KB/s.
+    target_p99: Time,
+    /// Write load to apply: 90MB/s, 500KB/s (1 MB = 1024 KB).
     #[arg(long, value_name = "RATE", value_parser = throughput)]
-    throughput: f64,
+    throughput: Throughput,
     /// Bytes of a record's value.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     record_size: usize,
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     command_config: Option<PathBuf>,
     /// Total time for which the runs write records.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    duration: Duration,
+    duration: Time,
     /// Write the figures to this file, as JSON with latencies in microseconds.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -82,12 +82,12 @@ impl Arguments {
             producer,
             consumer,
             admin,
-            target: self.target_p99,
-            throughput: self.throughput,
+            target: self.target_p99.duration,
+            throughput: self.throughput.bytes_per_second,
             record_size: self.record_size,
             partitions: self.partitions,
             replication_factor: self.replication_factor,
-            duration: self.duration,
+            duration: self.duration.duration,
         })
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = doctor::run(&options, &stop, &mut |event| match event {
         Event::Plan(plan) => {
             runs.planned = plan.runs;
-            printed = output::print(&planned(plan));
+            printed = output::print(&planned(plan, arguments.throughput));
             // A user who cannot see the plan has not agreed to it.
             if printed.is_err() {
                 stop.set();
@@ -128,7 +128,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     });
     printed?;
     let report = report?;
-    output::print(&text(&report, &options.producer))?;
+    let asked = Asked { target: arguments.target_p99, rate: arguments.throughput };
+    output::print(&text(&report, &options.producer, asked))?;
     if let Some((mut file, path)) = json {
         use std::io::Write as _;
         let text = serde_json::to_string(&report).map_err(Failure::new)?;
@@ -181,15 +182,14 @@ fn stop_on_signal(stop: Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-fn planned(plan: &Plan) -> String {
+fn planned(plan: &Plan, rate: Throughput) -> String {
     format!(
-        "This creates the topic {} with {} on {}, writes {} ({:.0} records/s) to it, reads the records back, and \
+        "This creates the topic {} with {} on {}, writes {rate} ({:.0} records/s) to it, reads the records back, and \
          deletes the topic.\nIt takes {} of {:.1} s, or up to {} if the target does not hold ({:.0} MB before \
          replication).\nNo setting of the cluster is changed. Ctrl-C ends it early and also deletes the topic.\n\n",
         plan.topic,
         count(plan.partitions, "partition"),
         count(plan.brokers, "broker"),
-        Rate::unit_of(plan.bytes_per_second).text(plan.bytes_per_second),
         plan.records_per_second,
         count(plan.runs, "run"),
         plan.run_s,
@@ -202,28 +202,18 @@ fn mb(bytes: f64) -> f64 {
     bytes / (1024.0 * 1024.0)
 }
 
-/// Unit of throughputs, so that a report uses that of the requested one.
+/// What the user asked for; a report uses the same units.
 #[derive(Clone, Copy)]
-struct Rate {
-    bytes: f64,
-    name: &'static str,
+struct Asked {
+    target: Time,
+    rate: Throughput,
 }
 
-impl Rate {
-    /// The largest unit of which this throughput is at least one.
-    fn unit_of(bytes_per_second: f64) -> Self {
-        let units = [(1024.0 * 1024.0, "MB/s"), (1024.0, "KB/s")];
-        let found = units.into_iter().find(|(bytes, _)| bytes_per_second >= *bytes);
-        let (bytes, name) = found.unwrap_or((1.0, "B/s"));
-        Self { bytes, name }
-    }
-
-    fn number(self, bytes_per_second: f64) -> String {
-        format!("{:.2}", bytes_per_second / self.bytes)
-    }
-
-    fn text(self, bytes_per_second: f64) -> String {
-        format!("{} {}", self.number(bytes_per_second), self.name)
+impl Asked {
+    /// A latency in the target's unit.
+    fn latency(self, micros: f64) -> String {
+        let unit = self.target.unit();
+        format!("{} {}", unit.number(micros / 1e6), unit.name())
     }
 }
 
@@ -232,9 +222,10 @@ fn ms(micros: f64) -> f64 {
 }
 
 /// The whole report.
-fn text(report: &Report, producer: &ProducerConfig) -> String {
-    let mut lines = vec![verdict(report)];
-    lines.extend(remedy(report));
+fn text(report: &Report, producer: &ProducerConfig, asked: Asked) -> String {
+    let mut lines = vec![verdict(report, asked)];
+    let best = report.recommended().into_iter().next();
+    lines.extend(best.map(|best| remedy(best, report.holds_with(best), asked)));
     let latency = &report.latency_us;
     let rounds: Vec<String> =
         report.rounds_p99_us.iter().map(|p99| format!("{:.1}", ms(*p99))).collect();
@@ -259,7 +250,7 @@ fn text(report: &Report, producer: &ProducerConfig) -> String {
     lines.extend(report.limit.map(|limit| limited(limit, report)));
     lines.push(String::new());
     lines.push(phases(report, producer));
-    lines.push(tried(report));
+    lines.push(tried(report, asked.rate));
     lines.push(advice(report));
     lines.extend(brokers(report));
     for finding in &report.findings {
@@ -275,31 +266,38 @@ fn word(severity: doctor::Severity) -> &'static str {
     }
 }
 
-fn verdict(report: &Report) -> String {
-    let target = ms(report.target_p99_us);
-    let rate = Rate::unit_of(report.plan.bytes_per_second);
-    let asked = rate.text(report.plan.bytes_per_second);
-    let reached = rate.number(report.bytes_per_second);
-    let p99 = ms(report.latency_us.p99);
+fn verdict(report: &Report, asked: Asked) -> String {
+    let Asked { target, rate } = asked;
+    let reached = rate.unit().number(report.bytes_per_second);
+    let p99 = asked.latency(report.latency_us.p99);
     let holds = if report.holds { "holds" } else { "does NOT hold" };
     format!(
-        "The target {holds}: the 99th percentile is {p99:.2} ms, the target {target} ms, at {reached} of {asked}."
+        "The target {holds}: the 99th percentile is {p99}, the target {target}, at {reached} of {rate}."
     )
 }
 
-/// The most effective recommended setting, and whether the target holds with it.
-fn remedy(report: &Report) -> Option<String> {
-    let best = *report.recommended().first()?;
-    let target = ms(report.target_p99_us);
-    let p99 = ms(best.worst_p99_us());
-    let holds = match report.holds_with(best) {
-        true => "the target holds",
-        false => "the target still does not hold",
-    };
-    let setting = &best.setting;
-    Some(format!(
-        "With {setting} {holds}: at most {p99:.2} ms in each round, the target {target} ms."
-    ))
+/// The most effective recommended setting: whether the target holds with it in each round, and what it costs.
+fn remedy(best: &Tried, holds: bool, asked: Asked) -> String {
+    let holds = if holds { "the target holds" } else { "the target still does not hold" };
+    let (setting, p99) = (&best.setting, asked.latency(best.worst_p99_us()));
+    format!("With {setting} {holds}: {p99} of {}; cost: {}.", asked.target, cost(best, asked.rate))
+}
+
+/// The measured cost of a setting; without one, the caution to read before it is applied.
+fn cost(tried: &Tried, rate: Throughput) -> String {
+    let mut measured = Vec::new();
+    if tried.bytes_per_second > 0.0 {
+        let reached = rate.unit().number(tried.bytes_per_second);
+        measured.push(format!("throughput {reached} of {rate}"));
+    }
+    if tried.base_busy > 0.0 && tried.busy > 0.0 {
+        let [before, after] = [tried.base_busy, tried.busy].map(|busy| busy * 100.0);
+        measured.push(format!("CPU busy {before:.0}% -> {after:.0}%"));
+    }
+    match measured.is_empty() {
+        true => tried.caution.unwrap_or("not measured").to_owned(),
+        false => measured.join(", "),
+    }
 }
 
 /// Fewest records of a slowest hundredth with a stable percentile.
@@ -371,7 +369,7 @@ fn phases(report: &Report, producer: &ProducerConfig) -> String {
     )
 }
 
-fn tried(report: &Report) -> String {
+fn tried(report: &Report, rate: Throughput) -> String {
     let rows: Vec<Vec<String>> = report
         .tried
         .iter()
@@ -388,12 +386,13 @@ fn tried(report: &Report) -> String {
                 tried.setting.clone(),
                 rounds(&tried.base_p99_us),
                 rounds(&tried.p99_us),
-                format!("{:.2}", mb(tried.bytes_per_second)),
+                rate.unit().number(tried.bytes_per_second),
                 verdict,
             ]
         })
         .collect();
-    let columns = ["SETTING", "P99 WITHOUT IT, MS", "P99 WITH IT, MS", "MB/S", "RESULT"];
+    let unit = rate.unit().name().to_uppercase();
+    let columns = ["SETTING", "P99 WITHOUT IT, MS", "P99 WITH IT, MS", &*unit, "RESULT"];
     format!(
         "Settings tried in turn with the current ones, one figure per round:\n{}",
         output::table(&columns, &rows)

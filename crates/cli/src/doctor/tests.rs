@@ -1,4 +1,6 @@
-use super::{Rate, Runs, basis};
+use curtail_lab::doctor::Comparison;
+
+use super::*;
 
 #[test]
 fn runs_are_counted_on_when_further_settings_are_tried() {
@@ -10,13 +12,41 @@ fn runs_are_counted_on_when_further_settings_are_tried() {
     assert_eq!((&*then[0], &*then[20]), ("run 8 of 28", "run 28 of 28"));
 }
 
+fn asked(target: &str, rate: &str) -> Asked {
+    Asked { target: duration(target).unwrap(), rate: throughput(rate).unwrap() }
+}
+
+fn tried() -> Tried {
+    Tried {
+        setting: "linger.ms=0".into(),
+        base_p99_us: vec![30_000.0],
+        p99_us: vec![11_000.0, 12_340.0],
+        bytes_per_second: 512.0 * 1024.0,
+        base_busy: 0.31,
+        busy: 0.34,
+        comparison: Comparison { verdict: Verdict::Better, gain: 0.6, noise: 0.1 },
+        recommended: true,
+        caution: Some("a caution"),
+    }
+}
+
 #[test]
-fn throughputs_have_the_unit_of_the_requested_one() {
-    let rate = Rate::unit_of(500.0 * 1024.0);
-    assert_eq!(rate.text(500.0 * 1024.0), "500.00 KB/s");
-    assert_eq!(rate.number(499.5 * 1024.0), "499.50");
-    assert_eq!(Rate::unit_of(16.0).text(16.0), "16.00 B/s");
-    assert_eq!(Rate::unit_of(9e7).text(90.0 * 1024.0 * 1024.0), "90.00 MB/s");
+fn a_recommended_setting_has_its_measured_cost_in_the_users_units() {
+    assert_eq!(
+        remedy(&tried(), true, asked("50ms", "0.5MB/s")),
+        "With linger.ms=0 the target holds: 12.34 ms of 50 ms; cost: throughput 0.500 of 0.5 MB/s, CPU busy 31% -> 34%."
+    );
+    assert_eq!(
+        remedy(&tried(), false, asked("0.01s", "600KB/s")),
+        "With linger.ms=0 the target still does not hold: 0.0123 s of 0.01 s; \
+         cost: throughput 512.00 of 600 KB/s, CPU busy 31% -> 34%."
+    );
+}
+
+#[test]
+fn a_setting_without_a_measured_cost_has_its_caution() {
+    let tried = Tried { bytes_per_second: 0.0, busy: 0.0, ..tried() };
+    assert_eq!(cost(&tried, throughput("1MB/s").unwrap()), "a caution");
 }
 
 #[test]

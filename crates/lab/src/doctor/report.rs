@@ -66,6 +66,10 @@ pub struct Tried {
     pub p99_us: Vec<f64>,
     /// Bytes per second with it, the mean of the rounds.
     pub bytes_per_second: f64,
+    /// CPU utilisation of this machine without it, from 0 to 1.
+    pub base_busy: f64,
+    /// CPU utilisation of this machine with it.
+    pub busy: f64,
     /// Comparison of the two.
     pub comparison: Comparison,
     /// Whether it is recommended: better beyond the noise, without a loss of durability.
@@ -89,6 +93,8 @@ impl Tried {
             base_p99_us: base.p99_us.clone(),
             p99_us: sample.p99_us.clone(),
             bytes_per_second: throughput,
+            base_busy: base.busy,
+            busy: sample.busy,
             comparison,
             recommended: comparison.verdict == Verdict::Better && !is_durability,
             caution: change.caution(),
