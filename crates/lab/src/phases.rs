@@ -57,13 +57,12 @@ impl PhaseName {
 #[must_use]
 pub fn meaning(phase: &str) -> &'static str {
     match phase {
-        "queue" | "produce" => "waiting in the client: linger.ms, buffer, requests in flight",
-        "request" => "from the socket until the acknowledgement was read",
+        "produce" => "waiting in the client: linger.ms, buffer, requests in flight",
         "publish" => "request to the leader, until its log has the record",
         "commit" => "replication to the in-sync replicas",
         "catch_up" => "the consumer reads the records before it",
         "fetch" => "fetch response, until a poll returns the record",
-        "acknowledge" => "response to the producer",
+        "acknowledge" => "until the producer has read the acknowledgement",
         _ => "",
     }
 }

@@ -99,14 +99,14 @@ pub(super) fn cpu(report: &Report) -> String {
 /// A table of the phases, if any are known.
 pub(super) fn phases(report: &Report) -> Option<String> {
     let mut table = format!(
-        "{:<10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}",
         "Phase, ms", "avg", "50th", "99th", "99.9th", "max"
     );
     let mut any = false;
     for (name, phase) in report.phases_us.iter() {
         any = true;
         let figures = [phase.avg, phase.p50, phase.p99, phase.p999, phase.max];
-        let _ = write!(table, "\n{name:<10}");
+        let _ = write!(table, "\n{name:<12}");
         for figure in figures {
             let _ = write!(table, "{:>10.3}", ms(figure));
         }

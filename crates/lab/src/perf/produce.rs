@@ -317,8 +317,8 @@ fn report(tally: &Tally, options: &Options, elapsed: Duration, cost: Cost) -> Re
         latency_us: summary(intended),
         send_latency_us: summary(&tally.sent),
         phases_us: PhasesReport {
-            queue: summary(&tally.queue),
-            request: summary(&tally.request),
+            produce: summary(&tally.queue),
+            acknowledge: summary(&tally.request),
             ..PhasesReport::default()
         },
         ..Figures { tool: "produce", records, bytes: tally.bytes, elapsed, cost }.report()

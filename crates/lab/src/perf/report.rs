@@ -139,15 +139,9 @@ pub struct Report {
 /// The time of each phase that could be observed.
 ///
 /// The phases of a record follow each other: produce, publish, commit, catch-up and fetch make up its latency.
-/// A producer alone sees `queue` and `request` only.
+/// A producer alone sees `produce` and `acknowledge` only: it cannot look into the brokers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PhasesReport {
-    /// From the send until the batch was handed to the socket, in a run that only produces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Summary>,
-    /// From the socket until the acknowledgement was read, in a run that only produces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub request: Option<Summary>,
     /// From the send until the batch was handed to the socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub produce: Option<Summary>,
@@ -163,19 +157,21 @@ pub struct PhasesReport {
     /// Until a poll returned it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch: Option<Summary>,
+    /// From the socket until the acknowledgement was read, in a run that only produces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acknowledge: Option<Summary>,
 }
 
 impl PhasesReport {
     /// The observed phases by name, in the order in which a record passes them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Summary)> {
         [
-            ("queue", self.queue),
-            ("request", self.request),
             ("produce", self.produce),
             ("publish", self.publish),
             ("commit", self.commit),
             ("catch_up", self.catch_up),
             ("fetch", self.fetch),
+            ("acknowledge", self.acknowledge),
         ]
         .into_iter()
         .filter_map(|(name, summary)| Some((name, summary?)))

@@ -109,11 +109,15 @@ fn consumer_lines_are_those_of_kafkas_tool() {
 fn phases_are_a_table_and_nothing_when_unknown() {
     assert_eq!(phases(&report()), None);
     let produce = Some(Summary { avg: 10.0, ..Summary::default() });
-    let phases_us = PhasesReport { produce, ..PhasesReport::default() };
+    let acknowledge = Some(Summary { avg: 20.0, ..Summary::default() });
+    let phases_us = PhasesReport { produce, acknowledge, ..PhasesReport::default() };
     let table = phases(&Report { phases_us, ..report() }).unwrap();
     let row = table.lines().nth(1).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..2], ["produce", "0.010"]);
     assert!(row.contains("waiting in the client"), "{row}");
+    let row = table.lines().nth(2).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..2], ["acknowledge", "0.020"]);
+    assert!(row.ends_with("until the producer has read the acknowledgement"), "{row}");
 }
 
 #[test]
