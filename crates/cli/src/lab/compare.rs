@@ -1,9 +1,15 @@
 //! `curtail lab compare`: comparison of two runs.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use clap::Args;
-use curtail_lab::experiments::compare::{Comparison, Metric, Row, Verdict, between, legend};
+use curtail_lab::experiments::{
+    Report,
+    compare::{Comparison, Metric, Row, Verdict, between, legend},
+};
 
 use super::files;
 use crate::{failure::Failure, output};
@@ -23,19 +29,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (first, second) = (files::read(&arguments.first)?, files::read(&arguments.second)?);
     let comparisons = between(&first, &second).map_err(Failure::new)?;
     for comparison in &comparisons {
-        output::print(&text(comparison))?;
+        let of = |report: &&Report| report.experiment == comparison.experiment;
+        let command = second.iter().find(of).map(again).unwrap_or_default();
+        output::print(&text(comparison, &command))?;
     }
     Ok(())
 }
 
-fn text(comparison: &Comparison) -> String {
+fn text(comparison: &Comparison, again: &str) -> String {
     let Comparison { experiment, notes, rows } = comparison;
     let mut text = format!("{experiment}: ratio of the second run to the first\n");
     for note in notes {
         text += &format!("note: {note}\n");
     }
     text += &ratios(rows);
-    text += &format!("{}\n{}\n", legend(rows), chance(experiment, rows));
+    text += &format!("{}\n{}\n", legend(rows), chance(rows, again));
     text
 }
 
@@ -50,10 +58,10 @@ pub(super) fn ratios(rows: &[Row]) -> String {
     output::table(&columns, &rows.iter().map(cells).collect::<Vec<Vec<String>>>())
 }
 
-/// Significance of the verdicts, in words.
-fn chance(experiment: &str, rows: &[Row]) -> String {
-    let verdicts = rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
-    let chances = verdicts.filter_map(|verdict| match verdict {
+/// Significance of the verdicts, in words. `again` is a command whose result is clearer.
+fn chance(rows: &[Row], again: &str) -> String {
+    let verdicts = || rows.iter().flat_map(|row| &row.ratios).map(|ratio| ratio.verdict);
+    let chances = verdicts().filter_map(|verdict| match verdict {
         Verdict::Apart(chance) => Some(chance),
         Verdict::Single | Verdict::Noise => None,
     });
@@ -62,9 +70,49 @@ fn chance(experiment: &str, rows: &[Row]) -> String {
             "equal arms differ like this by chance in up to {:.1}% of such comparisons",
             100.0 * chance
         ),
-        None => format!(
-            "no difference exceeds the noise; for a clearer result, repeat the runs at full length: \
-             curtail lab run {experiment} --json FILE"
-        ),
+        None if verdicts().all(|verdict| verdict == Verdict::Single) => {
+            format!("each arm ran once, so no difference can be judged; run: {again}")
+        }
+        None => format!("no difference exceeds the noise; for a clearer result run: {again}"),
     }
+}
+
+/// Rounds that tell small differences from noise.
+const ROUNDS: u32 = 5;
+
+/// The command of a report with more rounds and another file. A report without a command has one of its experiment.
+fn again(report: &Report) -> String {
+    let command = match &*report.command {
+        "" => format!("curtail lab run {} --cluster {}", report.experiment, report.cluster),
+        command => command.to_owned(),
+    };
+    let (mut kept, mut words) = (Vec::new(), words(&command).into_iter());
+    while let Some(word) = words.next() {
+        let plain = word.trim_start_matches('\'');
+        match plain {
+            "--json" | "--rounds" => drop(words.next()),
+            _ if plain.starts_with("--json=") || plain.starts_with("--rounds=") => {}
+            _ => kept.push(word),
+        }
+    }
+    format!("{} --rounds {ROUNDS} --json FILE", kept.join(" "))
+}
+
+/// The words of a command as a shell divides it, with their quotes.
+fn words(command: &str) -> Vec<&str> {
+    let (mut words, mut begin, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, character) in command.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if !quoted => escaped = true,
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => {
+                words.push(&command[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&command[begin..]);
+    words
 }

@@ -51,8 +51,9 @@ pub(crate) struct RunArguments {
     /// host:port of an existing one.
     #[arg(long, value_name = "CLUSTER", default_value = "embedded", value_parser = cluster)]
     cluster: ClusterKind,
-    /// Clients to run, separated by commas: curtail, java, java-3.6, java-3.2, java-2.8, librdkafka, franz-go,
-    /// confluent-rust. Drivers of clients other than curtail are built from the project's checkout.
+    /// Clients to run, separated by commas: curtail, curtail-completions (outcomes by batch), java, java-3.6, java-3.2,
+    /// java-2.8, librdkafka, franz-go, confluent-rust. Drivers of clients other than Curtail are built from the project's
+    /// checkout.
     #[arg(long, value_name = "LIST", default_value = "curtail", value_delimiter = ',')]
     client: Vec<Client>,
     /// The project's folder `peers` [default: the one in the current directory or above it].
