@@ -5,7 +5,7 @@ use std::time::Duration;
 use curtail::ProducerConfig;
 
 use super::{
-    Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Testbed, Turn,
+    Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     load::{Load, rehearse},
     testbed::Needs,
@@ -39,7 +39,7 @@ impl Experiment for ColdStart {
     }
 
     fn source(&self) -> &'static str {
-        "KAFKA-13115; peers measured on Apache Kafka 4.3"
+        "KAFKA-13115"
     }
 
     fn arms(&self, _: &Setting) -> Vec<Arm> {
@@ -51,18 +51,7 @@ impl Experiment for ColdStart {
     }
 
     fn published(&self, _: &Setting) -> Vec<Published> {
-        let peer = |arm, max_ms: f64, note| Published {
-            arm,
-            source: "measured on Apache Kafka 4.3, 2-core machine",
-            latency_us: PublishedLatency { max: Some(max_ms * 1000.0), ..Default::default() },
-            throughput_mbps: None,
-            note,
-        };
-        vec![
-            peer("franz-go", 13.0, "slowest record of the first 2 s"),
-            peer("librdkafka", 520.0, "520 to 600 ms together with the Java client"),
-            peer("java", 600.0, "520 to 600 ms together with librdkafka"),
-        ]
+        Vec::new()
     }
 
     fn start(&self, setting: &Setting) -> Result<Testbed> {

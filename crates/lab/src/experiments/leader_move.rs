@@ -127,7 +127,11 @@ impl Experiment for LeaderMove {
     }
 
     fn published(&self, setting: &Setting) -> Vec<Published> {
-        if setting.cluster == ClusterKind::Apache { peers() } else { kip_951() }
+        match setting.cluster {
+            // The KIP's workload does not run there.
+            ClusterKind::Apache => Vec::new(),
+            _ => kip_951(),
+        }
     }
 
     fn models(&self, setting: &Setting) -> Vec<Modelled> {
@@ -356,23 +360,4 @@ fn kip_951() -> Vec<Published> {
         note: "40,000,000 records at 100,000/s, 6 brokers and a client on m5.xlarge",
     };
     runs.into_iter().flat_map(|(arm, runs)| runs.map(|run| line(arm, run))).collect()
-}
-
-fn peers() -> Vec<Published> {
-    let peer = |arm, p999_ms: f64, note| Published {
-        arm,
-        source: "measured on Apache Kafka 4.3, 2-core machine",
-        latency_us: PublishedLatency { p999: Some(p999_ms * 1000.0), ..Default::default() },
-        throughput_mbps: None,
-        note,
-    };
-    vec![
-        peer("librdkafka", 500.0, "6 partitions"),
-        peer("confluent-rust", 980.0, "6 partitions"),
-        peer("java", 1200.0, "6 partitions"),
-        peer("franz-go", 2000.0, "6 partitions"),
-        peer("krafka", 2000.0, "6 partitions"),
-        peer("best of the five", 2100.0, "100 partitions"),
-        peer("worst of the five", 5100.0, "100 partitions"),
-    ]
 }

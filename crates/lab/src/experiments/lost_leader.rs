@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use curtail::{ProducerConfig, TopicDescription};
 
 use super::{
-    Act, Arm, Arms, Condition, Experiment, Published, PublishedLatency, Sample, Setting, Simulated,
-    Testbed, Turn, When, Workload,
+    Act, Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,
+    When, Workload,
     check::{Order, read_back},
     load::{Keys, Load, nanos, rehearse, sleep_until, with_properties, worst_ms},
     observer::{Seen, watch},
@@ -123,7 +123,7 @@ impl Experiment for LostLeader {
     }
 
     fn source(&self) -> &'static str {
-        "Curtail; peers measured on Apache Kafka 4.3"
+        "Curtail"
     }
 
     fn arms(&self, _: &Setting) -> Vec<Arm> {
@@ -135,15 +135,7 @@ impl Experiment for LostLeader {
     }
 
     fn published(&self, _: &Setting) -> Vec<Published> {
-        let peer = |arm, p999_s: f64| Published {
-            arm,
-            source: "measured on Apache Kafka 4.3, 2-core machine",
-            latency_us: PublishedLatency { p999: Some(p999_s * 1e6), ..Default::default() },
-            throughput_mbps: None,
-            note: "three replicas, acks=all",
-        };
-        let (best, worst) = if self.0 == Fault::Killed { (8.6, 11.4) } else { (20.2, 20.5) };
-        vec![peer("best of the peers", best), peer("worst of the peers", worst)]
+        Vec::new()
     }
 
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {

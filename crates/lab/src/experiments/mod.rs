@@ -305,7 +305,7 @@ pub trait Experiment: Sync {
     /// Number of turns of each arm.
     fn rounds(&self, setting: &Setting) -> u32;
 
-    /// Figures that others have published, or that were measured with other software here.
+    /// Figures that a document has published: a KIP, an issue, a pull request or an article.
     fn published(&self, setting: &Setting) -> Vec<Published>;
 
     /// Modelled parts of the experiment, with their parameters.
