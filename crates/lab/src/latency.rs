@@ -167,3 +167,27 @@ pub struct Summary {
     /// Longest.
     pub max: f64,
 }
+
+/// Fewest records behind a percentile of which it is stable.
+const STABLE: u64 = 10;
+
+/// Records that a 99.9th percentile of so many rests on.
+#[must_use]
+pub fn behind_p999(records: u64) -> u64 {
+    (records / 1000).max(1)
+}
+
+/// Whether a 99.9th percentile of so many records may be noise.
+#[must_use]
+pub fn is_few_behind_p999(records: u64) -> bool {
+    records > 0 && behind_p999(records) < STABLE
+}
+
+/// Warns of a 99.9th percentile of few records; `None` for enough of them, and for none. `what` names the percentile.
+#[must_use]
+pub fn few_behind_p999(what: &str, records: u64) -> Option<String> {
+    let slowest = behind_p999(records);
+    is_few_behind_p999(records).then(|| {
+        format!("{what} rests on the slowest {slowest} of {records} records: it may be noise.")
+    })
+}

@@ -6,7 +6,7 @@ mod tests;
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use curtail_lab::experiments::{
-    ArmReport, PublishedFigure, Report,
+    ArmReport, Condition, PublishedFigure, Report,
     compare::{legend, within},
 };
 
@@ -32,11 +32,12 @@ const HEADER: [&str; COLUMNS] = [
     "errors",
 ];
 
-/// Formats limits, ratios of the arms, arms, published figures, further figures, and conditions.
+/// Formats the conclusion, limits, ratios of the arms, arms, published figures, further figures, and conditions.
 pub(super) fn table(report: &Report) -> String {
-    let Report { experiment, cluster, scale, seed, source, .. } = report;
-    let mut text = format!("{experiment} on {cluster}, scale {scale}, seed {seed} ({source})\n");
-    text += &format!("{}\n", report.conclusion());
+    let Report { experiment, cluster, scale, seed, .. } = report;
+    let mut text = format!("{}\n", report.conclusion());
+    text +=
+        &format!("{experiment} on {cluster}, scale {scale}, seed {seed} ({})\n", report.source());
     for limit in report.limits() {
         text += &format!("{limit}\n");
     }
@@ -55,11 +56,11 @@ pub(super) fn table(report: &Report) -> String {
         if !arm.extra.is_empty() {
             let figures: Vec<String> =
                 arm.extra.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
-            text += &format!("{}: {}\n", label(report, arm), figures.join(", "));
+            text += &format!("{}: {}\n", report.label(arm), figures.join(", "));
         }
         if let Some((phase, times)) = to_blame(arm) {
             let of = arm.exemplars.len();
-            let name = label(report, arm);
+            let name = report.label(arm);
             let meaning = curtail_lab::phases::meaning(phase);
             text += &format!(
                 "{name}: {phase} to blame for {times} of the {of} slowest records ({meaning})\n"
@@ -72,28 +73,18 @@ pub(super) fn table(report: &Report) -> String {
 
 /// The conditions, with those of integrity that held in one line.
 fn conditions(report: &Report) -> String {
-    let mut text = String::new();
-    let intact =
-        report.conditions.iter().filter(|condition| condition.held && condition.is_integrity());
-    let intact = intact.count();
-    if intact > 0 {
-        let arms = if intact == 1 { "arm" } else { "arms" };
-        text += &format!(
-            "held: no record lost, duplicated or reordered, and no error ({intact} {arms})\n"
-        );
-    }
-    for condition in report.conditions.iter().filter(|c| !(c.held && c.is_integrity())) {
+    let line = |condition: Condition| {
         let word = if condition.held { "held" } else { "NOT HELD" };
-        text += &format!("{word}: {}\n", condition.text);
-    }
-    text
+        format!("{word}: {}\n", condition.text)
+    };
+    report.folded_conditions().into_iter().map(line).collect()
 }
 
 /// With `--why`: the timelines of the slowest records, and the requests that the brokers served.
 fn timelines(report: &Report) -> String {
     let mut text = String::new();
     for arm in &report.arms {
-        let name = label(report, arm);
+        let name = report.label(arm);
         for slow in &arm.timelines {
             text += &format!(
                 "{name}: why a record of partition {} (offset {}) took {:.1} ms; times in ms since the first record was due:\n",
@@ -113,22 +104,23 @@ fn timelines(report: &Report) -> String {
 /// The arms, then the published figures.
 fn figures(report: &Report) -> String {
     let mut rows = vec![HEADER.map(str::to_owned)];
-    rows.extend(report.arms.iter().map(|arm| measured(arm, label(report, arm))));
+    rows.extend(report.arms.iter().map(|arm| measured(arm, report.label(arm))));
     let published_from = rows.len();
-    rows.extend(report.published.iter().map(published));
+    let others: Vec<&PublishedFigure> = report.published().collect();
+    rows.extend(others.iter().copied().map(published));
     let mut text = String::new();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
     for (index, row) in rows.iter().enumerate() {
         if index == published_from {
-            text += "published, or measured with other software:\n";
+            text += "published:\n";
         }
         let mut line = format!("{:<width$}", row[0], width = widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {
             // Writing to memory does not fail.
             let _ = write!(line, "  {cell:>width$}");
         }
-        let note = index.checked_sub(published_from).and_then(|at| report.published.get(at));
+        let note = index.checked_sub(published_from).and_then(|at| others.get(at));
         if let Some(PublishedFigure { source, note, .. }) = note {
             let _ = write!(line, "  {source}{}{note}", if note.is_empty() { "" } else { ": " });
         }
@@ -145,12 +137,6 @@ fn to_blame(arm: &ArmReport) -> Option<(&str, usize)> {
         *times.entry(phase).or_default() += 1;
     });
     times.into_iter().max_by_key(|(_, times)| *times)
-}
-
-/// An arm's name, followed by its client if clients other than Curtail took part.
-fn label(report: &Report, arm: &ArmReport) -> String {
-    let named = report.arms.iter().any(|arm| arm.client != "curtail");
-    if named { format!("{} ({})", arm.name, arm.client) } else { arm.name.clone() }
 }
 
 fn measured(arm: &ArmReport, label: String) -> [String; COLUMNS] {

@@ -13,7 +13,7 @@ pub(crate) use self::environment::Machine;
 pub(super) use self::environment::now_ms;
 use super::{Arm, Sample};
 use crate::{
-    latency::{Latencies, Point, Summary},
+    latency::{Latencies, Point, Summary, few_behind_p999},
     over_time::{OverTime, OverTimeReport},
     peers::Client,
     phases::{self, Estimate, PhaseName, Phases, Probes},
@@ -63,14 +63,50 @@ impl Report {
         let failed: Vec<&Condition> = self.conditions.iter().filter(|c| !c.held).collect();
         match (self.conditions.len(), &*failed) {
             (0, _) => "No condition was set.".to_owned(),
+            (1, []) => "The condition holds.".to_owned(),
+            (1, [failed]) => format!("The condition does not hold: {}.", failed.text),
             (all, []) => format!("All {all} conditions hold."),
             (all, [first, ..]) => {
-                format!(
-                    "{} of {all} conditions do NOT hold. The first: {}.",
-                    failed.len(),
-                    first.text
-                )
+                format!("{} of {all} conditions do not hold, first {}.", failed.len(), first.text)
             }
+        }
+    }
+
+    /// The conditions as readers need them: those of integrity that held are the first one, all together.
+    #[must_use]
+    pub fn folded_conditions(&self) -> Vec<Condition> {
+        let is_intact = |condition: &Condition| condition.held && condition.is_integrity();
+        let intact = self.conditions.iter().filter(|condition| is_intact(condition)).count();
+        let arms = if intact == 1 { "arm" } else { "arms" };
+        let text =
+            format!("no record lost, duplicated or reordered, and no error ({intact} {arms})");
+        let folded = (intact > 0).then_some(Condition { text, held: true });
+        let others = self.conditions.iter().filter(|condition| !is_intact(condition)).cloned();
+        folded.into_iter().chain(others).collect()
+    }
+
+    /// The published figures. Runs before 2026-11-26 also have figures of other clients that no run on file backs;
+    /// these are left out.
+    pub fn published(&self) -> impl Iterator<Item = &PublishedFigure> {
+        let typed = ["measured on", "best peer"];
+        let is_typed = move |figure: &PublishedFigure| {
+            typed.iter().any(|begin| figure.source.starts_with(begin))
+        };
+        self.published.iter().filter(move |figure| !is_typed(figure))
+    }
+
+    /// The source of the workload and of [`Report::published`].
+    #[must_use]
+    pub fn source(&self) -> &str {
+        self.source.split("; peers measured on").next().unwrap_or_default()
+    }
+
+    /// An arm's name, followed by its client if clients other than Curtail took part.
+    #[must_use]
+    pub fn label(&self, arm: &ArmReport) -> String {
+        match self.arms.iter().any(|arm| arm.client != Client::Curtail.name()) {
+            true => format!("{} ({})", arm.name, arm.client),
+            false => arm.name.clone(),
         }
     }
 
@@ -106,6 +142,9 @@ impl Report {
         if self.arms.iter().any(|arm| arm.rounds.len() == 1) {
             limits.push("Each arm ran once, so differences between arms may be noise.".to_owned());
         }
+        limits.extend(self.arms.iter().filter_map(|arm| {
+            few_behind_p999(&format!("p99.9 of {}", self.label(arm)), arm.records)
+        }));
         limits
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Latencies, Point, Summary};
+use super::{Latencies, Point, Summary, few_behind_p999};
 
 #[test]
 fn figures_are_those_of_the_distribution() {
@@ -71,4 +71,15 @@ fn a_curve_tells_as_many_nines_apart_as_there_are_records_for() {
     let near = |point: &Point, us: f64| (point.us - us).abs() <= us * 0.002;
     assert!(near(&curve[20], 9_000.0) && near(&curve[40], 9_900.0), "{curve:?}");
     assert!(near(&curve[80], 9_999.0) && curve[81].quantile == 1.0, "{curve:?}");
+}
+
+#[test]
+fn a_p999_of_few_records_is_said_to_be_noise() {
+    let said = |records| few_behind_p999("p99.9 of a", records);
+    let text = |slowest, of| {
+        format!("p99.9 of a rests on the slowest {slowest} of {of} records: it may be noise.")
+    };
+    assert_eq!(said(999), Some(text(1, 999)));
+    assert_eq!(said(9_999), Some(text(9, 9_999)));
+    assert_eq!((said(10_000), said(0)), (None, None));
 }

@@ -276,7 +276,7 @@ fn the_page_has_the_row_the_chart_and_the_run() {
     let report = &files[&Path::new(path).join("README.md")];
     for said in [
         "# killed-leader, Apache Kafka: 1 of 1 claims held\n",
-        "1 of 1 conditions do NOT hold. The first: p99 &lt; 5 ms.",
+        "The condition does not hold: p99 &lt; 5 ms.",
         "| rf2-keyless | franz-go | 2 |",
         "- not held: p99 &lt; 5 ms",
         "(2026-11-24T09-05-01Z.json)",

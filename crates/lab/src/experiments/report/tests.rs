@@ -1,7 +1,13 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{experiments::Figure, peers::Client};
+use crate::{
+    experiments::{
+        Figure,
+        compare::tests::{arm as compared, report},
+    },
+    peers::Client,
+};
 
 /// A turn of a hundred records whose slowest took `slowest`.
 fn turn(slowest: Duration) -> Sample {
@@ -68,4 +74,65 @@ fn reports_without_rounds_are_read() {
         "fetch":null},"extra":{}}],"published":[],"conditions":[]}"#;
     let report: Report = serde_json::from_str(text).unwrap();
     assert!(report.arms[0].rounds.is_empty() && report.command.is_empty());
+}
+
+/// A report with these conditions: whether each held.
+fn with_conditions(held: &[bool]) -> Report {
+    let condition = |(at, held): (usize, &bool)| Condition { text: format!("c{at}"), held: *held };
+    let conditions = held.iter().enumerate().map(condition).collect();
+    Report { conditions, ..report("x", Vec::new()) }
+}
+
+#[test]
+fn a_conclusion_is_one_sentence_with_the_number_of_conditions() {
+    for (held, said) in [
+        (&[][..], "No condition was set."),
+        (&[true], "The condition holds."),
+        (&[false], "The condition does not hold: c0."),
+        (&[true, true], "All 2 conditions hold."),
+        (&[true, false, false], "2 of 3 conditions do not hold, first c1."),
+    ] {
+        assert_eq!(with_conditions(held).conclusion(), said);
+    }
+}
+
+#[test]
+fn conditions_of_integrity_that_held_are_one() {
+    let mut report = with_conditions(&[true]);
+    let integrity = |arm: &str, held| Condition {
+        text: format!("{arm}: {} (0, 0, 0, 0)", Condition::INTEGRITY),
+        held,
+    };
+    report.conditions.extend([integrity("a", true), integrity("b", false), integrity("c", true)]);
+    let texts: Vec<String> =
+        report.folded_conditions().into_iter().map(|condition| condition.text).collect();
+    assert_eq!(texts[0], "no record lost, duplicated or reordered, and no error (2 arms)");
+    assert_eq!(texts[1..], ["c0".to_owned(), integrity("b", false).text]);
+}
+
+#[test]
+fn arms_with_few_records_behind_p999_are_among_the_limits() {
+    let with = |name: &str, records| ArmReport { records, ..compared(name, &[1.0, 2.0]) };
+    let limits = report("x", vec![with("few", 6_300), with("many", 10_000)]).limits();
+    let few: Vec<&String> = limits.iter().filter(|limit| limit.contains("p99.9")).collect();
+    assert_eq!(few, ["p99.9 of few rests on the slowest 6 of 6300 records: it may be noise."]);
+}
+
+#[test]
+fn figures_without_a_document_are_not_published() {
+    let figure = |source: &str| PublishedFigure {
+        arm: "java".into(),
+        source: source.into(),
+        latency_us: PublishedLatency::default(),
+        throughput_mbps: None,
+        note: String::new(),
+    };
+    let mut report = report("x", Vec::new());
+    report.source = "KAFKA-13115; peers measured on Apache Kafka 4.3".into();
+    report.published =
+        ["best peer, measured on Apache Kafka 4.3", "KIP-951", "measured on Apache Kafka 4.3"]
+            .map(figure)
+            .into();
+    let sources: Vec<&str> = report.published().map(|figure| &*figure.source).collect();
+    assert_eq!((sources, report.source()), (vec!["KIP-951"], "KAFKA-13115"));
 }
