@@ -2,9 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use curtail::{Acks, ConsumerConfig, ProducerConfig};
-use curtail_lab::perf::{
-    Event, Report, Target,
-    e2e::{self, Options},
+use curtail_lab::{
+    latency::few_behind_p999,
+    perf::{
+        Event, Report, Target,
+        e2e::{self, Options},
+    },
 };
 
 use super::{arguments::Common, bar::Bar, lines, missing_topic, note_kept, write_json};
@@ -109,6 +112,9 @@ fn print(report: &Report) -> Result<(), Failure> {
     output::line(lines::e2e_total(report))?;
     if let Some(latency) = &report.latency_us {
         output::line(format_args!("Latency: {}.", lines::distribution(latency)))?;
+    }
+    if let Some(line) = few_behind_p999("p99.9", report.records) {
+        output::line(line)?;
     }
     if let Some(table) = lines::phases(report) {
         output::line(table)?;

@@ -4,9 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use curtail::{Env, ProducerConfig};
-use curtail_lab::perf::{
-    Event, Payload,
-    produce::{self, Options, Outcome},
+use curtail_lab::{
+    latency::few_behind_p999,
+    perf::{
+        Event, Payload,
+        produce::{self, Options, Outcome},
+    },
 };
 
 use super::{
@@ -153,11 +156,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => {}
     }
     write_json(arguments.common.json.as_deref(), outcome.measured())?;
+    // Also when records failed: the others are in the topic.
+    note_kept(&options.target, &options.topic.name);
     match (outcome.whole.errors, outcome.whole.first_error) {
-        (0, _) => {
-            note_kept(&options.target, &options.topic.name);
-            Ok(())
-        }
+        (0, _) => Ok(()),
         (1, first) => Err(Failure::new(format!(
             "1 record was not acknowledged: {}",
             first.unwrap_or_default()
@@ -180,6 +182,9 @@ fn print(outcome: &Outcome) -> Result<(), Failure> {
     }
     if let Some(latency) = &measured.send_latency_us {
         output::line(format_args!("Latency from the send: {}.", lines::distribution(latency)))?;
+    }
+    if let Some(line) = few_behind_p999("p99.9", measured.records) {
+        output::line(line)?;
     }
     if let Some(table) = lines::phases(measured) {
         output::line(table)?;

@@ -40,6 +40,8 @@ fn end_to_end_starts_its_own_cluster_and_knows_every_phase() {
         lines[3].starts_with("Percentiles: 50th = ") && lines[3].contains(", 99.9th = "),
         "{out}"
     );
+    let few = "p99.9 rests on the slowest 1 of 1100 records: it may be noise.";
+    assert!(lines.contains(&few), "{out}");
     let report = json(file.path());
     assert_eq!(report["tool"], "e2e");
     assert_eq!(
@@ -148,6 +150,26 @@ fn producing_and_consuming_on_a_cluster_that_runs() {
         (report["tool"].as_str(), report["records"].as_u64()),
         (Some("consume"), Some(50_000))
     );
+}
+
+#[test]
+fn producing_names_the_topic_that_it_leaves_also_if_records_failed() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let create =
+        ["topics", "create", "small", "-b", bootstrap, "--topic-config", "max.message.bytes=200"];
+    run(&create).ok();
+    let produce = ["perf", "produce", "--bootstrap-server", bootstrap, "--topic", "small"];
+    let out = run(&[&produce[..], &["--num-records", "2", "--record-size", "1000"]].concat());
+    assert_eq!(out.code, Some(1), "{out:?}");
+    assert!(out.err.contains("topic small keeps the records of this run\n"), "{out:?}");
+    assert!(out.err.contains("2 records were not acknowledged; the first: "), "{out:?}");
+    let out = run(&[&produce[..], &["--num-records", "20", "--record-size", "10"]].concat()).ok();
+    let few = "p99.9 rests on the slowest 1 of 20 records: it may be noise.\n";
+    assert!(out.contains(few), "{out}");
+    for phase in ["\nproduce ", "\nacknowledge "] {
+        assert!(out.contains(phase), "{out}");
+    }
 }
 
 /// Runs `perf produce` in transactions and returns the offsets that readers of committed records see.
