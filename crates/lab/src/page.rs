@@ -29,7 +29,7 @@ pub fn page(reports: &[Report]) -> String {
         _ => match reports.iter().filter(|report| !report.held()).count() {
             0 => "All conditions hold.".to_owned(),
             failed => {
-                format!("Conditions of {failed} of {} experiments do NOT hold.", reports.len())
+                format!("Conditions of {failed} of {} experiments do not hold.", reports.len())
             }
         },
     };
@@ -72,13 +72,14 @@ fn contents(reports: &[Report]) -> Element {
 }
 
 fn section(at: usize, report: &Report) -> Element {
-    let Report { experiment, cluster, scale, seed, source, .. } = report;
+    let Report { experiment, cluster, scale, seed, .. } = report;
     let names = names(report);
     let heading = format!("{experiment} on {cluster}");
-    let about = format!("Scale {scale}, seed {seed}. After {source}.");
+    let about = format!("Scale {scale}, seed {seed}. After {}.", report.source());
     let limits = report.limits().into_iter().map(|limit| el("li").text(limit));
     let mut parts = vec![
         el("h2").text(heading),
+        el("p").class("found").text(report.conclusion()),
         el("p").text(about),
         el("ul").class("limits").children(limits),
         el("h3").text("Conditions"),
@@ -90,7 +91,7 @@ fn section(at: usize, report: &Report) -> Element {
         parts.extend(tables::ratios(first, &names[1..], &ratios));
     }
     parts.push(el("h3").text("Figures"));
-    parts.push(tables::figures(report, &names));
+    parts.extend(tables::figures(report, &names));
     parts.extend(latency::plot(report, &names));
     parts.extend(over_time::plot(report, &names));
     parts.push(bars::phases(report, &names));

@@ -4,7 +4,10 @@ use super::{
     markup::{Element, el, figure, table},
     plot::{Frame, Scale, area, hint, label, legend, rectangle, short},
 };
-use crate::experiments::{ArmReport, PHASES, Phase, Report};
+use crate::{
+    experiments::{ArmReport, PHASES, Phase, Report},
+    phases::meaning,
+};
 
 const BAR: f64 = 20.0;
 const GAP: f64 = 10.0;
@@ -84,7 +87,8 @@ pub(super) fn phases(report: &Report, names: &[String]) -> Element {
         let unit = format!("{name} of each phase, ms");
         plots.push(bars(&format!("{caption}: {unit}."), &unit, longest, &all, short));
     }
-    plots.push(legend(PARTS, area_sample));
+    let meanings = PARTS.map(|part| format!("{part}: {}", meaning(part)));
+    plots.push(legend(meanings.iter().map(String::as_str), area_sample));
     plots.push(el("p").class("note").text(phase_notes(report)));
     figure(caption, plots, vec![phase_numbers(report, names, caption)])
 }

@@ -18,7 +18,7 @@ pub(super) fn plot(report: &Report, names: &[String]) -> Option<Element> {
         return None;
     }
     let last = curves.iter().flatten().map(|(nines, _)| *nines).fold(1.0, f64::max);
-    let published: Vec<Mark> = report.published.iter().flat_map(|p| marks(p, report)).collect();
+    let published: Vec<Mark> = report.published().flat_map(|p| marks(p, report)).collect();
     let published = published.iter().filter(|mark| mark.nines <= last);
     let values = curves.iter().flatten().map(|(_, ms)| *ms);
     let values = values.chain(published.clone().map(|mark| mark.ms));
@@ -41,7 +41,7 @@ pub(super) fn plot(report: &Report, names: &[String]) -> Option<Element> {
     let sample = |at: usize| line(&series(at), (0.0, 6.0), (34.0, 6.0));
     let mut plots = vec![svg, legend(names.iter().map(String::as_str), sample)];
     let mut note = "The end of a line is the longest latency.".to_owned();
-    if !report.published.is_empty() {
+    if report.published().next().is_some() {
         note += " Diamonds are published figures, in the colour of the arm they compare with and grey where there is none.";
     }
     plots.push(el("p").class("note").text(note));

@@ -5,23 +5,26 @@ use super::{
     plot::short,
 };
 use crate::experiments::{
-    ArmReport, Environment, PHASES, PublishedFigure, Report,
+    ArmReport, Condition, Environment, PHASES, PublishedFigure, Report,
     compare::{Metric, Row, legend},
 };
 
 /// Number of slowest records shown per arm.
 const SLOWEST: usize = 20;
 
-/// A row per condition, with whether it held.
+/// A row per condition, with whether it held; those of integrity that held have one row.
 pub(super) fn conditions(report: &Report) -> Element {
-    let condition = |condition: &crate::experiments::Condition| {
+    let condition = |condition: Condition| {
         let (class, word) = if condition.held { ("held", "held") } else { ("failed", "NOT HELD") };
         let word = el("strong").class(class).text(word);
         el("li").child(word).text(": ").text(&condition.text)
     };
     match report.conditions.is_empty() {
         true => el("p").text("None."),
-        false => el("ul").class("conditions").children(report.conditions.iter().map(condition)),
+        false => {
+            let conditions = report.folded_conditions().into_iter().map(condition);
+            el("ul").class("conditions").children(conditions)
+        }
     }
 }
 
@@ -37,23 +40,40 @@ pub(super) fn ratios(first: &str, names: &[String], rows: &[Row]) -> Vec<Element
     vec![table(&caption, &columns, cells.collect()), el("p").class("note").text(legend(rows))]
 }
 
-const COLUMNS: [&str; 15] = [
-    "", "records", "MB/s", "avg", "p50", "p95", "p99", "p99.9", "max", "CPU", "lost", "dupl.",
-    "reord.", "errors", "source",
+const COLUMNS: [&str; 14] = [
+    "arm",
+    "records",
+    "MB/s",
+    "avg ms",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "p99.9 ms",
+    "max ms",
+    "CPU us/record",
+    "lost",
+    "dupl.",
+    "reord.",
+    "errors",
 ];
 
-/// Measured and published figures.
-pub(super) fn figures(report: &Report, names: &[String]) -> Element {
-    let mut rows: Vec<Vec<String>> =
-        names.iter().zip(&report.arms).map(|(name, arm)| measured(name, arm)).collect();
-    rows.extend(report.published.iter().map(published));
+/// Columns of published figures, between the arm and the source.
+const PUBLISHED: [&str; 7] = ["MB/s", "avg ms", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms"];
+
+/// Measured figures, and in a second table the published ones.
+pub(super) fn figures(report: &Report, names: &[String]) -> Vec<Element> {
+    let rows = names.iter().zip(&report.arms).map(|(name, arm)| measured(name, arm));
     let brokers = report.arms.iter().any(|arm| arm.cpu_includes_brokers);
-    let cpu = if brokers { " (brokers included)" } else { "" };
-    let caption = format!(
-        "Latencies in ms, MB of 1024 * 1024 bytes, CPU time in µs per record{cpu}. The last \
-         column is the source: this run, or a published figure."
-    );
-    table(&caption, &COLUMNS.map(str::to_owned), rows)
+    let cpu = if brokers { "; the CPU time includes the brokers" } else { "" };
+    let caption = format!("Measured in this run; MB of 1024 * 1024 bytes{cpu}");
+    let mut tables = vec![table(&caption, &COLUMNS.map(str::to_owned), rows.collect())];
+    let rows: Vec<Vec<String>> = report.published().map(published).collect();
+    if !rows.is_empty() {
+        let columns = ["arm"].into_iter().chain(PUBLISHED).chain(["source"]);
+        let columns: Vec<String> = columns.map(str::to_owned).collect();
+        tables.push(table("Published figures", &columns, rows));
+    }
+    tables
 }
 
 fn measured(name: &str, arm: &ArmReport) -> Vec<String> {
@@ -64,17 +84,15 @@ fn measured(name: &str, arm: &ArmReport) -> Vec<String> {
     row.extend(all.map(|us| short(us / 1000.0)));
     row.push(short(arm.cpu_us_per_record));
     row.extend([arm.lost, arm.duplicated, arm.reordered, arm.errors].map(|n| n.to_string()));
-    row.push("this run".to_owned());
     row
 }
 
 fn published(published: &PublishedFigure) -> Vec<String> {
     let PublishedFigure { arm, source, latency_us: latency, throughput_mbps, note } = published;
     let known = |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), short);
-    let mut row = vec![arm.clone(), "–".to_owned(), known(*throughput_mbps)];
+    let mut row = vec![arm.clone(), known(*throughput_mbps)];
     let all = [latency.avg, latency.p50, latency.p95, latency.p99, latency.p999, latency.max];
     row.extend(all.map(|us| known(us.map(|us| us / 1000.0))));
-    row.resize(COLUMNS.len() - 1, "–".to_owned());
     row.push(if note.is_empty() { source.clone() } else { format!("{source}: {note}") });
     row
 }
@@ -99,13 +117,13 @@ pub(super) fn extra(report: &Report, names: &[String]) -> Option<Element> {
 
 /// The slowest records of each arm, each with the phase to blame.
 pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
-    let mut columns = ["", "turn", "due at, s", "partition", "offset", "leader", "latency"]
+    let mut columns = ["arm", "turn", "due at, s", "partition", "offset", "leader", "latency ms"]
         .map(str::to_owned)
         .to_vec();
-    columns.extend(PHASES.map(str::to_owned));
+    columns.extend(PHASES.map(|phase| format!("{phase} ms")));
     columns.push("to blame".to_owned());
     let ms = |us: f64| short(us / 1000.0);
-    let unseen = || "not measured".to_owned();
+    let unseen = || "–".to_owned();
     let rows = names.iter().zip(&report.arms).flat_map(|(name, arm)| {
         arm.exemplars.iter().take(SLOWEST).map(move |slow| {
             let mut row = vec![
@@ -127,7 +145,7 @@ pub(super) fn slowest(report: &Report, names: &[String]) -> Element {
     if rows.is_empty() {
         return el("p").text("Single records: not measured.");
     }
-    let caption = format!("The {SLOWEST} slowest records of each arm; latency and phases in ms");
+    let caption = format!("The {SLOWEST} slowest records of each arm; –: not measured");
     table(&caption, &columns, rows)
 }
 
