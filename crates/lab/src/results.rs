@@ -18,6 +18,7 @@ mod store;
 mod tests;
 
 pub use self::store::Results;
+use crate::experiments::ClusterKind;
 
 /// Why results cannot be read or made, in one line.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,14 @@ impl Cluster {
             Self::Apache => "Apache Kafka",
             Self::Embedded => "Embedded cluster",
             Self::Sim => "Virtual time",
+        }
+    }
+
+    fn kind(self) -> ClusterKind {
+        match self {
+            Self::Apache => ClusterKind::Apache,
+            Self::Embedded => ClusterKind::Embedded,
+            Self::Sim => ClusterKind::Sim,
         }
     }
 

@@ -89,3 +89,23 @@ fn the_readme_has_at_most_700_words() {
     let words = text.split_whitespace().filter(|word| *word != "|").count();
     assert!(words <= 700, "{words} words");
 }
+
+/// The words of a page that a reader sees without opening a folded block. Rows and links count by their texts.
+fn open_words(text: &str) -> usize {
+    let (mut depth, mut words) = (0, 0);
+    for line in text.lines() {
+        depth += line.matches("<details>").count();
+        if depth == 0 {
+            words += line.split_whitespace().filter(|word| *word != "|").count();
+        }
+        depth -= line.matches("</details>").count();
+    }
+    words
+}
+
+#[test]
+fn the_page_of_results_is_read_in_five_minutes() {
+    let text = prose(&fs::read_to_string(root().join("docs/results/README.md")).unwrap());
+    let words = open_words(&text);
+    assert!(words <= 1500, "{words} words outside of folded blocks");
+}

@@ -25,7 +25,7 @@ pub(super) fn report(cluster: Cluster, runs: &[Run]) -> String {
         found(report, &rows),
         sentence(about),
         escaped(&report.conclusion()),
-        report.source.trim_end_matches('.')
+        report.source().trim_end_matches('.')
     );
     if chart(cluster, runs).is_some() {
         text += "\n![Chart of the claims](chart.svg)\n";
@@ -57,12 +57,12 @@ fn found(report: &Report, rows: &[Row<'_>]) -> String {
     of(judged.iter().filter(|held| **held).count(), judged.len(), "claims")
 }
 
-/// A chart of the latencies with claims: Curtail, the arms it is compared with, and the other clients.
+/// A chart of the latencies and throughputs with claims: Curtail, the arms it is compared with, and the other clients.
 pub(super) fn chart(cluster: Cluster, runs: &[Run]) -> Option<String> {
     let experiment = &runs.last()?.report.experiment;
     let mut panels: Vec<(&str, Metric)> = Vec::new();
-    let latency = |claim: &&Claim| claim.metric.unit() == Unit::Ms;
-    for claim in claims(cluster, experiment).filter(latency) {
+    let is_charted = |claim: &&Claim| matches!(claim.metric.unit(), Unit::Ms | Unit::Mbps);
+    for claim in claims(cluster, experiment).filter(is_charted) {
         if !panels.contains(&(claim.arm, claim.metric)) {
             panels.push((claim.arm, claim.metric));
         }
@@ -78,8 +78,9 @@ fn panel(cluster: Cluster, all: &[Run], arm: &str, metric: Metric) -> Option<Pan
     let experiment = &runs.last()?.report.experiment;
     let same = |claim: &&Claim| claim.arm == arm && claim.metric == metric;
     let mut claims = claims(cluster, experiment).filter(same).peekable();
-    let title = format!("{}: {}", claims.peek()?.sentence.replace('`', ""), metric.name());
-    let mut panel = Panel::new(title, Unit::Ms);
+    let better = if metric.more_is_better() { " (more is better)" } else { "" };
+    let title = format!("{}: {}{better}", claims.peek()?.sentence.replace('`', ""), metric.name());
+    let mut panel = Panel::new(title, metric.unit());
     panel.client("Curtail", rows::ours(arm, metric, &runs));
     for claim in claims {
         if let Aim::Arm { arm, .. } = claim.aim {
@@ -125,7 +126,7 @@ fn run_text(run: &Run) -> String {
     text += &extra(report);
     text += &published(report);
     text += "\n### Conditions\n\n";
-    for condition in &report.conditions {
+    for condition in report.folded_conditions() {
         let state = if condition.held { "held" } else { "not held" };
         text += &format!("- {state}: {}\n", condition.text.replace('<', "&lt;"));
     }
@@ -220,8 +221,8 @@ fn published(report: &Report) -> String {
         let parts: Vec<String> = figures.chain(mbps).chain(note).collect();
         format!("- {} ({}): {}\n", figure.arm, figure.source, parts.join(", "))
     };
-    let lines: String = report.published.iter().map(line).collect();
-    let head = "\n### Not measured in this run\n\nPublished figures, and those of other runs:\n\n";
+    let lines: String = report.published().map(line).collect();
+    let head = "\n### Published figures\n\n";
     if lines.is_empty() { lines } else { format!("{head}{lines}") }
 }
 

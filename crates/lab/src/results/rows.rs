@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     experiments::{ArmReport, Report},
+    latency::{behind_p999, is_few_behind_p999},
     peers::Client,
 };
 
@@ -45,6 +46,18 @@ pub(super) struct Other<'a> {
 }
 
 impl Row<'_> {
+    /// Records that the 99.9th percentile of the shortest turn rests on, if they are few.
+    pub(super) fn few_behind(&self) -> Option<u64> {
+        let arms =
+            self.runs.iter().filter_map(|run| find(&run.report, self.claim.arm, self.client));
+        let of_turns = arms.flat_map(|arm| match &*arm.rounds {
+            [] => vec![arm.records],
+            rounds => rounds.iter().map(|round| round.records).collect(),
+        });
+        let shortest = of_turns.filter(|_| self.claim.metric == Metric::P999).min()?;
+        is_few_behind_p999(shortest).then(|| behind_p999(shortest))
+    }
+
     /// Whether the aim held in every turn; `None` if it could not be judged.
     pub(super) fn is_held(&self) -> Option<bool> {
         (self.judged > 0).then_some(self.held == self.judged)

@@ -150,6 +150,8 @@ impl Results {
                 let dir = Path::new(cluster.name()).join(kills::NAME);
                 files.insert(dir.join(&run.file), run.text.clone());
             }
+            let dir = Path::new(cluster.name()).join(kills::NAME);
+            files.insert(dir.join("README.md"), kills::report(*cluster, runs));
         }
         files.insert("README.md".into(), page::page(self));
         files.insert("faults.svg".into(), readme::picture(self));

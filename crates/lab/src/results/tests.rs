@@ -16,7 +16,7 @@ fn latency(ms: f64) -> Value {
 /// An arm whose turns have these latencies in milliseconds, at every percentile.
 fn arm(name: &str, client: &str, turns: &[f64], extra: &Value) -> Value {
     let round = |ms: &f64| {
-        json!({"started_ms": 0, "records": 10, "errors": 0, "throughput_rps": 1.0, "throughput_mbps": 1.0,
+        json!({"started_ms": 0, "records": 10_000, "errors": 0, "throughput_rps": 1.0, "throughput_mbps": 1.0,
                "cpu_us_per_record": 1.0, "latency_us": latency(*ms), "over_time": null, "faults": []})
     };
     let rounds: Vec<Value> = turns.iter().map(round).collect();
@@ -315,16 +315,83 @@ fn a_report_without_a_judged_claim_counts_conditions() {
 }
 
 #[test]
-fn figures_of_other_runs_have_their_own_heading() {
+fn published_figures_have_a_heading_and_typed_ones_are_left_out() {
     let mut known = killed(0, &[1.0], &[]);
-    known["published"] = json!([{"arm": "java", "source": "elsewhere", "note": "",
-        "latency_us": {"avg": null, "p50": null, "p95": null, "p99": null, "p999": 9_000.0, "max": null},
-        "throughput_mbps": null}]);
+    known["source"] = json!("KIP-951; peers measured on Apache Kafka 4.3");
+    let figure = |source: &str| {
+        json!({"arm": "java", "source": source, "note": "", "throughput_mbps": null,
+            "latency_us": {"avg": null, "p50": null, "p95": null, "p99": null, "p999": 9_000.0, "max": null}})
+    };
+    let typed =
+        ["measured on Apache Kafka 4.3, 2-core machine", "best peer, measured on Apache Kafka 4.3"];
+    known["published"] = json!([figure("KIP-951"), figure(typed[0]), figure(typed[1])]);
     let files = results(&[known]).files();
     let text = &files[Path::new("apache/killed-leader/README.md")];
-    let (measured, published) = text.split_once("\n### Not measured in this run\n").unwrap();
+    let (measured, published) = text.split_once("\n### Published figures\n").unwrap();
     assert!(measured.contains("### Measured in this run"), "{text}");
-    assert!(published.contains("- java (elsewhere): p99.9 9 ms"), "{text}");
+    assert!(measured.contains("\nSource: KIP-951. Written by"), "{text}");
+    assert!(published.starts_with("\n- java (KIP-951): p99.9 9 ms\n\n###"), "{text}");
+    assert!(!text.contains("measured on"), "{text}");
+}
+
+#[test]
+fn a_p999_of_few_records_is_marked_in_its_cell() {
+    let cell = |records: u64, metric| {
+        let mut run = killed(0, &[50.0, 60.0], &[]);
+        run["arms"][0]["rounds"][1]["records"] = json!(records);
+        let results = results(&[run]);
+        let claim = claim(metric, Aim::Limit(250.0));
+        page::ours(&row(&claim, Cluster::Apache, apache(&results)).unwrap())
+    };
+    let figures = "55 ms (50 ms to 60 ms)";
+    assert_eq!(cell(6_300, Metric::P999), format!("{figures}; 6 records behind it"));
+    assert_eq!(cell(600, Metric::P999), format!("{figures}; 1 record behind it"));
+    assert_eq!(cell(10_000, Metric::P999), figures);
+    assert_eq!(cell(600, Metric::P99), figures);
+}
+
+#[test]
+fn arms_that_promise_no_delivery_are_named_beside_the_integrity() {
+    let lossy = |name: &str| {
+        let mut arm = arm(name, "curtail", &[1.0], &json!({}));
+        arm["lost"] = json!(3);
+        arm
+    };
+    let said = |arms: &[Value]| {
+        let results = results(&[report("roll", "sim", 0, arms)]);
+        page::integrity(Cluster::Sim, &results.of(Cluster::Sim, "roll")[0].report)
+    };
+    assert_eq!(
+        said(&[lossy("few-1"), lossy("many-1-baseline")]),
+        "0 of 2,000 records of Curtail lost, duplicated, reordered or refused (acks=1: lost records are allowed, 6 were)"
+    );
+    assert_eq!(
+        said(&[lossy("few-all")]),
+        "3 of 1,000 records of Curtail lost, duplicated, reordered or refused"
+    );
+}
+
+#[test]
+fn throughput_has_a_chart_of_its_own() {
+    let mut ours = arm("backlog-100", "curtail", &[1.0], &json!({}));
+    ours["rounds"][0]["throughput_mbps"] = json!(3.0);
+    let other = arm("backlog-100", "java", &[1.0], &json!({}));
+    let files = results(&[report("consume", "apache", 0, &[ours, other])]).files();
+    let chart = &files[Path::new("apache/consume/chart.svg")];
+    for said in ["throughput (more is better)", "3 MB/s", "3.0 times as much as java"] {
+        assert!(chart.contains(said), "{said}: {chart}");
+    }
+    assert!(files[Path::new("README.md")].contains("(apache/consume/chart.svg)"));
+}
+
+#[test]
+fn clusters_other_than_apache_kafka_are_folded() {
+    let page = plain(&shown().files()[Path::new("README.md")]);
+    let (open, folded) = page.split_once("\n## Virtual time\n").unwrap();
+    assert!(open.contains("| A broker is killed; 2 replicas, keyless: p99.9 |"), "{page}");
+    let summary = "1 claims: 0 held in every turn, 0 did not. 1 could not be judged: ";
+    assert!(folded.starts_with(&format!("\n<details><summary>{summary}")), "{page}");
+    assert_eq!(page.matches("<details>").count(), page.matches("</details>").count());
 }
 
 #[test]
@@ -416,7 +483,16 @@ fn crash_tests_are_a_row_of_their_own() {
         let page = plain(&results.files()[Path::new("README.md")]);
         assert!(page.contains("| 130 brokers and 20 clients killed: "), "{page}");
         assert!(page.contains(state), "{page}");
-        assert!(page.contains("(apache/kills/2026-11-24T09-05-01Z.json)"), "{page}");
+        assert!(page.contains("(apache/kills/README.md)"), "{page}");
+        let report = plain(&results.files()[Path::new("apache/kills/README.md")]);
+        let word = if lost == 0 { "held" } else { "not held" };
+        for said in [
+            format!("# Crash test, Apache Kafka: {word}\n"),
+            format!("| keyed | 1,234 | 1,234 | 0 | - | consumer | 7 | {lost} | 0 | 0 |"),
+            "(2026-11-24T09-05-01Z.json)".to_owned(),
+        ] {
+            assert!(report.contains(&said), "{said}\n{report}");
+        }
     }
 }
 
