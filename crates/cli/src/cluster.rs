@@ -32,13 +32,13 @@ pub(crate) struct Arguments {
     /// Port of the first broker; the others take the next ones. 0 lets the system choose all ports.
     #[arg(long, default_value_t = 9092)]
     port: u16,
-    /// Address to listen on [default: loopback, so that only this machine can connect].
+    /// IP address to listen on [default: loopback, so that only this machine can connect].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Address advertised to clients [default: the address to listen on].
+    /// IP address advertised to clients (advertised.listeners) [default: the address to listen on].
     #[arg(long, value_name = "ADDRESS")]
     advertise: Option<IpAddr>,
-    /// Security protocol of clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+    /// Security protocol of clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL [default: PLAINTEXT].
     #[arg(long, value_name = "PROTOCOL")]
     security_protocol: Option<String>,
     /// Allow connections from other machines without authentication or without encryption.
@@ -59,10 +59,11 @@ pub(crate) struct Arguments {
     /// in-sync replica on a remaining broker.
     #[arg(long, requires_all = ["data", "brokers"])]
     resize: bool,
-    /// Partitions of a topic created without a count.
+    /// Partitions of a topic created without a number (num.partitions) [default: 1].
     #[arg(long, value_name = "N")]
     partitions: Option<i32>,
-    /// Replicas of a topic created without a count [default: 3, or the number of brokers if that is less].
+    /// Replicas of a topic created without a number (default.replication.factor) [default: 3, or the number of brokers if
+    /// that is less].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
     /// A broker property by Kafka's name, for example min.insync.replicas=2. May be given several times.
@@ -137,7 +138,7 @@ impl Arguments {
             (None, None) => {}
             (_, Some(address)) => {
                 return Err(Failure::new(format!(
-                    "--advertise {address}: clients cannot connect to this address"
+                    "--advertise {address}: clients cannot connect to this address; set the one that they connect to"
                 )));
             }
             (Some(address), None) => {

@@ -37,7 +37,10 @@ impl Failure {
                 other => return Err(other),
             }
         }
-        if texts.is_empty() { Ok(()) } else { Err(Self::Message(texts.join("; "))) }
+        let Some(last) = texts.pop() else { return Ok(()) };
+        // Messages of brokers end with a full stop.
+        let before = texts.iter().map(|text| format!("{}; ", text.trim_end_matches('.')));
+        Err(Self::Message(before.collect::<String>() + &last))
     }
 }
 
@@ -62,11 +65,15 @@ impl From<Error> for Failure {
 /// Advice for an error that contains none.
 fn advice(error: &Error) -> Option<&'static str> {
     match error {
+        // The message says what to check.
+        Error::Unreachable { reason, .. } | Error::Protocol { reason, .. }
+            if reason.contains("; check ") =>
+        {
+            None
+        }
         Error::Unreachable { reason, .. } if reason.contains("protocol") => {
             Some("is this the port of a Kafka broker, without TLS?")
         }
-        // The message says what to check.
-        Error::Unreachable { reason, .. } if reason.contains("cannot resolve") => None,
         Error::Unreachable { .. } => Some(
             "check --bootstrap-server and that the brokers are running (`curtail cluster` starts a cluster)",
         ),
@@ -74,12 +81,28 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::UnknownTopic(_) => Some("`curtail topics list` prints the topics"),
         Error::RecordTooLarge { .. } => Some("send smaller records or raise max.request.size"),
         Error::NotAcknowledged { cause, .. } => advice(cause),
-        Error::Timeout { last: Some(last), .. } => advice(last),
+        Error::Timeout { last: Some(last), .. } => match &**last {
+            Error::Connection { reason, .. } if reason.contains("closed by the broker") => Some(
+                "check that security.protocol is that of the listener: a SASL listener closes connections without SASL",
+            ),
+            last => advice(last),
+        },
         Error::Broker { code, .. } if *code == curtail::ErrorCode::KAFKA_STORAGE_ERROR => {
             Some("is a broker's disk full? see its output")
         }
         Error::Broker { code, .. } if *code == curtail::ErrorCode::SECURITY_DISABLED => {
             Some("set authorizer.class.name on the brokers to use ACLs")
+        }
+        Error::Broker { code, .. } if *code == curtail::ErrorCode::OFFSET_OUT_OF_RANGE => {
+            Some("use an offset from 0 to the high watermark, or -1 for all records")
+        }
+        Error::Broker { code, .. }
+            if matches!(
+                *code,
+                curtail::ErrorCode::NON_EMPTY_GROUP | curtail::ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC
+            ) =>
+        {
+            Some("stop its members first; `curtail groups describe --members` prints them")
         }
         Error::Broker { code, .. } if *code == curtail::ErrorCode::MESSAGE_TOO_LARGE => {
             Some("send smaller records or raise the topic's max.message.bytes")
@@ -97,9 +120,12 @@ fn advice(error: &Error) -> Option<&'static str> {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         match &error {
-            ConfigError::Unknown { name, .. } => match settings::of_others(name) {
-                Some(text) => Self::new(text),
-                None => Self::new(error),
+            ConfigError::Unknown { name, nearest } => match (settings::of_others(name), nearest) {
+                (Some(text), _) => Self::new(text),
+                (None, Some(_)) => Self::new(error),
+                (None, None) => {
+                    Self::new(format!("{error}; properties have the names of Kafka's Java clients"))
+                }
             },
             _ => Self::new(error),
         }

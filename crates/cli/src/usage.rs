@@ -98,6 +98,7 @@ impl<'a> Mistake<'a> {
             ErrorKind::UnknownArgument => self.unexpected(),
             ErrorKind::InvalidSubcommand => self.unknown_command(),
             ErrorKind::ValueValidation | ErrorKind::InvalidValue => self.invalid_value(),
+            ErrorKind::MissingRequiredArgument => self.missing(),
             _ => None,
         };
         text.unwrap_or_else(|| plain(self.error))
@@ -127,10 +128,16 @@ impl<'a> Mistake<'a> {
         Some(format!("unknown command '{word}'{similar}"))
     }
 
+    fn missing(&self) -> Option<String> {
+        let missing = self.all(ContextKind::InvalidArg).into_iter().map(alternatives);
+        let missing: Vec<String> = missing.collect();
+        (!missing.is_empty()).then(|| format!("missing {}", missing.join(", ")))
+    }
+
     fn invalid_value(&self) -> Option<String> {
         let value = self.context(ContextKind::InvalidValue).filter(|value| !value.is_empty())?;
-        // Without the name of the value, as in `--partitions <N>`.
-        let argument = self.context(ContextKind::InvalidArg)?.split(' ').next()?;
+        // Without the name of the value, as in `--partitions <N>` and `--print-metrics[=<FORMAT>]`.
+        let argument = self.context(ContextKind::InvalidArg)?.split([' ', '[']).next()?;
         let expected = match self.all(ContextKind::ValidValue).as_slice() {
             [] => self.expected(value)?,
             values => format!("expected {}", one_of(values)),
@@ -167,6 +174,14 @@ fn whole_number(error: &ParseIntError, value: &str) -> &'static str {
         IntErrorKind::NegOverflow => "expected a greater number",
         _ if is_negative => "expected a whole number, at least 0",
         _ => "expected a whole number",
+    }
+}
+
+/// `<--a|--b <N>>`, clap's notation of alternatives, as `--a or --b <N>`.
+fn alternatives(argument: &str) -> String {
+    match argument.strip_prefix('<').and_then(|inner| inner.strip_suffix('>')) {
+        Some(inner) if inner.starts_with('-') => one_of(&inner.split('|').collect::<Vec<_>>()),
+        _ => argument.to_owned(),
     }
 }
 

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use curtail_wire::ErrorCode;
 
+use crate::config::HIDDEN;
+
 /// An error of the client. Cheap to clone: one error is returned for every record of a batch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -86,7 +88,7 @@ pub enum Error {
         last: Option<Arc<Error>>,
     },
     /// A broker responded with an error.
-    #[error("{what}: {code}{}{}", .message.as_ref().map(|m| format!(": {m}")).unwrap_or_default(), missing_right(*.code))]
+    #[error("{what}: {code}{}", broker_message(*.code, .message.as_deref()))]
     Broker {
         /// The topic and partition, or the operation.
         what: Arc<str>,
@@ -306,7 +308,7 @@ impl Error {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such property exists.
-    #[error("unknown property '{name}'{}", .nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
+    #[error("{}", unknown(.name, *.nearest))]
     Unknown {
         /// The name given; `[hidden]` if it does not look like a name, because it may be a secret.
         name: String,
@@ -327,7 +329,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Contradiction(String),
     /// A property that has no default is missing.
-    #[error("{0} is required")]
+    #[error("{}", required(.0))]
     Missing(&'static str),
     /// A property of the Java client without an equivalent here. The error omits the value, which may be a secret.
     #[error("{name} is not supported: {why}")]
@@ -345,6 +347,27 @@ pub enum ConfigError {
         /// The problem.
         reason: String,
     },
+}
+
+/// The text of [`ConfigError::Unknown`].
+fn unknown(name: &str, nearest: Option<&str>) -> String {
+    let similar = nearest.map(|nearest| format!("; did you mean '{nearest}'?"));
+    let similar = similar.unwrap_or_default();
+    match name {
+        HIDDEN => "unknown property; its name is not shown, because it may be a secret".to_owned(),
+        name => format!("unknown property '{name}'{similar}"),
+    }
+}
+
+/// The text of [`ConfigError::Missing`], with an example if the syntax is not obvious.
+fn required(name: &str) -> String {
+    let example = match name {
+        "sasl.jaas.config" => {
+            r#"; for PLAIN, set it to: org.apache.kafka.common.security.plain.PlainLoginModule required username="NAME" password="PASSWORD";"#
+        }
+        _ => "",
+    };
+    format!("{name} is required{example}")
 }
 
 /// Names the partitions that exist.
@@ -366,14 +389,24 @@ fn divergence(offset: Option<i64>, epoch: Option<i32>) -> String {
     }
 }
 
+/// The broker's message, and the ACL permission to grant.
+fn broker_message(code: ErrorCode, message: Option<&str>) -> String {
+    let permission = missing_permission(code);
+    match message {
+        None => permission.to_owned(),
+        Some(message) if permission.is_empty() => format!(": {message}"),
+        Some(message) => format!(": {}{permission}", message.trim_end_matches('.')),
+    }
+}
+
 /// Names the ACL permission to grant.
-fn missing_right(code: ErrorCode) -> &'static str {
+fn missing_permission(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-            "; the principal needs an ACL for the topic: WRITE to produce, READ to consume, DESCRIBE to look it up"
+            "; the principal needs an ACL for the topic: WRITE to produce, READ to consume, CREATE, DESCRIBE, ALTER or DELETE to administer"
         }
         ErrorCode::GROUP_AUTHORIZATION_FAILED => {
-            "; the principal needs an ACL for the group: READ to join it and to commit, DESCRIBE to look at it"
+            "; the principal needs an ACL for the group: READ to join it and to commit, DESCRIBE or DELETE to administer"
         }
         ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
             "; the principal needs an ACL for the transactional id: WRITE"

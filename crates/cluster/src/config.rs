@@ -442,7 +442,7 @@ impl ClusterConfig {
         }
         if i64::from(self.default_replication_factor) > i64::from(self.brokers) {
             return fail(format!(
-                "default.replication.factor is {}, but there are only {} brokers",
+                "default.replication.factor is {}, more than the number of brokers, {}",
                 self.default_replication_factor, self.brokers
             ));
         }
@@ -468,7 +468,10 @@ impl ClusterConfig {
                 fail(format!("{} addresses for {count} brokers", list.len()))
             }
             Ports::From(first) if usize::from(*first) + count > 65_536 || *first == 0 => {
-                fail(format!("the {count} ports from {first} on are not all valid"))
+                let last = usize::from(*first) + count - 1;
+                fail(format!(
+                    "{count} brokers need ports {first} to {last}, but ports are 1 to 65535"
+                ))
             }
             _ => match &self.storage {
                 Storage::Disks(disks) | Storage::Machines { brokers: disks, .. }

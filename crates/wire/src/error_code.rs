@@ -48,7 +48,7 @@ macro_rules! error_codes {
 error_codes! {
     UNKNOWN_SERVER_ERROR -1 Final "The broker failed with an unexpected error.";
     NONE 0 Final "No error.";
-    OFFSET_OUT_OF_RANGE 1 Final "The offset is outside what the partition's log holds.";
+    OFFSET_OUT_OF_RANGE 1 Final "The offset is outside the partition's log.";
     CORRUPT_MESSAGE 2 Retriable "A batch is corrupt: bad checksum, bad size, or no key on a compacted topic.";
     UNKNOWN_TOPIC_OR_PARTITION 3 Metadata "The broker does not know the topic or partition.";
     INVALID_FETCH_SIZE 4 Final "The requested fetch size is not valid.";

@@ -46,8 +46,7 @@ pub enum FrameError {
     },
 }
 
-const SPEAKS_TLS: &str =
-    "it speaks TLS; one side has TLS enabled for this listener and the other has not";
+const SPEAKS_TLS: &str = "it speaks TLS";
 
 impl FrameError {
     /// Whether the peer uses TLS where plaintext was expected.

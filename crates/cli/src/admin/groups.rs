@@ -35,7 +35,7 @@ pub(crate) enum Command {
 pub(crate) enum Offsets {
     /// Prints the offsets that the group would resume from; commits them with --execute.
     Reset(reset::Arguments),
-    /// Deletes committed offsets of the group.
+    /// Deletes committed offsets of a group.
     Delete(DeleteOffsets),
 }
 

@@ -17,17 +17,17 @@ use crate::{
 /// Subcommands of `curtail topics`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Creates a topic.
+    /// Creates topics.
     Create(Create),
     /// Lists all topics.
     List(List),
-    /// Prints partitions, leaders and replicas.
+    /// Prints partitions, leaders and replicas of topics, by default of all topics.
     Describe(Describe),
     /// Adds partitions to topics.
     Alter(Alter),
     /// Deletes topics and all their records.
     Delete(Delete),
-    /// Deletes the records of partitions up to an offset.
+    /// Deletes the records of partitions before an offset.
     DeleteRecords(DeleteRecords),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Create {
     /// Replicas of each partition [default: the brokers' default.replication.factor].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
-    /// A setting of the topic, for example min.insync.replicas=2. May be given several times.
+    /// A setting of the topics, for example min.insync.replicas=2. May be given several times.
     #[arg(long = "topic-config", value_name = "NAME=VALUE", value_parser = property)]
     settings: Vec<Property>,
 }

@@ -21,7 +21,7 @@ use crate::{failure::Failure, names, settings::ClientArguments};
 pub(crate) struct Arguments {
     #[command(flatten)]
     client: ClientArguments,
-    /// Topic to read. A missing topic is an error, unless -X allow.auto.create.topics=true asks for its creation.
+    /// Topic to read. A topic that does not exist is an error, unless -X allow.auto.create.topics=true creates it.
     #[arg(short, long)]
     topic: String,
     /// Partition to read [default: all].
@@ -34,8 +34,10 @@ pub(crate) struct Arguments {
     /// Group protocol: classic, or consumer (KIP-848), where the brokers assign partitions (group.protocol).
     #[arg(long, value_name = "PROTOCOL", requires = "group")]
     group_protocol: Option<String>,
-    /// Start position: beginning, end, an offset, -N for N records before the end, or s@MS for a timestamp. With --group
-    /// only beginning or end, which apply to partitions without a committed offset.
+    /// Start position: beginning, end, an offset, -N for N records before the end of each partition, or s@MS for the first
+    /// record at or after a timestamp in ms. An offset outside the log becomes the end, or the beginning with
+    /// -X auto.offset.reset=earliest. With --group only beginning or end, which apply to partitions without a committed
+    /// offset.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
     offset: Start,
     /// End after this number of records.
@@ -55,7 +57,7 @@ pub(crate) struct Arguments {
     /// Text to print after each record.
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
     delimiter: String,
-    /// Print NULL for a missing key or value.
+    /// Print NULL for a null key or value.
     #[arg(short = 'Z', long)]
     null: bool,
 }
@@ -130,7 +132,9 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
         Start::Beginning => "earliest",
         Start::End => "latest",
         Start::At(_) | Start::BeforeEnd(_) | Start::Time(_) => {
-            return Err(Failure::new("with --group, --offset must be beginning or end"));
+            return Err(Failure::new(
+                "with --group, --offset must be beginning or end; `curtail groups offsets reset` sets other offsets",
+            ));
         }
     };
     // First, so that an auto.offset.reset given by name takes precedence.

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// The key of every record.
     #[arg(short, long, conflicts_with = "key_delimiter")]
     key: Option<String>,
-    /// Separator of key and value in a line (an equals sign as -K '=').
+    /// Separator of key and value (an equals sign as -K '='). A line without it becomes a value without a key.
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
     /// Separator of records.

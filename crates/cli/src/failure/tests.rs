@@ -17,6 +17,12 @@ fn a_message_is_one_line() {
 }
 
 #[test]
+fn failures_are_joined_without_full_stops() {
+    let failures = vec![Failure::new("a."), Failure::new("b."), Failure::new("c.")];
+    assert_eq!(message(Failure::all(failures).unwrap_err()), "a; b; c.");
+}
+
+#[test]
 fn errors_say_what_to_do() {
     let unreachable =
         Error::Unreachable { bootstrap: "h:1".into(), reason: "connection refused".into() };

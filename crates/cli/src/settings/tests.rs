@@ -58,7 +58,7 @@ fn a_property_in_place_of_a_file_is_explained_without_its_value() {
     assert!(topic.contains("topics create --topic-config retention.ms=VALUE"), "{topic}");
     let client = said("ssl.key.password=hunter2");
     assert!(client.ends_with("--command-property ssl.key.password=VALUE"), "{client}");
-    assert_eq!(said("none"), "cannot read properties from none: there is no such file");
+    assert_eq!(said("none"), "cannot read properties from none: no such file");
 }
 
 #[test]
@@ -68,6 +68,7 @@ fn properties_that_no_client_has_are_led_to_their_place() {
         ("segment.ms", "is a setting of topics"),
         ("num.partitions", "`curtail cluster --property num.partitions=VALUE`"),
         ("print.key", "is a property of Kafka's console tools; use --key-delimiter TEXT"),
+        ("sasl.username", "is a property of librdkafka; use sasl.jaas.config"),
     ] {
         let text = of_others(name).unwrap();
         assert!(text.starts_with(name) && text.contains(part), "{text}");

@@ -30,6 +30,7 @@ const NO_GENERATE: &str = "reassign has no --generate: write the file, see `curt
 const AS_BYTES: &str = "leave it out: keys and values are printed as they are";
 const ONE_TOPIC: &str = "name one topic with --topic";
 const RESOURCE: &str = "use --topic NAME, --broker ID, --all-brokers or --group NAME";
+const REPLICAS_AND_ISR: &str = "use `curtail topics describe`, which prints replicas and ISR";
 const ONE_READER: &str = "leave it out: one consumer reads all partitions";
 
 /// A flag of Kafka's tools, by the command here that lacks it; an empty command stands for all.
@@ -49,6 +50,11 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("consume", "--consumer-config", "use -F FILE"),
     ("consume", "--include", ONE_TOPIC),
     ("consume", "--whitelist", ONE_TOPIC),
+    (
+        "consume",
+        "--skip-message-on-error",
+        "leave it out: keys and values are printed without being decoded",
+    ),
     ("consume", "--key-deserializer", AS_BYTES),
     ("consume", "--value-deserializer", AS_BYTES),
     ("produce", "--producer-property", "use -X NAME=VALUE"),
@@ -57,6 +63,11 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     (
         "produce",
         "--reader-property",
+        "use --key-delimiter TEXT for keys and --header NAME=VALUE for headers",
+    ),
+    (
+        "produce",
+        "--reader-config",
         "use --key-delimiter TEXT for keys and --header NAME=VALUE for headers",
     ),
     ("produce", "--request-required-acks", "use -X acks=all, 1 or 0"),
@@ -69,13 +80,12 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("produce", "--sync", "use -X linger.ms=0; each record is acknowledged in any case"),
     ("topics", "--if-exists", "leave it out: a missing topic is an error here"),
     ("topics", "--if-not-exists", "leave it out: an existing topic is an error here"),
+    ("topics", "--exclude-internal", "list prints internal topics too; their names begin with __"),
     ("topics", "--replica-assignment", "create the topic, then use `curtail reassign execute`"),
     ("topics", "--delete-config", "use `curtail configs alter --topic NAME --delete SETTING`"),
-    (
-        "topics",
-        "--under-replicated-partitions",
-        "use `curtail topics describe`, which prints replicas and ISR",
-    ),
+    ("topics", "--under-replicated-partitions", REPLICAS_AND_ISR),
+    ("topics", "--under-min-isr-partitions", REPLICAS_AND_ISR),
+    ("topics", "--at-min-isr-partitions", REPLICAS_AND_ISR),
     (
         "topics",
         "--unavailable-partitions",
@@ -84,6 +94,8 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("groups", "--all-groups", "name the groups; `curtail groups list` prints them"),
     ("groups", "--offsets", "leave it out: describe prints the offsets"),
     ("groups", "--verbose", "use --members or --state"),
+    ("groups", "--by-duration", "use --to-datetime TIME"),
+    ("groups", "--from-file", "use --to-offset OFFSET with --topic NAME:0,1"),
     ("configs", "--entity-type", RESOURCE),
     ("configs", "--entity-name", RESOURCE),
     ("configs", "--entity-default", RESOURCE),
@@ -102,7 +114,7 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     (
         "reassign",
         "--throttle",
-        "leave it out: limits of replication are settings, see `curtail configs alter`",
+        "leave it out: replication throttles are settings, see `curtail configs alter`",
     ),
     ("elect", "--partition", "use --topic NAME:0,1"),
     ("elect", "--path-to-json-file", "use --topic NAME:0,1 for each topic"),

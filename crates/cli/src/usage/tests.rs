@@ -76,7 +76,17 @@ fn mistakes_in_arguments_are_one_line() {
             "doctor --target-p99 50 --throughput 1MB/s",
             "invalid value '50' for --target-p99: expected a time above 0 such as 50ms, 1.5s or 800us",
         ),
-        ("topics alter t", "the following required arguments were not provided: --partitions <N>"),
+        ("topics alter t", "missing --partitions <N>"),
+        ("lab run", "missing <NAME>..."),
+        ("acls add --topic t", "missing --principal <PRINCIPAL>, --operation <OPERATION>"),
+        (
+            "groups offsets reset -g g --to-earliest",
+            "missing --topic <TOPIC[:0,1]> or --all-topics",
+        ),
+        (
+            "perf produce --print-metrics=x",
+            "invalid value 'x' for --print-metrics: expected kafka or prometheus",
+        ),
     ] {
         let advice = if expected.ends_with('?') { "" } else { "; --help shows the usage" };
         assert_eq!(line(command), format!("{expected}{advice}"), "{command}");

@@ -29,7 +29,7 @@ impl CommonConfig {
             Some(server) => Err(ConfigError::Invalid {
                 name: "bootstrap.servers",
                 value: redact::value("bootstrap.servers", server),
-                reason: "expected host:port".into(),
+                reason: "expected host:port, with a port of 1 to 65535".into(),
             }),
         }
     }

@@ -16,6 +16,21 @@ pub(super) enum Module {
     OAuthBearer,
 }
 
+impl Module {
+    const ALL: [Self; 3] = [Self::Plain, Self::Scram, Self::OAuthBearer];
+
+    /// The Java class.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
+            Self::Scram => "org.apache.kafka.common.security.scram.ScramLoginModule",
+            Self::OAuthBearer => {
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+            }
+        }
+    }
+}
+
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Jaas {
@@ -28,22 +43,15 @@ impl Jaas {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut words = Words { rest: text.chars().peekable() };
         let class = words.next()?.ok_or("it is empty")?;
-        let module = match class.as_str() {
-            "org.apache.kafka.common.security.plain.PlainLoginModule" => Module::Plain,
-            "org.apache.kafka.common.security.scram.ScramLoginModule" => Module::Scram,
-            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule" => {
-                Module::OAuthBearer
-            }
-            class => {
-                // A password alone is parsed as a class.
-                let named = match class.rsplit('.').next() {
-                    Some(name) if name.ends_with("LoginModule") => format!(" '{class}'"),
-                    _ => String::new(),
-                };
-                return Err(format!(
-                    "unknown login module{named}; expected PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule of org.apache.kafka.common.security"
-                ));
-            }
+        let Some(module) = Module::ALL.into_iter().find(|module| module.class() == class) else {
+            // A password alone is parsed as a class.
+            let named = match class.rsplit('.').next() {
+                Some(name) if name.ends_with("LoginModule") => format!(" '{class}'"),
+                _ => String::new(),
+            };
+            return Err(format!(
+                "unknown login module{named}; expected PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule of org.apache.kafka.common.security"
+            ));
         };
         let flag = words.next()?.unwrap_or_default().to_ascii_lowercase();
         if !["required", "requisite", "sufficient", "optional"].contains(&flag.as_str()) {

@@ -16,6 +16,7 @@ pub use file::{load_properties, parse_properties};
 pub(crate) use oidc::ClientCredentials;
 pub use oidc::OidcConfig;
 pub use properties::IGNORED_PROPERTIES;
+pub(crate) use redact::HIDDEN;
 pub(crate) use security::Login;
 pub use security::{
     CipherSuite, HostCheck, Mechanism, OAuthBearerToken, SaslConfig, Secret, SecurityConfig,

@@ -116,7 +116,7 @@ macro_rules! property {
 static COMMON: &[Property<CommonConfig>] = &[
     property!(
         "bootstrap.servers",
-        "host:port, separated by commas",
+        "host:port, separated by commas, with ports of 1 to 65535",
         bootstrap_servers,
         servers,
         |s: &Vec<String>| s.join(",")
@@ -532,7 +532,11 @@ const YET: &str = "not supported yet";
 
 /// Properties accepted only with the value that describes Curtail's behaviour, and why other values are refused.
 static FIXED: &[(&str, &[&str], &str)] = &[
-    ("client.dns.lookup", &["use_all_dns_ips"], "only use_all_dns_ips is supported yet"),
+    (
+        "client.dns.lookup",
+        &["use_all_dns_ips"],
+        "all addresses of a name are tried; leave it out or set it to use_all_dns_ips",
+    ),
     ("config.providers", &[""], JAVA_CLASS),
     ("connections.max.idle.ms", &["-1"], "idle connections are kept; leave it out or set it to -1"),
     (

@@ -1,7 +1,7 @@
 //! Redaction of names and values in errors: each may be a secret in the wrong place.
 
 /// Replaces redacted text, as in Java.
-pub(super) const HIDDEN: &str = "[hidden]";
+pub(crate) const HIDDEN: &str = "[hidden]";
 
 /// Shorter texts cannot be a secret.
 const SHORT: usize = 5;

@@ -417,7 +417,8 @@ impl SaslConfig {
         let module = if mechanism == Mechanism::Plain { Module::Plain } else { Module::Scram };
         if jaas.module != module {
             return Err(ConfigError::Contradiction(format!(
-                "sasl.jaas.config: its login module does not fit sasl.mechanism={mechanism}"
+                "sasl.jaas.config: its login module does not fit sasl.mechanism={mechanism}; use {}",
+                module.class()
             )));
         }
         let required = |name| jaas.required(name).map_err(ConfigError::Contradiction);

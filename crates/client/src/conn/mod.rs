@@ -109,7 +109,7 @@ impl Connection {
             Err(_) => Err(connection_error(
                 &peer,
                 format!(
-                    "no connection within socket.connection.setup.timeout.ms={}",
+                    "no usable connection within socket.connection.setup.timeout.ms={}: the host is unreachable or the broker is unresponsive",
                     limit.as_millis()
                 ),
             )),
@@ -159,7 +159,7 @@ impl Connection {
                     Err(authentication_error(
                         peer,
                         format!(
-                            "this listener does not speak TLS, and security.protocol={name} asks for it; check the port, or set security.protocol to the listener's"
+                            "this listener does not speak TLS, but security.protocol={name} requires it; check the port, or set security.protocol to the listener's"
                         ),
                     ))
                 }
@@ -200,9 +200,12 @@ impl Connection {
     fn explain(&mut self, common: &CommonConfig, error: Error) -> Error {
         let name = common.security.protocol.name();
         match (self.splitter.next_frame(), &error) {
-            (Err(broken), _) if broken.is_tls() => {
-                authentication_error(&self.peer, format!("{broken} (security.protocol={name})"))
-            }
+            (Err(broken), _) if broken.is_tls() => authentication_error(
+                &self.peer,
+                format!(
+                    "{broken}, but security.protocol={name} is plaintext; set it to SSL or SASL_SSL"
+                ),
+            ),
             (_, Error::Connection { reason, .. }) => connection_error(
                 &self.peer,
                 format!(

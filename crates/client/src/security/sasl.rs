@@ -179,7 +179,7 @@ impl Authenticator {
                 )))
             }
             ErrorCode::ILLEGAL_SASL_STATE => Err(self.refused(format!(
-                "this listener does not support SASL, and security.protocol={} asks for it",
+                "this listener does not support SASL, but security.protocol={} requires it; check the port, or set security.protocol to the listener's",
                 self.security.protocol.name()
             ))),
             code => Err(self.refused(format!("SaslHandshake: {code}"))),

@@ -283,9 +283,9 @@ pub(super) fn session_problem(
         }
         rustls::Error::AlertReceived(alert) => alert_problem(who, *alert, ssl),
         rustls::Error::InvalidMessage(_) if peer == Peer::Broker => {
-            "what listens there does not speak TLS, and security.protocol asks for it; check the port, or set security.protocol to the listener's".into()
+            "the server does not speak TLS, but security.protocol requires it; check the port, or set security.protocol to the listener's".into()
         }
-        rustls::Error::InvalidMessage(_) => "what listens there does not speak TLS".into(),
+        rustls::Error::InvalidMessage(_) => "the server does not speak TLS".into(),
         rustls::Error::PeerIncompatible(
             PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
             | PeerIncompatible::ServerDoesNotSupportTls12Or13,

@@ -13,7 +13,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No broker setting has this name.
-    #[error("unknown property '{name}'{}", Hint(.nearest))]
+    #[error("the embedded cluster has no property '{name}'{}", Hint(.nearest))]
     Unknown {
         /// The name given.
         name: String,

@@ -168,12 +168,12 @@ impl Security {
             let by_token = self.mechanisms.contains(&Mechanism::OAuthBearer);
             if !by_token && !self.users.iter().any(may_enter) {
                 return fail(format!(
-                    "{protocol}: no client could authenticate; add a user with a mechanism of sasl.enabled.mechanisms"
+                    "{protocol}: no client could authenticate; add a SASL user (`curtail cluster --user-file FILE`) with a mechanism of sasl.enabled.mechanisms"
                 ));
             }
         } else if !self.users.is_empty() {
             return fail(format!(
-                "users authenticate with SASL only: listener.security.protocol is {protocol}, not SASL_SSL or SASL_PLAINTEXT"
+                "users authenticate with SASL only; set listener.security.protocol to SASL_SSL or SASL_PLAINTEXT, not {protocol}"
             ));
         }
         let tls = [

@@ -26,10 +26,10 @@ fn an_unknown_name_names_the_nearest() {
     let error = ClusterConfig::default().set("min.insync.replica", "2").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown property 'min.insync.replica'; did you mean 'min.insync.replicas'?"
+        "the embedded cluster has no property 'min.insync.replica'; did you mean 'min.insync.replicas'?"
     );
     let error = ClusterConfig::default().set("colour", "2").unwrap_err();
-    assert_eq!(error.to_string(), "unknown property 'colour'");
+    assert_eq!(error.to_string(), "the embedded cluster has no property 'colour'");
 }
 
 #[test]

@@ -53,19 +53,20 @@ struct Of {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct To {
-    /// To the log start.
+    /// To the log start offset.
     #[arg(long)]
     to_earliest: bool,
-    /// To the log end.
+    /// To the log end offset.
     #[arg(long)]
     to_latest: bool,
-    /// To the committed offset; to the log end where there is none.
+    /// To the committed offset; to the log end offset where there is none.
     #[arg(long)]
     to_current: bool,
-    /// To this offset, or the nearest existing one.
+    /// To this offset, or to the log start or end offset if it is outside the log.
     #[arg(long, value_name = "OFFSET")]
     to_offset: Option<i64>,
-    /// To the first record at or after this time: 2026-01-31T12:30:00.000, in UTC unless it has an offset.
+    /// To the first record at or after this time: 2026-01-31T12:30:00.000, in UTC unless it
+    /// ends with a UTC offset such as +02:00.
     #[arg(long, value_name = "TIME", value_parser = time)]
     to_datetime: Option<Timestamp>,
     /// Forward by this number of records, or back if negative.
@@ -92,7 +93,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<(), Failure> {
         false => partitions_of(&admin, &arguments.of.topics).await?,
     };
     if partitions.is_empty() {
-        let text = format!("group '{group}' has committed nothing; name topics with --topic");
+        let text = format!("group '{group}' has no committed offsets; name topics with --topic");
         return Err(Failure::new(text));
     }
     let plan = plan(&admin, &arguments.to, &partitions, &committed).await?;
@@ -166,8 +167,9 @@ async fn plan(
             To { to_datetime: Some(_), .. } => found.get(at).copied().unwrap_or(end),
             To { shift_by: Some(by), .. } => {
                 let Some(current) = current else {
-                    let text =
-                        format!("{at} cannot be shifted: the group has committed nothing there");
+                    let text = format!(
+                        "{at}: the group has no committed offset to shift; use --to-earliest, --to-latest or --to-offset"
+                    );
                     return Err(Failure::new(text));
                 };
                 current.offset.saturating_add(*by).clamp(first, end)
