@@ -164,7 +164,7 @@ impl Soak {
     /// were lost are part of the report.
     pub fn run(&self, told: &mut dyn FnMut(Event<'_>)) -> Result<Report> {
         if !matches!(self.cluster, ClusterKind::Embedded | ClusterKind::Apache) {
-            let text = "this command kills brokers; run it on `embedded` or `apache`";
+            let text = "this command kills brokers; use --cluster embedded or apache";
             return Err(Error::Options(text.into()));
         }
         told(Event::Starting);

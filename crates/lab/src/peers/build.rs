@@ -54,7 +54,7 @@ impl Checkout {
             return match folder.join(MARK).is_file() {
                 true => Ok(Self { folder: folder.to_owned() }),
                 false => Err(Error::Options(format!(
-                    "{} is not the folder `peers` of the project",
+                    "{} is not the directory `peers` of the project's checkout",
                     folder.display()
                 ))),
             };
@@ -64,8 +64,8 @@ impl Checkout {
         let found = found.into_iter().find(|folder| folder.join(MARK).is_file());
         found.map(|folder| Self { folder }).ok_or_else(|| {
             Error::Options(
-                "other clients are built from the project's checkout; run this inside it, or state \
-                 where its folder `peers` is with --peers DIR"
+                "other clients are built from the project's checkout; run this inside it, or name \
+                 its directory `peers` with --peers DIR"
                     .into(),
             )
         })

@@ -36,7 +36,7 @@ fn a_missing_tool_is_named_with_what_to_do() {
     let error = require(Peer::Librdkafka, needs.iter()).unwrap_err().to_string();
     assert_eq!(error, "librdkafka cannot be built: `no-such-program` is missing: install it");
     let error = Checkout::find(Some(Path::new("/nowhere"))).unwrap_err().to_string();
-    assert_eq!(error, "/nowhere is not the folder `peers` of the project");
+    assert_eq!(error, "/nowhere is not the directory `peers` of the project's checkout");
 }
 
 #[test]
