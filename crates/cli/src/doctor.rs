@@ -17,6 +17,7 @@ use curtail_lab::{
 
 use crate::{
     failure::Failure,
+    json_file::JsonFile,
     output::{self, count},
     settings::{BOOTSTRAP, Property, properties, property, set_both},
 };
@@ -95,14 +96,7 @@ impl Arguments {
 /// Examines a cluster and prints the report.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
-    // Created before the examination, so that an unwritable file is reported at once.
-    let json = match &arguments.json {
-        Some(path) => {
-            let file = std::fs::File::create(path);
-            Some((file.map_err(|error| unwritable(path, &error))?, path))
-        }
-        None => None,
-    };
+    let mut json = JsonFile::create(arguments.json.as_deref())?;
     let stop = Stop::default();
     stop_on_signal(stop.clone())?;
     let mut printed = Ok(());
@@ -130,11 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = report?;
     let asked = Asked { target: arguments.target_p99, rate: arguments.throughput };
     output::print(&text(&report, &options.producer, asked))?;
-    if let Some((mut file, path)) = json {
-        use std::io::Write as _;
-        let text = serde_json::to_string(&report).map_err(Failure::new)?;
-        writeln!(file, "{text}").map_err(|error| unwritable(path, &error))?;
-    }
+    json.add(&report)?;
     if report.holds { Ok(()) } else { Err(Failure::NotHeld) }
 }
 
@@ -152,10 +142,6 @@ impl Runs {
         self.begun += 1;
         format!("run {} of {}", self.begun, self.planned)
     }
-}
-
-fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Stops the doctor on the first Ctrl-C or SIGTERM; it then cleans up.

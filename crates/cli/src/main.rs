@@ -5,6 +5,7 @@ mod cluster;
 mod console;
 mod doctor;
 mod failure;
+mod json_file;
 mod lab;
 mod names;
 mod output;

@@ -138,7 +138,7 @@ struct Names {
     #[arg(value_name = "TOPIC")]
     bare: Vec<String>,
     /// Name of a topic. May be given several times.
-    #[arg(short, long = "topic", value_name = "TOPIC")]
+    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
     flagged: Vec<String>,
 }
 

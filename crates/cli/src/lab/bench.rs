@@ -8,7 +8,7 @@ use curtail_lab::{
     perf::Event,
 };
 
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, json_file::JsonFile, output};
 
 /// Arguments of `curtail lab bench`.
 #[derive(Debug, Args)]
@@ -32,6 +32,7 @@ pub(crate) struct Arguments {
 /// Runs a benchmark; prints its status as JSON, and further figures and notes on standard error.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = Bench::load(&arguments.file, arguments.driver.as_deref())?;
+    let mut json = JsonFile::create(arguments.json.as_deref())?;
     let outcome = bench.run(arguments.bootstrap_server.as_deref(), &mut |event: Event<'_>| {
         if let Event::Preparing(what) = event {
             output::note(what);
@@ -39,11 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })?;
     output::line(serde_json::to_string_pretty(&outcome.status).map_err(Failure::new)?)?;
     explain(&outcome);
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string(&outcome).map_err(Failure::new)?;
-        std::fs::write(path, text + "\n")
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
-    }
+    json.add(&outcome)?;
     match outcome.failure {
         Some(failure) => Err(Failure::new(failure)),
         None => Ok(()),

@@ -3,11 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::File,
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use curtail_lab::{
     experiments::{ArmReport, Report, export},
@@ -15,11 +11,14 @@ use curtail_lab::{
 };
 
 use super::RunArguments;
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    json_file::{JsonFile, create, unwritable},
+};
 
 /// Output files of a run. All are created before the run begins.
 pub(super) struct Outputs<'a> {
-    json: Option<(File, &'a Path)>,
+    json: JsonFile<'a>,
     html: Option<&'a Path>,
     omb: Option<&'a Path>,
     hdr: Option<&'a Path>,
@@ -31,16 +30,13 @@ impl<'a> Outputs<'a> {
         for path in [html, omb, hdr].into_iter().flatten() {
             create(path)?;
         }
-        let json =
-            json.as_deref().map(|path| Ok::<_, Failure>((create(path)?, path))).transpose()?;
+        let json = JsonFile::create(json.as_deref())?;
         Ok(Self { json, html: html.as_deref(), omb: omb.as_deref(), hdr: hdr.as_deref() })
     }
 
     /// Writes the report of one experiment at once, so that it survives a later failure.
     pub(super) fn add(&mut self, report: &Report) -> Result<(), Failure> {
-        let Some((file, path)) = &mut self.json else { return Ok(()) };
-        let text = serde_json::to_string(report).map_err(Failure::new)?;
-        writeln!(file, "{text}").map_err(|error| unwritable(path, &error))
+        self.json.add(report)
     }
 
     /// Writes the files that contain all experiments.
@@ -94,17 +90,9 @@ fn beside(path: &Path, report: &Report, arm: &ArmReport) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| unwritable(path, &error))
-}
-
 /// Writes a whole file.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes).map_err(|error| unwritable(path, &error))
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Reads a whole file.

@@ -15,9 +15,8 @@ use super::{
     bar::Bar,
     date::{self, Pattern},
     lines::{self, ConsumeRow},
-    write_json,
 };
-use crate::{failure::Failure, names, output, settings::BOOTSTRAP};
+use crate::{failure::Failure, json_file::JsonFile, names, output, settings::BOOTSTRAP};
 
 /// Arguments of `curtail perf consume`.
 #[derive(Debug, Args)]
@@ -115,6 +114,7 @@ impl Arguments {
 /// Measures and prints.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
+    let mut json = JsonFile::create(arguments.common.json.as_deref())?;
     require_topic(&options, &arguments.common.setting()?.properties)?;
     let bar = Bar::new();
     if !arguments.hide_header {
@@ -151,7 +151,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(MetricsFormat::Prometheus) => output::print(&outcome.metrics.prometheus_text())?,
         None => {}
     }
-    write_json(arguments.common.json.as_deref(), &outcome.report)
+    json.add(&outcome.report)
 }
 
 /// Fails at once if the topic does not exist and neither the command nor the brokers shall create it.

@@ -10,8 +10,8 @@ use curtail_lab::{
     },
 };
 
-use super::{arguments::Common, bar::Bar, lines, missing_topic, note_kept, write_json};
-use crate::{failure::Failure, output, settings::set_both};
+use super::{arguments::Common, bar::Bar, lines, missing_topic, note_kept};
+use crate::{failure::Failure, json_file::JsonFile, output, settings::set_both};
 
 /// Arguments of `curtail perf e2e`.
 #[derive(Debug, Args)]
@@ -90,6 +90,7 @@ impl Arguments {
 /// Measures and prints.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
+    let mut json = JsonFile::create(arguments.common.json.as_deref())?;
     let bar = Bar::new();
     let mut printed = Ok(());
     let report = e2e::run(&options, &mut |event: Event<'_>| {
@@ -105,7 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     printed?;
     print(&report)?;
     note_kept(&options.target, &options.topic.name);
-    write_json(arguments.common.json.as_deref(), &report)
+    json.add(&report)
 }
 
 fn print(report: &Report) -> Result<(), Failure> {

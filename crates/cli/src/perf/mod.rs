@@ -8,11 +8,9 @@ mod e2e;
 mod lines;
 mod produce;
 
-use std::path::Path;
-
 use clap::Subcommand;
 use curtail::Error;
-use curtail_lab::perf::{self, Report, Target};
+use curtail_lab::perf::{self, Target};
 
 use crate::{failure::Failure, names, output};
 
@@ -49,12 +47,4 @@ fn missing_topic(error: perf::Error) -> Failure {
         perf::Error::Client(Error::UnknownTopic(topic)) => names::not_created(&topic),
         error => error.into(),
     }
-}
-
-/// Writes the figures to the file of `--json`.
-fn write_json(path: Option<&Path>, report: &Report) -> Result<(), Failure> {
-    let Some(path) = path else { return Ok(()) };
-    let text = serde_json::to_string(report).map_err(Failure::new)?;
-    std::fs::write(path, text + "\n")
-        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }

@@ -15,9 +15,9 @@ use curtail_lab::{
 use super::{
     arguments::{Common, MetricsFormat},
     bar::Bar,
-    lines, missing_topic, note_kept, write_json,
+    lines, missing_topic, note_kept,
 };
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, json_file::JsonFile, output};
 
 /// Arguments of `curtail perf produce`.
 #[derive(Debug, Args)]
@@ -136,6 +136,7 @@ impl Arguments {
 /// Measures and prints.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
+    let mut json = JsonFile::create(arguments.common.json.as_deref())?;
     let bar = Bar::new();
     let mut printed = Ok(());
     let outcome = produce::run(&options, &mut |event: Event<'_>| {
@@ -155,7 +156,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(MetricsFormat::Prometheus) => output::print(&outcome.metrics.prometheus_text())?,
         None => {}
     }
-    write_json(arguments.common.json.as_deref(), outcome.measured())?;
+    json.add(outcome.measured())?;
     // Also when records failed: the others are in the topic.
     note_kept(&options.target, &options.topic.name);
     match (outcome.whole.errors, outcome.whole.first_error) {

@@ -34,6 +34,17 @@ fn a_refused_connection_is_named() {
     }
 }
 
+/// Otherwise the figures of the whole run would be lost. These commands would name the unknown host if they began.
+#[test]
+fn an_unwritable_json_file_is_named_before_the_run() {
+    let nowhere = "no-such-host.invalid:9092";
+    for tool in ["produce", "consume", "e2e"] {
+        let command = ["perf", tool, "--num-records", "10", "--bootstrap-server", nowhere];
+        let error = run(&[&command[..], &["--json", "/dev/null/x.json"]].concat()).failed();
+        assert!(error.contains("cannot write /dev/null/x.json"), "{tool}: {error}");
+    }
+}
+
 #[test]
 fn an_unknown_host_is_named() {
     for command in commands("no-such-host.invalid:9092") {
