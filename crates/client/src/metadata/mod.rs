@@ -332,7 +332,7 @@ impl MetadataHandle {
         self.shared.settle(response, &names.map(Arc::from).collect::<Vec<_>>());
     }
 
-    fn final_problem(&self, topic: &str) -> Option<Error> {
+    pub(crate) fn final_problem(&self, topic: &str) -> Option<Error> {
         let problems = self.shared.problems.lock();
         if let Some(refused @ Error::Authentication { .. }) = &problems.unreachable {
             return Some(refused.clone());

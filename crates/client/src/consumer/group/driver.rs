@@ -316,6 +316,9 @@ impl Driver {
                 if let Some(known) = self.shared.metadata.look(&topic, deadline).await {
                     let count = i32::try_from(known.leaders.len()).unwrap_or(i32::MAX);
                     counts.insert(topic, count);
+                } else if let Some(error) = self.shared.metadata.final_problem(&topic) {
+                    // As in Java's `poll`. Otherwise the group would wait for partitions that it cannot have.
+                    self.shared.report(error);
                 }
             }
             counts

@@ -26,6 +26,9 @@ pub(super) async fn missing_rights(cluster: &ApacheCluster) {
         let clear = vec![("security.protocol", "SASL_PLAINTEXT".to_owned())];
         let dave = sasl(clear, "PLAIN", login(PLAIN, "dave", "dave-secret"));
         without_any(&bootstrap, &dave).await;
+        let read = Acl::allow("User:dave", AclOperation::Read, AclResource::Group, "open-group");
+        root.create_acls(&[read]).await.unwrap().remove(0).1.unwrap();
+        with_the_group_only(&bootstrap, &dave).await;
         let describe = Acl::allow("User:dave", AclOperation::Describe, AclResource::Topic, TOPIC);
         root.create_acls(&[describe]).await.unwrap().remove(0).1.unwrap();
         with_describe_only(&bootstrap, &dave).await;
@@ -51,6 +54,21 @@ async fn without_any(bootstrap: &str, dave: &Properties) {
     let everything = AclFilter::default();
     let rules = admin(bootstrap, dave).describe_acls(&everything).await.unwrap_err();
     lacks(&rules, &["CLUSTER_AUTHORIZATION_FAILED", "ACL for the cluster"]);
+}
+
+/// The leader of a group reports a topic that it may not describe. It would wait for partitions indefinitely.
+async fn with_the_group_only(bootstrap: &str, dave: &Properties) {
+    let mut member = consumer(bootstrap, dave, Some("open-group"));
+    member.subscribe([TOPIC]).unwrap();
+    let error = loop {
+        match member.poll(LIMIT).await.unwrap_err() {
+            // The broker applies the ACL with a delay.
+            Error::Broker { code: ErrorCode::GROUP_AUTHORIZATION_FAILED, .. } => {}
+            error => break error,
+        }
+    };
+    lacks(&error, &["topic 'guarded': TOPIC_AUTHORIZATION_FAILED", "READ to consume"]);
+    member.close().await;
 }
 
 async fn with_describe_only(bootstrap: &str, dave: &Properties) {
