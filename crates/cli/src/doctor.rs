@@ -67,7 +67,7 @@ impl Arguments {
             all.push((BOOTSTRAP.into(), servers.clone()));
         }
         if !all.iter().any(|(name, _)| name == BOOTSTRAP) {
-            return Err(Failure::new("no cluster given; use --bootstrap-server"));
+            return Err(Failure::new("no cluster given; use --bootstrap-server HOST:PORT"));
         }
         let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
         let mut admin = AdminConfig::default();

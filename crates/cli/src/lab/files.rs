@@ -109,7 +109,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     let parsed = lines.map(|(at, line)| {
         serde_json::from_str(line).map_err(|error| {
             Failure::new(format!(
-                "{name}, line {}: not what `curtail lab run --json` writes: {error}",
+                "{name}, line {}: not in the format of `curtail lab run --json`: {error}",
                 at + 1
             ))
         })

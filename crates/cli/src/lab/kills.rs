@@ -43,7 +43,11 @@ pub(crate) struct WorkerArguments {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
-    if rate > 0.0 && rate <= 1e6 { Ok(rate) } else { Err("expected 0 < N <= 1000000".into()) }
+    if rate > 0.0 && rate <= 1e6 {
+        Ok(rate)
+    } else {
+        Err("expected records per second above 0 and at most 1,000,000".into())
+    }
 }
 
 /// Runs the crash test and prints its table.

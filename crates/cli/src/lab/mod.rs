@@ -56,7 +56,7 @@ pub(crate) struct RunArguments {
     /// checkout.
     #[arg(long, value_name = "LIST", default_value = "curtail", value_delimiter = ',')]
     client: Vec<Client>,
-    /// The project's folder `peers` [default: the one in the current directory or above it].
+    /// Directory `peers` of the project's checkout [default: the one in the current directory or above it].
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
     /// Run only these arms, separated by commas.
@@ -195,7 +195,7 @@ fn tell(experiment: &str, event: Event<'_>) {
             output::note(format_args!("{experiment}: warming up, run {run} of at most {at_most}"));
         }
         Event::Without { arm, client, reason } => {
-            output::note(format_args!("{experiment}: no {arm} ({client}): {reason}"));
+            output::note(format_args!("{experiment}: skipping {arm} with {client}: {reason}"));
         }
         Event::Turn { arm, client, done, of } => {
             output::note(format_args!("{experiment}: {arm} ({client}), run {} of {of}", done + 1));

@@ -77,7 +77,7 @@ fn bad_input_of_publish_is_one_line() {
     fs::write(&damaged, &fs::read_to_string(kept("acks")).unwrap()[..100]).unwrap();
     let said = published.run(&[damaged.to_str().unwrap()]).failed();
     assert!(
-        said.contains("damaged.json, line 1: not what `curtail lab run --json` writes: "),
+        said.contains("damaged.json, line 1: not in the format of `curtail lab run --json`: "),
         "{said}"
     );
     fs::remove_file(&damaged).unwrap();

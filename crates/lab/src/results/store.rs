@@ -296,7 +296,7 @@ fn parse(name: &str, text: &str) -> Result<Vec<Parsed>, Invalid> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let parsed = lines.map(|(at, line)| {
         let report = serde_json::from_str::<Report>(line).map_err(|error| {
-            let what = "not what `curtail lab run --json` writes";
+            let what = "not in the format of `curtail lab run --json`";
             Invalid::new(format!("{name}, line {}: {what}: {error}", at + 1))
         })?;
         run(name, report, line)

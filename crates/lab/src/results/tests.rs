@@ -520,7 +520,7 @@ fn runs_that_cannot_be_kept_are_refused_in_one_line() {
     );
     assert!(
         with("arms", json!(3))
-            .starts_with("x.json, line 1: not what `curtail lab run --json` writes: ")
+            .starts_with("x.json, line 1: not in the format of `curtail lab run --json`: ")
     );
     let mut debug = good.clone();
     debug["environment"]["release_build"] = json!(false);

@@ -18,7 +18,7 @@ fn the_error_of_an_invalid_report_names_the_line() {
         }
     };
     let line = failed("\nx\n");
-    assert!(line.contains(", line 2: not what `curtail lab run --json` writes"), "{line}");
+    assert!(line.contains(", line 2: not in the format of `curtail lab run --json`"), "{line}");
     assert!(failed("{}").contains("missing field"), "no report");
     assert!(failed(" \n").ends_with("contains no experiment"), "nothing");
 }

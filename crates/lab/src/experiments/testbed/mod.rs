@@ -154,7 +154,8 @@ impl Testbed {
             }
             ClusterKind::Apache => start_apache(needs)?,
             ClusterKind::Bootstrap(_) if needs.faults => {
-                let text = "this experiment breaks its cluster; run it on `embedded` or `apache`";
+                let text =
+                    "this experiment kills or freezes brokers; run it on `embedded` or `apache`";
                 return Err(Error::Options(text.into()));
             }
             ClusterKind::Bootstrap(servers) => Cluster::Foreign(servers.clone()),
