@@ -484,10 +484,16 @@ impl<C> PartitionQueue<C> {
     ) -> Option<Growth> {
         let work = self.work.as_ref()?;
         let open = work.open.as_ref()?;
-        let growth = Growth { more: open.room, room: open.room * 2 };
-        let fits = growth.room <= work.largest && open.builder.size_with(record) <= growth.room;
-        let may_wait = growth.room <= policy.batch_max_size && (is_blocked || self.has_complete());
-        (fits && (open.room < open.complete_at || may_wait)).then_some(growth)
+        let twice = open.room * 2;
+        let room = if open.room < open.complete_at {
+            twice.min(open.complete_at)
+        } else if twice <= policy.batch_max_size && (is_blocked || self.has_complete()) {
+            twice
+        } else {
+            return None;
+        };
+        let fits = room <= work.largest && open.builder.size_with(record) <= room;
+        fits.then_some(Growth { more: room.saturating_sub(open.room), room })
     }
 
     /// Moves the open batch to a larger buffer. Returns the previous buffer and the batch's handle.
