@@ -482,5 +482,6 @@ async fn compressed_batches_are_filled_to_batch_size() {
     }
     let [first, .., before_last, _last] = &*bytes else { panic!("{bytes:?}") };
     assert!((7_000..11_000).contains(first), "{bytes:?}");
-    assert!((14_500..=16_384).contains(before_last), "{bytes:?}");
+    // At least three quarters of batch.size: the estimate keeps a reserve, and a batch holds whole records.
+    assert!((12_288..=16_384).contains(before_last), "{bytes:?}");
 }
