@@ -168,16 +168,16 @@ pub struct Summary {
     pub max: f64,
 }
 
-/// Fewest records behind a percentile of which it is stable.
+/// Fewest records beyond a percentile that make it stable.
 const STABLE: u64 = 10;
 
-/// Records that a 99.9th percentile of so many rests on.
+/// Returns the number of records beyond the 99.9th percentile of `records`, at least 1.
 #[must_use]
 pub fn behind_p999(records: u64) -> u64 {
     (records / 1000).max(1)
 }
 
-/// Whether a 99.9th percentile of so many records may be noise.
+/// Whether too few records lie beyond the 99.9th percentile of `records` for it to be stable.
 #[must_use]
 pub fn is_few_behind_p999(records: u64) -> bool {
     records > 0 && behind_p999(records) < STABLE

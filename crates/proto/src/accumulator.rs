@@ -520,8 +520,10 @@ impl<C> PartitionQueue<C> {
         let before = builder.len();
         builder.append(record);
         let bytes = builder.len() - before;
-        let filling = ratio.as_ref().map_or(0, |ratio| ratio.filling(policy.batch_size));
-        let complete_at = filling.min(policy.max_request_size).max(policy.batch_size);
+        let complete_at = match &ratio {
+            Some(ratio) => ratio.filling(policy),
+            None => policy.batch_size,
+        };
         let is_complete = builder.len() >= complete_at || !work.sealed.is_empty();
         let readiness = if is_complete { Readiness::Now } else { due(now, policy) };
         let room = policy.batch_size.min(work.largest).max(1);

@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// The conditions as readers need them: those of integrity that held are the first one, all together.
+    /// Returns the conditions for readers: one line stands for all conditions of integrity that held, then the others.
     #[must_use]
     pub fn folded_conditions(&self) -> Vec<Condition> {
         let is_intact = |condition: &Condition| condition.held && condition.is_integrity();

@@ -12,7 +12,7 @@ use crate::experiments::{
 /// Number of slowest records shown per arm.
 const SLOWEST: usize = 20;
 
-/// A row per condition, with whether it held; those of integrity that held have one row.
+/// One row per condition, with whether it held. One row stands for all conditions of integrity that held.
 pub(super) fn conditions(report: &Report) -> Element {
     let condition = |condition: Condition| {
         let (class, word) = if condition.held { ("held", "held") } else { ("failed", "NOT HELD") };

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::BatchPolicy;
+
 /// Ratios are kept in thousandths: compressed bytes per 1,000 bytes.
 const WHOLE: u32 = 1000;
 
@@ -41,12 +43,14 @@ impl CompressionRatio {
         }
     }
 
-    /// Returns the bytes before compression that fill a batch of `batch_size`, less a reserve of 5%; at least
-    /// `batch_size`.
-    pub(super) fn filling(&self, batch_size: usize) -> usize {
+    /// Returns the bytes before compression that fill a batch, less a reserve of 5%: at most `max.request.size`, and at
+    /// least `batch.size`.
+    pub(super) fn filling(&self, policy: &BatchPolicy) -> usize {
         let expected = u64::from(self.0.load(Ordering::Relaxed)) * 105;
-        let before = (batch_size as u64).saturating_mul(u64::from(WHOLE) * 100) / expected.max(1);
-        usize::try_from(before).unwrap_or(usize::MAX).max(batch_size)
+        let size = policy.batch_size as u64;
+        let before = size.saturating_mul(u64::from(WHOLE) * 100) / expected.max(1);
+        let before = usize::try_from(before).unwrap_or(usize::MAX);
+        before.min(policy.max_request_size).max(policy.batch_size)
     }
 
     /// Returns the expected size of `bytes` after compression; at most `bytes`.
@@ -58,7 +62,12 @@ impl CompressionRatio {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tests::policy, *};
+
+    fn filling(ratio: &CompressionRatio, batch_size: usize) -> usize {
+        let max_request_size = usize::MAX;
+        ratio.filling(&BatchPolicy { max_request_size, ..policy(batch_size, 0) })
+    }
 
     #[test]
     fn the_estimate_follows_a_worse_ratio_at_once_and_a_better_one_slowly() {
@@ -80,21 +89,21 @@ mod tests {
             ratio.observe(16_384, 4_096);
         }
         assert_eq!(ratio.0.load(Ordering::Relaxed), 250);
-        assert_eq!(ratio.filling(16_384), 62_415);
+        assert_eq!(filling(&ratio, 16_384), 62_415);
         assert_eq!(ratio.compressed(1000), 250);
     }
 
     #[test]
     fn a_batch_is_filled_at_least_to_its_size_whatever_the_ratio() {
         let ratio = CompressionRatio::default();
-        assert_eq!(ratio.filling(16_384), 16_384);
+        assert_eq!(filling(&ratio, 16_384), 16_384);
         ratio.observe(1, 10);
-        assert_eq!(ratio.filling(16_384), 16_384);
+        assert_eq!(filling(&ratio, 16_384), 16_384);
         assert_eq!(ratio.compressed(1000), 1000);
         for _ in 0..10_000 {
             ratio.observe(1000, 0);
         }
-        assert_eq!(ratio.filling(16_384), 1_638_400 * 1000);
-        assert_eq!(ratio.filling(usize::MAX), usize::MAX);
+        assert_eq!(filling(&ratio, 16_384), 1_638_400 * 1000);
+        assert_eq!(filling(&ratio, usize::MAX), usize::MAX);
     }
 }
