@@ -558,7 +558,9 @@ fn a_directory_with_something_else_is_refused_in_one_line() {
     );
     let damaged = refused("apache/killed-leader/2026-11-24T09-05-01Z.json", &good[..40]);
     assert!(
-        damaged.starts_with("DIR/apache/killed-leader/2026-11-24T09-05-01Z.json, line 1: not what"),
+        damaged.starts_with(
+            "DIR/apache/killed-leader/2026-11-24T09-05-01Z.json, line 1: not in the format of `curtail lab run --json`: "
+        ),
         "{damaged}"
     );
     let missing = Results::read(Path::new("/nonexistent")).err().unwrap().to_string();
