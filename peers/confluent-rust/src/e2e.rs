@@ -17,15 +17,9 @@ const PAYLOADS: usize = 1024;
 /// The latency of a record is from just before its send until it has been read, its ack being awaited in between, as in
 /// Kafka's own tool.
 pub async fn run(args: &Args) -> Result<Report, Failure> {
-    let mut consumer = settings::consumer(args, &[("fetch.max.wait.ms", "0")])?;
+    let mut consumer = settings::consumer_at_end(args, &[("fetch.max.wait.ms", "0")]).await?;
     let acks = args.acks.as_deref().unwrap_or("1");
     let producer = settings::producer(args, &[("acks", acks), ("linger.ms", "0")])?;
-    let partitions = settings::partitions(&mut consumer, &args.topic).await?;
-    consumer.assign(partitions.clone()).await?;
-    consumer.seek_to_end(&partitions).await?;
-    for partition in &partitions {
-        consumer.position(partition).await?;
-    }
     let report = measure(args, &producer, &mut consumer).await?;
     producer.close().await?;
     consumer.close().await?;

@@ -1,40 +1,70 @@
-//! Sends records open loop from a given start time and writes the outcome of each.
+//! Sends records open loop from a given start time, reads them back if asked to, and writes the outcome of each.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
+use confluent_kafka::consumer::Consumer as _;
 use confluent_kafka::producer::{Producer as _, ProducerRecord, callback};
 use tokio::runtime::Runtime;
 
 use crate::Failure;
 use crate::args::{Args, Until};
+use crate::consume::QUIET_LIMIT;
 use crate::measure::Report;
 use crate::open_loop::{self, Fates};
-use crate::settings::{self, Producer};
+use crate::read_back::{ReadBack, Reader};
+use crate::settings::{self, Consumer, Producer};
 
 pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
-    if args.until == Until::Read {
-        return Err("this driver's load ends a latency with the acknowledgement only".into());
-    }
     let context = runtime.enter();
+    let fates = Arc::new(Fates::new(args.records));
+    let read_back = match args.until {
+        Until::Acknowledged => None,
+        Until::Read => {
+            let consumer = runtime.block_on(settings::consumer_at_end(args, &[]))?;
+            Some(ReadBack::start(consumer, Arc::clone(&fates), args.warmup))
+        }
+    };
     let producer = settings::producer(args, &[])?;
     drop(context);
-    let fates = Arc::new(Fates::new(args.records));
+    let is_end = read_back.is_none();
+    let sent = Cell::new(0);
     let send = |slot, key: Option<&[u8]>, value: &[u8]| {
         let fates = Arc::clone(&fates);
         let done = callback::new(move |metadata, error| match (metadata, error) {
             (_, Some(error)) => fates.failed(error),
-            (Some(metadata), None) => {
-                fates.acknowledged(slot, metadata.partition(), metadata.offset())
+            (Some(metadata), None) if is_end => {
+                fates.acknowledged(slot, metadata.partition(), metadata.offset());
             }
-            (None, None) => {}
+            (_, None) => {}
         });
         let record = ProducerRecord::with_key(args.topic.clone(), key, Some(value));
         runtime.block_on(Producer::send(&producer, record, Some(Box::new(done))))?;
+        sent.set(sent.get() + 1);
         Ok(())
     };
-    let drain = || Ok(runtime.block_on(producer.flush())?);
+    let drain = || {
+        runtime.block_on(producer.flush())?;
+        match &read_back {
+            Some(read_back) => runtime.block_on(read_back.wait(sent.get())),
+            None => Ok(()),
+        }
+    };
     let (client, version) = (settings::CLIENT, settings::version());
     let report = open_loop::run(args, &fates, client, version, send, drain);
     runtime.block_on(producer.close())?;
     report
+}
+
+impl Reader for Consumer {
+    async fn read(&mut self, fates: &Fates, warmup: u64) -> Result<u64, String> {
+        let records = self.poll(QUIET_LIMIT).await.map_err(|error| error.to_string())?;
+        let mut read = 0;
+        for record in &records {
+            let value = record.value().map(Vec::as_slice);
+            fates.returned(value, warmup, record.partition(), record.offset())?;
+            read += 1;
+        }
+        Ok(read)
+    }
 }

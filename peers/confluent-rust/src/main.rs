@@ -12,9 +12,10 @@ mod measure;
 #[path = "../../librdkafka/src/membership.rs"]
 mod membership;
 #[path = "../../librdkafka/src/open_loop.rs"]
-#[expect(dead_code, reason = "only librdkafka's driver reads what it sends")]
 mod open_loop;
 mod produce;
+#[path = "../../curtail/src/read_back.rs"]
+mod read_back;
 mod settings;
 
 use std::process::ExitCode;

@@ -48,6 +48,7 @@ fn properties(
         defaults.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     properties.insert("bootstrap.servers".into(), args.bootstrap.clone());
     let driven = args.tool == Tool::Drive;
+    let has_both = matches!(args.tool, Tool::EndToEnd | Tool::Load);
     for (name, value) in &args.properties {
         if driven && name == "heartbeat.interval.ms" {
             // The consumer protocol leaves it to the brokers, and the client refuses it.
@@ -55,11 +56,23 @@ fn properties(
         }
         if own.contains(name) {
             properties.insert(name.clone(), value.clone());
-        } else if !driven && (args.tool != Tool::EndToEnd || !other.contains(name)) {
+        } else if !driven && (!has_both || !other.contains(name)) {
             return Err(format!("unknown property {name}").into());
         }
     }
     Ok(properties)
+}
+
+/// A consumer at the current end of every partition.
+pub async fn consumer_at_end(args: &Args, defaults: &[(&str, &str)]) -> Result<Consumer, Failure> {
+    let mut consumer = consumer(args, defaults)?;
+    let partitions = partitions(&mut consumer, &args.topic).await?;
+    consumer.assign(partitions.clone()).await?;
+    consumer.seek_to_end(&partitions).await?;
+    for partition in &partitions {
+        consumer.position(partition).await?;
+    }
+    Ok(consumer)
 }
 
 /// The topic's partitions.

@@ -3,15 +3,16 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use curtail::{Error, Record, RecordMetadata};
+use curtail::{Consumer, Error, Record, RecordMetadata};
 use tokio::runtime::Runtime;
 
 use crate::Failure;
 use crate::args::{Args, Until};
 use crate::await_each::AwaitEach;
+use crate::consume::QUIET_LIMIT;
 use crate::measure::Report;
 use crate::open_loop::{self, Fates};
-use crate::read_back::ReadBack;
+use crate::read_back::{ReadBack, Reader};
 use crate::settings;
 
 pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
@@ -21,7 +22,7 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
         Until::Acknowledged => None,
         Until::Read => {
             let consumer = runtime.block_on(settings::consumer_at_end(args, &[]))?;
-            Some(ReadBack::start(args, consumer, Arc::clone(&fates)))
+            Some(ReadBack::start(consumer, Arc::clone(&fates), args.warmup))
         }
     };
     let producer = settings::producer(args, &[])?;
@@ -61,4 +62,16 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     let report = open_loop::run(args, &fates, client, version, send, drain);
     runtime.block_on(producer.close())?;
     report
+}
+
+impl Reader for Consumer {
+    async fn read(&mut self, fates: &Fates, warmup: u64) -> Result<u64, String> {
+        let records = self.poll(QUIET_LIMIT).await.map_err(|error| error.to_string())?;
+        let mut read = 0;
+        for record in &records {
+            fates.returned(record.value(), warmup, record.partition(), record.offset())?;
+            read += 1;
+        }
+        Ok(read)
+    }
 }

@@ -83,7 +83,7 @@ impl Records {
 }
 
 /// The slot of the record with this value; `None` for a foreign record.
-pub fn slot_of(value: &[u8], warmup: u64) -> Option<usize> {
+fn slot_of(value: &[u8], warmup: u64) -> Option<usize> {
     let number = u64::from_be_bytes(*value.first_chunk::<NUMBER>()?);
     let slot = number.checked_sub(EARLIER).or_else(|| warmup.checked_add(number))?;
     usize::try_from(slot).ok()
@@ -130,6 +130,23 @@ impl Fates {
         self.acknowledged_at(slot, read, partition, offset);
     }
 
+    /// Records that a record with this value was read back now, from this place.
+    pub fn returned(
+        &self,
+        value: Option<&[u8]>,
+        warmup: u64,
+        partition: i32,
+        offset: i64,
+    ) -> Result<(), String> {
+        let slot = value.and_then(|value| slot_of(value, warmup));
+        let Some(slot) = slot.filter(|slot| self.awaits(*slot)) else {
+            let text = format!("partition {partition}, offset {offset}");
+            return Err(format!("{text} came twice or is not of this load"));
+        };
+        self.acknowledged(slot, partition, offset);
+        Ok(())
+    }
+
     pub fn acknowledged(&self, slot: usize, partition: i32, offset: i64) {
         self.acknowledged_at(slot, self.now(), partition, offset);
     }
@@ -142,7 +159,7 @@ impl Fates {
     }
 
     /// Whether this slot exists and has no fate yet.
-    pub fn awaits(&self, slot: usize) -> bool {
+    fn awaits(&self, slot: usize) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.acknowledged.load(Ordering::Relaxed) < 0)
     }
 

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use rdkafka::Message as _;
 use rdkafka::consumer::BaseConsumer;
-use rdkafka::message::BorrowedMessage;
 
 use crate::Failure;
 use crate::args::Args;
 use crate::consume::QUIET_LIMIT;
-use crate::open_loop::{Fates, slot_of};
+use crate::open_loop::Fates;
 
 const POLL: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
@@ -39,7 +38,10 @@ impl ReadBack {
         let thread = std::thread::spawn(move || {
             while !shared.stop.load(Ordering::Relaxed) {
                 let taken = match consumer.poll(POLL) {
-                    Some(Ok(message)) => take(&message, warmup, &fates),
+                    Some(Ok(message)) => {
+                        let (partition, offset) = (message.partition(), message.offset());
+                        fates.returned(message.payload(), warmup, partition, offset)
+                    }
                     Some(Err(error)) => Err(error.to_string()),
                     None => continue,
                 };
@@ -86,17 +88,4 @@ impl Drop for ReadBack {
             let _ = thread.join();
         }
     }
-}
-
-fn take(message: &BorrowedMessage<'_>, warmup: u64, fates: &Fates) -> Result<(), String> {
-    let (partition, offset) = (message.partition(), message.offset());
-    let slot = message.payload().and_then(|value| slot_of(value, warmup));
-    match slot.filter(|slot| fates.awaits(*slot)) {
-        Some(slot) => fates.acknowledged(slot, partition, offset),
-        None => {
-            let text = format!("partition {partition}, offset {offset}");
-            return Err(format!("{text} came twice or is not of this load"));
-        }
-    }
-    Ok(())
 }

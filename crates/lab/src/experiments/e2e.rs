@@ -260,10 +260,6 @@ impl Experiment for EndToEnd {
 
     fn admits(&self, arm: &Arm, peer: Peer) -> Result<(), &'static str> {
         let test = TESTS.iter().find(|test| test.arm.name == arm.name);
-        let reads = matches!(peer, Peer::FranzGo | Peer::Librdkafka);
-        if test.is_some_and(|test| test.pace == Pace::OpenLoop) && !reads {
-            return Err("its driver cannot read back a load at a steady rate");
-        }
         if test.is_some_and(|test| test.java.is_some()) && peer == Peer::Java {
             return Err("its consumer stops with the consumer protocol in this release");
         }

@@ -17,8 +17,9 @@ final class Args {
                e2e     --bootstrap-server B --topic T --num-records N --producer-acks 1|all --record-size S
                        [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
                load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
-                       [--warmup-records N] [--keys K] [--seed N] [--command-property k=v]... [--json FILE]
-                       [--fates FILE]; waits for the line 'go' on standard input
+                       [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
+                       [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line 'go' on
+                       standard input
                churn   --bootstrap-server B --topics N --partitions N --senders N --num-records N --record-size S
                        --throughput R [--warmup-records N] [--seed N] [--command-property k=v]... [--json FILE]
                        [--fates FILE]; records and rate of each sender; waits for the line 'go' on standard input
@@ -46,6 +47,8 @@ final class Args {
     String fates;
     /** How many different keys; 0 for records without one. */
     long keys;
+    /** Whether a load is read back, and latencies end with the poll that returned the record. */
+    boolean untilRead;
     long seed = 1;
     /** Of the tool churn: topics, partitions of each, threads. */
     int topics;
@@ -85,6 +88,7 @@ final class Args {
                 case "--producer-acks" -> acks = value;
                 case "--json" -> json = value;
                 case "--fates" -> fates = value;
+                case "--until" -> untilRead = untilRead(value);
                 case "--keys" -> keys = Long.parseLong(value);
                 case "--seed" -> seed = Long.parseLong(value);
                 case "--topics" -> topics = Integer.parseInt(value);
@@ -105,6 +109,14 @@ final class Args {
         } catch (NumberFormatException e) {
             throw new IllegalArgumentException(flag + " needs a number, not " + value);
         }
+    }
+
+    private static boolean untilRead(String value) {
+        return switch (value) {
+            case "acknowledged" -> false;
+            case "read" -> true;
+            default -> throw new IllegalArgumentException("--until is acknowledged or read, not " + value);
+        };
     }
 
     private void check() {
@@ -169,13 +181,14 @@ final class Args {
     }
 
     private Properties apply(Map<String, String> defaults, Set<String> own, Set<String> other) {
+        boolean hasBoth = tool.equals("e2e") || untilRead;
         Properties result = new Properties();
         result.putAll(defaults);
         result.put("bootstrap.servers", bootstrap);
         properties.forEach((key, value) -> {
             if (own.contains(key)) {
                 result.put(key, value);
-            } else if (!tool.equals("e2e") || !other.contains(key)) {
+            } else if (!hasBoth || !other.contains(key)) {
                 throw new IllegalArgumentException("unknown property " + key);
             }
         });

@@ -49,6 +49,14 @@ final class Consume {
         }
     }
 
+    /** Places a consumer at the current end of every partition. */
+    static void assignAtEnd(KafkaConsumer<byte[], byte[]> consumer, String topic) {
+        List<TopicPartition> partitions = partitions(consumer, topic);
+        consumer.assign(partitions);
+        consumer.seekToEnd(partitions);
+        partitions.forEach(consumer::position);
+    }
+
     static List<TopicPartition> partitions(KafkaConsumer<byte[], byte[]> consumer, String topic) {
         List<TopicPartition> partitions = consumer.partitionsFor(topic).stream()
             .map(info -> new TopicPartition(topic, info.partition())).toList();

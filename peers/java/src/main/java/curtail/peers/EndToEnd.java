@@ -2,14 +2,12 @@ package curtail.peers;
 
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -33,10 +31,7 @@ final class EndToEnd {
                  new KafkaConsumer<>(args.consumer(reading), deserializer, deserializer);
              KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(args.producer(sending), serializer, serializer)) {
-            List<TopicPartition> partitions = Consume.partitions(consumer, args.topic);
-            consumer.assign(partitions);
-            consumer.seekToEnd(partitions);
-            partitions.forEach(consumer::position);
+            Consume.assignAtEnd(consumer, args.topic);
             return measure(args, producer, consumer);
         }
     }

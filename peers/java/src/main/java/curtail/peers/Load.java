@@ -6,13 +6,16 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Sends records open loop from a given start time and writes the outcome of each. */
+/** Sends records open loop from a given start time, reads them back if asked to, and writes the outcome of each. */
 final class Load {
     /** First record number of the warm-up. */
     private static final long EARLIER = 1L << 40;
@@ -22,21 +25,33 @@ final class Load {
 
     private final Args args;
     private final KafkaProducer<byte[], byte[]> producer;
+    /** Reads the load back; null if latencies end with the acknowledgement. */
+    private final KafkaConsumer<byte[], byte[]> consumer;
     private final byte[] letters;
     private final AtomicReference<Exception> firstError = new AtomicReference<>();
 
-    private Load(Args args, KafkaProducer<byte[], byte[]> producer) {
+    private Load(Args args, KafkaProducer<byte[], byte[]> producer, KafkaConsumer<byte[], byte[]> consumer) {
         this.args = args;
         this.producer = producer;
+        this.consumer = consumer;
         letters = letters(args.seed, POOL + args.recordSize);
     }
 
     static Report run(Args args) throws Exception {
         ByteArraySerializer serializer = new ByteArraySerializer();
-        try (KafkaProducer<byte[], byte[]> producer =
+        try (KafkaConsumer<byte[], byte[]> consumer = args.untilRead ? consumerAtEnd(args) : null;
+             KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(args.producer(Map.of()), serializer, serializer)) {
-            return new Load(args, producer).run();
+            return new Load(args, producer, consumer).run();
         }
+    }
+
+    private static KafkaConsumer<byte[], byte[]> consumerAtEnd(Args args) {
+        ByteArrayDeserializer deserializer = new ByteArrayDeserializer();
+        KafkaConsumer<byte[], byte[]> consumer =
+            new KafkaConsumer<>(args.consumer(Map.of()), deserializer, deserializer);
+        Consume.assignAtEnd(consumer, args.topic);
+        return consumer;
     }
 
     private Report run() throws Exception {
@@ -83,7 +98,8 @@ final class Load {
     }
 
     /** Sends one record per fate and waits until each fate is known. */
-    private void send(long first, Fates fates, long start) {
+    private void send(long first, Fates fates, long start) throws Exception {
+        FutureTask<Void> reading = consumer == null ? null : ReadBack.start(consumer, first, fates, start);
         double interval = 1e9 / args.rate;
         byte[] value = new byte[args.recordSize];
         for (int i = 0; i < fates.size(); i++) {
@@ -93,14 +109,17 @@ final class Load {
             byte[] key = args.keys == 0 ? null : ByteBuffer.allocate(8).putLong(i % args.keys).array();
             // The producer copies key and value before it returns.
             producer.send(new ProducerRecord<>(args.topic, key, value), (metadata, error) -> {
-                if (error == null) {
-                    fates.acknowledged(index, System.nanoTime() - start, metadata.partition(), metadata.offset());
-                } else {
+                if (error != null) {
                     firstError.compareAndSet(null, error);
+                } else if (reading == null) {
+                    fates.acknowledged(index, System.nanoTime() - start, metadata.partition(), metadata.offset());
                 }
             });
         }
         producer.flush();
+        if (reading != null) {
+            ReadBack.join(reading);
+        }
     }
 
     /** Fills a value with the record's number, then letters. */
