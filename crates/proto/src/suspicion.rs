@@ -33,6 +33,14 @@ impl Suspicion {
         let limit = usual.at_most().map_or(UNTRIED, |most| most.saturating_mul(self.multiple));
         limit.min(self.ceiling).max(self.floor)
     }
+
+    /// The same for a request that is probably in vain: its batches were sent before, and as far as is known the leader
+    /// still waits for the replica that they waited for. It blocks the connection, so it is given up as soon as its
+    /// response is late, but not before a tenth of the floor: quick brokers are late by chance.
+    pub fn limit_in_vain(&self, usual: &AnswerTime) -> Duration {
+        let limit = self.limit(usual);
+        usual.late_after().unwrap_or(limit).max(self.floor / 10).min(limit)
+    }
 }
 
 /// A broker's usual response time: a smoothed mean and a smoothed deviation.
@@ -235,6 +243,15 @@ mod tests {
         let limit = POLICY.limit(&after([100; 200]));
         assert!(limit >= ms(400) && limit < ms(410), "{limit:?}");
         assert_eq!(POLICY.limit(&after([1000; 100])), POLICY.ceiling);
+    }
+
+    #[test]
+    fn a_request_in_vain_is_given_up_once_it_is_late() {
+        assert_eq!(POLICY.limit_in_vain(&AnswerTime::default()), ms(1000));
+        assert_eq!(POLICY.limit_in_vain(&after([1; 100])), POLICY.floor / 10);
+        let limit = POLICY.limit_in_vain(&after([30; 100]));
+        assert!(limit >= ms(30) && limit < ms(35), "{limit:?}");
+        assert_eq!(POLICY.limit_in_vain(&after([5000; 100])), POLICY.ceiling);
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod window;
 
 pub(super) use self::unsent::{Overdue, Waits};
 use self::{
-    collect::{Collected, Trial},
+    collect::{Collected, Prospect, Trial},
     unsent::Unsent,
 };
 use super::{
@@ -128,6 +128,8 @@ pub(super) struct Up {
     muted_until: Option<StdInstant>,
     /// Present while the oldest request is unusually late.
     late: Option<Late>,
+    /// The next request's prospect, if any batch has it.
+    next: Prospect,
     /// When the driver's timer fires. A caller with an earlier deadline wakes the driver.
     pub(super) armed: Armed,
 }
@@ -169,6 +171,7 @@ pub(super) struct Request {
     width: usize,
     /// Whether it was small enough to measure the round trip.
     is_small: bool,
+    prospect: Prospect,
     /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
 }
@@ -215,6 +218,7 @@ impl Up {
             muted_until: None,
             sent_bytes: 0,
             late: None,
+            next: Prospect::Fair,
             armed: Armed::default(),
         }
     }
@@ -407,10 +411,12 @@ impl Lane {
                 return Ok(Pumped::Done);
             }
             let most = self.next_request_limit(up, shared, now.into_std());
-            let Collected { batches, trials, overdue } = self.collect(shared, now.into_std(), most);
+            let collected = self.collect(shared, now.into_std(), most, up.next);
+            up.next = collected.next();
+            let Collected { batches, prospect, trials, overdue, .. } = collected;
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
-                self.enqueue(up, shared, batches, now);
+                self.enqueue(up, shared, (batches, prospect), now);
             }
             for partition in overdue {
                 shared.expire(&partition, None);
@@ -450,7 +456,8 @@ impl Lane {
         !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
     }
 
-    /// Whether the broker is late: the oldest request has waited longer than usual, or the last response was late.
+    /// Whether the broker is late: the oldest request has waited longer than usual, or the last response was late. Also
+    /// once a request was sent that is probably in vain: nobody should wait behind it.
     ///
     /// A broker serves one request of a connection at a time. Batches sent after a late request only wait there,
     /// while batches kept here can still move. After a late response the broker stays late until one is on time. But
@@ -463,10 +470,18 @@ impl Lane {
         };
         let is_overdue = now.saturating_duration_since(oldest.written) > late;
         let was_late = || up.answer_time.was_late() && self.load.waiting() <= most;
-        self.suspicion.is_some() && (is_overdue || was_late())
+        let newest = || up.in_flight.newest().map(|newest| newest.prospect);
+        let is_in_vain = || newest() == Some(Prospect::Vain);
+        self.suspicion.is_some() && (is_overdue || was_late() || is_in_vain())
     }
 
-    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, now: Instant) {
+    fn enqueue(
+        &self,
+        up: &mut Up,
+        shared: &Shared,
+        (batches, prospect): (Vec<Sent>, Prospect),
+        now: Instant,
+    ) {
         up.pipelining.sent(up.in_flight.len(), now.into_std());
         if up.in_flight.is_empty() {
             self.path.lock().sent_alone(now.into_std());
@@ -476,13 +491,19 @@ impl Lane {
             let queued = now.into_std().saturating_duration_since(batch.created);
             self.stats.batch_taken(queued, batch.payload().len(), batch.records);
         }
-        let bytes = self.build(up, shared, batches, now);
+        let bytes = self.build(up, shared, (batches, prospect), now);
         self.stats.request_built(bytes);
     }
 
     /// Builds a request and queues its bytes for the socket. Returns their number. The request's deadline counts from
     /// `built` until the bytes are written.
-    fn build(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, built: Instant) -> usize {
+    fn build(
+        &self,
+        up: &mut Up,
+        shared: &Shared,
+        (batches, prospect): (Vec<Sent>, Prospect),
+        built: Instant,
+    ) -> usize {
         let config = &shared.config;
         let out: Vec<OutBatch<'_>> = batches
             .iter()
@@ -530,6 +551,7 @@ impl Lane {
             record_bytes,
             width,
             is_small: payloads <= SMALL,
+            prospect,
             stray: None,
         };
         trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
@@ -625,7 +647,11 @@ impl Lane {
 
     /// Limit for the broker's response time, beyond which it becomes suspect.
     pub(super) fn limit(&self, up: &Up) -> Duration {
-        self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&up.answer_time))
+        let prospect = up.in_flight.oldest().map_or(Prospect::Fair, |oldest| oldest.prospect);
+        self.suspicion.map_or(Duration::MAX, |suspicion| match prospect {
+            Prospect::Fair => suspicion.limit(&up.answer_time),
+            Prospect::Vain => suspicion.limit_in_vain(&up.answer_time),
+        })
     }
 
     /// Time at which the oldest request becomes unusually late, or at which the suspicion needs the next lookup.
@@ -665,12 +691,21 @@ impl Lane {
         }
     }
 
-    /// Repeats the investigation of a suspect broker at once, because another broker has turned out to be
-    /// unreachable. This one may only wait for that one.
+    /// Investigates a late broker at once, because another broker has turned out to be unreachable. This one may only
+    /// wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
         let Link::Up(up) = &mut *self.link() else { return };
-        let Some(late) = &mut up.late else { return };
-        late.again = late.again.min(now);
+        let is_late = match (up.in_flight.oldest(), up.answer_time.late_after()) {
+            (Some(oldest), Some(late)) => oldest.written.into_std().later(late) <= now,
+            _ => false,
+        };
+        match &mut up.late {
+            Some(late) => late.again = late.again.min(now),
+            None if is_late && self.suspicion.is_some() => {
+                up.late = Some(Late { lookups: 0, again: now });
+            }
+            None => return,
+        }
         self.wake();
     }
 

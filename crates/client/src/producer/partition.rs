@@ -258,6 +258,12 @@ impl PartitionState {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
 
+    /// Whether its next batch is probably sent in vain: it was sent before, and the leader still seems to wait for an
+    /// unresponsive replica.
+    pub(super) fn sends_in_vain(&self) -> bool {
+        self.avoided && self.queue.failures() > 0
+    }
+
     /// Results without an outcome.
     pub(super) fn unresolved(&self) -> impl Iterator<Item = Arc<BatchResult>> + '_ {
         let unresolved = self.busy.iter().flat_map(|busy| &busy.unresolved);

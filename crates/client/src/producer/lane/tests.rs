@@ -156,7 +156,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     open_batch(&shared, &partition, now);
     partition.state.lock().place = Place::Ready;
     first.submit(&partition, Readiness::Now);
-    let collected = first.collect(&shared, now, usize::MAX);
+    let collected = first.collect(&shared, now, usize::MAX, Prospect::Fair);
     assert!(collected.batches.is_empty(), "the overdue batch is skipped");
     assert_eq!(collected.overdue.len(), 1);
     shared.expire(&partition, None);
@@ -164,8 +164,74 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
 
     let second = partition.state.lock().lane.clone().expect("a leader");
     assert_eq!(second.broker, 2);
-    let sent = second.collect(&shared, now + shared.config.linger, usize::MAX).batches;
+    let later = now + shared.config.linger;
+    let sent = second.collect(&shared, later, usize::MAX, Prospect::Fair).batches;
     assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
+    shared.stop();
+}
+
+/// Puts a batch of this age into the partition, and the partition into its lane's ready list.
+fn make_ready(shared: &Shared, partition: &Arc<Partition>, created: StdInstant) -> Arc<Lane> {
+    drop(open_batch(shared, partition, created));
+    partition.state.lock().place = Place::Ready;
+    let lane = partition.state.lock().lane.clone().expect("a leader");
+    lane.submit(partition, Readiness::Now);
+    lane
+}
+
+/// A lane with a ready batch of partition 1, and one of partition 0 that came back and still waits for a replica.
+fn stuck(shared: &Arc<Shared>) -> (Arc<Lane>, [Arc<Partition>; 2]) {
+    let partitions = adopt(shared, 1, 5);
+    let now = Instant::now().into_std();
+    let lane = make_ready(shared, &partitions[0], now);
+    let sent = lane.collect(shared, now, usize::MAX, Prospect::Fair).batches.pop();
+    let sent = sent.expect("the first attempt");
+    let mut state = partitions[0].state.lock();
+    state.avoided = true;
+    assert!(state.queue.retry(sent.batch, true, Some(now)).is_none());
+    state.place = Place::Ready;
+    drop(state);
+    lane.submit(&partitions[0], Readiness::Now);
+    make_ready(shared, &partitions[1], now);
+    (lane, partitions)
+}
+
+#[tokio::test]
+async fn batches_sent_in_vain_share_no_request_with_others_and_have_their_turn() {
+    let shared = start(Duration::ZERO, Acks::All);
+    let (lane, partitions) = stuck(&shared);
+    let now = Instant::now().into_std();
+    let mut next = Prospect::Fair;
+    for (index, prospect) in [(1, Prospect::Fair), (0, Prospect::Vain)] {
+        let collected = lane.collect(&shared, now, usize::MAX, next);
+        let taken: Vec<i32> = collected.batches.iter().map(|sent| sent.partition.index).collect();
+        assert_eq!((taken, collected.prospect), (vec![index], prospect));
+        next = collected.next();
+        // More records for the partition without trouble do not delay the other one.
+        make_ready(&shared, &partitions[1], now);
+    }
+    shared.stop();
+}
+
+#[tokio::test]
+async fn nothing_is_sent_behind_a_request_in_vain_which_is_soon_late() {
+    let shared = start(Duration::ZERO, Acks::All);
+    let (lane, partitions) = stuck(&shared);
+    let socket = Arc::new(Slow::default());
+    *socket.room.lock() = usize::MAX;
+    let mut usual = AnswerTime::default();
+    (0..100).for_each(|_| usual.answered(Duration::from_millis(30), Duration::MAX));
+    let mut up = Up::new(socket, 9, usual);
+    lane.pump(&mut up, &shared).expect("it takes everything");
+    let sent = |up: &Up| up.in_flight.iter().map(|request| request.prospect).collect::<Vec<_>>();
+    assert_eq!(sent(&up), [Prospect::Fair, Prospect::Vain]);
+    make_ready(&shared, &partitions[1], Instant::now().into_std());
+    lane.pump(&mut up, &shared).expect("it takes everything");
+    assert_eq!(up.in_flight.len(), 2);
+
+    assert_eq!(lane.limit(&up), shared.config.suspicion_min, "of the first request");
+    up.in_flight.answered(0).expect("the first request");
+    assert!(lane.limit(&up) < Duration::from_millis(40), "{:?}", lane.limit(&up));
     shared.stop();
 }
 
