@@ -22,7 +22,9 @@ PEERS = Path(__file__).resolve().parent
 ROOT = PEERS.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 CLIENTS = ("curtail", "curtail-completions", "curtail-perf", "java", "librdkafka", "franz-go", "confluent-rust", "floor")
-TOOLS = ("produce-max", "produce-rate", "e2e", "consume")
+# Open loops at a share of the client's own produce-max.
+SHARES = {"open-50": 0.5, "open-80": 0.8, "open-95": 0.95}
+TOOLS = ("produce-max", *SHARES, "produce-rate", "e2e", "consume")
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 
 
@@ -138,7 +140,7 @@ DRIVERS = {"curtail": curtail, "curtail-completions": curtail_completions, "curt
            "librdkafka": librdkafka, "franz-go": franz_go, "confluent-rust": confluent_rust, "krafka": krafka, "floor": floor}
 
 # The floor is not a client: one socket that sends one request at a time. It supports only this load.
-ONLY = {"floor": ("produce-rate",), "curtail-completions": ("produce-max", "produce-rate")}
+ONLY = {"floor": ("produce-rate",), "curtail-completions": ("produce-max", *SHARES, "produce-rate")}
 
 
 def clients_for(tool, args):
@@ -198,12 +200,20 @@ class Run:
     client: str
 
 
-def arguments(tool, broker, topic, args):
-    """The tool's own words on the command line, the same for every client."""
+def open_rate(tool, reached):
+    """Records per second of an open loop: a share of what the client has reached without a limit, as its median."""
+    numbers = [result["throughput_rps"] for result in reached]
+    return round(SHARES[tool] * statistics.median(numbers)) if numbers else None
+
+
+def arguments(tool, broker, topic, args, rate):
+    """The tool's own words on the command line, the same for every client except for the rate of an open loop."""
     at = ["--bootstrap-server", broker.bootstrap, "--topic", topic]
     if tool == "produce-max":
         words = load(args.max_records, args.max_warmup, args.max_record_size, -1)
         words = ["produce", *at, *words]
+    elif tool in SHARES:
+        words = ["produce", *at, *load(rate * args.open_seconds, rate * args.open_warmup_seconds, args.max_record_size, rate)]
     elif tool == "produce-rate":
         words = load(args.rate * args.rate_seconds, args.rate * args.rate_warmup_seconds, args.rate_record_size, args.rate)
         words = ["produce", *at, *words, "--command-property", "linger.ms=0"]
@@ -214,8 +224,7 @@ def arguments(tool, broker, topic, args):
             words += ["--warmup-records", str(args.e2e_warmup)]
     else:
         words = ["consume", *at, "--num-records", str(args.consume_records)]
-    given = {"produce-max": args.produce_property, "produce-rate": args.produce_property, "e2e": [],
-             "consume": args.consume_property}[tool]
+    given = {"e2e": [], "consume": args.consume_property}.get(tool, args.produce_property)
     for pair in given:
         words += ["--command-property", pair]
     return words
@@ -264,19 +273,23 @@ def measure(args, drivers, broker, out):
             turn = number % len(clients)
             for client in clients[turn:] + clients[:turn]:
                 run = Run(number + 1, tool, client)
-                result = one(args, run, drivers[client], broker, filled, out)
+                rate = open_rate(tool, results.get(("produce-max", client), [])) if tool in SHARES else None
+                if tool in SHARES and not rate:
+                    print(f"  round {run.round} {tool:12} {client:14} skipped: it has no result for produce-max")
+                    continue
+                result = one(args, run, drivers[client], broker, filled, out, rate)
                 if result:
                     results[tool, client].append(result)
     return results
 
 
-def one(args, run, driver, broker, filled, out):
+def one(args, run, driver, broker, filled, out, rate):
     own_topic = run.tool != "consume"
     topic = f"{run.tool}-{run.round}-{run.client}" if own_topic else filled
     if own_topic:
         broker.create(topic, args)
     path = out / f"round-{run.round}-{run.tool}-{run.client}.json"
-    result = execute(driver, arguments(run.tool, broker, topic, args), path, args.limit)
+    result = execute(driver, arguments(run.tool, broker, topic, args, rate), path, args.limit)
     if own_topic:
         broker.delete(topic)
     told = brief(run.tool, result) if result else "no result"
@@ -303,8 +316,13 @@ def fill(args, drivers, broker, out):
 
 # ---- tables --------------------------------------------------------------------------------------
 
-# Heading, key, subkey, digits, factor from the JSON's unit to the heading's unit.
+OPEN = [("records/s", "throughput_rps", None, 0), ("CPU us/record", "cpu_us_per_record", None, 3),
+        ("p50 us", "latency_us", "p50", 0), ("p99 us", "latency_us", "p99", 0), ("p99.9 us", "latency_us", "p999", 0),
+        ("max us", "latency_us", "max", 0)]
+
+# Heading, key, subkey, digits.
 COLUMNS = {
+    **dict.fromkeys(SHARES, OPEN),
     "produce-max": [("records/s", "throughput_rps", None, 0), ("MB/s", "throughput_mbps", None, 1),
                     ("CPU us/record", "cpu_us_per_record", None, 3), ("p50 us", "latency_us", "p50", 0),
                     ("p99 us", "latency_us", "p99", 0)],
@@ -414,6 +432,8 @@ def parse():
     add("--max-records", type=int, default=9_000_000)
     add("--max-warmup", type=int, default=1_000_000)
     add("--max-record-size", type=int, default=100)
+    add("--open-seconds", type=float, default=10, help="of each open loop, after its warm-up")
+    add("--open-warmup-seconds", type=float, default=3)
     add("--rate", type=int, default=10_000, help="records a second of produce-rate")
     add("--rate-seconds", type=float, default=20)
     add("--rate-warmup-seconds", type=float, default=5)
@@ -428,6 +448,11 @@ def parse():
     args = parser.parse_args()
     for name in ("max_records", "max_warmup", "e2e_records", "e2e_warmup", "consume_records"):
         setattr(args, name, int(getattr(args, name) * args.scale))
+    if set(args.tool) & set(SHARES) and "produce-max" not in args.tool:
+        parser.error("--tool: open-50, open-80 and open-95 need produce-max in the same run, of which they are a share")
+    args.tool.sort(key=TOOLS.index)
+    args.open_seconds = max(1, round(args.open_seconds * args.scale))
+    args.open_warmup_seconds = round(args.open_warmup_seconds * args.scale)
     args.rate_seconds = max(1, round(args.rate_seconds * args.scale))
     args.rate_warmup_seconds = round(args.rate_warmup_seconds * args.scale)
     return args
