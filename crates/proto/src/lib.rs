@@ -11,14 +11,11 @@
 //! | [`membership`] | what a consumer group member requests from its coordinator, and when partitions change owner |
 //! | [`metadata`] | the leader of each partition, as an immutable snapshot; leader epochs only go forward |
 //! | [`partitioner`] | the partition of a record that names none |
-//! | [`load`] | the expected delay at a broker for a record added now |
-//! | [`path`] | how many bytes of records may be outstanding for a broker |
+//! | [`path`] | what a broker may be sent, how long a record must expect to wait there, when its responses are late |
 //! | [`budget`] | which caller may take how much of `buffer.memory`, and which is next |
-//! | [`pipelining`] | how many small requests a connection has in flight |
 //! | [`backoff`] | how long to wait before a retry |
 //! | [`later`] | deadlines that cannot overflow |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
-//! | [`suspicion`] | how long a response may take before its broker is suspected |
 //! | [`sasl`] | how a client authenticates, and whether the broker proves its identity |
 //! | [`assignor`] | which consumer group member reads which partitions |
 //! | [`position`] | a consumer's position, and which responses are too old to count |
@@ -35,15 +32,12 @@ pub mod classify;
 pub mod fetch_session;
 pub mod inflight;
 pub mod later;
-pub mod load;
 pub mod membership;
 pub mod metadata;
 pub mod partitioner;
 pub mod path;
-pub mod pipelining;
 #[doc(hidden)]
 pub mod plant;
 pub mod position;
 pub mod sasl;
-pub mod suspicion;
 pub mod transaction;

@@ -1,21 +1,41 @@
-//! How fast a broker takes records, and how many of them may be outstanding.
+//! The model of a broker: how fast it takes records, how many may be outstanding, and how late its responses are.
 //!
-//! More bytes than a broker takes in a few turns add latency and no throughput. [`Path`] measures its pace from the
-//! responses and derives the window: the most record bytes that may wait for the broker, sent or not. [`Gate`] publishes
-//! the window to the senders, which wait while it is full.
+//! Four questions have their answers here, and nowhere else in the producer:
+//! 1. May one more request leave ([`Path::allows`], [`Path::is_late`])?
+//! 2. How many bytes of records may be outstanding, sent or not ([`Gate::window`])? More than a broker takes in a few
+//!    turns add latency and no throughput.
+//! 3. How long must a record expect to wait ([`Gate::expected_wait`])?
+//! 4. Is the broker late, or even suspected of being unresponsive ([`Path::late_after`], [`Path::limit`])?
 //!
-//! A *turn* is the time for which a request was first in line: from the previous response, or from its own write, to its
-//! response. Turns do not overlap, so bytes divided by turns is the delivery rate, however the responses are bunched.
+//! [`Path`] measures from the responses, under the lock of the connection. [`Gate`] publishes the results to the
+//! senders.
+//!
+//! A *turn* is the time for which a request was first in line: from the previous response, or from its own write, to
+//! its response. Turns do not overlap, so bytes divided by turns is the delivery rate, however the responses are
+//! bunched.
 //!
 //! # Invariants
 //! - The window is at least [`FLOOR`], so a broker always has something to do.
 //! - A gate that is closed opens without an event: when the broker pauses ([`Gate::opens_at`]), or with a response.
 
+mod gate;
+mod pipelining;
+mod response_time;
+mod trouble;
+
 use std::{
     cmp::Reverse,
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
+
+pub(crate) use self::gate::Flight;
+use self::pipelining::Pipelining;
+pub use self::{
+    gate::Gate,
+    response_time::{ResponseTime, Suspicion},
+    trouble::{AtomicTrouble, Trouble},
+};
+use crate::later::Later;
 
 /// Least window.
 pub const FLOOR: usize = 64 << 10;
@@ -46,17 +66,28 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// How long the window must have been half full for the queue to count as standing (CoDel's interval, RFC 8289).
 const STANDING: Duration = Duration::from_millis(100);
 
-/// Settings that bound the window.
+/// Settings of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// `curtail.latency.target.ms`: how long an acknowledgement should take.
-    pub target: Duration,
+    /// `curtail.latency.target.ms`: how long an acknowledgement should take; `None` without a window.
+    pub target: Option<Duration>,
     /// Most bytes of a batch.
     pub batch: usize,
     /// Most bytes of a request.
     pub request: usize,
     /// Most requests in flight.
     pub in_flight: usize,
+    /// When a response is unusually late; `None` if none ever is (`curtail.suspicion.enable`).
+    pub suspicion: Option<Suspicion>,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When it was written.
+    pub written: Instant,
+    /// Bytes of its records, as [`Gate::charge`] counts them.
+    pub bytes: usize,
 }
 
 /// A response to a request.
@@ -76,10 +107,13 @@ pub struct Response {
     pub now: Instant,
 }
 
-/// The pace of one broker. It outlives connections.
+/// The model of one broker. It outlives connections.
 #[derive(Debug)]
 pub struct Path {
     bounds: Bounds,
+    response_time: ResponseTime,
+    /// Of this connection.
+    pipelining: Pipelining,
     pace: Pace,
     /// Read time of the previous response on this connection.
     last: Option<Instant>,
@@ -152,6 +186,8 @@ impl Path {
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
+            response_time: ResponseTime::default(),
+            pipelining: Pipelining::default(),
             pace: Pace::default(),
             last: None,
             round_trip: Recent::NONE,
@@ -164,28 +200,58 @@ impl Path {
     /// A new connection: its first turn begins with its first request.
     pub fn connected(&mut self) {
         self.last = None;
+        self.pipelining = Pipelining::default();
     }
 
     /// When the oldest request in flight, written at this time, became the first in line.
-    pub fn turn_began(&self, written: Instant) -> Instant {
+    fn turn_began(&self, written: Instant) -> Instant {
         self.last.map_or(written, |last| last.max(written))
     }
 
     /// Whether the next request should wait until none is in flight, and have at most [`SMALL`] bytes: nothing else
     /// shows the round trip while requests queue.
     pub fn wants_probe(&self, now: Instant) -> bool {
+        if self.bounds.target.is_none() {
+            return false;
+        }
         let round_trip = self.round_trip.least().unwrap_or_default();
         let pause = PROBE_EVERY.max(round_trip.saturating_mul(PROBE_ROUND_TRIPS));
         self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= pause)
     }
 
-    /// Records that a request was sent while no other was in flight.
-    pub fn sent_alone(&mut self, now: Instant) {
-        self.alone_at = Some(now);
+    /// Whether one more request may leave, as far as the broker's pace is concerned. One with a complete batch may
+    /// while fewer are in flight than keep the broker busy ([`Self::depth`]). Others should wait for more records
+    /// unless the broker would be idle.
+    pub fn allows(&self, in_flight: usize, is_complete: bool, now: Instant) -> bool {
+        match is_complete {
+            true => in_flight < self.depth() && !self.wants_probe(now),
+            false => self.pipelining.allows(in_flight, now),
+        }
     }
 
-    /// Records a response, before its bytes are released, and publishes the new window.
+    /// Records that a request was sent, with this many in flight before it.
+    pub fn sent(&mut self, in_flight: usize, now: Instant) {
+        self.pipelining.sent(in_flight, now);
+        if in_flight == 0 {
+            self.alone_at = Some(now);
+        }
+    }
+
+    /// Records a response, before its bytes are released, and publishes what it shows.
     pub fn answered(&mut self, response: &Response, gate: &Gate) {
+        let Response { written, ahead, now, .. } = *response;
+        let took = now.saturating_duration_since(written);
+        self.pipelining.answered(written, ahead, now);
+        let ceiling = self.bounds.suspicion.map_or(took, |suspicion| suspicion.ceiling);
+        self.response_time.answered(took, ceiling);
+        gate.set_usual(&self.response_time);
+        if let Some(target) = self.bounds.target {
+            self.measure(response, target, gate);
+        }
+    }
+
+    /// Takes the broker's pace from a response, and sets the window.
+    fn measure(&mut self, response: &Response, target: Duration, gate: &Gate) {
         let Response { written, ahead, bytes, batches, is_small, now } = *response;
         let turn = now.saturating_duration_since(self.turn_began(written));
         self.last = Some(now);
@@ -193,40 +259,91 @@ impl Path {
             self.round_trip.add(now.saturating_duration_since(written), now);
         }
         self.widest.add(Reverse(batches), now);
-        let patience = self.patience(bytes);
+        let patience = self.patience(bytes, target);
         let is_late = turn > patience;
         // A longer turn is a pause, which does not show the pace afterwards.
         self.pace.add(bytes, turn.min(patience));
-        let window = self.window();
+        let window = self.window(target);
         let left = gate.counted().saturating_sub(bytes);
         let is_standing = self.is_standing(is_late, left > window / 2, now);
-        gate.has_responded.store(true, Ordering::Relaxed);
-        gate.window.store(window, Ordering::Relaxed);
-        gate.standing.store(is_standing, Ordering::Relaxed);
+        gate.set_window(window, is_standing);
         gate.excuse(is_late && !is_standing, bytes);
     }
 
+    /// Publishes the requests in flight: their number, the bytes of `buffer.memory` that they hold, and the oldest.
+    /// Times in the gate count from `began`.
+    pub fn publish(
+        &self,
+        requests: usize,
+        held: usize,
+        oldest: Option<Sent>,
+        began: Instant,
+        gate: &Gate,
+    ) {
+        let age = |at: Instant| at.saturating_duration_since(began);
+        let pauses_at = self.bounds.target.and_then(|target| {
+            let Sent { written, bytes } = oldest?;
+            Some(age(self.turn_began(written).later(self.patience(bytes, target))))
+        });
+        gate.set_flight(&Flight {
+            held,
+            is_full: requests >= self.depth(),
+            oldest: oldest.map(|oldest| age(oldest.written)),
+            pauses_at,
+        });
+    }
+
+    /// How old the oldest request in flight may get before nothing is sent behind it; `None` before the first response,
+    /// or if no response is ever late ([`ResponseTime::late_after`]).
+    pub fn late_after(&self) -> Option<Duration> {
+        self.bounds.suspicion.and(self.response_time.late_after())
+    }
+
+    /// Whether the broker is late, with the oldest request written at this time, and `waiting` bytes for it that are
+    /// not in flight.
+    ///
+    /// A broker serves one request of a connection at a time. Batches sent after a late request only wait there,
+    /// while batches kept in the client can still move. After a late response the broker stays late until one is on
+    /// time. But if more bytes wait than a request can carry, they are the cause of the delay, and only the age of the
+    /// oldest request counts.
+    pub fn is_late(&self, oldest: Instant, waiting: usize, now: Instant) -> bool {
+        let Some(late) = self.late_after() else { return false };
+        let is_overdue = now.saturating_duration_since(oldest) > late;
+        is_overdue || self.response_time.was_late() && waiting <= self.bounds.request
+    }
+
+    /// How old the oldest request in flight may get before the broker is suspected; `None` if it never is.
+    pub fn limit(&self) -> Option<Duration> {
+        self.bounds.suspicion.map(|suspicion| suspicion.limit(&self.response_time))
+    }
+
+    /// The same for a request that is probably in vain ([`Suspicion::limit_in_vain`]).
+    pub fn limit_in_vain(&self) -> Option<Duration> {
+        self.bounds.suspicion.map(|suspicion| suspicion.limit_in_vain(&self.response_time))
+    }
+
     /// How long a turn with these bytes may take before it counts as a pause.
-    pub fn patience(&self, bytes: usize) -> Duration {
-        self.horizon().saturating_add(self.pace.time_for(bytes))
+    fn patience(&self, bytes: usize, target: Duration) -> Duration {
+        self.horizon(target).saturating_add(self.pace.time_for(bytes))
     }
 
     /// How long the outstanding bytes may take.
-    fn horizon(&self) -> Duration {
+    fn horizon(&self, target: Duration) -> Duration {
         let round_trip = self.round_trip.least().unwrap_or_default();
-        self.bounds.target.max(round_trip.saturating_mul(ROUND_TRIPS))
+        target.max(round_trip.saturating_mul(ROUND_TRIPS))
     }
 
     /// As many bytes as the broker takes within the horizon, but no more than full requests need to keep it busy.
-    fn window(&self) -> usize {
-        let horizon = self.horizon();
+    fn window(&self, target: Duration) -> usize {
+        let horizon = self.horizon(target);
         let batches = self.widest.least().map_or(1, |Reverse(batches)| batches);
         let full = self.bounds.batch.saturating_mul(batches).min(self.bounds.request);
         let most = full.saturating_mul(self.depth() + SPARE);
         self.pace.bytes_in(horizon).map_or(self.bounds.request, |bytes| bytes.min(most)).max(FLOOR)
     }
 
-    /// Requests in flight that keep the broker busy: two, and as many more as fit into the round trip.
+    /// Requests in flight that keep the broker busy: two, and as many more as fit into the round trip. Without a
+    /// window, as many as are allowed.
     pub fn depth(&self) -> usize {
         let Some(round_trip) = self.round_trip.least() else { return self.bounds.in_flight };
         let turn = self.pace.turn().as_nanos().max(1);
@@ -244,136 +361,6 @@ impl Path {
         }
         self.half_full_since.is_some_and(|since| now.saturating_duration_since(since) >= STANDING)
     }
-}
-
-/// A broker's window and the bytes outstanding for it, for lock-free access from any task. The values are independent
-/// of each other and of everything else, so loads and stores are relaxed. Times count from the producer's start.
-#[derive(Debug)]
-pub struct Gate {
-    /// Bytes of records without an outcome, sent or not.
-    outstanding: AtomicUsize,
-    /// Part of them that has gathered in a pause of the broker and does not count.
-    excused: AtomicUsize,
-    window: AtomicUsize,
-    standing: AtomicBool,
-    /// When the turn of the oldest request in flight becomes a pause, in microseconds plus one; 0 if none is in flight.
-    pauses_at: AtomicU64,
-    /// Whether the broker has responded, or is not expected to.
-    has_responded: AtomicBool,
-    /// Senders that wait.
-    queued: AtomicUsize,
-}
-
-impl Gate {
-    /// A gate that is closed while this many bytes are outstanding; the window changes with the first response.
-    pub fn new(window: usize) -> Self {
-        Self {
-            outstanding: AtomicUsize::new(0),
-            excused: AtomicUsize::new(0),
-            window: AtomicUsize::new(window),
-            standing: AtomicBool::new(false),
-            pauses_at: AtomicU64::new(0),
-            has_responded: AtomicBool::new(false),
-            queued: AtomicUsize::new(0),
-        }
-    }
-
-    /// Adds bytes of records.
-    pub fn charge(&self, bytes: usize) {
-        self.outstanding.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Takes bytes away that were added.
-    pub fn release(&self, bytes: usize) {
-        self.outstanding.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes of records without an outcome.
-    pub fn outstanding(&self) -> usize {
-        self.outstanding.load(Ordering::Relaxed)
-    }
-
-    /// The window, in bytes.
-    pub fn window(&self) -> usize {
-        self.window.load(Ordering::Relaxed)
-    }
-
-    /// Whether a record may be appended now. Reads the clock only if the window is full.
-    pub fn is_open(&self, now: impl FnOnce() -> Duration) -> bool {
-        !self.is_full() || self.opens_at().is_some_and(|at| at <= now())
-    }
-
-    /// Whether a new sender may append, too: none waits before it.
-    pub fn admits(&self, now: impl FnOnce() -> Duration) -> bool {
-        self.queued.load(Ordering::Relaxed) == 0 && self.is_open(now)
-    }
-
-    /// When a full window opens unless a response comes: the broker pauses. An application that keeps its pace must not
-    /// wait for one broker and so send late to all others; its burst goes to memory. But if the queue is standing, the
-    /// sender is faster than the broker and gains nothing by it. `None` if only a response opens the window.
-    pub fn opens_at(&self) -> Option<Duration> {
-        if self.is_standing() || !self.has_responded.load(Ordering::Relaxed) {
-            return None;
-        }
-        let at = self.pauses_at.load(Ordering::Relaxed).checked_sub(1);
-        // Without a request in flight the records wait for something else than the broker's pace.
-        Some(at.map_or(Duration::ZERO, Duration::from_micros))
-    }
-
-    /// Whether the window is full.
-    pub fn is_full(&self) -> bool {
-        self.counted() >= self.window()
-    }
-
-    /// Whether no request is in flight.
-    pub fn is_idle(&self) -> bool {
-        self.pauses_at.load(Ordering::Relaxed) == 0
-    }
-
-    /// Whether the queue does not come from a pause of the broker.
-    pub fn is_standing(&self) -> bool {
-        self.standing.load(Ordering::Relaxed)
-    }
-
-    /// Records when the turn of the oldest request in flight becomes a pause; `None` if none is in flight.
-    pub fn set_turn(&self, pauses_at: Option<Duration>) {
-        let at = pauses_at.map_or(0, |at| micros(at).saturating_add(1));
-        self.pauses_at.store(at, Ordering::Relaxed);
-    }
-
-    /// The broker cannot be reached: until it responds, memory alone bounds its records.
-    pub fn give_up(&self) {
-        self.standing.store(false, Ordering::Relaxed);
-        self.pauses_at.store(0, Ordering::Relaxed);
-        self.has_responded.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns the number of waiting senders.
-    pub fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
-    }
-
-    /// Records the number of waiting senders. Callers must not run concurrently.
-    pub fn set_queued(&self, senders: usize) {
-        self.queued.store(senders, Ordering::Relaxed);
-    }
-
-    fn counted(&self) -> usize {
-        self.outstanding().saturating_sub(self.excused.load(Ordering::Relaxed))
-    }
-
-    /// After a pause, what has gathered does not count; each later response reduces it.
-    fn excuse(&self, paused: bool, bytes: usize) {
-        let excused = match paused {
-            true => self.outstanding(),
-            false => self.excused.load(Ordering::Relaxed).min(self.outstanding()),
-        };
-        self.excused.store(excused.saturating_sub(bytes), Ordering::Relaxed);
-    }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

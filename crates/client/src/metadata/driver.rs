@@ -13,7 +13,7 @@ use curtail_proto::{
         recovery::{Recovery, Source},
         refresh::Cause,
     },
-    suspicion::AnswerTime,
+    path::ResponseTime,
 };
 use curtail_wire::{
     ApiKey, ErrorCode,
@@ -43,7 +43,7 @@ pub(super) async fn run(guard: EndGuard) {
     let common = &shared.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
     let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
-    let mut control = Control { open: None, answer_time: AnswerTime::default(), recovery };
+    let mut control = Control { open: None, response_time: ResponseTime::default(), recovery };
     let mut failures = 0;
     loop {
         let group = next_group(shared).await;
@@ -102,7 +102,7 @@ fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
 /// The control connection, and statistics of the brokers' response times.
 struct Control {
     open: Option<Connection>,
-    answer_time: AnswerTime,
+    response_time: ResponseTime,
     recovery: Recovery,
 }
 
@@ -141,7 +141,7 @@ impl Control {
         let common = &shared.common;
         let patience = common.retry_backoff_max.max(PATIENCE_FLOOR);
         let patience = patience.saturating_mul(1 << failures.min(16)).min(common.request_timeout);
-        let late = self.answer_time.at_most().map_or(LATE_UNTRIED, |most| most.max(LATE_FLOOR));
+        let late = self.response_time.at_most().map_or(LATE_UNTRIED, |most| most.max(LATE_FLOOR));
         let outcome = match timeout(patience, ask.hedged(open, late)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(shared.unreachable(&format!("no metadata within {patience:?}"))),
@@ -151,7 +151,7 @@ impl Control {
             Ok(answered) => {
                 trace::answered(answered.connection.peer(), answered.took);
                 self.recovery.answered();
-                self.answer_time.answered(answered.took, patience);
+                self.response_time.answered(answered.took, patience);
                 self.open = Some(answered.connection);
                 if rebootstraps {
                     shared.wanted.lock().refresh.want_all(Cause::Topic, now);

@@ -8,7 +8,6 @@ use curtail_proto::{
     path::Gate,
 };
 use curtail_wire::records::{RecordData, encoded_len_bound};
-use parking_lot::MutexGuard;
 use tokio::time::Instant;
 
 use super::{
@@ -17,7 +16,7 @@ use super::{
     interceptor::Interception,
     lane::Lane,
     memory::{NOWHERE, Reservation},
-    partition::{Partition, PartitionState, Place},
+    partition::{Partition, PartitionState, Place, StateGuard},
     routing,
     shared::Shared,
     topic::{Choice, TopicState},
@@ -206,12 +205,7 @@ impl Target<'_> {
     }
 
     /// The window of the partition's broker is full.
-    fn finds_no_room(
-        &self,
-        shared: &Shared,
-        state: MutexGuard<'_, PartitionState>,
-        size: usize,
-    ) -> Refused {
+    fn finds_no_room(&self, shared: &Shared, state: StateGuard<'_>, size: usize) -> Refused {
         if self.may_leave && routing::admits(shared, self.topic) {
             return Refused::BetterElsewhere;
         }
@@ -239,7 +233,7 @@ impl Target<'_> {
     }
 
     /// Sends the open batch and moves the choice on.
-    fn end_turn(&self, shared: &Shared, mut state: MutexGuard<'_, PartitionState>, bytes: u32) {
+    fn end_turn(&self, shared: &Shared, mut state: StateGuard<'_>, bytes: u32) {
         state.queue.seal_now(&shared.policy);
         let is_ready = !state.queue.is_drained();
         let lane = if is_ready { hand_over(&mut state, Readiness::Now) } else { None };

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_net::{ReadSide, Socket};
-use curtail_proto::{backoff::Backoff, suspicion::Trouble};
+use curtail_proto::{backoff::Backoff, path::Trouble};
 use curtail_wire::{
     ApiKey,
     frame::FrameSplitter,
@@ -61,7 +61,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 trace::connection(lane.broker, Some(&error));
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 if !session.is_stuck {
-                    lane.set_unreachable();
+                    lane.gate.set_unreachable();
                     strong.notice(&lane);
                 }
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
@@ -72,7 +72,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(broker = lane.broker, %error, "cannot connect");
-                lane.set_unreachable();
+                lane.gate.set_unreachable();
                 strong.notice(&lane);
                 failures += 1;
                 if matches!(error, Error::Authentication { .. } | Error::UnsupportedVersion(_)) {
@@ -110,7 +110,7 @@ async fn looking_elsewhere<S: Future>(lane: &Lane, shared: &Weak<Shared>, step: 
             done = &mut step => return done,
             () = sleep(LOOKUP_PAUSE) => {}
         }
-        if lane.health.is_fine() {
+        if lane.gate.is_fine() {
             continue;
         }
         let Some(shared) = shared.upgrade() else { continue };
@@ -169,7 +169,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
         opened = &mut open => opened?,
         () = sleep(lane.patience()) => {
             // Placement of records need not wait for socket.connection.setup.timeout.ms to learn of it.
-            lane.set_unreachable();
+            lane.gate.set_unreachable();
             shared.notice(lane);
             open.await?
         }
@@ -178,8 +178,8 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     let Parts { socket, splitter, peer, session, request_timeout } = connection.into_parts();
     let renewal =
         session.map(|session| Renewal::new(session, socket.clone(), peer.clone(), request_timeout));
-    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version, lane.former_answer_time())));
-    lane.health.set(Trouble::Fine);
+    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version, lane.path())));
+    lane.gate.set_trouble(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
     Ok(Session { socket, splitter, peer, proven: false, is_stuck: false, timer, renewal })

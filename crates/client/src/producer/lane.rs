@@ -20,18 +20,15 @@ use curtail_proto::{
     accumulator::{Batch, Readiness},
     inflight::InFlight,
     later::Later,
-    load::Load,
     metadata::Leader,
-    path::{Bounds, Gate, Path, SMALL},
-    pipelining::Pipelining,
+    path::{AtomicTrouble, Bounds, Gate, Path, SMALL, Suspicion, Trouble},
     plant::{Plant, planted},
-    suspicion::{AnswerTime, AtomicTrouble, Health, Suspicion, Trouble},
 };
 use curtail_wire::{
     Uuid,
     produce::{OutBatch, RequestHead},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 mod collect;
@@ -49,6 +46,7 @@ use super::{
     delivery::Completion,
     partition::{Partition, PartitionState, Place},
     shared::Shared,
+    sync::LinkGuard,
     trace,
     transaction::Stray,
     turnstile::{Armed, Left, Turnstile, Work},
@@ -70,14 +68,8 @@ const LOOKUP_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// One broker's lane.
 pub(super) struct Lane {
     pub(super) broker: i32,
-    /// Whether the broker can be expected to acknowledge; for lock-free readers.
-    pub(super) health: Health,
-    /// The broker's pending work; for lock-free readers.
-    pub(super) load: Arc<Load>,
-    /// Bounds the bytes of records outstanding for the broker; `None` if only `buffer.memory` does.
-    pub(super) gate: Option<Arc<Gate>>,
-    /// The broker's pace, which sets the gate's window. Innermost lock.
-    path: Mutex<Path>,
+    /// What is known about the broker; for lock-free readers.
+    pub(super) gate: Arc<Gate>,
     /// The broker's trouble at the last check; see [`Shared::notice`].
     pub(super) seen: AtomicTrouble,
     /// The producer's start, the origin of times that are read without a lock.
@@ -85,13 +77,11 @@ pub(super) struct Lane {
     /// Creation of the lane, counted from `began`.
     opened: Duration,
     shared: Weak<Shared>,
-    max_in_flight: usize,
-    /// `None` if disabled.
-    suspicion: Option<Suspicion>,
+    bounds: Bounds,
     pub(super) stats: Arc<BrokerStats>,
     turnstile: Turnstile<Arc<Partition>, Link>,
-    /// Response times of the previous connection.
-    former_answer_time: Mutex<AnswerTime>,
+    /// The model of the broker from the previous connection, until the next one takes it. Innermost lock.
+    former_path: Mutex<Option<Path>>,
     /// Notified when partitions move to this broker, so that it is dialled without a backoff.
     expected: Notify,
     /// Set when a batch was refused, its partition is led elsewhere, and other batches of it are still in flight.
@@ -111,10 +101,8 @@ pub(super) struct Up {
     socket: Arc<dyn Socket>,
     pub(super) version: i16,
     pub(super) in_flight: InFlight<Request>,
-    /// Allowed number of in-flight requests that are not full.
-    pub(super) pipelining: Pipelining,
-    /// Response times of this connection.
-    pub(super) answer_time: AnswerTime,
+    /// The model of the broker.
+    path: Path,
     /// Bytes of requests that the socket has not accepted yet, in order.
     outgoing: VecDeque<Bytes>,
     /// The newest request, while bytes of it are in `outgoing`. The next request is built only after that.
@@ -204,13 +192,12 @@ pub(super) enum Pumped {
 }
 
 impl Up {
-    pub(super) fn new(socket: Arc<dyn Socket>, version: i16, answer_time: AnswerTime) -> Self {
+    pub(super) fn new(socket: Arc<dyn Socket>, version: i16, path: Path) -> Self {
         Self {
             socket,
             version,
             in_flight: InFlight::default(),
-            pipelining: Pipelining::default(),
-            answer_time,
+            path,
             outgoing: VecDeque::new(),
             unsent: None,
             glue: BytesMut::new(),
@@ -326,33 +313,30 @@ impl Lane {
         stats: Arc<BrokerStats>,
         began: Instant,
     ) -> Arc<Self> {
+        // Without responses there is no pace to measure.
+        let is_bounded = !config.latency_target.is_zero() && config.acks != Acks::None;
         let bounds = Bounds {
-            target: config.latency_target,
+            target: is_bounded.then_some(config.latency_target),
             batch: config.largest_batch(),
             request: config.max_request_size,
             in_flight: config.max_in_flight,
-        };
-        // Without responses there is no pace to measure.
-        let is_bounded = !config.latency_target.is_zero() && config.acks != Acks::None;
-        Arc::new(Self {
-            broker,
-            health: Health::default(),
-            load: Arc::default(),
-            gate: is_bounded.then(|| Arc::new(Gate::new(config.max_request_size))),
-            path: Mutex::new(Path::new(bounds)),
-            seen: AtomicTrouble::default(),
-            began,
-            opened: Instant::now().saturating_duration_since(began),
-            shared,
-            max_in_flight: config.max_in_flight,
             suspicion: config.suspicion.then_some(Suspicion {
                 multiple: config.suspicion_multiple,
                 floor: config.suspicion_min,
                 ceiling: config.suspicion_max,
             }),
+        };
+        Arc::new(Self {
+            broker,
+            gate: Arc::new(Gate::new(is_bounded.then_some(config.max_request_size))),
+            seen: AtomicTrouble::default(),
+            began,
+            opened: Instant::now().saturating_duration_since(began),
+            shared,
+            bounds,
             stats,
             turnstile: Turnstile::new(Link::Down),
-            former_answer_time: Mutex::default(),
+            former_path: Mutex::default(),
             expected: Notify::new(),
             train_left: AtomicBool::new(false),
         })
@@ -378,13 +362,13 @@ impl Lane {
 
     /// Sends from the caller's task if the connection is idle. Otherwise leaves it to the driver.
     fn send_if_idle(self: &Arc<Self>, up: &mut Up, shared: &Shared) -> Left {
-        if up.in_flight.len() >= self.max_in_flight || up.is_held {
+        if up.in_flight.len() >= self.bounds.in_flight || up.is_held {
             // The next response makes the driver look at the ready list.
             return Left::Nothing;
         }
         let idle = up.outgoing.is_empty() && up.in_flight.is_empty();
         if !idle && !shared.policy.linger.is_zero() {
-            let waits = self.waits_for_answer(up, shared, Instant::now());
+            let waits = self.waits_for_answer(up, Instant::now());
             return if waits { Left::Nothing } else { Left::ToDriver };
         }
         let outcome = self.pump(up, shared);
@@ -403,11 +387,11 @@ impl Lane {
             if let Some(unsent) = up.unsent.take() {
                 self.written(up, shared, unsent);
             }
-            if up.in_flight.len() >= self.max_in_flight || up.is_held || up.is_muted() {
+            if up.in_flight.len() >= self.bounds.in_flight || up.is_held || up.is_muted() {
                 return Ok(Pumped::Done);
             }
             let now = Instant::now();
-            if self.waits_for_answer(up, shared, now) {
+            if self.waits_for_answer(up, now) {
                 return Ok(Pumped::Done);
             }
             let most = self.next_request_limit(up, shared, now.into_std());
@@ -436,7 +420,7 @@ impl Lane {
     ///
     /// Also moves due partitions to the ready list: a due entry in the timed list would make the driver look again at
     /// once, indefinitely.
-    fn waits_for_answer(self: &Arc<Self>, up: &Up, shared: &Shared, now: Instant) -> bool {
+    fn waits_for_answer(self: &Arc<Self>, up: &Up, now: Instant) -> bool {
         let in_flight = up.in_flight.len();
         if in_flight == 0 {
             return false;
@@ -445,34 +429,24 @@ impl Lane {
         if !work.timed.is_empty() {
             work.promote(self, now.into_std());
         }
-        if self.is_late(up, now, shared.config.max_request_size) {
+        if self.is_late(up, now) {
             return true;
         }
         let complete = |partition: &Arc<Partition>| partition.state.lock().queue.has_complete();
         // No record can join a batch while the window is full.
-        if self.is_full() || work.ready.iter().take(LOOK_AHEAD).any(complete) {
-            return self.keeps_busy(in_flight, now.into_std());
-        }
-        !work.ready.is_empty() && !up.pipelining.allows(in_flight, now.into_std())
+        let is_complete = self.gate.is_full() || work.ready.iter().take(LOOK_AHEAD).any(complete);
+        !work.ready.is_empty() && !up.path.allows(in_flight, is_complete, now.into_std())
     }
 
-    /// Whether the broker is late: the oldest request has waited longer than usual, or the last response was late. Also
-    /// once a request was sent that is probably in vain: nobody should wait behind it.
-    ///
-    /// A broker serves one request of a connection at a time. Batches sent after a late request only wait there,
-    /// while batches kept here can still move. After a late response the broker stays late until one is on time. But
-    /// if more bytes wait than a request can carry, they are the cause of the delay, and only the age of the oldest
-    /// request counts.
-    fn is_late(&self, up: &Up, now: Instant, most: usize) -> bool {
-        let (Some(oldest), Some(late)) = (up.in_flight.oldest(), up.answer_time.late_after())
-        else {
+    /// Whether nothing should be sent now because it would only wait in the broker: a response is late, or the newest
+    /// request is probably in vain.
+    fn is_late(&self, up: &Up, now: Instant) -> bool {
+        let (Some(oldest), Some(newest)) = (up.in_flight.oldest(), up.in_flight.newest()) else {
             return false;
         };
-        let is_overdue = now.saturating_duration_since(oldest.written) > late;
-        let was_late = || up.answer_time.was_late() && self.load.waiting() <= most;
-        let newest = || up.in_flight.newest().map(|newest| newest.prospect);
-        let is_in_vain = || newest() == Some(Prospect::Vain);
-        self.suspicion.is_some() && (is_overdue || was_late() || is_in_vain())
+        let is_in_vain = self.bounds.suspicion.is_some() && newest.prospect == Prospect::Vain;
+        is_in_vain
+            || up.path.is_late(oldest.written.into_std(), self.gate.waiting(), now.into_std())
     }
 
     fn enqueue(
@@ -482,10 +456,7 @@ impl Lane {
         (batches, prospect): (Vec<Sent>, Prospect),
         now: Instant,
     ) {
-        up.pipelining.sent(up.in_flight.len(), now.into_std());
-        if up.in_flight.is_empty() {
-            self.path.lock().sent_alone(now.into_std());
-        }
+        up.path.sent(up.in_flight.len(), now.into_std());
         let first = |sent: &&Sent| sent.batch.attempts == 1;
         for Sent { batch, .. } in batches.iter().filter(first) {
             let queued = now.into_std().saturating_duration_since(batch.created);
@@ -570,10 +541,10 @@ impl Lane {
 
     /// Expected time until a record added now is acknowledged. `now` counts from the producer's start.
     pub(super) fn expected_wait(&self, now: Duration) -> Duration {
-        let usual = self.health.likely();
+        let usual = self.gate.likely();
         // A broker with work that has never responded must not look like the fastest one.
-        let untried = || self.load.is_busy().then(|| now.saturating_sub(self.opened));
-        self.load.expected_wait(usual.or_else(untried), now)
+        let untried = || self.gate.is_busy().then(|| now.saturating_sub(self.opened));
+        self.gate.expected_wait(usual.or_else(untried), now)
     }
 
     /// Number of in-flight requests.
@@ -585,7 +556,7 @@ impl Lane {
     }
 
     /// The link, for the driver.
-    pub(super) fn link(&self) -> MutexGuard<'_, Link> {
+    pub(super) fn link(&self) -> LinkGuard<'_, Link> {
         self.turnstile.link()
     }
 
@@ -606,7 +577,7 @@ impl Lane {
     /// Time at which the driver must look at the lane again without another event.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
         let answer = earlier(up.next_deadline(), self.late_at(up));
-        if up.in_flight.len() >= self.max_in_flight || up.is_held || !up.outgoing.is_empty() {
+        if up.in_flight.len() >= self.bounds.in_flight || up.is_held || !up.outgoing.is_empty() {
             // Due partitions must wait for a response, or for the socket.
             return answer;
         }
@@ -623,42 +594,35 @@ impl Lane {
     /// Records a response: its time, and whether the broker is no longer late.
     pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
         up.sent_bytes -= request.reserved;
-        self.measure(request, now);
+        self.measure(up, request, now);
         self.publish_load(up);
-        up.pipelining.answered(request.written.into_std(), request.ahead, now.into_std());
-        let took = now.saturating_duration_since(request.written);
-        self.stats.answered(took, bytes);
-        let ceiling = self.suspicion.map_or(took, |suspicion| suspicion.ceiling);
-        up.answer_time.answered(took, ceiling);
-        self.health.set_usual(&up.answer_time);
+        self.stats.answered(now.saturating_duration_since(request.written), bytes);
         if up.late.take().is_some() && self.late_at(up).is_some_and(|at| at <= now.into_std()) {
             // The next request is late as well: the suspicion continues, and its backoff restarts.
             return;
         }
-        if !self.health.is_fine() {
-            self.health.set(Trouble::Fine);
+        if !self.gate.is_fine() {
+            self.gate.set_trouble(Trouble::Fine);
         }
     }
 
     /// Limit for the first response of an untried broker, such as that to the handshake.
     pub(super) fn patience(&self) -> Duration {
-        self.suspicion.map_or(Duration::MAX, |suspicion| suspicion.limit(&AnswerTime::default()))
+        Path::new(self.bounds).limit().unwrap_or(Duration::MAX)
     }
 
-    /// Limit for the broker's response time, beyond which it becomes suspect.
-    pub(super) fn limit(&self, up: &Up) -> Duration {
-        let prospect = up.in_flight.oldest().map_or(Prospect::Fair, |oldest| oldest.prospect);
-        self.suspicion.map_or(Duration::MAX, |suspicion| match prospect {
-            Prospect::Fair => suspicion.limit(&up.answer_time),
-            Prospect::Vain => suspicion.limit_in_vain(&up.answer_time),
-        })
+    /// Limit for the age of the oldest request, beyond which the broker becomes suspect; `None` if it never does.
+    fn limit(&self, up: &Up) -> Option<Duration> {
+        match up.in_flight.oldest()?.prospect {
+            Prospect::Fair => up.path.limit(),
+            Prospect::Vain => up.path.limit_in_vain(),
+        }
     }
 
     /// Time at which the oldest request becomes unusually late, or at which the suspicion needs the next lookup.
     fn late_at(&self, up: &Up) -> Option<StdInstant> {
         let oldest = up.in_flight.oldest()?;
-        self.suspicion?;
-        let limit = self.limit(up);
+        let limit = self.limit(up)?;
         Some(up.late.map_or(oldest.written.into_std().later(limit), |late| late.again))
     }
 
@@ -672,13 +636,13 @@ impl Lane {
         let pause = FIRST_LOOKUP_PAUSE.saturating_mul(1 << lookups.min(8)).min(LOOKUP_PAUSE_MAX);
         up.late = Some(Late { lookups: lookups + 1, again: now.later(pause) });
         if lookups == 0 {
-            self.health.set(Trouble::Suspect);
+            self.gate.set_trouble(Trouble::Suspect);
         }
         Some(Suspected {
             topics: up.topics_in_flight(),
             oldest: up.oldest_partitions(),
             is_new: lookups == 0,
-            limit: self.limit(up),
+            limit: self.limit(up)?,
         })
     }
 
@@ -686,7 +650,7 @@ impl Lane {
     /// driver then reports the change.
     pub(super) fn mark_unreachable(&self) {
         if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
-            self.set_unreachable();
+            self.gate.set_unreachable();
             self.wake();
         }
     }
@@ -695,15 +659,13 @@ impl Lane {
     /// wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
         let Link::Up(up) = &mut *self.link() else { return };
-        let is_late = match (up.in_flight.oldest(), up.answer_time.late_after()) {
+        let is_late = match (up.in_flight.oldest(), up.path.late_after()) {
             (Some(oldest), Some(late)) => oldest.written.into_std().later(late) <= now,
             _ => false,
         };
         match &mut up.late {
             Some(late) => late.again = late.again.min(now),
-            None if is_late && self.suspicion.is_some() => {
-                up.late = Some(Late { lookups: 0, again: now });
-            }
+            None if is_late => up.late = Some(Late { lookups: 0, again: now }),
             None => return,
         }
         self.wake();
@@ -755,24 +717,29 @@ impl Lane {
     /// Closes the connection. Returns the in-flight requests, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
         let former = std::mem::replace(&mut *self.turnstile.link(), Link::Down);
-        self.load.set_sent(0, false, None);
-        self.path.lock().connected();
-        if let Some(gate) = &self.gate {
-            gate.set_turn(None);
-        }
+        self.gate.set_idle();
         match former {
             Link::Down => Vec::new(),
             Link::Up(mut up) => {
-                *self.former_answer_time.lock() = up.answer_time;
                 let unsent = up.unsent.take().and_then(Unsent::into_unanswered);
-                unsent.into_iter().chain(up.in_flight.drain()).collect()
+                let requests = unsent.into_iter().chain(up.in_flight.drain()).collect();
+                *self.former_path.lock() = Some(up.path);
+                requests
             }
         }
     }
 
-    /// Response times known before the first response on a new connection.
-    pub(super) fn former_answer_time(&self) -> AnswerTime {
-        *self.former_answer_time.lock()
+    /// The model of the broker, for a new connection.
+    pub(super) fn path(&self) -> Path {
+        let former = self.former_path.lock().take();
+        let mut path = former.unwrap_or_else(|| Path::new(self.bounds));
+        path.connected();
+        path
+    }
+
+    /// The broker's gate, if it has a window.
+    pub(super) fn window(&self) -> Option<&Gate> {
+        self.gate.is_bounded().then_some(&*self.gate)
     }
 
     /// Drops everything. Waiters learn that the producer is closed.
@@ -793,7 +760,7 @@ impl Work<Arc<Partition>> {
     /// Moves due partitions to the ready list, or all of them while the broker's window is full: no record can join their
     /// batches then. `lane` owns these lists.
     fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
-        let later = match lane.is_full() {
+        let later = match lane.gate.is_full() {
             true => BTreeMap::new(),
             false => self.timed.split_off(&(now, u64::MAX)),
         };

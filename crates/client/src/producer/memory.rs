@@ -14,7 +14,6 @@ use bytes::Bytes;
 use curtail_proto::{
     budget::{Budget, Ticket},
     later::Later,
-    load::Load,
     path::Gate,
 };
 use parking_lot::Mutex;
@@ -254,20 +253,16 @@ struct Books {
 /// What others read about a broker without a lock.
 #[derive(Debug)]
 struct Broker {
-    /// Mirrors its reserved bytes.
-    load: Arc<Load>,
-    /// Bounds its record bytes; mirrors the number of callers that wait for it.
-    gate: Option<Arc<Gate>>,
+    /// Bounds its record bytes; mirrors its reserved bytes and the number of callers that wait for its window.
+    gate: Arc<Gate>,
     wait_for_window: usize,
 }
 
 impl Books {
     fn tell(&self, broker: i32) {
         let Some(known) = self.brokers.get(&broker) else { return };
-        known.load.set_held(self.budget.held(broker));
-        if let Some(gate) = &known.gate {
-            gate.set_queued(known.wait_for_window);
-        }
+        known.gate.set_held(self.budget.held(broker));
+        known.gate.set_queued(known.wait_for_window);
     }
 
     /// Counts a caller that begins to wait for the broker's window, or ends it.
@@ -277,15 +272,16 @@ impl Books {
         }
     }
 
+    /// The broker's gate, if it has a window.
     fn gate(&self, broker: i32) -> Option<Arc<Gate>> {
-        self.brokers.get(&broker)?.gate.clone()
+        let known = self.brokers.get(&broker)?;
+        known.gate.is_bounded().then(|| known.gate.clone())
     }
 }
 
 impl Pool {
     fn is_open(&self, brokers: &BTreeMap<i32, Broker>, broker: i32) -> bool {
-        let gate = brokers.get(&broker).and_then(|known| known.gate.as_ref());
-        gate.is_none_or(|gate| gate.is_open(|| self.age()))
+        brokers.get(&broker).is_none_or(|known| known.gate.is_open(|| self.age()))
     }
 
     /// Time since the producer's start.
@@ -391,11 +387,11 @@ impl Memory {
         Self { pool, total, batch_size, closed: AtomicBool::new(false), spare }
     }
 
-    /// Mirrors the broker's reserved bytes in `load`, and bounds its record bytes by `gate`, from now on.
-    pub(super) fn open(&self, broker: i32, load: Arc<Load>, gate: Option<Arc<Gate>>) {
+    /// Mirrors the broker's reserved bytes in `gate`, which bounds its record bytes, from now on.
+    pub(super) fn open(&self, broker: i32, gate: Arc<Gate>) {
         let mut books = self.pool.books.lock();
         books.budget.open(broker);
-        books.brokers.insert(broker, Broker { load, gate, wait_for_window: 0 });
+        books.brokers.insert(broker, Broker { gate, wait_for_window: 0 });
     }
 
     /// Bytes to reserve for a batch whose first record has `size` bytes.

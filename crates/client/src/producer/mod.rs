@@ -29,6 +29,7 @@ mod lane;
 mod memory;
 mod partition;
 pub(crate) mod partitioner;
+mod ranked;
 mod renewal;
 mod routing;
 mod schedule;
@@ -48,8 +49,15 @@ mod sync {
         atomic::{AtomicU8, AtomicU64, Ordering},
     };
 
-    pub(super) use parking_lot::{Mutex, MutexGuard};
+    pub(super) use parking_lot::Mutex;
     pub(super) use tokio::sync::Notify;
+
+    use super::ranked::{LINK, Ranked, RankedGuard, WORK};
+
+    pub(super) type LinkLock<T> = Ranked<T, LINK>;
+    pub(super) type LinkGuard<'a, T> = RankedGuard<'a, T, LINK>;
+    pub(super) type WorkLock<T> = Ranked<T, WORK>;
+    pub(super) type WorkGuard<'a, T> = RankedGuard<'a, T, WORK>;
 }
 
 use std::sync::Arc;

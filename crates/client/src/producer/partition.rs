@@ -13,12 +13,12 @@ use std::{
 };
 
 use curtail_proto::{accumulator::PartitionQueue, metadata::Leader, path::Gate};
-use parking_lot::Mutex;
 
 use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
     memory::NOWHERE,
+    ranked::{Ranked, RankedGuard, STATE},
     standing::Standing,
     transaction::Enlisted,
 };
@@ -97,8 +97,11 @@ pub(super) struct Partition {
     pub(super) standing: Standing,
     /// Acknowledged records; written under the lock of the state.
     pub(super) counts: Counts,
-    pub(super) state: Mutex<PartitionState>,
+    pub(super) state: Ranked<PartitionState, STATE>,
 }
+
+/// Holds a partition's lock.
+pub(super) type StateGuard<'a> = RankedGuard<'a, PartitionState, STATE>;
 
 /// The state under the partition's lock. Only the innermost locks are taken while it is held: memory, buffers,
 /// interceptors.
@@ -147,7 +150,7 @@ impl Partition {
             busy: None,
         };
         let (standing, counts) = (Standing::default(), Counts::default());
-        Arc::new(Self { topic, index, standing, counts, state: Mutex::new(state) })
+        Arc::new(Self { topic, index, standing, counts, state: Ranked::new(state) })
     }
 
     /// Frees the working state of an idle partition, if that loses no information.
@@ -202,12 +205,12 @@ impl PartitionState {
 
     /// Whether the leader's broker takes no further request before it responds.
     pub(super) fn is_blocked(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| lane.load.is_full())
+        self.lane.as_ref().is_some_and(|lane| lane.gate.is_blocked())
     }
 
     /// The gate of the leader's broker; `None` without a leader, or without a window.
     pub(super) fn gate(&self) -> Option<&Gate> {
-        self.lane.as_ref()?.gate.as_deref()
+        self.lane.as_deref()?.window()
     }
 
     /// A batch begun at this age of the producer is sent.

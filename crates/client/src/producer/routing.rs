@@ -21,16 +21,15 @@ use curtail_proto::{
     accumulator::Batch,
     metadata::Snapshot,
     partitioner::{Candidate, LOOKS, Next, Role, Rule, Standing, Tests, choose, is_late, pick},
-    suspicion::Trouble,
+    path::Trouble,
 };
-use parking_lot::MutexGuard;
 use tokio::time::Instant;
 
 use super::{
     delivery::Completion,
     lane::Lane,
     memory::NOWHERE,
-    partition::{Partition, PartitionState, Place},
+    partition::{Partition, PartitionState, Place, StateGuard},
     shared::{Shared, resubmit},
     standing::{Slot, Trial},
     topic::TopicState,
@@ -385,8 +384,8 @@ impl Route {
         Candidate {
             partitions,
             wait: lane.expected_wait(now),
-            unanswered: lane.load.unanswered(now),
-            busy: lane.load.is_busy(),
+            unanswered: lane.gate.unanswered(now),
+            busy: lane.gate.is_busy(),
         }
     }
 }
@@ -470,7 +469,7 @@ fn share_backlog(
     let partition = |index: u32| &topic.partitions[index as usize];
     let movable = partition(from.partition).state.lock().queue.take_movable(&shared.policy);
     for batch in movable {
-        let least = homes.iter().min_by_key(|home| home.lane.load.held());
+        let least = homes.iter().min_by_key(|home| home.lane.gate.held());
         let to = least.filter(|to| to.lane.broker != from.lane.broker);
         if to.is_some() {
             count_moved(shared, &batch);
@@ -510,7 +509,7 @@ pub(super) fn has_room(shared: &Shared, topic: &str) -> bool {
 pub(super) fn admits(shared: &Shared, topic: &TopicState) -> bool {
     let routes = topic.routes.load();
     let lanes = routes.by_lane.iter().filter_map(|route| route.lane.as_ref());
-    let mut gates = lanes.filter_map(|lane| lane.gate.as_ref());
+    let mut gates = lanes.filter_map(|lane| lane.window());
     gates.any(|gate| gate.admits(|| shared.age(Instant::now())))
 }
 
@@ -747,7 +746,7 @@ fn count_moved(shared: &Shared, batch: &Batch<Completion>) {
 
 fn settle_in(
     shared: &Shared,
-    mut state: MutexGuard<'_, PartitionState>,
+    mut state: StateGuard<'_>,
     partition: &Arc<Partition>,
     mut batch: Batch<Completion>,
 ) {

@@ -18,12 +18,11 @@ use curtail_proto::{
     backoff::Backoff,
     later::Later,
     metadata::{Snapshot, Topic},
+    path::Trouble,
     plant::{Plant, planted},
-    suspicion::Trouble,
 };
 use curtail_wire::{ErrorCode, cold::messages, compression::Codec};
 use imbl::GenericHashMap;
-use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, mpsc::UnboundedSender},
     task::AbortHandle,
@@ -38,7 +37,8 @@ use super::{
     interceptor,
     lane::Lane,
     memory::Memory,
-    partition::{Awake, Partition, PartitionState, Place},
+    partition::{Awake, Partition, PartitionState, Place, StateGuard},
+    ranked::{LANES, Ranked, RankedGuard},
     routing::{self, Routing},
     topic::{Form, TopicState},
     waiting::WaitingRoom,
@@ -82,7 +82,7 @@ pub(super) struct Shared {
     pub(super) routing: Routing,
     pub(super) started: Instant,
     /// Serializes changes of `topics` and `lanes`.
-    lanes: Mutex<Lanes>,
+    lanes: Ranked<Lanes, LANES>,
     pub(super) identity: Identity,
     /// Notified when a lane has connected or the identity has arrived.
     pub(super) progress: Notify,
@@ -95,6 +95,8 @@ pub(super) struct Shared {
 
 /// Most bytes of batches in a request: a frame's length has 31 bits, and its header and names need some room.
 const LARGEST_REQUEST: usize = i32::MAX as usize - (64 << 20);
+
+type LanesGuard<'a> = RankedGuard<'a, Lanes, LANES>;
 
 #[derive(Default)]
 struct Lanes {
@@ -160,7 +162,7 @@ impl Shared {
             runtime: metadata.runtime().clone(),
             routing: Routing::of(&config),
             started,
-            lanes: Mutex::default(),
+            lanes: Ranked::default(),
             identity: Identity::new(&config, metadata.runtime()),
             progress: Notify::new(),
             deadlines: Deadlines::new(started),
@@ -229,7 +231,7 @@ impl Shared {
 
     fn adopt_from(
         &self,
-        mut lanes: MutexGuard<'_, Lanes>,
+        mut lanes: LanesGuard<'_>,
         snapshot: &Snapshot,
         topic: &Topic,
     ) -> Result<Arc<TopicState>> {
@@ -364,7 +366,7 @@ impl Shared {
             let Some(former) = former else { continue };
             if regroups {
                 self.train_has_left(&former);
-            } else if !former.health.is_fine() {
+            } else if !former.gate.is_fine() {
                 // Batches at an unresponsive broker follow the leader; the driver moves them.
                 former.wake();
             }
@@ -394,7 +396,7 @@ impl Shared {
     /// Re-evaluates which partitions of a topic keyless records may use.
     fn review(&self, lanes: &Lanes, snapshot: &Snapshot, topic: &TopicState) {
         let trouble = |broker: i32| {
-            lanes.by_broker.get(&broker).map_or(Trouble::Fine, |(lane, _)| lane.health.trouble())
+            lanes.by_broker.get(&broker).map_or(Trouble::Fine, |(lane, _)| lane.gate.trouble())
         };
         for partition in routing::review(self, topic, snapshot, trouble) {
             routing::evacuate(self, topic, &partition);
@@ -405,7 +407,7 @@ impl Shared {
     /// Re-routes keyless records if a broker's trouble has begun, ended or changed. Called by the lane's own driver
     /// only: two concurrent callers could each miss the change that the other has seen. The caller holds no lock.
     pub(super) fn notice(&self, lane: &Lane) {
-        let trouble = lane.health.trouble();
+        let trouble = lane.gate.trouble();
         if lane.seen.swap(trouble) == trouble {
             return;
         }
@@ -443,7 +445,7 @@ impl Shared {
         let unreachable = |broker: &i32| {
             let lane = lanes.by_broker.get(broker).map(|(lane, _)| lane);
             *broker != leader
-                && lane.is_some_and(|lane| lane.health.trouble() == Trouble::Unreachable)
+                && lane.is_some_and(|lane| lane.gate.trouble() == Trouble::Unreachable)
         };
         routing::is_stuck(self, leader, partitions, unreachable)
     }
@@ -479,7 +481,7 @@ impl Shared {
         }
         let stats = self.stats.broker(broker);
         let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
-        self.memory.open(broker, lane.load.clone(), lane.gate.clone());
+        self.memory.open(broker, lane.gate.clone());
         let task = self.runtime.spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
         lanes.by_broker.insert(broker, (lane.clone(), task));
         lane
@@ -593,7 +595,7 @@ impl Shared {
     fn fail_older(
         &self,
         partition: &Arc<Partition>,
-        mut state: MutexGuard<'_, PartitionState>,
+        mut state: StateGuard<'_>,
         at: Instant,
         error: &Error,
     ) {
@@ -713,7 +715,7 @@ impl Shared {
 }
 
 /// Hands a partition with records to send to its lane, unless it is in the ready list.
-pub(super) fn resubmit(mut state: MutexGuard<'_, PartitionState>, partition: &Arc<Partition>) {
+pub(super) fn resubmit(mut state: StateGuard<'_>, partition: &Arc<Partition>) {
     if state.place == Place::Ready || state.queue.is_drained() {
         return;
     }

@@ -19,12 +19,12 @@ use std::{
     time::Instant,
 };
 
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{LinkGuard, LinkLock, Mutex, WorkGuard, WorkLock};
 
 /// Work lists of `W`, sent over a link of type `L`.
 pub(super) struct Turnstile<W, L> {
-    work: Mutex<Work<W>>,
-    link: Mutex<L>,
+    work: WorkLock<Work<W>>,
+    link: LinkLock<L>,
     driver: Mutex<Option<Waker>>,
 }
 
@@ -47,7 +47,8 @@ pub(super) enum Left {
 
 impl<W, L> Turnstile<W, L> {
     pub(super) fn new(link: L) -> Self {
-        Self { work: Mutex::new(Work::default()), link: Mutex::new(link), driver: Mutex::new(None) }
+        let (work, link) = (WorkLock::new(Work::default()), LinkLock::new(link));
+        Self { work, link, driver: Mutex::new(None) }
     }
 
     /// Queues work to be sent now. Runs `send` if no other task holds the link, and wakes the driver otherwise.
@@ -70,12 +71,12 @@ impl<W, L> Turnstile<W, L> {
     }
 
     /// The work lists.
-    pub(super) fn work(&self) -> MutexGuard<'_, Work<W>> {
+    pub(super) fn work(&self) -> WorkGuard<'_, Work<W>> {
         self.work.lock()
     }
 
     /// The link. Only the driver and tasks off the append path wait for it.
-    pub(super) fn link(&self) -> MutexGuard<'_, L> {
+    pub(super) fn link(&self) -> LinkGuard<'_, L> {
         self.link.lock()
     }
 

@@ -27,6 +27,11 @@ impl<T> Mutex<T> {
     }
 }
 
+pub(crate) type LinkLock<T> = Mutex<T>;
+pub(crate) type LinkGuard<'a, T> = MutexGuard<'a, T>;
+pub(crate) type WorkLock<T> = Mutex<T>;
+pub(crate) type WorkGuard<'a, T> = MutexGuard<'a, T>;
+
 /// Leaks its value.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T: 'static>(loom::sync::Mutex<Option<&'static T>>);

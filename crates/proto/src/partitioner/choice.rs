@@ -2,7 +2,7 @@
 //!
 //! The Java client weighs partitions by the number of their queued batches, so a broker whose queue never grows keeps
 //! its full share however slowly it responds. Here the measure is the expected time until a record added now is
-//! acknowledged ([`crate::load::Load::expected_wait`]). The choice is uniform among all brokers about as good as the
+//! acknowledged ([`crate::path::Gate::expected_wait`]). The choice is uniform among all brokers about as good as the
 //! best. Equal brokers get equal shares. A slow broker gets nothing until the queues of the others have grown and
 //! made them as slow.
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::load::Load;
+use crate::path::{Flight, Gate};
 
 /// Computed with `org.apache.kafka.common.utils.Utils.murmur2` of kafka-clients 4.3.0.
 #[test]
@@ -155,7 +155,7 @@ fn a_probe_goes_to_a_slow_broker_without_records_in_flight() {
 /// what the client knows of it.
 struct World {
     now: Duration,
-    loads: [Load; 3],
+    gates: [Gate; 3],
     usual: [Option<Duration>; 3],
     /// Responses in flight: arrival time, broker, and when the record was written.
     under_way: Vec<(Duration, usize, Duration)>,
@@ -172,16 +172,17 @@ impl World {
         let partition = sticky.current() as usize;
         self.records[partition] += 1;
         self.under_way.push((self.now + times[partition], partition, self.now));
-        for (broker, load) in self.loads.iter().enumerate() {
-            let oldest = self.under_way.iter().filter(|(_, b, _)| *b == broker);
-            load.set_sent(512, false, oldest.map(|(.., written)| *written).min());
+        for (broker, gate) in self.gates.iter().enumerate() {
+            let its = self.under_way.iter().filter(|(_, b, _)| *b == broker);
+            let oldest = its.map(|(.., written)| *written).min();
+            gate.set_flight(&Flight { held: 512, oldest, ..Flight::default() });
         }
         let candidates: Vec<Candidate> = (0..3)
             .map(|broker| Candidate {
                 partitions: 1,
-                wait: self.loads[broker].expected_wait(self.usual[broker], self.now),
-                unanswered: self.loads[broker].unanswered(self.now),
-                busy: self.loads[broker].is_busy(),
+                wait: self.gates[broker].expected_wait(self.usual[broker], self.now),
+                unanswered: self.gates[broker].unanswered(self.now),
+                busy: self.gates[broker].is_busy(),
             })
             .collect();
         sticky.sent(partition as u32, 512, true, |probe| {
@@ -198,7 +199,7 @@ fn a_broker_20_ms_slower_is_measured_only_and_gets_its_share_back_when_it_recove
     let sticky = Sticky::new(0, 16_384);
     let mut world = World {
         now: Duration::ZERO,
-        loads: Default::default(),
+        gates: std::array::from_fn(|_| Gate::new(None)),
         usual: [None; 3],
         under_way: Vec::new(),
         records: [0; 3],

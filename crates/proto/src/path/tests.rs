@@ -6,7 +6,13 @@ use super::*;
 
 const TARGET: Duration = Duration::from_millis(10);
 
-const BOUNDS: Bounds = Bounds { target: TARGET, batch: 64 << 10, request: 1 << 20, in_flight: 5 };
+const BOUNDS: Bounds = Bounds {
+    target: Some(TARGET),
+    batch: 64 << 10,
+    request: 1 << 20,
+    in_flight: 5,
+    suspicion: None,
+};
 
 const fn us(us: u64) -> Duration {
     Duration::from_micros(us)
@@ -38,7 +44,7 @@ fn unthrottled(model: Model, bounds: Bounds, responses: usize) -> Got {
     const RECORD: usize = 1 << 10;
     let start = Instant::now();
     let at = |us: f64| start + Duration::from_nanos((us * 1000.0) as u64);
-    let (mut path, gate) = (Path::new(bounds), Gate::new(bounds.request));
+    let (mut path, gate) = (Path::new(bounds), Gate::new(Some(bounds.request)));
     let (mut now, mut free_at) = (0.0_f64, 0.0_f64);
     let mut waiting: VecDeque<f64> = VecDeque::new();
     let mut flying: VecDeque<(f64, usize, Vec<f64>, f64)> = VecDeque::new();
@@ -54,17 +60,17 @@ fn unthrottled(model: Model, bounds: Bounds, responses: usize) -> Got {
         {
             let full = (bounds.batch * model.partitions).min(bounds.request);
             let most = if is_probe { SMALL } else { full } / RECORD;
-            if flying.is_empty() {
-                path.sent_alone(at(now));
-            }
+            path.sent(flying.len(), at(now));
             let records: Vec<f64> = waiting.drain(..most.min(waiting.len())).collect();
             let time = model.fixed_us + (records.len() * RECORD) as f64 / model.bytes_per_us;
             free_at = free_at.max(now + model.network_us / 2.0) + time;
             flying.push_back((now, flying.len(), records, free_at + model.network_us / 2.0));
         }
-        gate.set_turn(flying.front().map(|(written, _, records, _)| {
-            path.turn_began(at(*written)) - start + path.patience(records.len() * RECORD)
-        }));
+        let oldest = flying.front().map(|(written, _, records, _)| Sent {
+            written: at(*written),
+            bytes: records.len() * RECORD,
+        });
+        path.publish(flying.len(), 0, oldest, start, &gate);
         let (written, ahead, records, done) = flying.pop_front().expect("something is in flight");
         now = done;
         let size = records.len() * RECORD;
@@ -137,7 +143,7 @@ struct Hand {
 impl Hand {
     fn new() -> Self {
         let start = Instant::now();
-        let (path, gate) = (Path::new(BOUNDS), Gate::new(BOUNDS.request));
+        let (path, gate) = (Path::new(BOUNDS), Gate::new(Some(BOUNDS.request)));
         Self { path, gate, start, now: Duration::ZERO }
     }
 
@@ -148,12 +154,13 @@ impl Hand {
         let now = self.start + self.now;
         let response = Response { written, ahead: 0, bytes, batches: 6, is_small: true, now };
         self.path.answered(&response, &self.gate);
-        self.gate.set_turn(None);
+        self.gate.set_idle();
     }
 
     /// A request of these bytes is sent, and is the only one in flight.
     fn request(&self, bytes: usize) {
-        self.gate.set_turn(Some(self.now + self.path.patience(bytes)));
+        let oldest = Sent { written: self.start + self.now, bytes };
+        self.path.publish(1, bytes, Some(oldest), self.start, &self.gate);
     }
 
     fn is_open(&self) -> bool {
@@ -169,7 +176,7 @@ fn before_the_first_response_one_request_may_be_outstanding() {
     hand.gate.charge(1);
     assert!(!hand.is_open());
     assert_eq!(hand.gate.opens_at(), None, "no time opens it");
-    hand.gate.give_up();
+    hand.gate.set_unreachable();
     assert!(hand.is_open(), "a broker that cannot be reached is bounded by memory alone");
 }
 
@@ -255,6 +262,58 @@ fn senders_that_wait_keep_newcomers_out() {
     assert!(hand.gate.admits(|| hand.now));
 }
 
+/// Responses to requests that were sent alone, one a millisecond.
+fn respond(path: &mut Path, gate: &Gate, start: Instant, count: u64, takes: Duration) {
+    for number in 0..count {
+        let written = start + us(1000 * number);
+        path.sent(0, written);
+        let now = written + takes;
+        let response = Response { written, ahead: 0, bytes: 1000, batches: 1, is_small: true, now };
+        path.answered(&response, gate);
+    }
+}
+
+#[test]
+fn without_a_window_requests_are_bounded_by_their_number_alone() {
+    let bounds = Bounds { target: None, ..BOUNDS };
+    let (mut path, gate, start) = (Path::new(bounds), Gate::new(None), Instant::now());
+    respond(&mut path, &gate, start, 50, us(500));
+    let much_later = start + 1000 * PROBE_EVERY;
+    assert!(path.allows(bounds.in_flight - 1, true, much_later), "no probe is due");
+    for (requests, is_blocked) in [(bounds.in_flight - 1, false), (bounds.in_flight, true)] {
+        path.publish(requests, 0, None, start, &gate);
+        assert_eq!(gate.is_blocked(), is_blocked);
+    }
+    gate.charge(1 << 40);
+    assert!(gate.admits(|| Duration::ZERO));
+}
+
+#[test]
+fn a_broker_is_late_while_a_response_is_overdue_and_after_one_that_was() {
+    let suspicion = Suspicion {
+        multiple: 4,
+        floor: Duration::from_millis(200),
+        ceiling: Duration::from_secs(2),
+    };
+    for suspicion in [None, Some(suspicion)] {
+        let bounds = Bounds { suspicion, ..BOUNDS };
+        let (mut path, gate, start) = (Path::new(bounds), Gate::new(None), Instant::now());
+        let now = start + Duration::from_secs(60);
+        let is_late = |path: &Path, age_us, waiting| {
+            assert_eq!(path.late_after().is_some(), suspicion.is_some());
+            path.is_late(now - us(age_us), waiting, now)
+        };
+        let more_than_a_request = bounds.request + 1;
+        respond(&mut path, &gate, start, 100, us(2000));
+        assert!(!is_late(&path, 1000, 0));
+        assert_eq!(is_late(&path, 10_000, 0), suspicion.is_some());
+        respond(&mut path, &gate, start, 1, us(20_000));
+        assert_eq!(is_late(&path, 0, 0), suspicion.is_some(), "the last response was late");
+        assert!(!is_late(&path, 0, more_than_a_request), "because of what waits");
+        assert_eq!(is_late(&path, 50_000, more_than_a_request), suspicion.is_some());
+    }
+}
+
 proptest! {
     /// Whatever comes back, and however late: the window stays within its bounds, and nothing overflows.
     #[test]
@@ -262,7 +321,7 @@ proptest! {
         turns in proptest::collection::vec((0..2_000_000usize, 0..10_000_000u64, 0..6usize, 0..100usize), 1..200),
     ) {
         let start = Instant::now();
-        let (mut path, gate) = (Path::new(BOUNDS), Gate::new(BOUNDS.request));
+        let (mut path, gate) = (Path::new(BOUNDS), Gate::new(Some(BOUNDS.request)));
         let mut now = start;
         for (bytes, takes, ahead, batches) in turns {
             let written = now;

@@ -124,7 +124,7 @@ impl Lane {
         collected: &mut Collected,
     ) -> usize {
         let topics = shared.topics.load();
-        let policy = if self.is_full() { &shared.at_once } else { &shared.policy };
+        let policy = if self.gate.is_full() { &shared.at_once } else { &shared.policy };
         let (mut bytes, mut others) = (0, 0);
         // A partition that stays ready goes to the end of the list, so each is visited once.
         for _ in 0..work.ready.len() {

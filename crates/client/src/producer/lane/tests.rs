@@ -7,7 +7,7 @@ use std::{
 };
 
 use curtail_net::{BoxFuture, Env, Listener, Net, SocketOptions};
-use curtail_proto::metadata::Snapshot;
+use curtail_proto::{metadata::Snapshot, path::Response};
 use curtail_wire::{
     metadata::{MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic},
     produce::ProduceRequest,
@@ -114,13 +114,19 @@ fn adopt(shared: &Shared, leader: i32, epoch: i32) -> [Arc<Partition>; 2] {
 }
 
 fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
+    // Records stay where they are.
+    start_with(|config| {
+        config.prefer_proven_partitions = false;
+        config.acks = acks;
+        config.linger = linger;
+    })
+}
+
+fn start_with(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
     let mut config = ProducerConfig::new("h:1");
     config.idempotence = false;
-    // Records stay where they are.
-    config.prefer_proven_partitions = false;
-    config.acks = acks;
-    config.linger = linger;
     config.delivery_timeout = Duration::from_secs(20);
+    change(&mut config);
     Shared::start(config, &Env { net: Arc::new(Nowhere), ..Env::real() }).expect("started")
 }
 
@@ -219,9 +225,15 @@ async fn nothing_is_sent_behind_a_request_in_vain_which_is_soon_late() {
     let (lane, partitions) = stuck(&shared);
     let socket = Arc::new(Slow::default());
     *socket.room.lock() = usize::MAX;
-    let mut usual = AnswerTime::default();
-    (0..100).for_each(|_| usual.answered(Duration::from_millis(30), Duration::MAX));
-    let mut up = Up::new(socket, 9, usual);
+    let mut path = lane.path();
+    let written = Instant::now().into_std();
+    for _ in 0..100 {
+        let now = written + Duration::from_millis(30);
+        let (ahead, bytes, batches, is_small) = (0, 100, 1, true);
+        let response = Response { written, ahead, bytes, batches, is_small, now };
+        path.answered(&response, &lane.gate);
+    }
+    let mut up = Up::new(socket, 9, path);
     lane.pump(&mut up, &shared).expect("it takes everything");
     let sent = |up: &Up| up.in_flight.iter().map(|request| request.prospect).collect::<Vec<_>>();
     assert_eq!(sent(&up), [Prospect::Fair, Prospect::Vain]);
@@ -229,9 +241,9 @@ async fn nothing_is_sent_behind_a_request_in_vain_which_is_soon_late() {
     lane.pump(&mut up, &shared).expect("it takes everything");
     assert_eq!(up.in_flight.len(), 2);
 
-    assert_eq!(lane.limit(&up), shared.config.suspicion_min, "of the first request");
+    assert_eq!(lane.limit(&up), Some(shared.config.suspicion_min), "of the first request");
     up.in_flight.answered(0).expect("the first request");
-    assert!(lane.limit(&up) < Duration::from_millis(40), "{:?}", lane.limit(&up));
+    assert!(lane.limit(&up) < Some(Duration::from_millis(40)), "{:?}", lane.limit(&up));
     shared.stop();
 }
 
@@ -250,7 +262,7 @@ fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Deliver
         lane.submit(&partitions[n], Readiness::Now);
         delivery
     });
-    let mut up = Up::new(socket.clone(), 9, AnswerTime::default());
+    let mut up = Up::new(socket.clone(), 9, lane.path());
     assert_eq!(lane.pump(&mut up, shared).expect("it only blocks"), Pumped::Blocked);
     *lane.link() = Link::Up(Box::new(up));
     (lane, socket, deliveries, now - ages[0] + shared.config.delivery_timeout)
@@ -297,7 +309,7 @@ async fn batch_that_waits_while_its_topic_is_created_again_goes_out_with_the_new
     let lane = partition.state.lock().lane.clone().expect("a leader");
     let socket = Arc::new(Slow::default());
     *socket.room.lock() = usize::MAX;
-    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), 13, AnswerTime::default())));
+    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), 13, lane.path())));
     adopt(&shared, 1, 5);
     let _delivery = open_batch(&shared, &partition, Instant::now().into_std());
     let mut successor = response(2, 2, 0);
