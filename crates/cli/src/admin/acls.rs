@@ -27,6 +27,10 @@ pub(crate) struct List {
     format: Format,
     #[command(flatten)]
     things: Things,
+    /// Which ACLs of the given names: those that apply to them (match), those with exactly these names (any), or one
+    /// kind of the latter.
+    #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Listed::Match)]
+    pattern: Listed,
     /// Only ACLs of this principal, such as User:alice.
     #[arg(long, value_parser = principal)]
     principal: Option<String>,
@@ -38,6 +42,9 @@ pub(crate) struct Change {
     client: ClientArguments,
     #[command(flatten)]
     things: Things,
+    /// Whether names are complete (literal) or prefixes of names (prefixed).
+    #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Pattern::Literal)]
+    pattern: Pattern,
     /// Principal, such as User:alice, or User:* for every user. May be given several times.
     #[arg(
         long = "principal",
@@ -73,9 +80,6 @@ struct Things {
     /// The cluster itself.
     #[arg(long)]
     cluster: bool,
-    /// Whether names are complete (literal) or prefixes of names (prefixed).
-    #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Pattern::Literal)]
-    pattern: Pattern,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,6 +93,25 @@ impl Pattern {
         match self {
             Self::Literal => AclPattern::Literal,
             Self::Prefixed => AclPattern::Prefixed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Listed {
+    Match,
+    Any,
+    Literal,
+    Prefixed,
+}
+
+impl Listed {
+    fn filter(self) -> AclPatternFilter {
+        match self {
+            Self::Match => AclPatternFilter::Match,
+            Self::Any => AclPatternFilter::Any,
+            Self::Literal => AclPatternFilter::Only(AclPattern::Literal),
+            Self::Prefixed => AclPatternFilter::Only(AclPattern::Prefixed),
         }
     }
 }
@@ -146,13 +169,17 @@ async fn list(arguments: &List) -> Result<(), Failure> {
         .map(|(resource, name)| AclFilter {
             resource: Some(resource),
             name: Some(name.to_owned()),
-            // Rules that apply to the name, including prefixed and wildcard ones.
-            pattern: AclPatternFilter::Match,
+            pattern: arguments.pattern.filter(),
             ..about.clone()
         })
         .collect();
     if filters.is_empty() {
-        filters.push(about);
+        // Without a name nothing can be matched with it.
+        let kind = match arguments.pattern {
+            Listed::Match => AclPatternFilter::Any,
+            pattern => pattern.filter(),
+        };
+        filters.push(AclFilter { pattern: kind, ..about });
     }
     let mut acls = Vec::new();
     for filter in &filters {
@@ -188,7 +215,7 @@ fn acls(arguments: &Change) -> Result<Vec<Acl>, Failure> {
                 acls.push(Acl {
                     resource,
                     name: name.to_owned(),
-                    pattern: arguments.things.pattern.acl(),
+                    pattern: arguments.pattern.acl(),
                     principal: principal.clone(),
                     host: arguments.host.clone(),
                     operation: *operation,

@@ -1,7 +1,7 @@
 //! `curtail configs`.
 
 use clap::{Args, Subcommand};
-use curtail::{ConfigChange, ConfigResource, ConfigSource, Mode};
+use curtail::{Admin, ConfigChange, ConfigResource, ConfigSource, Mode};
 
 use super::{Cell, Format, admin, block_on, report};
 use crate::{
@@ -127,6 +127,7 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
 async fn alter(arguments: Alter) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let resources = arguments.of.at_least_one()?;
+    are_known(&admin, &resources, &arguments.delete).await?;
     let pairs = |properties: Vec<Property>, change: fn(String, String) -> ConfigChange| {
         properties.into_iter().map(move |Property { name, value }| change(name, value))
     };
@@ -148,4 +149,28 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
     report(admin.incremental_alter_configs(&wanted, mode).await?, |resource, ()| {
         output::line(format_args!("{done} settings of {resource}."))
     })
+}
+
+/// Fails if a resource lacks one of these settings. Brokers accept the deletion of a setting that does not exist. An error
+/// of the description is left to the change.
+async fn are_known(
+    admin: &Admin,
+    resources: &[ConfigResource],
+    settings: &[String],
+) -> Result<(), Failure> {
+    // The description of the cluster-wide defaults has only those that were set.
+    let resources: Vec<_> =
+        resources.iter().filter(|at| **at != ConfigResource::AllBrokers).cloned().collect();
+    if settings.is_empty() || resources.is_empty() {
+        return Ok(());
+    }
+    for (resource, described) in admin.describe_configs(&resources).await? {
+        let Ok(known) = described else { continue };
+        let is_unknown = |name: &&String| known.iter().all(|setting| setting.name != **name);
+        if let Some(name) = settings.iter().find(is_unknown) {
+            let text = "`curtail configs describe --all` prints those it has";
+            return Err(Failure::new(format!("{resource} has no setting {name}; {text}")));
+        }
+    }
+    Ok(())
 }

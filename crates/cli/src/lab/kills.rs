@@ -52,6 +52,10 @@ fn rate(text: &str) -> Result<f64, String> {
 
 /// Runs the crash test and prints its table.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.broker_kills == 0 && arguments.copy_kills == 0 {
+        let text = "nothing to kill: --broker-kills or --copy-kills must be above 0";
+        return Err(Failure::new(text));
+    }
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program's own file: {error}")))?;
     let worker = [program.display().to_string(), "lab".into(), "kills-worker".into()];

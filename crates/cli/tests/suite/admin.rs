@@ -87,6 +87,8 @@ fn settings_are_changed_and_printed() {
     let with = |extra: &[&str]| bench.run(&[&alter[..], extra].concat());
     assert!(with(&[]).failed().contains("--add retention.ms=3600000"));
     assert!(with(&["--add", "retention.mss=1"]).failed().contains("retention.mss"));
+    let unknown = "topic 't' has no setting retention.mss; `curtail configs describe --all` prints those it has";
+    assert_eq!(with(&["--delete", "retention.mss"]).failed(), unknown);
     assert_eq!(with(&["--add", "retention.ms=7000"]).ok(), "Changed settings of topic 't'.\n");
     let described = bench.json(&["configs", "describe", "--topic", "t"]);
     let entry = json!([{
@@ -211,7 +213,18 @@ fn rules_are_kept(at: &At<'_>) {
         })
     };
     at.until(&["acls", "list", "--topic", "ledger"], &json!([rule("read"), rule("write")]));
-    at.until(&["acls", "list", "--principal", "User:bob"], &json!([]));
+    let both = json!([rule("read"), rule("write")]);
+    for (list, listed) in [
+        (&["--topic", "ledger", "--pattern", "any"][..], json!([])),
+        (&["--topic", "led", "--pattern", "any"], both.clone()),
+        (&["--topic", "led", "--pattern", "literal"], json!([])),
+        (&["--topic", "led", "--pattern", "prefixed"], both.clone()),
+        (&["--pattern", "prefixed"], both),
+        (&["--pattern", "literal"], json!([])),
+        (&["--principal", "User:bob"], json!([])),
+    ] {
+        at.until(&[&["acls", "list"][..], list].concat(), &listed);
+    }
     at.run(&[&["acls", "remove"][..], &about, &who].concat()).ok();
     at.until(&["acls", "list"], &json!([]));
     let again = at.run(&[&["acls", "remove"][..], &about, &who].concat()).failed();

@@ -42,3 +42,9 @@ fn a_cluster_of_others_is_not_killed() {
     assert_eq!(out.code, Some(1), "{out:?}");
     assert!(out.err.contains("this command kills brokers"), "{out:?}");
 }
+
+#[test]
+fn a_crash_test_without_kills_is_refused_at_once() {
+    let said = run(&["lab", "kills", "--broker-kills", "0", "--copy-kills", "0"]).failed();
+    assert_eq!(said, "nothing to kill: --broker-kills or --copy-kills must be above 0");
+}
