@@ -608,7 +608,8 @@ pub(super) fn review(
         let unproven = policy.prefers_proven && avoids(shared, topic, partition, &state);
         if (state.avoided || unproven) && !state.queue.is_drained() {
             left.push(partition.clone());
-        } else if was_avoided && !state.avoided {
+        }
+        if was_avoided && !state.avoided {
             // Batches that failed because of the trouble need not wait for the end of their backoff.
             state.queue.leader_is_news();
             if state.place == Place::Timed {

@@ -202,6 +202,46 @@ fn stuck(shared: &Arc<Shared>) -> (Arc<Lane>, [Arc<Partition>; 2]) {
     (lane, partitions)
 }
 
+/// The batch was bound to the partition, whose leader counted as untried after the failures. For this reason the end
+/// of the trouble did not end the backoff of up to `8 * retry.backoff.max.ms`.
+#[tokio::test]
+async fn a_batch_that_waits_for_a_replica_is_sent_once_the_cluster_has_dropped_the_replica() {
+    let shared = start_with(|config| config.linger = Duration::ZERO);
+    let learn = |in_sync: &[i32]| {
+        let mut answer = response(3, 1, 5);
+        let partitions = &mut answer.topics[0].partitions;
+        partitions[0].isr = in_sync.to_vec();
+        partitions[1].isr = vec![1];
+        (partitions[2].leader_id, partitions[2].isr) = (2, vec![2]);
+        shared.metadata.learn(&answer);
+        let known = shared.metadata.snapshot();
+        shared.adopt(known.topic("t").expect("it is known")).expect("open")
+    };
+    let topic = learn(&[1, 2]);
+    let partition = topic.partitions[0].clone();
+    let other = topic.partitions[2].state.lock().lane.clone().expect("a leader");
+    other.gate.set_unreachable();
+    shared.notice(&other);
+    assert!(partition.state.lock().avoided);
+
+    let now = Instant::now().into_std();
+    let lane = make_ready(&shared, &partition, now);
+    let sent = lane.collect(&shared, now, usize::MAX, Prospect::Fair).batches.pop();
+    let Sent { batch, .. } = sent.expect("the first attempt");
+    let mut state = partition.state.lock();
+    let later = now + Duration::from_secs(8);
+    assert!(state.queue.retry(batch, true, Some(later)).is_none());
+    state.place = Place::Timed;
+    drop(state);
+    partition.standing.doubt(shared.age(Instant::now()));
+    lane.submit(&partition, Readiness::At(later));
+    assert!(lane.collect(&shared, now, usize::MAX, Prospect::Fair).batches.is_empty());
+
+    learn(&[1]);
+    assert_eq!(lane.collect(&shared, now, usize::MAX, Prospect::Fair).batches.len(), 1);
+    shared.stop();
+}
+
 #[tokio::test]
 async fn batches_sent_in_vain_share_no_request_with_others_and_have_their_turn() {
     let shared = start(Duration::ZERO, Acks::All);
