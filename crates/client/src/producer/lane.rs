@@ -659,8 +659,9 @@ impl Lane {
     /// wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
         let Link::Up(up) = &mut *self.link() else { return };
-        let is_late = match (up.in_flight.oldest(), up.path.late_after()) {
-            (Some(oldest), Some(late)) => oldest.written.into_std().later(late) <= now,
+        // If it waits for that broker, its oldest request is in vain.
+        let is_late = match (up.in_flight.oldest(), up.path.limit_in_vain()) {
+            (Some(oldest), Some(limit)) => oldest.written.into_std().later(limit) <= now,
             _ => false,
         };
         match &mut up.late {

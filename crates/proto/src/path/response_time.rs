@@ -32,10 +32,11 @@ impl Suspicion {
 
     /// The same for a request that is probably in vain: its batches were sent before, and as far as is known the leader
     /// still waits for the replica that they waited for. It blocks the connection, so it is given up as soon as its
-    /// response is late, but not before a tenth of the floor: quick brokers are late by chance.
+    /// response is late, but not before half of the floor: a broker is late by chance, too, and a pause of some other
+    /// kind must not close connections.
     pub fn limit_in_vain(&self, usual: &ResponseTime) -> Duration {
         let limit = self.limit(usual);
-        usual.late_after().unwrap_or(limit).max(self.floor / 10).min(limit)
+        usual.late_after().unwrap_or(limit).max(self.floor / 2).min(limit)
     }
 }
 
@@ -150,9 +151,9 @@ mod tests {
     #[test]
     fn a_request_in_vain_is_given_up_once_it_is_late() {
         assert_eq!(POLICY.limit_in_vain(&ResponseTime::default()), ms(1000));
-        assert_eq!(POLICY.limit_in_vain(&after([1; 100])), POLICY.floor / 10);
-        let limit = POLICY.limit_in_vain(&after([30; 100]));
-        assert!(limit >= ms(30) && limit < ms(35), "{limit:?}");
+        assert_eq!(POLICY.limit_in_vain(&after([1; 100])), POLICY.floor / 2);
+        let limit = POLICY.limit_in_vain(&after([130; 100]));
+        assert!(limit >= ms(130) && limit < ms(135), "{limit:?}");
         assert_eq!(POLICY.limit_in_vain(&after([5000; 100])), POLICY.ceiling);
     }
 
