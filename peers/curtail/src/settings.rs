@@ -64,7 +64,7 @@ fn apply(
     let has_both = matches!(args.tool, Tool::EndToEnd | Tool::Load);
     for (name, value) in &args.properties {
         match own(name, value) {
-            Err(ConfigError::Unknown { .. }) if has_both && foreign(name, value).is_ok() => {}
+            Err(_) if has_both && foreign(name, value).is_ok() => {}
             result => result?,
         }
     }
