@@ -317,9 +317,9 @@ impl Path {
         self.bounds.suspicion.map(|suspicion| suspicion.limit(&self.response_time))
     }
 
-    /// The same for a request that is probably in vain ([`Suspicion::limit_in_vain`]).
-    pub fn limit_in_vain(&self) -> Option<Duration> {
-        self.bounds.suspicion.map(|suspicion| suspicion.limit_in_vain(&self.response_time))
+    /// The same for a request that is probably stuck ([`Suspicion::limit_if_stuck`]).
+    pub fn limit_if_stuck(&self) -> Option<Duration> {
+        self.bounds.suspicion.map(|suspicion| suspicion.limit_if_stuck(&self.response_time))
     }
 
     /// How long a turn with these bytes may take before it counts as a pause.

@@ -27,8 +27,8 @@ pub(crate) struct List {
     format: Format,
     #[command(flatten)]
     things: Things,
-    /// Which ACLs of the given names: those that apply to them (match), those with exactly these names (any), or one
-    /// kind of the latter.
+    /// Which ACLs of the given names: those that apply to them (match), or those with exactly these names, of all
+    /// kinds (any) or of one.
     #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Listed::Match)]
     pattern: Listed,
     /// Only ACLs of this principal, such as User:alice.

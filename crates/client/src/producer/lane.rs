@@ -68,7 +68,7 @@ const LOOKUP_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// One broker's lane.
 pub(super) struct Lane {
     pub(super) broker: i32,
-    /// What is known about the broker; for lock-free readers.
+    /// The published part of the broker's model, for readers without a lock.
     pub(super) gate: Arc<Gate>,
     /// The broker's trouble at the last check; see [`Shared::notice`].
     pub(super) seen: AtomicTrouble,
@@ -439,14 +439,13 @@ impl Lane {
     }
 
     /// Whether nothing should be sent now because it would only wait in the broker: a response is late, or the newest
-    /// request is probably in vain.
+    /// request is probably stuck.
     fn is_late(&self, up: &Up, now: Instant) -> bool {
         let (Some(oldest), Some(newest)) = (up.in_flight.oldest(), up.in_flight.newest()) else {
             return false;
         };
-        let is_in_vain = self.bounds.suspicion.is_some() && newest.prospect == Prospect::Vain;
-        is_in_vain
-            || up.path.is_late(oldest.written.into_std(), self.gate.waiting(), now.into_std())
+        let is_stuck = self.bounds.suspicion.is_some() && newest.prospect == Prospect::Stuck;
+        is_stuck || up.path.is_late(oldest.written.into_std(), self.gate.waiting(), now.into_std())
     }
 
     fn enqueue(
@@ -615,7 +614,7 @@ impl Lane {
     fn limit(&self, up: &Up) -> Option<Duration> {
         match up.in_flight.oldest()?.prospect {
             Prospect::Fair => up.path.limit(),
-            Prospect::Vain => up.path.limit_in_vain(),
+            Prospect::Stuck => up.path.limit_if_stuck(),
         }
     }
 
@@ -659,8 +658,8 @@ impl Lane {
     /// wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
         let Link::Up(up) = &mut *self.link() else { return };
-        // If it waits for that broker, its oldest request is in vain.
-        let is_late = match (up.in_flight.oldest(), up.path.limit_in_vain()) {
+        // If it waits for that broker, its oldest request is stuck.
+        let is_late = match (up.in_flight.oldest(), up.path.limit_if_stuck()) {
             (Some(oldest), Some(limit)) => oldest.written.into_std().later(limit) <= now,
             _ => false,
         };

@@ -261,9 +261,9 @@ impl PartitionState {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
     }
 
-    /// Whether its next batch is probably sent in vain: it was sent before, and the leader still seems to wait for an
+    /// Whether its next batch probably gets stuck: it was sent before, and the leader still seems to wait for an
     /// unresponsive replica.
-    pub(super) fn sends_in_vain(&self) -> bool {
+    pub(super) fn gets_stuck(&self) -> bool {
         self.avoided && self.queue.failures() > 0
     }
 

@@ -1,4 +1,4 @@
-//! What is known about a broker, for every task.
+//! The published part of a broker's model.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -7,9 +7,9 @@ use std::{
 
 use super::{AtomicTrouble, ResponseTime, Trouble};
 
-/// What is known about a broker, for lock-free access from any task. Its driver and the holder of the lock of its
-/// connection write it. The values are independent of each other and of everything else, so loads and stores are
-/// relaxed. Times count from the producer's start.
+/// The published part of a broker's model, for access from any task without a lock. The broker's driver and the
+/// holder of the lock of its connection write it. The values are independent of each other and of everything else, so
+/// loads and stores are relaxed. Times count from the producer's start.
 #[derive(Debug)]
 pub struct Gate {
     /// Whether there is a window.

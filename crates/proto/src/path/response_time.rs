@@ -30,11 +30,11 @@ impl Suspicion {
         limit.min(self.ceiling).max(self.floor)
     }
 
-    /// The same for a request that is probably in vain: its batches were sent before, and as far as is known the leader
-    /// still waits for the replica that they waited for. It blocks the connection, so it is given up as soon as its
-    /// response is late, but not before half of the floor: a broker is late by chance, too, and a pause of some other
-    /// kind must not close connections.
-    pub fn limit_in_vain(&self, usual: &ResponseTime) -> Duration {
+    /// The same for a request that is probably stuck: its batches were sent before, and the replica that they waited
+    /// for still seems unresponsive. Such a request blocks the connection. It is given up once its response is late,
+    /// but not before half of the floor: brokers are sometimes late for other reasons, which must not close
+    /// connections.
+    pub fn limit_if_stuck(&self, usual: &ResponseTime) -> Duration {
         let limit = self.limit(usual);
         usual.late_after().unwrap_or(limit).max(self.floor / 2).min(limit)
     }
@@ -149,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn a_request_in_vain_is_given_up_once_it_is_late() {
-        assert_eq!(POLICY.limit_in_vain(&ResponseTime::default()), ms(1000));
-        assert_eq!(POLICY.limit_in_vain(&after([1; 100])), POLICY.floor / 2);
-        let limit = POLICY.limit_in_vain(&after([130; 100]));
+    fn a_stuck_request_is_given_up_once_it_is_late() {
+        assert_eq!(POLICY.limit_if_stuck(&ResponseTime::default()), ms(1000));
+        assert_eq!(POLICY.limit_if_stuck(&after([1; 100])), POLICY.floor / 2);
+        let limit = POLICY.limit_if_stuck(&after([130; 100]));
         assert!(limit >= ms(130) && limit < ms(135), "{limit:?}");
-        assert_eq!(POLICY.limit_in_vain(&after([5000; 100])), POLICY.ceiling);
+        assert_eq!(POLICY.limit_if_stuck(&after([5000; 100])), POLICY.ceiling);
     }
 
     #[test]

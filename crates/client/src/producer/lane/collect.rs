@@ -35,21 +35,21 @@ pub(super) enum Prospect {
     /// A response in the usual time.
     #[default]
     Fair,
-    /// None before the replicas change: all its batches are sent in vain ([`PartitionState::sends_in_vain`]). Kafka
+    /// None before the replicas change: all its batches get stuck ([`PartitionState::gets_stuck`]). Kafka
     /// responds to a request for all its partitions at once, so no other batch should share it.
-    Vain,
+    Stuck,
 }
 
 impl Prospect {
     fn other(self) -> Self {
         match self {
-            Self::Fair => Self::Vain,
-            Self::Vain => Self::Fair,
+            Self::Fair => Self::Stuck,
+            Self::Stuck => Self::Fair,
         }
     }
 
     fn of(state: &PartitionState) -> Self {
-        if state.sends_in_vain() { Self::Vain } else { Self::Fair }
+        if state.gets_stuck() { Self::Stuck } else { Self::Fair }
     }
 }
 

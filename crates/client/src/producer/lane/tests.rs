@@ -243,12 +243,12 @@ async fn a_batch_that_waits_for_a_replica_is_sent_once_the_cluster_has_dropped_t
 }
 
 #[tokio::test]
-async fn batches_sent_in_vain_share_no_request_with_others_and_have_their_turn() {
+async fn batches_that_get_stuck_share_no_request_with_others_and_have_their_turn() {
     let shared = start(Duration::ZERO, Acks::All);
     let (lane, partitions) = stuck(&shared);
     let now = Instant::now().into_std();
     let mut next = Prospect::Fair;
-    for (index, prospect) in [(1, Prospect::Fair), (0, Prospect::Vain)] {
+    for (index, prospect) in [(1, Prospect::Fair), (0, Prospect::Stuck)] {
         let collected = lane.collect(&shared, now, usize::MAX, next);
         let taken: Vec<i32> = collected.batches.iter().map(|sent| sent.partition.index).collect();
         assert_eq!((taken, collected.prospect), (vec![index], prospect));
@@ -260,7 +260,7 @@ async fn batches_sent_in_vain_share_no_request_with_others_and_have_their_turn()
 }
 
 #[tokio::test]
-async fn nothing_is_sent_behind_a_request_in_vain_which_is_soon_late() {
+async fn nothing_is_sent_behind_a_stuck_request_which_is_soon_late() {
     let shared = start(Duration::ZERO, Acks::All);
     let (lane, partitions) = stuck(&shared);
     let socket = Arc::new(Slow::default());
@@ -276,7 +276,7 @@ async fn nothing_is_sent_behind_a_request_in_vain_which_is_soon_late() {
     let mut up = Up::new(socket, 9, path);
     lane.pump(&mut up, &shared).expect("it takes everything");
     let sent = |up: &Up| up.in_flight.iter().map(|request| request.prospect).collect::<Vec<_>>();
-    assert_eq!(sent(&up), [Prospect::Fair, Prospect::Vain]);
+    assert_eq!(sent(&up), [Prospect::Fair, Prospect::Stuck]);
     make_ready(&shared, &partitions[1], Instant::now().into_std());
     lane.pump(&mut up, &shared).expect("it takes everything");
     assert_eq!(up.in_flight.len(), 2);

@@ -9,7 +9,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 
-/** Reads a load back in a thread of its own, until every record has arrived once. */
+/** Reads a load back in a separate thread, until every record has arrived once. */
 final class ReadBack implements Callable<Void> {
     private static final Duration POLL = Duration.ofSeconds(1);
 
