@@ -480,8 +480,13 @@ async fn compressed_batches_are_filled_to_batch_size() {
     while let Some(run) = completions.try_next() {
         bytes.push(run.outcome().expect("acknowledged").bytes);
     }
-    let [first, .., before_last, _last] = &*bytes else { panic!("{bytes:?}") };
+    let [first, .., _last] = &*bytes else { panic!("{bytes:?}") };
     assert!((7_000..11_000).contains(first), "{bytes:?}");
-    // At least three quarters of batch.size: the estimate keeps a reserve, and a batch holds whole records.
-    assert!((12_288..=16_384).contains(before_last), "{bytes:?}");
+    // The estimate keeps a reserve of 5%, and a batch holds whole records.
+    let mut settled = bytes[bytes.len() / 2..bytes.len() - 1].to_vec();
+    settled.sort_unstable();
+    assert!((14_500..=16_384).contains(&settled[settled.len() / 2]), "{bytes:?}");
+    // A batch that compresses worse than expected lowers the size of the next ones.
+    assert!((12_288..=16_384).contains(&settled[0]), "{bytes:?}");
+    assert!(settled[settled.len() - 1] <= 16_384, "{bytes:?}");
 }
