@@ -27,8 +27,8 @@ pub(crate) struct List {
     format: Format,
     #[command(flatten)]
     things: Things,
-    /// Which ACLs of the given names: those that apply to them (match), or those with exactly these names, of all
-    /// kinds (any) or of one.
+    /// ACLs to list for a name: all that apply to it (match), all with exactly this name (any), or only one kind of
+    /// the latter (literal, prefixed).
     #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Listed::Match)]
     pattern: Listed,
     /// Only ACLs of this principal, such as User:alice.
@@ -162,24 +162,22 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 
 async fn list(arguments: &List) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
-    let about = AclFilter { principal: arguments.principal.clone(), ..AclFilter::default() };
+    let about = AclFilter {
+        pattern: arguments.pattern.filter(),
+        principal: arguments.principal.clone(),
+        ..AclFilter::default()
+    };
     let things = arguments.things.all();
     let mut filters: Vec<AclFilter> = things
         .into_iter()
         .map(|(resource, name)| AclFilter {
             resource: Some(resource),
             name: Some(name.to_owned()),
-            pattern: arguments.pattern.filter(),
             ..about.clone()
         })
         .collect();
     if filters.is_empty() {
-        // Without a name nothing can be matched with it.
-        let kind = match arguments.pattern {
-            Listed::Match => AclPatternFilter::Any,
-            pattern => pattern.filter(),
-        };
-        filters.push(AclFilter { pattern: kind, ..about });
+        filters.push(about);
     }
     let mut acls = Vec::new();
     for filter in &filters {
