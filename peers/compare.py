@@ -273,10 +273,12 @@ def measure(args, drivers, broker, out):
             turn = number % len(clients)
             for client in clients[turn:] + clients[:turn]:
                 run = Run(number + 1, tool, client)
-                rate = open_rate(tool, results.get(("produce-max", client), [])) if tool in SHARES else None
-                if tool in SHARES and not rate:
-                    print(f"  round {run.round} {tool:12} {client:14} skipped: it has no result for produce-max")
-                    continue
+                rate = None
+                if tool in SHARES:
+                    rate = open_rate(tool, results["produce-max", client])
+                    if rate is None:
+                        print(f"  round {run.round} {tool:12} {client:14} skipped: it has no result for produce-max")
+                        continue
                 result = one(args, run, drivers[client], broker, filled, out, rate)
                 if result:
                     results[tool, client].append(result)

@@ -8,7 +8,7 @@ use confluent_kafka::producer::{Producer as _, ProducerRecord, callback};
 use tokio::runtime::Runtime;
 
 use crate::Failure;
-use crate::args::{Args, Until};
+use crate::args::Args;
 use crate::consume::QUIET_LIMIT;
 use crate::measure::Report;
 use crate::open_loop::{self, Fates};
@@ -18,13 +18,8 @@ use crate::settings::{self, Consumer, Producer};
 pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     let context = runtime.enter();
     let fates = Arc::new(Fates::new(args.records));
-    let read_back = match args.until {
-        Until::Acknowledged => None,
-        Until::Read => {
-            let consumer = runtime.block_on(settings::consumer_at_end(args, &[]))?;
-            Some(ReadBack::start(consumer, Arc::clone(&fates), args.warmup))
-        }
-    };
+    let consumer = settings::consumer_at_end(args, &[]);
+    let read_back = ReadBack::start(args, runtime, consumer, &fates)?;
     let producer = settings::producer(args, &[])?;
     drop(context);
     let is_end = read_back.is_none();

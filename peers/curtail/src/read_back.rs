@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
 use tokio::sync::watch::{Receiver, channel};
 use tokio::time::timeout;
 
 use crate::Failure;
+use crate::args::{Args, Until};
 use crate::consume::QUIET_LIMIT;
 use crate::open_loop::Fates;
 
@@ -23,10 +25,20 @@ pub trait Reader: Send + 'static {
 pub struct ReadBack(Receiver<Result<u64, String>>);
 
 impl ReadBack {
-    /// Starts to read. Must be called in a runtime.
-    pub fn start(mut reader: impl Reader, fates: Arc<Fates>, warmup: u64) -> Self {
+    /// Starts to read, if latencies end with the poll that returned the record.
+    pub fn start(
+        args: &Args,
+        runtime: &Runtime,
+        reader: impl Future<Output = Result<impl Reader, Failure>>,
+        fates: &Arc<Fates>,
+    ) -> Result<Option<Self>, Failure> {
+        if args.until == Until::Acknowledged {
+            return Ok(None);
+        }
+        let mut reader = runtime.block_on(reader)?;
+        let (fates, warmup) = (Arc::clone(fates), args.warmup);
         let (tell, told) = channel(Ok(0));
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             let mut progress = Ok(0);
             while let Ok(read) = progress {
                 progress = reader.read(&fates, warmup).await.map(|more| read + more);
@@ -34,7 +46,7 @@ impl ReadBack {
                 let _ = tell.send_replace(progress.clone());
             }
         });
-        Self(told)
+        Ok(Some(Self(told)))
     }
 
     /// Waits until this number of records have been read, warm-up included.

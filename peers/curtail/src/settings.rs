@@ -64,7 +64,7 @@ fn apply(
     let has_both = matches!(args.tool, Tool::EndToEnd | Tool::Load);
     for (name, value) in &args.properties {
         match own(name, value) {
-            Err(_) if has_both && foreign(name, value).is_ok() => {}
+            Err(ConfigError::NotSupported { .. }) if has_both && foreign(name, value).is_ok() => {}
             result => result?,
         }
     }

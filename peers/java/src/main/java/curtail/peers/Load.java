@@ -118,7 +118,7 @@ final class Load {
         }
         producer.flush();
         if (reading != null) {
-            ReadBack.join(reading);
+            reading.get();
         }
     }
 

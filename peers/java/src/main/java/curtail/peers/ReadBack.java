@@ -3,7 +3,6 @@ package curtail.peers;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -33,15 +32,6 @@ final class ReadBack implements Callable<Void> {
         thread.setDaemon(true);
         thread.start();
         return reading;
-    }
-
-    /** Waits until every record has arrived. */
-    static void join(FutureTask<Void> reading) throws Exception {
-        try {
-            reading.get();
-        } catch (ExecutionException e) {
-            throw e.getCause() instanceof Exception cause ? cause : e;
-        }
     }
 
     @Override
