@@ -81,9 +81,9 @@ pub struct Bounds {
     pub suspicion: Option<Suspicion>,
 }
 
-/// A request in flight.
+/// The oldest request in flight.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
+pub struct Oldest {
     /// When it was written.
     pub written: Instant,
     /// Bytes of its records, as [`Gate::charge`] counts them.
@@ -245,13 +245,13 @@ impl Path {
         let ceiling = self.bounds.suspicion.map_or(took, |suspicion| suspicion.ceiling);
         self.response_time.answered(took, ceiling);
         gate.set_usual(&self.response_time);
-        if let Some(target) = self.bounds.target {
-            self.measure(response, target, gate);
+        if self.bounds.target.is_some() {
+            self.measure(response, gate);
         }
     }
 
     /// Takes the broker's pace from a response, and sets the window.
-    fn measure(&mut self, response: &Response, target: Duration, gate: &Gate) {
+    fn measure(&mut self, response: &Response, gate: &Gate) {
         let Response { written, ahead, bytes, batches, is_small, now } = *response;
         let turn = now.saturating_duration_since(self.turn_began(written));
         self.last = Some(now);
@@ -259,11 +259,11 @@ impl Path {
             self.round_trip.add(now.saturating_duration_since(written), now);
         }
         self.widest.add(Reverse(batches), now);
-        let patience = self.patience(bytes, target);
+        let patience = self.patience(bytes);
         let is_late = turn > patience;
         // A longer turn is a pause, which does not show the pace afterwards.
         self.pace.add(bytes, turn.min(patience));
-        let window = self.window(target);
+        let window = self.window();
         let left = gate.counted().saturating_sub(bytes);
         let is_standing = self.is_standing(is_late, left > window / 2, now);
         gate.set_window(window, is_standing);
@@ -276,14 +276,14 @@ impl Path {
         &self,
         requests: usize,
         held: usize,
-        oldest: Option<Sent>,
+        oldest: Option<Oldest>,
         began: Instant,
         gate: &Gate,
     ) {
         let age = |at: Instant| at.saturating_duration_since(began);
-        let pauses_at = self.bounds.target.and_then(|target| {
-            let Sent { written, bytes } = oldest?;
-            Some(age(self.turn_began(written).later(self.patience(bytes, target))))
+        let bounded = oldest.filter(|_| self.bounds.target.is_some());
+        let pauses_at = bounded.map(|Oldest { written, bytes }| {
+            age(self.turn_began(written).later(self.patience(bytes)))
         });
         gate.set_flight(&Flight {
             held,
@@ -323,19 +323,20 @@ impl Path {
     }
 
     /// How long a turn with these bytes may take before it counts as a pause.
-    fn patience(&self, bytes: usize, target: Duration) -> Duration {
-        self.horizon(target).saturating_add(self.pace.time_for(bytes))
+    fn patience(&self, bytes: usize) -> Duration {
+        self.horizon().saturating_add(self.pace.time_for(bytes))
     }
 
     /// How long the outstanding bytes may take.
-    fn horizon(&self, target: Duration) -> Duration {
+    fn horizon(&self) -> Duration {
+        let target = self.bounds.target.unwrap_or_default();
         let round_trip = self.round_trip.least().unwrap_or_default();
         target.max(round_trip.saturating_mul(ROUND_TRIPS))
     }
 
     /// As many bytes as the broker takes within the horizon, but no more than full requests need to keep it busy.
-    fn window(&self, target: Duration) -> usize {
-        let horizon = self.horizon(target);
+    fn window(&self) -> usize {
+        let horizon = self.horizon();
         let batches = self.widest.least().map_or(1, |Reverse(batches)| batches);
         let full = self.bounds.batch.saturating_mul(batches).min(self.bounds.request);
         let most = full.saturating_mul(self.depth() + SPARE);

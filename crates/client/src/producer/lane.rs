@@ -396,11 +396,11 @@ impl Lane {
             }
             let most = self.next_request_limit(up, shared, now.into_std());
             let collected = self.collect(shared, now.into_std(), most, up.next);
-            up.next = collected.next();
-            let Collected { batches, prospect, trials, overdue, .. } = collected;
+            let Collected { batches, prospect, next, trials, overdue } = collected;
+            up.next = next;
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
-                self.enqueue(up, shared, (batches, prospect), now);
+                self.enqueue(up, shared, batches, prospect, now);
             }
             for partition in overdue {
                 shared.expire(&partition, None);
@@ -452,7 +452,8 @@ impl Lane {
         &self,
         up: &mut Up,
         shared: &Shared,
-        (batches, prospect): (Vec<Sent>, Prospect),
+        batches: Vec<Sent>,
+        prospect: Prospect,
         now: Instant,
     ) {
         up.path.sent(up.in_flight.len(), now.into_std());
@@ -461,7 +462,7 @@ impl Lane {
             let queued = now.into_std().saturating_duration_since(batch.created);
             self.stats.batch_taken(queued, batch.payload().len(), batch.records);
         }
-        let bytes = self.build(up, shared, (batches, prospect), now);
+        let bytes = self.build(up, shared, batches, prospect, now);
         self.stats.request_built(bytes);
     }
 
@@ -471,7 +472,8 @@ impl Lane {
         &self,
         up: &mut Up,
         shared: &Shared,
-        (batches, prospect): (Vec<Sent>, Prospect),
+        batches: Vec<Sent>,
+        prospect: Prospect,
         built: Instant,
     ) -> usize {
         let config = &shared.config;
@@ -735,11 +737,6 @@ impl Lane {
         let mut path = former.unwrap_or_else(|| Path::new(self.bounds));
         path.connected();
         path
-    }
-
-    /// The broker's gate, if it has a window.
-    pub(super) fn window(&self) -> Option<&Gate> {
-        self.gate.is_bounded().then_some(&*self.gate)
     }
 
     /// Drops everything. Waiters learn that the producer is closed.

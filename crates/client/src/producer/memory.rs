@@ -274,8 +274,7 @@ impl Books {
 
     /// The broker's gate, if it has a window.
     fn gate(&self, broker: i32) -> Option<Arc<Gate>> {
-        let known = self.brokers.get(&broker)?;
-        known.gate.is_bounded().then(|| known.gate.clone())
+        self.brokers.get(&broker)?.gate.if_bounded().cloned()
     }
 }
 

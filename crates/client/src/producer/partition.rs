@@ -210,7 +210,7 @@ impl PartitionState {
 
     /// The gate of the leader's broker; `None` without a leader, or without a window.
     pub(super) fn gate(&self) -> Option<&Gate> {
-        self.lane.as_deref()?.window()
+        self.lane.as_ref()?.gate.if_bounded().map(|gate| &**gate)
     }
 
     /// A batch begun at this age of the producer is sent.

@@ -509,7 +509,7 @@ pub(super) fn has_room(shared: &Shared, topic: &str) -> bool {
 pub(super) fn admits(shared: &Shared, topic: &TopicState) -> bool {
     let routes = topic.routes.load();
     let lanes = routes.by_lane.iter().filter_map(|route| route.lane.as_ref());
-    let mut gates = lanes.filter_map(|lane| lane.window());
+    let mut gates = lanes.filter_map(|lane| lane.gate.if_bounded());
     gates.any(|gate| gate.admits(|| shared.age(Instant::now())))
 }
 

@@ -1,7 +1,10 @@
 //! The published part of a broker's model.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -65,9 +68,9 @@ impl Gate {
         }
     }
 
-    /// Whether there is a window. Otherwise `buffer.memory` alone bounds the broker's records.
-    pub fn is_bounded(&self) -> bool {
-        self.is_bounded
+    /// The gate if it has a window. Otherwise `buffer.memory` alone bounds the broker's records.
+    pub fn if_bounded(self: &Arc<Self>) -> Option<&Arc<Self>> {
+        self.is_bounded.then_some(self)
     }
 
     /// Adds bytes of records.
@@ -328,9 +331,9 @@ mod tests {
 
     #[test]
     fn a_gate_without_a_window_stays_open() {
-        let gate = Gate::new(None);
+        let gate = Arc::new(Gate::new(None));
         gate.charge(usize::MAX / 2);
-        assert!(!gate.is_bounded() && gate.admits(|| Duration::ZERO));
+        assert!(gate.if_bounded().is_none() && gate.admits(|| Duration::ZERO));
     }
 
     #[test]

@@ -30,10 +30,9 @@ impl Suspicion {
         limit.min(self.ceiling).max(self.floor)
     }
 
-    /// The same for a request that is probably stuck: its batches were sent before, and the replica that they waited
-    /// for still seems unresponsive. Such a request blocks the connection. It is given up once its response is late,
-    /// but not before half of the floor: brokers are sometimes late for other reasons, which must not close
-    /// connections.
+    /// The same for a request that is probably stuck: it repeats batches that waited for a replica, and that replica
+    /// still seems unresponsive. Such a request blocks the connection, so it is given up once its response is late.
+    /// Half of the floor is the least: a broker that is late for another reason must keep its connection.
     pub fn limit_if_stuck(&self, usual: &ResponseTime) -> Duration {
         let limit = self.limit(usual);
         usual.late_after().unwrap_or(limit).max(self.floor / 2).min(limit)

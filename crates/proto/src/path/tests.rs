@@ -66,7 +66,7 @@ fn unthrottled(model: Model, bounds: Bounds, responses: usize) -> Got {
             free_at = free_at.max(now + model.network_us / 2.0) + time;
             flying.push_back((now, flying.len(), records, free_at + model.network_us / 2.0));
         }
-        let oldest = flying.front().map(|(written, _, records, _)| Sent {
+        let oldest = flying.front().map(|(written, _, records, _)| Oldest {
             written: at(*written),
             bytes: records.len() * RECORD,
         });
@@ -159,7 +159,7 @@ impl Hand {
 
     /// A request of these bytes is sent, and is the only one in flight.
     fn request(&self, bytes: usize) {
-        let oldest = Sent { written: self.start + self.now, bytes };
+        let oldest = Oldest { written: self.start + self.now, bytes };
         self.path.publish(1, bytes, Some(oldest), self.start, &self.gate);
     }
 

@@ -58,19 +58,12 @@ impl Prospect {
 pub(super) struct Collected {
     pub(super) batches: Vec<Sent>,
     pub(super) prospect: Prospect,
-    /// Number of ready partitions that have the other prospect.
-    others: usize,
+    /// The prospect of the next request: both have their turns.
+    pub(super) next: Prospect,
     /// The rest of each batch whose first record tries a leader; it moves elsewhere if possible.
     pub(super) trials: Vec<Trial>,
     /// Skipped partitions whose next batch must be expired.
     pub(super) overdue: Vec<Arc<Partition>>,
-}
-
-impl Collected {
-    /// The prospect of the next request: both have their turns.
-    pub(super) fn next(&self) -> Prospect {
-        if self.others > 0 { self.prospect.other() } else { Prospect::Fair }
-    }
 }
 
 /// One call of [`Lane::collect`].
@@ -98,9 +91,10 @@ impl Lane {
         work.promote(self, now);
         for prospect in [first, first.other()] {
             collected.prospect = prospect;
-            collected.others = self.take_ready(&mut work, shared, &turn, &mut collected);
+            let others = self.take_ready(&mut work, shared, &turn, &mut collected);
+            collected.next = if others > 0 { prospect.other() } else { Prospect::Fair };
             let has_work = !collected.batches.is_empty() || !collected.overdue.is_empty();
-            if has_work || collected.others == 0 {
+            if has_work || others == 0 {
                 break;
             }
         }

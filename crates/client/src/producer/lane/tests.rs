@@ -252,7 +252,7 @@ async fn batches_that_get_stuck_share_no_request_with_others_and_have_their_turn
         let collected = lane.collect(&shared, now, usize::MAX, next);
         let taken: Vec<i32> = collected.batches.iter().map(|sent| sent.partition.index).collect();
         assert_eq!((taken, collected.prospect), (vec![index], prospect));
-        next = collected.next();
+        next = collected.next;
         // More records for the partition without trouble do not delay the other one.
         make_ready(&shared, &partitions[1], now);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant as StdInstant;
 
-use curtail_proto::path::{Response, SMALL, Sent};
+use curtail_proto::path::{Oldest, Response, SMALL};
 use tokio::time::Instant;
 
 use super::{Lane, Request, Up};
@@ -27,7 +27,7 @@ impl Lane {
     /// Publishes the requests in flight, for the routing of records and the window.
     pub(super) fn publish_load(&self, up: &Up) {
         let oldest = up.in_flight.oldest();
-        let oldest = oldest.map(|request| Sent {
+        let oldest = oldest.map(|request| Oldest {
             written: request.written.into_std(),
             bytes: request.record_bytes,
         });
