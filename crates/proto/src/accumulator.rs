@@ -122,11 +122,23 @@ impl Incarnation {
     }
 }
 
+/// One of the two connections to a broker. It serves one request of a connection at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Branch {
+    /// For all partitions whose leader acknowledges, as far as is known.
+    Main,
+    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers. They
+    /// take up to a second to turn to a new leader, or one is unreachable.
+    Side,
+}
+
 /// Where a batch is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The leader.
     pub broker: i32,
+    /// The connection to it.
+    pub branch: Branch,
     /// The topic that the request names.
     pub incarnation: Incarnation,
 }
@@ -404,12 +416,15 @@ impl<C> Work<C> {
     /// Whether the next batch could move to another partition and an outcome will soon show whether the broker
     /// acknowledges anything. Once sent, the batch would be bound to a partition that may stay unwritable for long.
     fn is_tested_before_next(&self) -> bool {
-        let is_next_bound = match (self.again.front(), self.sealed.front(), &self.open) {
+        self.doubtful && !self.in_flight.is_empty() && !self.is_next_bound()
+    }
+
+    fn is_next_bound(&self) -> bool {
+        match (self.again.front(), self.sealed.front(), &self.open) {
             (Some(_), ..) => true,
             (None, Some(batch), _) => batch.bound,
             (None, None, open) => open.as_ref().is_none_or(|open| open.bound),
-        };
-        self.doubtful && !self.in_flight.is_empty() && !is_next_bound
+        }
     }
 
     /// Takes the next batch if it would try the broker with more than one record, and could move to another partition.
@@ -850,6 +865,12 @@ impl<C> PartitionQueue<C> {
                 || !work.again.is_empty()
                 || work.open.as_ref().is_some_and(full)
         })
+    }
+
+    /// Whether there is a next batch and it cannot move to another partition: a record in it belongs to this one, or it
+    /// was sent before.
+    pub fn is_next_bound(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| !work.is_drained() && work.is_next_bound())
     }
 
     /// Bytes of the batch that [`Self::take`] would return, 0 if there is none; before compression if it is still open.

@@ -34,13 +34,6 @@ impl Backoff {
         Self { max: self.initial, ..self.soon() }
     }
 
-    /// Longer waits, for requests that do harm when they fail: from the longest wait of this backoff up to eight
-    /// times that.
-    #[must_use]
-    pub fn rare(&self) -> Self {
-        Self { initial: self.max, max: self.max.saturating_mul(8) }
-    }
-
     /// Returns the wait after `failures` failures in a row; zero for 0. `unit` is a random draw from `[0, 1)`.
     pub fn after(&self, failures: u32, unit: f64) -> Duration {
         if failures == 0 {

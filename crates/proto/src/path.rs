@@ -317,11 +317,6 @@ impl Path {
         self.bounds.suspicion.map(|suspicion| suspicion.limit(&self.response_time))
     }
 
-    /// The same for a request that is probably stuck ([`Suspicion::limit_if_stuck`]).
-    pub fn limit_if_stuck(&self) -> Option<Duration> {
-        self.bounds.suspicion.map(|suspicion| suspicion.limit_if_stuck(&self.response_time))
-    }
-
     /// How long a turn with these bytes may take before it counts as a pause.
     fn patience(&self, bytes: usize) -> Duration {
         self.horizon().saturating_add(self.pace.time_for(bytes))

@@ -69,6 +69,9 @@ pub struct Disconnect {
     pub api: i16,
     /// Age of the oldest request without a response; `None` if every request had one.
     pub unanswered: Option<Duration>,
+    /// For how long it carried nothing, if the client keeps another connection to the broker that began with the same
+    /// API.
+    pub spare_for: Option<Duration>,
     /// `request.timeout.ms` of the client.
     pub request_timeout: Duration,
 }

@@ -295,6 +295,7 @@ impl Target<'_> {
 
 /// Determines the partition's place in its lane. Returns the lane if it must be notified.
 fn hand_over(state: &mut PartitionState, readiness: Readiness) -> Option<Arc<Lane>> {
+    state.step_aside();
     let place = match (readiness, state.place) {
         (_, Place::Ready) | (Readiness::At(_), Place::Timed) => return None,
         (Readiness::Now, _) => Place::Ready,

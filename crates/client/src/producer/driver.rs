@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_net::{ReadSide, Socket};
-use curtail_proto::{backoff::Backoff, path::Trouble};
+use curtail_proto::{accumulator::Branch, backoff::Backoff, path::Trouble};
 use curtail_wire::{
     ApiKey,
     frame::FrameSplitter,
@@ -49,6 +49,9 @@ const ANSWERS_A_TURN: usize = 32;
 pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
     let mut failures = 0;
     loop {
+        if lane.branch == Branch::Side {
+            lane.work_queued().await;
+        }
         let Some(strong) = shared.upgrade() else { return };
         let connected = looking_elsewhere(&lane, &shared, connect(&lane, &strong)).await;
         match connected {
@@ -60,7 +63,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.stats.disconnected();
                 trace::connection(lane.broker, Some(&error));
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
-                if !session.is_stuck {
+                if !session.is_given_up {
                     lane.gate.set_unreachable();
                     strong.notice(&lane);
                 }
@@ -182,7 +185,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     lane.gate.set_trouble(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
-    Ok(Session { socket, splitter, peer, proven: false, is_stuck: false, timer, renewal })
+    Ok(Session { socket, splitter, peer, proven: false, is_given_up: false, timer, renewal })
 }
 
 /// Applies the broker's throttle time, which the broker would otherwise enforce itself (KIP-219). Limited to
@@ -214,8 +217,9 @@ struct Session {
     peer: Arc<str>,
     /// Whether the broker has responded to a request.
     proven: bool,
-    /// Whether the broker only waits for another one; see [`Self::look_into`].
-    is_stuck: bool,
+    /// Whether the connection ends although the broker works: it waits for another one ([`Self::look_into`]), or the
+    /// lane has nothing more to send.
+    is_given_up: bool,
     timer: Pin<Box<Sleep>>,
     /// With SASL only.
     renewal: Option<Renewal>,
@@ -326,8 +330,10 @@ impl Session {
         for topic in &suspected.topics {
             shared.metadata.request_refresh_avoiding(Some(topic), lane.broker);
         }
-        if shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
-            self.is_stuck = true;
+        // On the side lane nothing but other trials waits behind it.
+        let protects = lane.branch == Branch::Main;
+        if protects && shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
+            self.is_given_up = true;
             let reason = "it waits for an unresponsive replica and blocks other partitions";
             return Err(connection_error(&self.peer, reason));
         }
@@ -422,6 +428,11 @@ impl Session {
         ready!(self.timer.as_mut().poll(cx));
         let now = Instant::now().into_std();
         let (overdue, suspected) = match &mut *lane.link() {
+            Link::Up(up) if lane.is_useless(up, now) => {
+                self.is_given_up = true;
+                let reason = "no partition has a new leader there";
+                return Poll::Ready(Err(connection_error(&self.peer, reason)));
+            }
             Link::Up(up) => {
                 up.armed.fired();
                 (up.overdue_request(now), lane.suspect_if_late(up, now))

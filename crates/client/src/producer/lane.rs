@@ -1,23 +1,25 @@
-//! One broker's send lane: its connection and the partitions with batches for it.
+//! A lane to a broker: a connection and the partitions with batches for it. A broker has a main lane and a side lane
+//! ([`Branch`]).
 //!
 //! Any task that holds the link's lock may build and write a request. The caller writes to an idle socket itself,
 //! which saves a task switch. The driver writes after every response, timer and wake-up.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    future::poll_fn,
     io::{self, IoSlice},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    task::Waker,
+    task::{Poll, Waker},
     time::{Duration, Instant as StdInstant},
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use curtail_net::Socket;
 use curtail_proto::{
-    accumulator::{Batch, Readiness},
+    accumulator::{Batch, Branch, Readiness},
     inflight::InFlight,
     later::Later,
     metadata::Leader,
@@ -39,7 +41,7 @@ mod window;
 
 pub(super) use self::unsent::{Overdue, Waits};
 use self::{
-    collect::{Collected, Prospect, Trial},
+    collect::{Collected, Trial},
     unsent::Unsent,
 };
 use super::{
@@ -59,15 +61,23 @@ const MAX_SLICES: usize = 64;
 /// Number of ready partitions checked for a complete batch.
 const LOOK_AHEAD: usize = 8;
 
+/// How long the connection of a side lane stays open without a request.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// First pause between leader lookups while a broker is suspect; it doubles.
 const FIRST_LOOKUP_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest lookup pause, and so the worst-case delay before an election is noticed.
 const LOOKUP_PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// One broker's lane.
+/// A lane to a broker.
 pub(super) struct Lane {
     pub(super) broker: i32,
+    pub(super) branch: Branch,
+    /// The main lane to the broker.
+    main: Weak<Lane>,
+    /// The side lane to the broker, unless this is it; `None` without one (`curtail.separate.unproven.partitions`).
+    side: Option<Arc<Lane>>,
     /// The published part of the broker's model, for readers without a lock.
     pub(super) gate: Arc<Gate>,
     /// The broker's trouble at the last check; see [`Shared::notice`].
@@ -116,8 +126,8 @@ pub(super) struct Up {
     muted_until: Option<StdInstant>,
     /// Present while the oldest request is unusually late.
     late: Option<Late>,
-    /// The next request's prospect, if any batch has it.
-    next: Prospect,
+    /// Time of the last response, or of the connection's start.
+    quiet_since: StdInstant,
     /// When the driver's timer fires. A caller with an earlier deadline wakes the driver.
     pub(super) armed: Armed,
 }
@@ -159,7 +169,6 @@ pub(super) struct Request {
     width: usize,
     /// Whether it was small enough to measure the round trip.
     is_small: bool,
-    prospect: Prospect,
     /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
 }
@@ -205,7 +214,7 @@ impl Up {
             muted_until: None,
             sent_bytes: 0,
             late: None,
-            next: Prospect::Fair,
+            quiet_since: Instant::now().into_std(),
             armed: Armed::default(),
         }
     }
@@ -306,11 +315,13 @@ impl Up {
 }
 
 impl Lane {
+    /// The main lane to a broker, and its side lane if batches `separate`.
     pub(super) fn new(
         broker: i32,
-        shared: Weak<Shared>,
+        separate: bool,
+        shared: &Weak<Shared>,
         config: &ProducerConfig,
-        stats: Arc<BrokerStats>,
+        stats: &Arc<BrokerStats>,
         began: Instant,
     ) -> Arc<Self> {
         // Without responses there is no pace to measure.
@@ -326,20 +337,40 @@ impl Lane {
                 ceiling: config.suspicion_max,
             }),
         };
-        Arc::new(Self {
-            broker,
-            gate: Arc::new(Gate::new(is_bounded.then_some(config.max_request_size))),
-            seen: AtomicTrouble::default(),
-            began,
-            opened: Instant::now().saturating_duration_since(began),
-            shared,
-            bounds,
-            stats,
-            turnstile: Turnstile::new(Link::Down),
-            former_path: Mutex::default(),
-            expected: Notify::new(),
-            train_left: AtomicBool::new(false),
+        let lane =
+            |branch: Branch, main: &Weak<Self>, side: Option<Arc<Self>>, bounds: Bounds| Self {
+                broker,
+                branch,
+                main: main.clone(),
+                side,
+                gate: Arc::new(Gate::new(bounds.target.and(Some(bounds.request)))),
+                seen: AtomicTrouble::default(),
+                began,
+                opened: Instant::now().saturating_duration_since(began),
+                shared: shared.clone(),
+                bounds,
+                stats: stats.clone(),
+                turnstile: Turnstile::new(Link::Down),
+                former_path: Mutex::default(),
+                expected: Notify::new(),
+                train_left: AtomicBool::new(false),
+            };
+        Arc::new_cyclic(|main| {
+            // Followers that turn to a new leader do not show the broker's pace.
+            let unbounded = Bounds { target: None, ..bounds };
+            let side = separate.then(|| Arc::new(lane(Branch::Side, main, None, unbounded)));
+            lane(Branch::Main, main, side, bounds)
         })
+    }
+
+    /// The main lane to this broker; `None` once the producer has dropped it.
+    pub(super) fn main(&self) -> Option<Arc<Self>> {
+        self.main.upgrade()
+    }
+
+    /// The side lane to this broker, if this is the main lane and there is one.
+    pub(super) fn side(&self) -> Option<&Arc<Self>> {
+        self.side.as_ref()
     }
 
     /// Queues a partition on this lane's ready or timed list. The caller holds no lock.
@@ -395,12 +426,11 @@ impl Lane {
                 return Ok(Pumped::Done);
             }
             let most = self.next_request_limit(up, shared, now.into_std());
-            let collected = self.collect(shared, now.into_std(), most, up.next);
-            let Collected { batches, prospect, next, trials, overdue } = collected;
-            up.next = next;
+            let collected = self.collect(shared, now.into_std(), most);
+            let Collected { batches, trials, overdue } = collected;
             let is_done = batches.is_empty() && overdue.is_empty();
             if !batches.is_empty() {
-                self.enqueue(up, shared, batches, prospect, now);
+                self.enqueue(up, shared, batches, now);
             }
             for partition in overdue {
                 shared.expire(&partition, None);
@@ -438,44 +468,26 @@ impl Lane {
         !work.ready.is_empty() && !up.path.allows(in_flight, is_complete, now.into_std())
     }
 
-    /// Whether nothing should be sent now because it would only wait in the broker: a response is late, or the newest
-    /// request is probably stuck.
+    /// Whether a response is late, so that a request sent now would only wait in the broker.
     fn is_late(&self, up: &Up, now: Instant) -> bool {
-        let (Some(oldest), Some(newest)) = (up.in_flight.oldest(), up.in_flight.newest()) else {
-            return false;
-        };
-        let is_stuck = self.bounds.suspicion.is_some() && newest.prospect == Prospect::Stuck;
-        is_stuck || up.path.is_late(oldest.written.into_std(), self.gate.waiting(), now.into_std())
+        let Some(oldest) = up.in_flight.oldest() else { return false };
+        up.path.is_late(oldest.written.into_std(), self.gate.waiting(), now.into_std())
     }
 
-    fn enqueue(
-        &self,
-        up: &mut Up,
-        shared: &Shared,
-        batches: Vec<Sent>,
-        prospect: Prospect,
-        now: Instant,
-    ) {
+    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, now: Instant) {
         up.path.sent(up.in_flight.len(), now.into_std());
         let first = |sent: &&Sent| sent.batch.attempts == 1;
         for Sent { batch, .. } in batches.iter().filter(first) {
             let queued = now.into_std().saturating_duration_since(batch.created);
             self.stats.batch_taken(queued, batch.payload().len(), batch.records);
         }
-        let bytes = self.build(up, shared, batches, prospect, now);
+        let bytes = self.build(up, shared, batches, now);
         self.stats.request_built(bytes);
     }
 
     /// Builds a request and queues its bytes for the socket. Returns their number. The request's deadline counts from
     /// `built` until the bytes are written.
-    fn build(
-        &self,
-        up: &mut Up,
-        shared: &Shared,
-        batches: Vec<Sent>,
-        prospect: Prospect,
-        built: Instant,
-    ) -> usize {
+    fn build(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, built: Instant) -> usize {
         let config = &shared.config;
         let out: Vec<OutBatch<'_>> = batches
             .iter()
@@ -523,7 +535,6 @@ impl Lane {
             record_bytes,
             width,
             is_small: payloads <= SMALL,
-            prospect,
             stray: None,
         };
         trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
@@ -575,9 +586,21 @@ impl Lane {
         self.turnstile.wake();
     }
 
+    /// Time at which the connection closes if nothing is sent before. The main one stays open.
+    fn closes_at(&self, up: &Up) -> Option<StdInstant> {
+        let may_close = self.branch == Branch::Side && up.in_flight.is_empty();
+        may_close.then(|| up.quiet_since.later(QUIET))
+    }
+
+    /// Whether the connection is no longer needed.
+    pub(super) fn is_useless(&self, up: &Up, now: StdInstant) -> bool {
+        self.closes_at(up).is_some_and(|at| at <= now) && self.turnstile.work().is_empty()
+    }
+
     /// Time at which the driver must look at the lane again without another event.
     pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
         let answer = earlier(up.next_deadline(), self.late_at(up));
+        let answer = earlier(answer, self.closes_at(up));
         if up.in_flight.len() >= self.bounds.in_flight || up.is_held || !up.outgoing.is_empty() {
             // Due partitions must wait for a response, or for the socket.
             return answer;
@@ -595,6 +618,7 @@ impl Lane {
     /// Records a response: its time, and whether the broker is no longer late.
     pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
         up.sent_bytes -= request.reserved;
+        up.quiet_since = now.into_std();
         self.measure(up, request, now);
         self.publish_load(up);
         self.stats.answered(now.saturating_duration_since(request.written), bytes);
@@ -612,18 +636,10 @@ impl Lane {
         Path::new(self.bounds).limit().unwrap_or(Duration::MAX)
     }
 
-    /// Limit for the age of the oldest request, beyond which the broker becomes suspect; `None` if it never does.
-    fn limit(&self, up: &Up) -> Option<Duration> {
-        match up.in_flight.oldest()?.prospect {
-            Prospect::Fair => up.path.limit(),
-            Prospect::Stuck => up.path.limit_if_stuck(),
-        }
-    }
-
     /// Time at which the oldest request becomes unusually late, or at which the suspicion needs the next lookup.
     fn late_at(&self, up: &Up) -> Option<StdInstant> {
         let oldest = up.in_flight.oldest()?;
-        let limit = self.limit(up)?;
+        let limit = up.path.limit()?;
         Some(up.late.map_or(oldest.written.into_std().later(limit), |late| late.again))
     }
 
@@ -643,7 +659,7 @@ impl Lane {
             topics: up.topics_in_flight(),
             oldest: up.oldest_partitions(),
             is_new: lookups == 0,
-            limit: self.limit(up)?,
+            limit: up.path.limit()?,
         })
     }
 
@@ -656,21 +672,15 @@ impl Lane {
         }
     }
 
-    /// Investigates a late broker at once, because another broker has turned out to be unreachable. This one may only
-    /// wait for that one.
+    /// Investigates a suspected broker at once, because another broker has turned out to be unreachable. This one may
+    /// only wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
-        let Link::Up(up) = &mut *self.link() else { return };
-        // If it waits for that broker, its oldest request is stuck.
-        let is_late = match (up.in_flight.oldest(), up.path.limit_if_stuck()) {
-            (Some(oldest), Some(limit)) => oldest.written.into_std().later(limit) <= now,
-            _ => false,
-        };
-        match &mut up.late {
-            Some(late) => late.again = late.again.min(now),
-            None if is_late => up.late = Some(Late { lookups: 0, again: now }),
-            None => return,
+        if let Link::Up(up) = &mut *self.link()
+            && let Some(late) = &mut up.late
+        {
+            late.again = late.again.min(now);
+            self.wake();
         }
-        self.wake();
     }
 
     /// Every partition in the lists, to expire its batches.
@@ -698,7 +708,7 @@ impl Lane {
         }
         let moved_on = |sent: &mut Sent| {
             let state = sent.partition.state.lock();
-            let elsewhere = state.lane.as_ref().is_some_and(|lane| !Arc::ptr_eq(lane, self));
+            let elsewhere = state.lane.as_ref().is_some_and(|lane| lane.broker != self.broker);
             let in_vain = is_late || state.queue.is_regrouping();
             elsewhere && in_vain && sent.batch.attempts <= retries
         };
@@ -709,6 +719,15 @@ impl Lane {
     /// Ends the driver's backoff, so that it dials now.
     pub(super) fn expect_work(&self) {
         self.expected.notify_one();
+    }
+
+    /// Waits until a partition is queued, for a side lane.
+    pub(super) async fn work_queued(&self) {
+        poll_fn(|cx| {
+            self.register(cx.waker());
+            if self.turnstile.work().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 
     /// Waits for [`Self::expect_work`].
@@ -754,6 +773,10 @@ fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
 }
 
 impl Work<Arc<Partition>> {
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.timed.is_empty()
+    }
+
     /// Moves due partitions to the ready list, or all of them while the broker's window is full: no record can join their
     /// batches then. `lane` owns these lists.
     fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {

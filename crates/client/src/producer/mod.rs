@@ -26,6 +26,7 @@ mod driver;
 mod identity;
 mod interceptor;
 mod lane;
+mod lanes;
 mod memory;
 mod partition;
 pub(crate) mod partitioner;

@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use curtail_proto::{accumulator::PartitionQueue, metadata::Leader, path::Gate};
+use curtail_proto::{
+    accumulator::{Branch, PartitionQueue},
+    metadata::Leader,
+    path::Gate,
+};
 
 use super::{
     delivery::{BatchResult, Completion},
@@ -110,8 +114,11 @@ pub(super) struct PartitionState {
     pub(super) place: Place,
     /// The last known leader.
     pub(super) leader: Leader,
-    /// The lane of the leader; `None` while there is no leader.
+    /// The lane to the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
+    /// Whether the leader may acknowledge late: it is new and has acknowledged nothing, or an in-sync replica is
+    /// unreachable. Batches that must go to it then have the side lane.
+    pub(super) on_trial: bool,
     /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
     pub(super) avoided: bool,
     /// When the newest batch that was sent was begun, in milliseconds of the producer's age. The queue forgets at rest.
@@ -143,6 +150,7 @@ impl Partition {
             place: Place::Idle,
             leader: Leader::NONE,
             lane,
+            on_trial: false,
             avoided: false,
             is_parked: false,
             newest_sent_ms: 0,
@@ -230,6 +238,35 @@ impl PartitionState {
         }
     }
 
+    /// Ends the trial of the leader, because it acknowledges.
+    pub(super) fn end_trial(&mut self) {
+        self.on_trial = false;
+        self.set_parked(false);
+        if let Some(lane) = self.lane.clone()
+            && lane.branch == Branch::Side
+        {
+            self.change_lane(lane.main());
+        }
+    }
+
+    /// Leaves the main lane if the next batch should have the side lane.
+    pub(super) fn step_aside(&mut self) {
+        if !self.on_trial || !self.queue.is_next_bound() {
+            return;
+        }
+        if let Some(side) = self.lane.as_ref().and_then(|lane| lane.side()).cloned() {
+            // It waits for something else than the broker's pace.
+            self.set_parked(true);
+            self.change_lane(Some(side));
+        }
+    }
+
+    /// Returns the former lane, in whose lists the partition's entries no longer count.
+    pub(super) fn change_lane(&mut self, lane: Option<Arc<Lane>>) -> Option<Arc<Lane>> {
+        self.place = Place::Idle;
+        std::mem::replace(&mut self.lane, lane)
+    }
+
     /// Whether a batch was taken in this turn.
     pub(super) fn was_taken_in(&self, turn: u64) -> bool {
         self.busy.as_ref().is_some_and(|busy| busy.taken_in == turn)
@@ -259,12 +296,6 @@ impl PartitionState {
     /// The broker to which reserved memory is accounted now.
     pub(super) fn account(&self) -> i32 {
         self.lane.as_ref().map_or(NOWHERE, |lane| lane.broker)
-    }
-
-    /// Whether its next batch probably gets stuck: it was sent before, and the leader still seems to wait for an
-    /// unresponsive replica.
-    pub(super) fn gets_stuck(&self) -> bool {
-        self.avoided && self.queue.failures() > 0
     }
 
     /// Results without an outcome.

@@ -28,8 +28,9 @@ use tokio::time::Instant;
 use super::{
     delivery::Completion,
     lane::Lane,
+    lanes::Lanes,
     memory::NOWHERE,
-    partition::{Partition, PartitionState, Place, StateGuard},
+    partition::{Partition, PartitionState, StateGuard},
     shared::{Shared, resubmit},
     standing::{Slot, Trial},
     topic::TopicState,
@@ -52,6 +53,9 @@ pub(super) struct Policy {
     needs_replicas: bool,
     /// Whether partitions with an acknowledged batch are preferred.
     pub(super) prefers_proven: bool,
+    /// Whether partitions whose acknowledgements may take long have a separate connection. Without followers to wait
+    /// for, nothing would be gained.
+    pub(super) separates: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
 }
@@ -96,6 +100,7 @@ impl Policy {
             prefers_proven: config.prefer_proven_partitions
                 && config.partitioner_adaptive
                 && config.acks != Acks::None,
+            separates: config.separate_unproven_partitions && config.acks == Acks::All,
             rack: (config.partitioner_rack_aware && !rack.is_empty()).then(|| rack.clone()),
         }
     }
@@ -141,7 +146,7 @@ impl Routes {
 }
 
 struct Route {
-    /// `None` for partitions without a leader, which are usable only if no partition has one.
+    /// The main lane; `None` for partitions without a leader, which are usable only if no partition has one.
     lane: Option<Arc<Lane>>,
     /// In ascending order.
     partitions: Box<[u32]>,
@@ -542,38 +547,52 @@ struct Outlook {
 impl Outlook {
     const FINE: Self = Self { worst: Trouble::Fine, leader: Trouble::Fine };
     const LEADERLESS: Self = Self { worst: Trouble::Unreachable, leader: Trouble::Unreachable };
+
+    fn needs_unreachable_replica(self) -> bool {
+        self.worst == Trouble::Unreachable && self.leader != Trouble::Unreachable
+    }
 }
 
-/// Determines the usable partitions of a topic. Callers serialize, and hold no lock except that of the lanes. The
-/// caller must pass the returned partitions to [`evacuate`].
+/// Work for the caller of [`review`].
+#[derive(Default)]
 #[must_use]
+pub(super) struct Reviewed {
+    /// Partitions to pass to [`evacuate`].
+    pub(super) left: Vec<Arc<Partition>>,
+    /// Partitions whose leader now waits for an unreachable replica, while others do not.
+    pub(super) stuck: Vec<Arc<Partition>>,
+}
+
+/// Determines the usable partitions of a topic. Callers serialize, and hold no lock except that of the lanes.
 pub(super) fn review(
     shared: &Shared,
     topic: &TopicState,
     snapshot: &Snapshot,
-    trouble: impl Fn(i32) -> Trouble,
-) -> Vec<Arc<Partition>> {
+    lanes: &Lanes,
+) -> Reviewed {
     let policy = &shared.routing.policy;
-    let lanes: Vec<Option<Arc<Lane>>> =
-        topic.current().iter().map(|partition| partition.state.lock().lane.clone()).collect();
+    let main_lane = |partition: &Arc<Partition>| {
+        partition.state.lock().lane.as_ref().and_then(|lane| lane.main())
+    };
+    let main_lanes: Vec<Option<Arc<Lane>>> = topic.current().iter().map(main_lane).collect();
     let outlook = |index: usize| {
-        let Some(lane) = &lanes[index] else { return Outlook::LEADERLESS };
+        let Some(lane) = &main_lanes[index] else { return Outlook::LEADERLESS };
         if !policy.around_trouble {
             return Outlook::FINE;
         }
-        let leader = trouble(lane.broker);
+        let leader = lanes.trouble(lane.broker);
         if !policy.needs_replicas {
             return Outlook { worst: leader, leader };
         }
         let isr = snapshot.in_sync(&topic.name, index as i32);
-        let worst = isr.iter().map(|&replica| trouble(replica)).fold(leader, Trouble::max);
+        let worst = isr.iter().map(|&replica| lanes.trouble(replica)).fold(leader, Trouble::max);
         Outlook { worst, leader }
     };
-    let outlooks: Vec<Outlook> = (0..lanes.len()).map(outlook).collect();
+    let outlooks: Vec<Outlook> = (0..main_lanes.len()).map(outlook).collect();
     let best = outlooks.iter().min().copied().unwrap_or(Outlook::FINE);
     let mut by_lane: BTreeMap<i32, (Option<Arc<Lane>>, Vec<u32>)> = BTreeMap::new();
-    for (index, lane) in lanes.into_iter().enumerate().filter(|(index, _)| outlooks[*index] == best)
-    {
+    let usable = |(index, _): &(usize, Option<Arc<Lane>>)| outlooks[*index] == best;
+    for (index, lane) in main_lanes.into_iter().enumerate().filter(usable) {
         let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
         by_lane.entry(broker).or_insert_with(|| (lane, Vec::new())).1.push(index as u32);
     }
@@ -593,31 +612,27 @@ pub(super) fn review(
     };
     topic.routes.store(Arc::new(routes));
     keep_to_routes(shared, topic);
-    let mut left = Vec::new();
+    let mut reviewed = Reviewed::default();
     for partition in topic.vanished() {
         let mut state = partition.state.lock();
         state.avoided = true;
         if !state.queue.is_drained() {
-            left.push(partition.clone());
+            reviewed.left.push(partition.clone());
         }
     }
     for (partition, outlook) in topic.current().iter().zip(outlooks) {
         let mut state = partition.state.lock();
-        let was_avoided = state.avoided;
         state.avoided = policy.around_trouble && outlook > best;
         let unproven = policy.prefers_proven && avoids(shared, topic, partition, &state);
         if (state.avoided || unproven) && !state.queue.is_drained() {
-            left.push(partition.clone());
+            reviewed.left.push(partition.clone());
         }
-        if was_avoided && !state.avoided {
-            // Batches that failed because of the trouble need not wait for the end of their backoff.
-            state.queue.leader_is_news();
-            if state.place == Place::Timed {
-                resubmit(state, partition);
-            }
+        let is_stuck = state.avoided && outlook.needs_unreachable_replica();
+        if is_stuck && policy.separates && !std::mem::replace(&mut state.on_trial, true) {
+            reviewed.stuck.push(partition.clone());
         }
     }
-    left
+    reviewed
 }
 
 /// Whether one of these partitions waits for an in-sync replica that `is_unreachable`, while another partition of the

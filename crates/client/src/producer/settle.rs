@@ -59,11 +59,7 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
         let over = is_over(shared, &sent, Instant::now());
         let said = over.then(|| sent.partition.state.lock().last_error().cloned()).flatten();
         let cause = said.unwrap_or_else(|| cause.clone());
-        // A batch that waits for a replica would get stuck again and delay others, so it is retried rarely. The
-        // backoff ends when the partition no longer needs the replica.
-        let stuck = shared.is_stuck_behind_replica(broker, std::slice::from_ref(&sent.partition));
-        let backoff = if stuck { shared.backoff.rare() } else { shared.backoff };
-        lost_with(shared, sent, &cause, true, backoff);
+        lost(shared, sent, &cause, true);
     }
 }
 
@@ -230,6 +226,9 @@ fn acknowledge(
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
     state.set_last_error(None);
+    if state.on_trial && state.leader == leader && !state.avoided {
+        state.end_trial();
+    }
     resubmit(state, &partition);
     if was_doubtful || is_first {
         shared.reconsider(&partition, is_first);

@@ -1,7 +1,6 @@
 //! State shared by the callers and the lanes of one producer.
 
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasherDefault, DefaultHasher},
     pin::pin,
     sync::{
@@ -17,7 +16,7 @@ use curtail_proto::{
     accumulator::{Batch, BatchPolicy, ProducerIdentity, Readiness},
     backoff::Backoff,
     later::Later,
-    metadata::{Snapshot, Topic},
+    metadata::{Leader, Snapshot, Topic},
     path::Trouble,
     plant::{Plant, planted},
 };
@@ -25,7 +24,6 @@ use curtail_wire::{ErrorCode, cold::messages, compression::Codec};
 use imbl::GenericHashMap;
 use tokio::{
     sync::{Notify, mpsc::UnboundedSender},
-    task::AbortHandle,
     time::{Instant, sleep, timeout_at},
 };
 
@@ -36,16 +34,17 @@ use super::{
     identity::Identity,
     interceptor,
     lane::Lane,
+    lanes::{Lanes, Phase},
     memory::Memory,
     partition::{Awake, Partition, PartitionState, Place, StateGuard},
     ranked::{LANES, Ranked, RankedGuard},
-    routing::{self, Routing},
+    routing::{self, Reviewed, Routing},
     topic::{Form, TopicState},
     waiting::WaitingRoom,
 };
 use crate::{
     Acks, Error, LeaderDiscovery, ProducerConfig, ProducerMetrics, Result,
-    metadata::{AutoCreate, Listener, MetadataHandle, Retired},
+    metadata::{AutoCreate, Listener, MetadataHandle},
     metrics::ProducerStats,
     runtime::Runtime,
 };
@@ -97,24 +96,6 @@ pub(super) struct Shared {
 const LARGEST_REQUEST: usize = i32::MAX as usize - (64 << 20);
 
 type LanesGuard<'a> = RankedGuard<'a, Lanes, LANES>;
-
-#[derive(Default)]
-struct Lanes {
-    /// Replaced tables of topics.
-    former: Retired<Topics>,
-    by_broker: BTreeMap<i32, (Arc<Lane>, AbortHandle)>,
-    tasks: Vec<AbortHandle>,
-    phase: Phase,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    #[default]
-    New,
-    /// The identity is being requested.
-    Running,
-    Closed,
-}
 
 impl Shared {
     pub(super) fn start(mut config: ProducerConfig, env: &Env) -> Result<Arc<Self>> {
@@ -314,9 +295,14 @@ impl Shared {
         let now = self.age(Instant::now());
         for partition in &topic.partitions {
             let leader = snapshot.leader(&topic.name, partition.index);
-            let lane = (leader.id >= 0 && snapshot.node(leader.id).is_some())
+            let main = (leader.id >= 0 && snapshot.node(leader.id).is_some())
                 .then(|| self.lane(lanes, leader.id));
             let mut state = partition.state.lock();
+            let is_unproven = self.is_unproven(state.leader, leader);
+            state.on_trial |= is_unproven;
+            // While its leader is the same, a partition on the side lane stays there.
+            let stays = |lane: &&Arc<Lane>| !is_unproven && lane.broker == leader.id;
+            let lane = main.map(|main| state.lane.as_ref().filter(stays).cloned().unwrap_or(main));
             let newer = leader.epoch > state.leader.epoch && leader.id >= 0;
             let elected = newer && self.may_retry_at_once();
             if elected {
@@ -347,21 +333,12 @@ impl Shared {
                 state.queue.leader_is_untried();
             }
             let regroups = state.queue.is_regrouping();
-            let former = std::mem::replace(&mut state.lane, lane.clone());
-            // Entries in the previous lane's lists no longer count.
-            state.place = Place::Idle;
+            let former = state.change_lane(lane.clone());
             let account = state.account();
             state.queue.waiting_mut().for_each(|completion| completion.charge_to(account));
-            let waiting = lane.clone().filter(|_| !state.queue.is_drained());
-            if waiting.is_some() {
-                state.place = Place::Ready;
-            }
-            drop(state);
-            if let Some(lane) = lane {
-                lane.expect_work();
-            }
-            if let Some(lane) = waiting {
-                lane.submit(partition, Readiness::Now);
+            resubmit(state, partition);
+            for lane in [lane.as_ref(), lane.as_ref().and_then(|lane| lane.side())] {
+                lane.inspect(|lane| lane.expect_work());
             }
             let Some(former) = former else { continue };
             if regroups {
@@ -388,20 +365,19 @@ impl Shared {
     /// [`Self::train_has_left`] for the lane to this broker. The caller holds no lock.
     pub(super) fn train_has_left_broker(&self, former: i32) {
         let lanes = self.lanes.lock();
-        if let Some((lane, _)) = lanes.by_broker.get(&former) {
-            self.train_has_left(lane);
-        }
+        lanes.to(former).for_each(|lane| self.train_has_left(lane));
     }
 
     /// Re-evaluates which partitions of a topic keyless records may use.
     fn review(&self, lanes: &Lanes, snapshot: &Snapshot, topic: &TopicState) {
-        let trouble = |broker: i32| {
-            lanes.by_broker.get(&broker).map_or(Trouble::Fine, |(lane, _)| lane.gate.trouble())
-        };
-        for partition in routing::review(self, topic, snapshot, trouble) {
+        let Reviewed { left, stuck } = routing::review(self, topic, snapshot, lanes);
+        for partition in left {
             routing::evacuate(self, topic, &partition);
         }
         routing::reconsider(self, topic);
+        for partition in stuck {
+            resubmit(partition.state.lock(), &partition);
+        }
     }
 
     /// Re-routes keyless records if a broker's trouble has begun, ended or changed. Called by the lane's own driver
@@ -417,8 +393,7 @@ impl Shared {
             self.review(&lanes, &snapshot, topic);
         }
         if trouble == Trouble::Unreachable {
-            let mut others: Vec<Arc<Lane>> =
-                lanes.by_broker.values().map(|(lane, _)| lane.clone()).collect();
+            let mut others: Vec<Arc<Lane>> = lanes.all().cloned().collect();
             drop(lanes);
             others.retain(|other| other.broker != lane.broker);
             let now = Instant::now().into_std();
@@ -442,11 +417,8 @@ impl Shared {
             return false;
         }
         let lanes = self.lanes.lock();
-        let unreachable = |broker: &i32| {
-            let lane = lanes.by_broker.get(broker).map(|(lane, _)| lane);
-            *broker != leader
-                && lane.is_some_and(|lane| lane.gate.trouble() == Trouble::Unreachable)
-        };
+        let unreachable =
+            |broker: &i32| *broker != leader && lanes.trouble(*broker) == Trouble::Unreachable;
         routing::is_stuck(self, leader, partitions, unreachable)
     }
 
@@ -475,16 +447,29 @@ impl Shared {
         }
     }
 
+    /// Whether the leader is another one than before, and may acknowledge late.
+    fn is_unproven(&self, former: Leader, leader: Leader) -> bool {
+        let is_known = former.epoch >= 0 && leader.epoch >= 0;
+        let is_other = match is_known {
+            true => leader.epoch > former.epoch,
+            false => leader.id != former.id,
+        };
+        self.routing.policy.separates && former.id >= 0 && leader.id >= 0 && is_other
+    }
+
+    /// The main lane to a broker.
     fn lane(&self, lanes: &mut Lanes, broker: i32) -> Arc<Lane> {
-        if let Some((lane, _)) = lanes.by_broker.get(&broker) {
+        if let Some(lane) = lanes.main(broker) {
             return lane.clone();
         }
-        let stats = self.stats.broker(broker);
-        let lane = Lane::new(broker, self.me.clone(), &self.config, stats, self.started);
-        self.memory.open(broker, lane.gate.clone());
-        let task = self.runtime.spawn(driver::run(lane.clone(), self.me.clone())).abort_handle();
-        lanes.by_broker.insert(broker, (lane.clone(), task));
-        lane
+        let (stats, separate) = (self.stats.broker(broker), self.routing.policy.separates);
+        let main = Lane::new(broker, separate, &self.me, &self.config, &stats, self.started);
+        self.memory.open(broker, main.gate.clone());
+        for lane in [Some(&main), main.side()].into_iter().flatten() {
+            let task = driver::run(lane.clone(), self.me.clone());
+            lanes.add(lane.clone(), self.runtime.spawn(task).abort_handle());
+        }
+        main
     }
 
     fn spawn_tasks(&self, lanes: &mut Lanes) {
@@ -507,7 +492,8 @@ impl Shared {
             let connected = partitions.all(|partition| {
                 // The link's lock comes before the partition's.
                 let lane = partition.state.lock().lane.clone();
-                lane.is_some_and(|lane| lane.is_connected())
+                let main = lane.and_then(|lane| lane.main());
+                main.is_some_and(|lane| lane.is_connected())
             });
             if connected && !self.identity.is_awaited() {
                 return;
@@ -538,7 +524,7 @@ impl Shared {
     pub(super) fn stop(&self) {
         let mut lanes = self.lanes.lock();
         lanes.phase = Phase::Closed;
-        let stopped = std::mem::take(&mut lanes.by_broker);
+        let stopped = lanes.take();
         for task in lanes.tasks.drain(..) {
             task.abort();
         }
@@ -562,7 +548,7 @@ impl Shared {
                 batch.into_parts().1.fail(Error::Closed, unknown);
             }
         }
-        for (lane, task) in stopped.into_values() {
+        for (lane, task) in stopped {
             task.abort();
             lane.abandon();
         }
@@ -656,7 +642,7 @@ impl Shared {
 
     /// Returns every lane.
     pub(super) fn all_lanes(&self) -> Vec<Arc<Lane>> {
-        self.lanes.lock().by_broker.values().map(|(lane, _)| lane.clone()).collect()
+        self.lanes.lock().all().cloned().collect()
     }
 
     pub(super) fn delivery_timeout(&self, last: Option<&Error>) -> Error {
@@ -682,7 +668,7 @@ impl Shared {
         let taken = Instant::now();
         let mut brokers = self.stats.snapshot();
         for lane in self.all_lanes() {
-            brokers.entry(lane.broker).or_default().requests_in_flight = lane.requests_in_flight();
+            brokers.entry(lane.broker).or_default().requests_in_flight += lane.requests_in_flight();
         }
         let mut leaderless_bytes = 0;
         for partition in self.topics.load().values().flat_map(|topic| topic.partitions.iter()) {
@@ -716,6 +702,7 @@ impl Shared {
 
 /// Hands a partition with records to send to its lane, unless it is in the ready list.
 pub(super) fn resubmit(mut state: StateGuard<'_>, partition: &Arc<Partition>) {
+    state.step_aside();
     if state.place == Place::Ready || state.queue.is_drained() {
         return;
     }

@@ -66,7 +66,7 @@ pub(super) fn known() -> PartitionQueue<u32> {
 
 /// A broker with the first topic of the name.
 pub(super) fn to(broker: i32) -> Target {
-    Target { broker, incarnation: Incarnation::FIRST }
+    Target { broker, branch: Branch::Main, incarnation: Incarnation::FIRST }
 }
 
 pub(super) fn header(batch: &Batch<u32>) -> BatchHeader {
@@ -222,7 +222,8 @@ fn in_a_recreated_topic_one_batch_goes_alone_until_it_is_written() {
         append(&mut queue, &policy, b"a", now);
     }
     let before = take(&mut queue, &policy, 1, now);
-    let recreated = Target { broker: 1, incarnation: Incarnation::FIRST.next() };
+    let recreated =
+        Target { broker: 1, branch: Branch::Main, incarnation: Incarnation::FIRST.next() };
     let is_held = |queue: &mut PartitionQueue<u32>| {
         matches!(queue.take(&policy, IDENTITY, recreated, now), Take::AfterOutcome)
     };

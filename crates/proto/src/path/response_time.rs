@@ -29,14 +29,6 @@ impl Suspicion {
         let limit = usual.at_most().map_or(UNTRIED, |most| most.saturating_mul(self.multiple));
         limit.min(self.ceiling).max(self.floor)
     }
-
-    /// The same for a request that is probably stuck: it repeats batches that waited for a replica, and that replica
-    /// still seems unresponsive. Such a request blocks the connection, so it is given up once its response is late.
-    /// Half of the floor is the least: a broker that is late for another reason must keep its connection.
-    pub fn limit_if_stuck(&self, usual: &ResponseTime) -> Duration {
-        let limit = self.limit(usual);
-        usual.late_after().unwrap_or(limit).max(self.floor / 2).min(limit)
-    }
 }
 
 /// A broker's usual response time: a smoothed mean and a smoothed deviation.
@@ -145,15 +137,6 @@ mod tests {
         let limit = POLICY.limit(&after([100; 200]));
         assert!(limit >= ms(400) && limit < ms(410), "{limit:?}");
         assert_eq!(POLICY.limit(&after([1000; 100])), POLICY.ceiling);
-    }
-
-    #[test]
-    fn a_stuck_request_is_given_up_once_it_is_late() {
-        assert_eq!(POLICY.limit_if_stuck(&ResponseTime::default()), ms(1000));
-        assert_eq!(POLICY.limit_if_stuck(&after([1; 100])), POLICY.floor / 2);
-        let limit = POLICY.limit_if_stuck(&after([130; 100]));
-        assert!(limit >= ms(130) && limit < ms(135), "{limit:?}");
-        assert_eq!(POLICY.limit_if_stuck(&after([5000; 100])), POLICY.ceiling);
     }
 
     #[test]

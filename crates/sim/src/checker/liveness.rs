@@ -23,6 +23,9 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// How long after a fault its effects may slow a record down.
 const UNREST: Duration = Duration::from_secs(10);
 
+/// How long a client keeps a second connection to a broker that it does not use.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// Key of Produce. Connections for metadata move to better informed brokers, and a consumer abandons a waiting fetch
 /// together with its connection when it has something else to fetch.
 const PRODUCE: i16 = 0;
@@ -82,9 +85,12 @@ fn is_calm(sent: &Sent, history: &History) -> bool {
 }
 
 /// Whether a disconnect had no reason. A client may leave a broker that does not respond, but not because of one
-/// young request, and not without a fault in the cluster.
+/// young request, and not without a fault in the cluster. It may close a second connection that it does not use.
 fn is_needless(closed: &Disconnect, history: &History) -> bool {
     if closed.api != PRODUCE {
+        return false;
+    }
+    if closed.unanswered.is_none() && closed.spare_for.is_some_and(|quiet| quiet >= QUIET) {
         return false;
     }
     let Some(age) = closed.unanswered.filter(|age| *age >= YOUNG) else { return true };
@@ -168,6 +174,7 @@ mod tests {
             broker: "broker-1".into(),
             api,
             unanswered: unanswered.map(ms),
+            spare_for: None,
             request_timeout: ms(2000),
         };
         let faults = faults.iter().map(|&(begin, end)| (ms(begin), ms(end))).collect();
@@ -180,6 +187,19 @@ mod tests {
         assert_eq!(kinds(&closed(0, None, &fault)), ["needless-disconnect"]);
         assert_eq!(kinds(&closed(0, Some(99), &fault)), ["needless-disconnect"]);
         assert_eq!(kinds(&closed(1, Some(99), &fault)), [""; 0]);
+    }
+
+    #[test]
+    fn a_second_connection_may_be_closed_when_it_was_not_used() {
+        let with = |spare_for: Option<u64>, unanswered: Option<u64>| {
+            let mut history = closed(0, unanswered, &[]);
+            history.disconnects[0].spare_for = spare_for.map(ms);
+            kinds(&history)
+        };
+        assert_eq!(with(Some(10_000), None), [""; 0]);
+        assert_eq!(with(Some(9_999), None), ["needless-disconnect"]);
+        assert_eq!(with(Some(10_000), Some(50)), ["needless-disconnect"]);
+        assert_eq!(with(None, None), ["needless-disconnect"], "the only one");
     }
 
     #[test]

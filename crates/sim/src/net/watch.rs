@@ -1,7 +1,7 @@
 //! Observes the connections of a client from below: which requests have no response when the client closes one.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -39,6 +39,8 @@ struct Inner {
     request_timeout: Duration,
     leaving: AtomicBool,
     leaders: Mutex<Leaders>,
+    /// Number of open connections, by broker and first API.
+    connections: Mutex<BTreeMap<(String, i16), usize>>,
 }
 
 impl Client {
@@ -46,7 +48,8 @@ impl Client {
     pub fn new(name: impl Into<String>, request_timeout: Duration) -> Self {
         let name = name.into();
         let (leaving, leaders) = (AtomicBool::new(false), Mutex::default());
-        Self(Arc::new(Inner { name, request_timeout, leaving, leaders }))
+        let connections = Mutex::default();
+        Self(Arc::new(Inner { name, request_timeout, leaving, leaders, connections }))
     }
 
     /// Allows the client to close its connections from now on: it is being closed, dropped or killed.
@@ -57,6 +60,18 @@ impl Client {
     /// Keeps the client present as long as the result lives.
     pub fn present(&self) -> Presence {
         Presence(self.clone())
+    }
+
+    fn opens(&self, broker: &str, api: i16) {
+        *self.0.connections.lock().entry((broker.to_owned(), api)).or_default() += 1;
+    }
+
+    /// Returns the number of connections left.
+    fn closes(&self, broker: &str, api: i16) -> usize {
+        let mut connections = self.0.connections.lock();
+        let count = connections.entry((broker.to_owned(), api)).or_default();
+        *count = count.saturating_sub(1);
+        *count
     }
 
     fn is_leaving(&self) -> bool {
@@ -85,6 +100,8 @@ pub(super) struct Watch {
     read: FrameSplitter,
     api: Option<i16>,
     open: VecDeque<Open>,
+    /// Time of the last frame in either direction.
+    used: Duration,
     failed: bool,
 }
 
@@ -104,6 +121,7 @@ impl Watch {
             read: FrameSplitter::default(),
             api: None,
             open: VecDeque::new(),
+            used: now(),
             failed: false,
         }
     }
@@ -114,9 +132,11 @@ impl Watch {
         for frame in frames(&mut self.written, bytes) {
             let Ok((head, _)) = header::split_request(&frame) else { continue };
             let (api, version, id) = (head.api, head.version, head.correlation_id);
-            if api != ApiKey::API_VERSIONS {
-                self.api.get_or_insert(api.0);
+            if api != ApiKey::API_VERSIONS && self.api.is_none() {
+                self.api = Some(api.0);
+                self.client.opens(&self.broker, api.0);
             }
+            self.used = now();
             self.open.push_back(Open { id, api: api.0, version, written: now() });
             if let Some(broker) = self.id.filter(|_| api == ApiKey::PRODUCE) {
                 let client = &self.client.0;
@@ -129,6 +149,7 @@ impl Watch {
     /// Removes the request of a response, and every earlier one: those without a response were sent with `acks=0`.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for frame in frames(&mut self.read, bytes) {
+            self.used = now();
             let Ok(id) = header::correlation_id(&frame) else { continue };
             let Some(at) = self.open.iter().position(|open| open.id == id) else { continue };
             let Some(request) = self.open.drain(..=at).next_back() else { continue };
@@ -143,14 +164,19 @@ impl Watch {
 
     /// Records that the peer or the network ended the connection.
     pub(super) fn failed(&mut self) {
+        if let Some(api) = self.api.filter(|_| !self.failed) {
+            self.client.closes(&self.broker, api);
+        }
         self.failed = true;
     }
 
     /// Records that the client closes the connection.
     pub(super) fn closed(&self, fabric: &Fabric) {
-        let Some(api) = self.api.filter(|_| !self.failed && !self.client.is_leaving()) else {
+        let Some(api) = self.api.filter(|_| !self.failed) else { return };
+        let others = self.client.closes(&self.broker, api);
+        if self.client.is_leaving() {
             return;
-        };
+        }
         let at = now();
         fabric.add_disconnect(Disconnect {
             at,
@@ -158,6 +184,7 @@ impl Watch {
             broker: self.broker.clone(),
             api,
             unanswered: self.open.front().map(|open| at.saturating_sub(open.written)),
+            spare_for: (others > 0).then(|| at.saturating_sub(self.used)),
             request_timeout: self.client.0.request_timeout,
         });
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use curtail_net::{BoxFuture, Env, Listener, Net, SocketOptions};
-use curtail_proto::{metadata::Snapshot, path::Response};
+use curtail_proto::metadata::Snapshot;
 use curtail_wire::{
     metadata::{MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic},
     produce::ProduceRequest,
@@ -16,6 +16,8 @@ use curtail_wire::{
 
 use super::*;
 use crate::producer::delivery::Delivery;
+
+mod branches;
 
 /// A network where no connection is ever made.
 struct Nowhere;
@@ -162,7 +164,7 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     open_batch(&shared, &partition, now);
     partition.state.lock().place = Place::Ready;
     first.submit(&partition, Readiness::Now);
-    let collected = first.collect(&shared, now, usize::MAX, Prospect::Fair);
+    let collected = first.collect(&shared, now, usize::MAX);
     assert!(collected.batches.is_empty(), "the overdue batch is skipped");
     assert_eq!(collected.overdue.len(), 1);
     shared.expire(&partition, None);
@@ -171,119 +173,8 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
     let second = partition.state.lock().lane.clone().expect("a leader");
     assert_eq!(second.broker, 2);
     let later = now + shared.config.linger;
-    let sent = second.collect(&shared, later, usize::MAX, Prospect::Fair).batches;
+    let sent = second.collect(&shared, later, usize::MAX).batches;
     assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
-    shared.stop();
-}
-
-/// Puts a batch of this age into the partition, and the partition into its lane's ready list.
-fn make_ready(shared: &Shared, partition: &Arc<Partition>, created: StdInstant) -> Arc<Lane> {
-    drop(open_batch(shared, partition, created));
-    partition.state.lock().place = Place::Ready;
-    let lane = partition.state.lock().lane.clone().expect("a leader");
-    lane.submit(partition, Readiness::Now);
-    lane
-}
-
-/// A lane with a ready batch of partition 1, and one of partition 0 that came back and still waits for a replica.
-fn stuck(shared: &Arc<Shared>) -> (Arc<Lane>, [Arc<Partition>; 2]) {
-    let partitions = adopt(shared, 1, 5);
-    let now = Instant::now().into_std();
-    let lane = make_ready(shared, &partitions[0], now);
-    let sent = lane.collect(shared, now, usize::MAX, Prospect::Fair).batches.pop();
-    let sent = sent.expect("the first attempt");
-    let mut state = partitions[0].state.lock();
-    state.avoided = true;
-    assert!(state.queue.retry(sent.batch, true, Some(now)).is_none());
-    state.place = Place::Ready;
-    drop(state);
-    lane.submit(&partitions[0], Readiness::Now);
-    make_ready(shared, &partitions[1], now);
-    (lane, partitions)
-}
-
-/// The batch was bound to the partition, whose leader counted as untried after the failures. For this reason the end
-/// of the trouble did not end the backoff of up to `8 * retry.backoff.max.ms`.
-#[tokio::test]
-async fn a_batch_that_waits_for_a_replica_is_sent_once_the_cluster_has_dropped_the_replica() {
-    let shared = start_with(|config| config.linger = Duration::ZERO);
-    let learn = |in_sync: &[i32]| {
-        let mut answer = response(3, 1, 5);
-        let partitions = &mut answer.topics[0].partitions;
-        partitions[0].isr = in_sync.to_vec();
-        partitions[1].isr = vec![1];
-        (partitions[2].leader_id, partitions[2].isr) = (2, vec![2]);
-        shared.metadata.learn(&answer);
-        let known = shared.metadata.snapshot();
-        shared.adopt(known.topic("t").expect("it is known")).expect("open")
-    };
-    let topic = learn(&[1, 2]);
-    let partition = topic.partitions[0].clone();
-    let other = topic.partitions[2].state.lock().lane.clone().expect("a leader");
-    other.gate.set_unreachable();
-    shared.notice(&other);
-    assert!(partition.state.lock().avoided);
-
-    let now = Instant::now().into_std();
-    let lane = make_ready(&shared, &partition, now);
-    let sent = lane.collect(&shared, now, usize::MAX, Prospect::Fair).batches.pop();
-    let Sent { batch, .. } = sent.expect("the first attempt");
-    let mut state = partition.state.lock();
-    let later = now + Duration::from_secs(8);
-    assert!(state.queue.retry(batch, true, Some(later)).is_none());
-    state.place = Place::Timed;
-    drop(state);
-    partition.standing.doubt(shared.age(Instant::now()));
-    lane.submit(&partition, Readiness::At(later));
-    assert!(lane.collect(&shared, now, usize::MAX, Prospect::Fair).batches.is_empty());
-
-    learn(&[1]);
-    assert_eq!(lane.collect(&shared, now, usize::MAX, Prospect::Fair).batches.len(), 1);
-    shared.stop();
-}
-
-#[tokio::test]
-async fn batches_that_get_stuck_share_no_request_with_others_and_have_their_turn() {
-    let shared = start(Duration::ZERO, Acks::All);
-    let (lane, partitions) = stuck(&shared);
-    let now = Instant::now().into_std();
-    let mut next = Prospect::Fair;
-    for (index, prospect) in [(1, Prospect::Fair), (0, Prospect::Stuck)] {
-        let collected = lane.collect(&shared, now, usize::MAX, next);
-        let taken: Vec<i32> = collected.batches.iter().map(|sent| sent.partition.index).collect();
-        assert_eq!((taken, collected.prospect), (vec![index], prospect));
-        next = collected.next;
-        // More records for the partition without trouble do not delay the other one.
-        make_ready(&shared, &partitions[1], now);
-    }
-    shared.stop();
-}
-
-#[tokio::test]
-async fn nothing_is_sent_behind_a_stuck_request_which_is_soon_late() {
-    let shared = start(Duration::ZERO, Acks::All);
-    let (lane, partitions) = stuck(&shared);
-    let socket = Arc::new(Slow::default());
-    *socket.room.lock() = usize::MAX;
-    let mut path = lane.path();
-    let written = Instant::now().into_std();
-    for _ in 0..100 {
-        let now = written + Duration::from_millis(30);
-        let (ahead, bytes, batches, is_small) = (0, 100, 1, true);
-        let response = Response { written, ahead, bytes, batches, is_small, now };
-        path.answered(&response, &lane.gate);
-    }
-    let mut up = Up::new(socket, 9, path);
-    lane.pump(&mut up, &shared).expect("it takes everything");
-    let sent = |up: &Up| up.in_flight.iter().map(|request| request.prospect).collect::<Vec<_>>();
-    assert_eq!(sent(&up), [Prospect::Fair, Prospect::Stuck]);
-    make_ready(&shared, &partitions[1], Instant::now().into_std());
-    lane.pump(&mut up, &shared).expect("it takes everything");
-    assert_eq!(up.in_flight.len(), 2);
-
-    assert_eq!(lane.limit(&up), Some(shared.config.suspicion_min), "of the first request");
-    up.in_flight.answered(0).expect("the first request");
-    assert_eq!(lane.limit(&up), Some(shared.config.suspicion_min / 2));
     shared.stop();
 }
 

@@ -123,7 +123,7 @@ impl Lane {
         {
             overdue.unwritten = request.batches.extract_if(.., |sent| is_over(sent)).collect();
             if !request.batches.is_empty() {
-                self.build(up, shared, request.batches, request.prospect, request.written);
+                self.build(up, shared, request.batches, request.written);
                 if let Some(unsent) = &mut up.unsent {
                     // The previous request has waited for the socket.
                     unsent.was_blocked = true;

@@ -1,0 +1,159 @@
+//! The side lane of a broker.
+
+use curtail_wire::{
+    ErrorCode,
+    produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse},
+};
+
+use super::*;
+use crate::producer::{settle, shared::resubmit};
+
+fn lane_of(partition: &Partition) -> Arc<Lane> {
+    partition.state.lock().lane.clone().expect("a leader")
+}
+
+/// Acknowledges the first batch that the lane can send. Returns its partition.
+fn acknowledge_one(shared: &Shared, lane: &Arc<Lane>) -> i32 {
+    let socket = Arc::new(Slow::default());
+    *socket.room.lock() = usize::MAX;
+    let mut up = Up::new(socket, 9, lane.path());
+    lane.pump(&mut up, shared).expect("it takes everything");
+    let request = up.in_flight.answered(0).expect("a request");
+    let index = request.batches[0].partition.index;
+    let result = ProducePartitionResponse {
+        index,
+        error: ErrorCode::NONE,
+        base_offset: 0,
+        log_append_time_ms: -1,
+        log_start_offset: 0,
+        record_errors: Vec::new(),
+        error_message: None,
+        current_leader: None,
+    };
+    let topic =
+        ProduceTopicResponse { name: "t".into(), partitions: vec![result], ..Default::default() };
+    let answer = ProduceResponse { topics: vec![topic], ..Default::default() };
+    settle::answered(shared, lane.broker, request, &answer, Instant::now());
+    index
+}
+
+/// Makes the partition's open batch one that must go to it, and hands it over as a sender does.
+fn make_bound(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
+    drop(open_batch(shared, partition, Instant::now().into_std()));
+    let mut state = partition.state.lock();
+    state.queue.bind();
+    resubmit(state, partition);
+    lane_of(partition)
+}
+
+#[tokio::test]
+async fn bound_batches_for_a_new_leader_have_the_side_lane_until_it_acknowledges() {
+    let shared = start(Duration::ZERO, Acks::All);
+    let partitions = adopt(&shared, 1, 5);
+    let first = make_bound(&shared, &partitions[0]);
+    assert_eq!((first.broker, first.branch), (1, Branch::Main), "the first leader that is known");
+    acknowledge_one(&shared, &first);
+    adopt(&shared, 2, 6);
+    assert_eq!(lane_of(&partitions[0]).branch, Branch::Main, "no batch is bound");
+    let side = make_bound(&shared, &partitions[0]);
+    assert_eq!((side.broker, side.branch), (2, Branch::Side));
+    adopt(&shared, 2, 6);
+    assert!(Arc::ptr_eq(&side, &lane_of(&partitions[0])), "the leader is as unproven as before");
+
+    assert_eq!(acknowledge_one(&shared, &side), 0);
+    let main = make_bound(&shared, &partitions[0]);
+    assert_eq!((main.broker, main.branch), (2, Branch::Main));
+    acknowledge_one(&shared, &main);
+    assert_eq!(make_bound(&shared, &partitions[1]).branch, Branch::Side, "it proves itself alone");
+    adopt(&shared, 2, 7);
+    let another_term = make_bound(&shared, &partitions[0]);
+    assert!(Arc::ptr_eq(&side, &another_term), "another term of the same broker");
+    shared.stop();
+}
+
+#[tokio::test]
+async fn batches_that_wait_move_with_their_partition() {
+    let shared = start_with(|config| {
+        config.linger = Duration::ZERO;
+        config.max_in_flight = 1;
+    });
+    let [partition, _] = adopt(&shared, 1, 5);
+    make_bound(&shared, &partition);
+    adopt(&shared, 2, 6);
+    let now = Instant::now().into_std();
+    let side = lane_of(&partition);
+    assert_eq!((side.broker, side.branch), (2, Branch::Side), "the waiting batch is bound");
+    partition.state.lock().queue.seal_now(&shared.policy);
+    make_bound(&shared, &partition);
+    acknowledge_one(&shared, &side);
+    let main = lane_of(&partition);
+    assert_eq!(main.collect(&shared, now, usize::MAX).batches.len(), 1);
+    assert!(side.collect(&shared, now, usize::MAX).batches.is_empty());
+    shared.stop();
+}
+
+#[tokio::test]
+async fn new_leaders_share_the_connection_if_nothing_waits_for_followers_or_if_it_is_switched_off()
+{
+    let without_followers = start(Duration::ZERO, Acks::Leader);
+    let off = start_with(|config| config.separate_unproven_partitions = false);
+    for shared in [without_followers, off] {
+        let [partition, _] = adopt(&shared, 1, 5);
+        adopt(&shared, 2, 6);
+        assert_eq!(make_bound(&shared, &partition).branch, Branch::Main);
+        shared.stop();
+    }
+}
+
+/// Partition 0 needs broker 2, which is unreachable. Partition 1 has the same leader and does not need it.
+#[tokio::test]
+async fn bound_batches_that_wait_for_an_unreachable_replica_have_the_side_lane() {
+    let shared = start_with(|config| config.linger = Duration::ZERO);
+    let learn = |in_sync: &[i32]| {
+        let mut answer = response(3, 1, 5);
+        let partitions = &mut answer.topics[0].partitions;
+        partitions[0].isr = in_sync.to_vec();
+        partitions[1].isr = vec![1];
+        (partitions[2].leader_id, partitions[2].isr) = (2, vec![2]);
+        shared.metadata.learn(&answer);
+        let known = shared.metadata.snapshot();
+        shared.adopt(known.topic("t").expect("it is known")).expect("open")
+    };
+    let topic = learn(&[1, 2]);
+    let [stuck, other, gone] = [0, 1, 2].map(|index: usize| topic.partitions[index].clone());
+    assert_eq!(make_bound(&shared, &stuck).branch, Branch::Main);
+    let unreachable = lane_of(&gone);
+    unreachable.gate.set_unreachable();
+    shared.notice(&unreachable);
+    let side = lane_of(&stuck);
+    assert_eq!((side.broker, side.branch), (1, Branch::Side));
+    assert_eq!(make_bound(&shared, &gone).branch, Branch::Main);
+
+    let main = make_bound(&shared, &other);
+    assert_eq!(main.branch, Branch::Main);
+    assert_eq!(acknowledge_one(&shared, &main), 1, "it does not share a request");
+    learn(&[1]);
+    assert!(Arc::ptr_eq(&side, &lane_of(&stuck)), "until it acknowledges");
+    assert_eq!(acknowledge_one(&shared, &side), 0);
+    assert_eq!(lane_of(&stuck).branch, Branch::Main);
+    shared.stop();
+}
+
+#[tokio::test]
+async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
+    let shared = start(Duration::ZERO, Acks::All);
+    let [partition, _] = adopt(&shared, 1, 5);
+    adopt(&shared, 2, 6);
+    let main = lane_of(&partition);
+    let side = make_bound(&shared, &partition);
+    let up = Up::new(Arc::new(Slow::default()), 9, side.path());
+    let later = Instant::now().into_std() + QUIET;
+    assert!(!side.is_useless(&up, later), "a batch waits");
+    acknowledge_one(&shared, &side);
+    let later = Instant::now().into_std() + QUIET;
+    assert!(!side.is_useless(&up, later - QUIET / 2));
+    assert!(side.is_useless(&up, later) && !main.is_useless(&up, later));
+    let at = side.next_deadline(&up).expect("the driver looks again");
+    assert!(at <= later, "{:?}", later - at);
+    shared.stop();
+}
