@@ -15,7 +15,11 @@ use curtail_lab::{
     peers::Client,
 };
 
-use crate::{failure::Failure, output};
+use crate::{
+    failure::Failure,
+    output,
+    settings::{Property, property},
+};
 
 /// Subcommands of `curtail lab`.
 #[derive(Debug, Subcommand)]
@@ -56,6 +60,9 @@ pub(crate) struct RunArguments {
     /// checkout.
     #[arg(long, value_name = "LIST", default_value = "curtail", value_delimiter = ',')]
     client: Vec<Client>,
+    /// A property of the brokers that the run starts, for example replica.fetch.backoff.ms=100. May be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    cluster_property: Vec<Property>,
     /// Directory `peers` of the project's checkout [default: the one in the current directory or above it].
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
@@ -144,11 +151,16 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
+fn own_properties(given: &[Property]) -> Vec<(String, String)> {
+    given.iter().map(|property| (property.name.clone(), property.value.clone())).collect()
+}
+
 fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     let found: Vec<&dyn Experiment> =
         arguments.names.iter().map(|name| experiments::find(name)).collect::<Result<_, _>>()?;
     let setting = Setting {
         cluster: arguments.cluster.clone(),
+        cluster_properties: own_properties(&arguments.cluster_property),
         arms: arguments.arm.clone(),
         rounds: arguments.rounds,
         clients: arguments.client.clone(),

@@ -141,6 +141,9 @@ impl fmt::Display for ClusterKind {
 pub struct Setting {
     /// The cluster.
     pub cluster: ClusterKind,
+    /// Settings of the brokers, by Kafka's names, over those of the experiment. Not for an existing cluster, and not in
+    /// virtual time.
+    pub cluster_properties: Vec<(String, String)>,
     /// The arms to run; empty for all.
     pub arms: Vec<String>,
     /// How many times each arm runs; `None` for the experiment's own number.
@@ -167,6 +170,7 @@ impl Setting {
     pub fn new(cluster: ClusterKind) -> Self {
         Self {
             cluster,
+            cluster_properties: Vec::new(),
             arms: Vec::new(),
             rounds: None,
             clients: vec![Client::Curtail],
@@ -185,6 +189,10 @@ impl Setting {
         let twice = |at: usize| self.clients[..at].contains(&self.clients[at]);
         if self.clients.is_empty() || (0..self.clients.len()).any(twice) {
             return Err(Error::Options("name at least one client, each only once".into()));
+        }
+        if self.cluster == ClusterKind::Sim && !self.cluster_properties.is_empty() {
+            let text = "the simulation takes no broker properties; use embedded or apache";
+            return Err(Error::Options(text.into()));
         }
         if self.rounds == Some(0) {
             return Err(Error::Options("the number of rounds must be at least 1".into()));

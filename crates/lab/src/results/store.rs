@@ -322,6 +322,9 @@ fn run(name: &str, report: Report, line: &str) -> Result<Parsed, Invalid> {
     if cluster != Cluster::Sim && !environment.release_build {
         return Err(invalid("not a run of a release build"));
     }
+    if report.command.contains("--cluster-property") {
+        return Err(invalid("its brokers had other settings than those of the experiment"));
+    }
     Ok(Parsed::Run(cluster, experiment, Run { file, report, text: format!("{line}\n") }))
 }
 

@@ -522,6 +522,10 @@ fn runs_that_cannot_be_kept_are_refused_in_one_line() {
         with("arms", json!(3))
             .starts_with("x.json, line 1: not in the format of `curtail lab run --json`: ")
     );
+    assert_eq!(
+        with("command", json!("curtail lab run roll --cluster-property a=b")),
+        "x.json: its brokers had other settings than those of the experiment"
+    );
     let mut debug = good.clone();
     debug["environment"]["release_build"] = json!(false);
     assert_eq!(refused(&debug), "x.json: not a run of a release build");

@@ -34,8 +34,8 @@ impl Apache {
             // The harness shortens these for tests; experiments use Kafka's defaults.
             .property("broker.session.timeout.ms", "9000")
             .property("broker.heartbeat.interval.ms", "2000");
-        for (name, value) in &needs.properties {
-            builder = builder.property(*name, value);
+        for (name, value) in needs.properties() {
+            builder = builder.property(name, value);
         }
         if needs.trace {
             builder = builder.request_log();

@@ -42,6 +42,8 @@ pub(crate) struct Needs {
     pub(crate) one_is_enough: bool,
     /// Broker settings by Kafka's names, over the defaults of Apache Kafka.
     pub(crate) properties: Vec<(&'static str, String)>,
+    /// Broker settings of the user, over the experiment's.
+    pub(crate) own_properties: Vec<(String, String)>,
     /// Whether the experiment kills, slows or moves brokers, which a user's cluster does not allow.
     pub(crate) faults: bool,
     /// The broker that [`Testbed::slow`] is used on, if any.
@@ -81,6 +83,15 @@ pub(super) struct Sessions {
     pub(super) partitions: u64,
     /// Since the brokers started.
     pub(super) evictions: u64,
+}
+
+impl Needs {
+    /// All broker settings; a later value replaces an earlier one.
+    fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        let needed = self.properties.iter().map(|(name, value)| (*name, value.as_str()));
+        let own = self.own_properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        needed.chain(own)
+    }
 }
 
 impl Sessions {
@@ -127,7 +138,8 @@ impl Testbed {
 
     /// Starts the cluster of a setting.
     pub(super) fn start(setting: &Setting, needs: &Needs) -> Result<Self> {
-        Self::on(&setting.cluster, &Needs { trace: setting.why, ..needs.clone() })
+        let own_properties = setting.cluster_properties.clone();
+        Self::on(&setting.cluster, &Needs { trace: setting.why, own_properties, ..needs.clone() })
     }
 
     /// Starts a cluster of this kind, or connects to the one it names.
@@ -136,7 +148,7 @@ impl Testbed {
             ClusterKind::Embedded => {
                 let mut config =
                     ClusterConfig { brokers: needs.brokers, ..ClusterConfig::default() };
-                for (name, value) in &needs.properties {
+                for (name, value) in needs.properties() {
                     config.set(name, value).map_err(|e| Error::Cluster(e.to_string()))?;
                 }
                 if needs.sasl_ssl {
@@ -156,6 +168,10 @@ impl Testbed {
             ClusterKind::Bootstrap(_) if needs.faults => {
                 let text =
                     "this experiment kills or freezes brokers; run it on `embedded` or `apache`";
+                return Err(Error::Options(text.into()));
+            }
+            ClusterKind::Bootstrap(_) if !needs.own_properties.is_empty() => {
+                let text = "broker properties are for a cluster that the run starts";
                 return Err(Error::Options(text.into()));
             }
             ClusterKind::Bootstrap(servers) => Cluster::Foreign(servers.clone()),
