@@ -63,11 +63,18 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.stats.disconnected();
                 trace::connection(lane.broker, Some(&error));
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
-                if !session.is_given_up {
+                if lane.branch == Branch::Side {
+                    // Without a connection it says nothing about the broker.
+                    lane.gate.set_trouble(Trouble::Fine);
+                    strong.notice(&lane);
+                } else if !session.is_given_up {
                     lane.gate.set_unreachable();
                     strong.notice(&lane);
                 }
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
+                if !session.is_given_up && !session.proven {
+                    strong.close_side(&lane);
+                }
                 give_up_late(&lane, &strong, &error);
                 // A connection that has worked is replaced at once. A broker that only completes handshakes causes a
                 // backoff.
@@ -75,6 +82,10 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(broker = lane.broker, %error, "cannot connect");
+                if lane.branch == Branch::Side {
+                    strong.close_side(&lane);
+                    continue;
+                }
                 lane.gate.set_unreachable();
                 strong.notice(&lane);
                 failures += 1;
@@ -171,6 +182,10 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
         biased;
         opened = &mut open => opened?,
         () = sleep(lane.patience()) => {
+            if lane.branch == Branch::Side {
+                let reason = "the second connection takes too long";
+                return Err(connection_error(&format!("{host}:{port}").into(), reason));
+            }
             // Placement of records need not wait for socket.connection.setup.timeout.ms to learn of it.
             lane.gate.set_unreachable();
             shared.notice(lane);

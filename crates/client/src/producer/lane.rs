@@ -689,6 +689,12 @@ impl Lane {
         work.ready.iter().chain(work.timed.values()).cloned().collect()
     }
 
+    /// Takes every partition out of the lists.
+    pub(super) fn take_waiting(&self) -> impl Iterator<Item = Arc<Partition>> {
+        let Work { ready, timed, .. } = std::mem::take(&mut *self.turnstile.work());
+        ready.into_iter().chain(timed.into_values())
+    }
+
     /// Makes the driver take back the batches of [`Self::take_moved`].
     pub(super) fn let_train_leave(&self) {
         self.train_left.store(true, Ordering::Relaxed);

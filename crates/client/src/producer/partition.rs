@@ -238,7 +238,7 @@ impl PartitionState {
         }
     }
 
-    /// Ends the trial of the leader, because it acknowledges.
+    /// Ends the trial of the leader: it acknowledges, or there is no second connection.
     pub(super) fn end_trial(&mut self) {
         self.on_trial = false;
         self.set_parked(false);

@@ -13,7 +13,7 @@ use std::{
 use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_proto::{
-    accumulator::{Batch, BatchPolicy, ProducerIdentity, Readiness},
+    accumulator::{Batch, BatchPolicy, Branch, ProducerIdentity, Readiness},
     backoff::Backoff,
     later::Later,
     metadata::{Leader, Snapshot, Topic},
@@ -377,6 +377,21 @@ impl Shared {
         routing::reconsider(self, topic);
         for partition in stuck {
             resubmit(partition.state.lock(), &partition);
+        }
+    }
+
+    /// Returns the partitions of a side lane to the main one, because it cannot connect: the broker may allow one
+    /// connection only. Does nothing for a main lane. The caller holds no lock.
+    pub(super) fn close_side(&self, lane: &Arc<Lane>) {
+        if lane.branch == Branch::Main {
+            return;
+        }
+        for partition in lane.take_waiting() {
+            let mut state = partition.state.lock();
+            if state.lane.as_ref().is_some_and(|own| Arc::ptr_eq(own, lane)) {
+                state.end_trial();
+                resubmit(state, &partition);
+            }
         }
     }
 

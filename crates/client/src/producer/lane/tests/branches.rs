@@ -140,6 +140,25 @@ async fn bound_batches_that_wait_for_an_unreachable_replica_have_the_side_lane()
 }
 
 #[tokio::test]
+async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
+    let shared = start(Duration::ZERO, Acks::All);
+    let [partition, other] = adopt(&shared, 1, 5);
+    adopt(&shared, 2, 6);
+    let side = make_bound(&shared, &partition);
+    assert_eq!(side.branch, Branch::Side);
+    shared.close_side(&side);
+    let main = lane_of(&partition);
+    assert_eq!((main.broker, main.branch), (2, Branch::Main));
+    assert_eq!(acknowledge_one(&shared, &main), 0);
+    assert_eq!(make_bound(&shared, &partition).branch, Branch::Main);
+    assert_eq!(make_bound(&shared, &other).branch, Branch::Side, "each partition tries");
+    shared.close_side(&main);
+    adopt(&shared, 1, 7);
+    assert_eq!(make_bound(&shared, &partition).branch, Branch::Side, "the next leader");
+    shared.stop();
+}
+
+#[tokio::test]
 async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
     let shared = start(Duration::ZERO, Acks::All);
     let [partition, _] = adopt(&shared, 1, 5);
