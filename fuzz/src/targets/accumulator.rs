@@ -10,8 +10,8 @@ use std::{
 
 use curtail_proto::{
     accumulator::{
-        self, Batch, BatchPolicy, CompressionRatio, Idempotence, Incarnation, PartitionQueue,
-        Parts, ProducerIdentity, Take,
+        self, Batch, BatchPolicy, Branch, CompressionRatio, Idempotence, Incarnation,
+        PartitionQueue, Parts, ProducerIdentity, Take,
     },
     classify::{Context, Sequenced, Verdict, classify, may_have_been_written},
 };
@@ -99,6 +99,7 @@ struct Bench {
     ratio: Option<Arc<CompressionRatio>>,
     now: Instant,
     broker: i32,
+    branch: Branch,
     log: Log,
     in_flight: VecDeque<(Batch<Numbers>, Fate)>,
     next: u32,
@@ -134,6 +135,7 @@ impl Bench {
             policy,
             now: Instant::now(),
             broker: 1,
+            branch: Branch::Main,
             log: Log::default(),
             in_flight: VecDeque::new(),
             next: 0,
@@ -153,7 +155,9 @@ impl Bench {
             8..=10 => self.answer(),
             11 => self.lose_connection(),
             12 => {
-                self.broker = 1 + input.below(3) as i32;
+                let n = input.below(6) as i32;
+                self.broker = 1 + n / 2;
+                self.branch = if n % 2 == 0 { Branch::Main } else { Branch::Side };
                 self.queue.leader_is_untried();
                 if input.flag() {
                     self.queue.leader_is_news();
@@ -229,7 +233,8 @@ impl Bench {
     fn take(&mut self) -> Option<Batch<Numbers>> {
         let idempotence = Idempotence::As(IDENTITY);
         for _ in 0..2 {
-            let to = accumulator::Target { broker: self.broker, incarnation: Incarnation::FIRST };
+            let (broker, branch) = (self.broker, self.branch);
+            let to = accumulator::Target { broker, branch, incarnation: Incarnation::FIRST };
             match self.queue.take(&self.policy, idempotence, to, self.now) {
                 Take::Batch(batch) => {
                     assert!(batch.records > 0);
