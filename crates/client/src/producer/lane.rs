@@ -586,15 +586,16 @@ impl Lane {
         self.turnstile.wake();
     }
 
-    /// Time at which the connection closes if nothing is sent before. The main one stays open.
+    /// Time at which the connection closes if nothing is queued before. The main one stays open.
     fn closes_at(&self, up: &Up) -> Option<StdInstant> {
         let may_close = self.branch == Branch::Side && up.in_flight.is_empty();
-        may_close.then(|| up.quiet_since.later(QUIET))
+        let is_unused = may_close && self.turnstile.work().is_empty();
+        is_unused.then(|| up.quiet_since.later(QUIET))
     }
 
     /// Whether the connection is no longer needed.
     pub(super) fn is_useless(&self, up: &Up, now: StdInstant) -> bool {
-        self.closes_at(up).is_some_and(|at| at <= now) && self.turnstile.work().is_empty()
+        self.closes_at(up).is_some_and(|at| at <= now)
     }
 
     /// Time at which the driver must look at the lane again without another event.

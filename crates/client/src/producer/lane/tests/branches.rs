@@ -174,5 +174,12 @@ async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
     assert!(side.is_useless(&up, later) && !main.is_useless(&up, later));
     let at = side.next_deadline(&up).expect("the driver looks again");
     assert!(at <= later, "{:?}", later - at);
+
+    // The driver would look again at once, indefinitely.
+    let mut quiet = up;
+    quiet.quiet_since -= 2 * QUIET;
+    let due = Instant::now().into_std() + QUIET;
+    side.submit(&partition, Readiness::At(due));
+    assert_eq!(side.next_deadline(&quiet), Some(due));
     shared.stop();
 }
