@@ -127,8 +127,8 @@ impl Incarnation {
 pub enum Branch {
     /// For all partitions whose leader acknowledges, as far as is known.
     Main,
-    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers. They
-    /// take up to a second to turn to a new leader, or one is unreachable.
+    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers. One is
+    /// unreachable, or they take up to a second to turn to a new leader.
     Side,
 }
 

@@ -294,7 +294,7 @@ impl Default for ProducerConfig {
             partitioner: None,
             route_around_trouble: true,
             prefer_proven_partitions: true,
-            separate_unproven_partitions: true,
+            separate_unproven_partitions: false,
             broker_memory_percent: 100,
         }
     }

@@ -76,7 +76,7 @@ pub(super) struct Lane {
     pub(super) branch: Branch,
     /// The main lane to the broker.
     main: Weak<Lane>,
-    /// The side lane to the broker, unless this is it; `None` without one (`curtail.separate.unproven.partitions`).
+    /// The side lane to the broker, unless this is it; `None` without `acks=all`.
     side: Option<Arc<Lane>>,
     /// The published part of the broker's model, for readers without a lock.
     pub(super) gate: Arc<Gate>,

@@ -116,8 +116,8 @@ pub(super) struct PartitionState {
     pub(super) leader: Leader,
     /// The lane to the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
-    /// Whether the leader may acknowledge late: it is new and has acknowledged nothing, or an in-sync replica is
-    /// unreachable. Batches that must go to it then have the side lane.
+    /// Whether the leader may acknowledge late: an in-sync replica is unreachable, or, if that is switched on, it is new
+    /// and has acknowledged nothing. Batches that must go to it then have the side lane.
     pub(super) on_trial: bool,
     /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
     pub(super) avoided: bool,

@@ -53,9 +53,10 @@ pub(super) struct Policy {
     needs_replicas: bool,
     /// Whether partitions with an acknowledged batch are preferred.
     pub(super) prefers_proven: bool,
-    /// Whether partitions whose acknowledgements may take long have a separate connection. Without followers to wait
-    /// for, nothing would be gained.
+    /// Whether there are side lanes. Without followers to wait for, nothing would be gained.
     pub(super) separates: bool,
+    /// Whether a new leader is on trial (`curtail.separate.unproven.partitions`).
+    pub(super) tries_new_leaders: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
 }
@@ -100,7 +101,8 @@ impl Policy {
             prefers_proven: config.prefer_proven_partitions
                 && config.partitioner_adaptive
                 && config.acks != Acks::None,
-            separates: config.separate_unproven_partitions && config.acks == Acks::All,
+            separates: config.acks == Acks::All,
+            tries_new_leaders: config.separate_unproven_partitions && config.acks == Acks::All,
             rack: (config.partitioner_rack_aware && !rack.is_empty()).then(|| rack.clone()),
         }
     }

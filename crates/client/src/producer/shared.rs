@@ -469,7 +469,7 @@ impl Shared {
             true => leader.epoch > former.epoch,
             false => leader.id != former.id,
         };
-        self.routing.policy.separates && former.id >= 0 && leader.id >= 0 && is_other
+        self.routing.policy.tries_new_leaders && former.id >= 0 && leader.id >= 0 && is_other
     }
 
     /// The main lane to a broker.

@@ -59,22 +59,22 @@ const REHEARSAL: Duration = Duration::from_secs(5);
 /// Isolates the mechanism: records wait in their partition instead of going to another one.
 const STAY: (&str, &str) = ("curtail.route.around.trouble", "false");
 const ANY_LEADER: (&str, &str) = ("curtail.prefer.proven.partitions", "false");
-const TOGETHER: (&str, &str) = ("curtail.separate.unproven.partitions", "false");
+const APART: (&str, &str) = ("curtail.separate.unproven.partitions", "true");
 
 const HINTS: Arm = Arm {
     name: "hints",
     about: "the error response names the next leader, and the batch goes there at once (KIP-951)",
-    properties: &[("curtail.leader.discovery", "hint"), STAY, ANY_LEADER, TOGETHER],
+    properties: &[("curtail.leader.discovery", "hint"), STAY, ANY_LEADER],
 };
 const REFRESH: Arm = Arm {
     name: "refresh",
     about: "a full metadata refresh without backoff (the KIP's rejected alternative)",
-    properties: &[("curtail.leader.discovery", "refresh"), STAY, ANY_LEADER, TOGETHER],
+    properties: &[("curtail.leader.discovery", "refresh"), STAY, ANY_LEADER],
 };
 const BASELINE: Arm = Arm {
     name: "baseline",
     about: "a full metadata refresh with backoff: clients before KIP-951",
-    properties: &[("curtail.leader.discovery", "refresh-and-back-off"), STAY, ANY_LEADER, TOGETHER],
+    properties: &[("curtail.leader.discovery", "refresh-and-back-off"), STAY, ANY_LEADER],
 };
 
 const EVERYTHING: Arm = Arm { name: "default", about: "everything on", properties: &[] };
@@ -87,11 +87,11 @@ const MANY_ANY: Arm = Arm {
     about: "keyless records go to new leaders as to others (decision 0053)",
     properties: &[ANY_LEADER],
 };
-const FEW_TOGETHER: Arm = Arm { name: "together-6-partitions", ..MANY_TOGETHER };
-const MANY_TOGETHER: Arm = Arm {
-    name: "together-100-partitions",
-    about: "new leaders share their broker's connection (decision 0104)",
-    properties: &[TOGETHER],
+const FEW_APART: Arm = Arm { name: "apart-6-partitions", ..MANY_APART };
+const MANY_APART: Arm = Arm {
+    name: "apart-100-partitions",
+    about: "bound batches for new leaders have a separate connection (decision 0104)",
+    properties: &[APART],
 };
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
@@ -100,7 +100,7 @@ const KEYED: Arm = Arm {
     about: "everything on, records with keys",
     properties: &[],
 };
-const KEYED_TOGETHER: Arm = Arm { name: "together-keyed-100-partitions", ..MANY_TOGETHER };
+const KEYED_APART: Arm = Arm { name: "apart-keyed-100-partitions", ..MANY_APART };
 /// Different keys of the keyed arms.
 const KEYS: u64 = 10_000;
 
@@ -123,12 +123,12 @@ impl Experiment for LeaderMove {
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
             ClusterKind::Apache => [
-                [FEW, FEW_TOGETHER, FEW_ANY, FEW_BASELINE],
-                [MANY, MANY_TOGETHER, MANY_ANY, MANY_BASELINE],
+                [FEW, FEW_APART, FEW_ANY, FEW_BASELINE],
+                [MANY, MANY_APART, MANY_ANY, MANY_BASELINE],
             ]
             .into_iter()
             .flatten()
-            .chain([KEYED, KEYED_TOGETHER])
+            .chain([KEYED, KEYED_APART])
             .collect(),
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
@@ -271,9 +271,8 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let keyed = [KEYED.name, KEYED_TOGETHER.name].contains(&turn.arm.name);
-    let few =
-        [FEW.name, FEW_TOGETHER.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let keyed = [KEYED.name, KEYED_APART.name].contains(&turn.arm.name);
+    let few = [FEW.name, FEW_APART.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));

@@ -49,8 +49,7 @@ const ONE: &[(&str, &str)] = &[("acks", "1")];
 const ALL: &[(&str, &str)] = &[("acks", "all")];
 const ONE_BEFORE: &[(&str, &str)] =
     &[("acks", "1"), ("curtail.leader.discovery", "refresh-and-back-off")];
-const TOGETHER: &[(&str, &str)] =
-    &[("acks", "all"), ("curtail.separate.unproven.partitions", "false")];
+const APART: &[(&str, &str)] = &[("acks", "all"), ("curtail.separate.unproven.partitions", "true")];
 const ALL_BEFORE: &[(&str, &str)] =
     &[("acks", "all"), ("curtail.leader.discovery", "refresh-and-back-off")];
 
@@ -65,9 +64,9 @@ const fn arm(
 const FEW_ONE: Arm = arm("few-1", "few partitions, acks=1, hints", ONE);
 const FEW_ALL: Arm = arm("few-all", "few partitions, acks=all, hints", ALL);
 const FEW_KEYLESS: Arm = arm("few-all-keyless", "few partitions, acks=all, hints, no keys", ALL);
-const FEW_TOGETHER: Arm =
-    arm("few-all-together", "few partitions, new leaders share a connection", TOGETHER);
-const FEW_KEYLESS_TOGETHER: Arm = Arm { name: "few-all-together-keyless", ..FEW_TOGETHER };
+const FEW_APART: Arm =
+    arm("few-all-apart", "few partitions, a separate connection for new leaders", APART);
+const FEW_KEYLESS_APART: Arm = Arm { name: "few-all-apart-keyless", ..FEW_APART };
 const MANY_KEYLESS: Arm = arm("many-all-keyless", "many partitions, acks=all, hints, no keys", ALL);
 const MANY_ONE: Arm = arm("many-1", "many partitions, acks=1, hints", ONE);
 const MANY_ALL: Arm = arm("many-all", "many partitions, acks=all, hints", ALL);
@@ -81,9 +80,9 @@ const ARMS: [Arm; 12] = [
     FEW_ONE_BEFORE,
     FEW_ALL,
     FEW_ALL_BEFORE,
-    FEW_TOGETHER,
+    FEW_APART,
     FEW_KEYLESS,
-    FEW_KEYLESS_TOGETHER,
+    FEW_KEYLESS_APART,
     MANY_ONE,
     MANY_ONE_BEFORE,
     MANY_ALL,

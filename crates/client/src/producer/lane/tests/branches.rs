@@ -8,6 +8,16 @@ use curtail_wire::{
 use super::*;
 use crate::producer::{settle, shared::resubmit};
 
+/// A producer with side lanes for new leaders. Records stay where they are.
+fn start_apart(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
+    start_with(|config| {
+        config.separate_unproven_partitions = true;
+        config.prefer_proven_partitions = false;
+        config.linger = Duration::ZERO;
+        change(config);
+    })
+}
+
 fn lane_of(partition: &Partition) -> Arc<Lane> {
     partition.state.lock().lane.clone().expect("a leader")
 }
@@ -48,7 +58,7 @@ fn make_bound(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
 
 #[tokio::test]
 async fn bound_batches_for_a_new_leader_have_the_side_lane_until_it_acknowledges() {
-    let shared = start(Duration::ZERO, Acks::All);
+    let shared = start_apart(|_| {});
     let partitions = adopt(&shared, 1, 5);
     let first = make_bound(&shared, &partitions[0]);
     assert_eq!((first.broker, first.branch), (1, Branch::Main), "the first leader that is known");
@@ -73,10 +83,7 @@ async fn bound_batches_for_a_new_leader_have_the_side_lane_until_it_acknowledges
 
 #[tokio::test]
 async fn batches_that_wait_move_with_their_partition() {
-    let shared = start_with(|config| {
-        config.linger = Duration::ZERO;
-        config.max_in_flight = 1;
-    });
+    let shared = start_apart(|config| config.max_in_flight = 1);
     let [partition, _] = adopt(&shared, 1, 5);
     make_bound(&shared, &partition);
     adopt(&shared, 2, 6);
@@ -95,8 +102,8 @@ async fn batches_that_wait_move_with_their_partition() {
 #[tokio::test]
 async fn new_leaders_share_the_connection_if_nothing_waits_for_followers_or_if_it_is_switched_off()
 {
-    let without_followers = start(Duration::ZERO, Acks::Leader);
-    let off = start_with(|config| config.separate_unproven_partitions = false);
+    let without_followers = start_apart(|config| config.acks = Acks::Leader);
+    let off = start(Duration::ZERO, Acks::All);
     for shared in [without_followers, off] {
         let [partition, _] = adopt(&shared, 1, 5);
         adopt(&shared, 2, 6);
@@ -141,7 +148,7 @@ async fn bound_batches_that_wait_for_an_unreachable_replica_have_the_side_lane()
 
 #[tokio::test]
 async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
-    let shared = start(Duration::ZERO, Acks::All);
+    let shared = start_apart(|_| {});
     let [partition, other] = adopt(&shared, 1, 5);
     adopt(&shared, 2, 6);
     let side = make_bound(&shared, &partition);
@@ -160,7 +167,7 @@ async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
 
 #[tokio::test]
 async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
-    let shared = start(Duration::ZERO, Acks::All);
+    let shared = start_apart(|_| {});
     let [partition, _] = adopt(&shared, 1, 5);
     adopt(&shared, 2, 6);
     let main = lane_of(&partition);
