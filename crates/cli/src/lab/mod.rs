@@ -18,7 +18,7 @@ use curtail_lab::{
 use crate::{
     failure::Failure,
     output,
-    settings::{Property, property},
+    settings::{Property, properties, property},
 };
 
 /// Subcommands of `curtail lab`.
@@ -151,16 +151,12 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-fn own_properties(given: &[Property]) -> Vec<(String, String)> {
-    given.iter().map(|property| (property.name.clone(), property.value.clone())).collect()
-}
-
 fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     let found: Vec<&dyn Experiment> =
         arguments.names.iter().map(|name| experiments::find(name)).collect::<Result<_, _>>()?;
     let setting = Setting {
         cluster: arguments.cluster.clone(),
-        cluster_properties: own_properties(&arguments.cluster_property),
+        cluster_properties: properties(None, &arguments.cluster_property)?,
         arms: arguments.arm.clone(),
         rounds: arguments.rounds,
         clients: arguments.client.clone(),

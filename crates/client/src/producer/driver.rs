@@ -445,7 +445,7 @@ impl Session {
         let (overdue, suspected) = match &mut *lane.link() {
             Link::Up(up) if lane.is_useless(up, now) => {
                 self.is_given_up = true;
-                let reason = "no partition has a new leader there";
+                let reason = "the second connection is not used any longer";
                 return Poll::Ready(Err(connection_error(&self.peer, reason)));
             }
             Link::Up(up) => {

@@ -261,7 +261,7 @@ impl PartitionState {
         }
     }
 
-    /// Returns the former lane, in whose lists the partition's entries no longer count.
+    /// Moves to another lane and returns the former one. Entries in the former lane's lists no longer count.
     pub(super) fn change_lane(&mut self, lane: Option<Arc<Lane>>) -> Option<Arc<Lane>> {
         self.place = Place::Idle;
         std::mem::replace(&mut self.lane, lane)

@@ -125,6 +125,14 @@ fn chosen_arms_run_for_the_chosen_rounds() {
     for (setting, expected) in [
         (Setting { rounds: Some(0), ..setting.clone() }, "the number of rounds must be at least 1"),
         (
+            Setting {
+                cluster: ClusterKind::Sim,
+                cluster_properties: vec![("a".into(), "b".into())],
+                ..setting.clone()
+            },
+            "the simulation takes no broker properties; use embedded or apache",
+        ),
+        (
             Setting { arms: named(&["ours", "mine"]), ..setting },
             "noting has no arm 'mine'; it has plain, ours",
         ),
