@@ -21,7 +21,8 @@ from pathlib import Path
 PEERS = Path(__file__).resolve().parent
 ROOT = PEERS.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
-CLIENTS = ("curtail", "curtail-completions", "curtail-perf", "java", "librdkafka", "franz-go", "confluent-rust", "floor")
+CLIENTS = ("curtail", "curtail-completions", "curtail-perf", "java", "librdkafka", "franz-go", "confluent-rust", "krafka",
+           "floor")
 # Open loops at a share of the client's own produce-max.
 SHARES = {"open-50": 0.5, "open-80": 0.8, "open-95": 0.95}
 TOOLS = ("produce-max", *SHARES, "produce-rate", "e2e", "consume")

@@ -45,11 +45,13 @@ pub enum Peer {
     FranzGo,
     /// Confluent's port of the Java client to Rust, the crate `confluent-kafka`.
     ConfluentRust,
+    /// The crate `krafka`.
+    Krafka,
 }
 
 impl Peer {
     /// All other clients.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Java,
         Self::Java36,
         Self::Java32,
@@ -57,6 +59,7 @@ impl Peer {
         Self::Librdkafka,
         Self::FranzGo,
         Self::ConfluentRust,
+        Self::Krafka,
     ];
 
     /// Name on the command line and in reports.
@@ -70,6 +73,7 @@ impl Peer {
             Self::Librdkafka => "librdkafka",
             Self::FranzGo => "franz-go",
             Self::ConfluentRust => "confluent-rust",
+            Self::Krafka => "krafka",
         }
     }
 
@@ -80,7 +84,7 @@ impl Peer {
             Self::Java36 => Some("3.6.2"),
             Self::Java32 => Some("3.2.3"),
             Self::Java28 => Some("2.8.2"),
-            Self::Librdkafka | Self::FranzGo | Self::ConfluentRust => None,
+            Self::Librdkafka | Self::FranzGo | Self::ConfluentRust | Self::Krafka => None,
         }
     }
 
@@ -113,6 +117,9 @@ impl Peer {
             }
             Self::ConfluentRust => (name, value) != ("group.protocol", "classic"),
             Self::Librdkafka => LIBRDKAFKA.contains(&name),
+            Self::Krafka => {
+                KRAFKA.contains(&name) || (name, value) == ("group.protocol", "classic")
+            }
             Self::FranzGo => {
                 FRANZ_GO.contains(&name) || (name, value) == ("group.protocol", "classic")
             }
@@ -176,6 +183,19 @@ const FRANZ_GO: &[&str] = &[
     "linger.ms",
     "max.in.flight.requests.per.connection",
     "max.partition.fetch.bytes",
+];
+
+const KRAFKA: &[&str] = &[
+    "acks",
+    "batch.size",
+    "client.rack",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "fetch.max.wait.ms",
+    "linger.ms",
+    "max.in.flight.requests.per.connection",
+    "max.partition.fetch.bytes",
+    "request.timeout.ms",
 ];
 
 /// The first two numbers of a version.

@@ -1,6 +1,5 @@
 //! A task that awaits each delivery on its own.
 
-use curtail::{Delivery, Error, RecordMetadata};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
@@ -10,21 +9,22 @@ use tokio::task::JoinHandle;
 use crate::Failure;
 
 /// Sends deliveries to the task. The outcome is reported with the record's `T`.
-pub struct AwaitEach<T> {
-    hand: UnboundedSender<(T, Delivery)>,
+pub struct AwaitEach<T, D> {
+    hand: UnboundedSender<(T, D)>,
     task: JoinHandle<()>,
 }
 
-impl<T: Send + 'static> AwaitEach<T> {
-    pub fn start(
-        runtime: &Handle,
-        told: impl FnMut(T, Result<RecordMetadata, Error>) + Send + 'static,
-    ) -> Self {
+impl<T, D> AwaitEach<T, D>
+where
+    T: Send + 'static,
+    D: Future<Output: Send> + Send + 'static,
+{
+    pub fn start(runtime: &Handle, told: impl FnMut(T, D::Output) + Send + 'static) -> Self {
         let (hand, handed) = unbounded_channel();
         Self { hand, task: runtime.spawn(await_all(handed, told)) }
     }
 
-    pub fn push(&self, record: T, delivery: Delivery) {
+    pub fn push(&self, record: T, delivery: D) {
         // The task ends only after this sender.
         let _ = self.hand.send((record, delivery));
     }
@@ -36,9 +36,9 @@ impl<T: Send + 'static> AwaitEach<T> {
     }
 }
 
-async fn await_all<T: Send + 'static>(
-    mut handed: UnboundedReceiver<(T, Delivery)>,
-    mut told: impl FnMut(T, Result<RecordMetadata, Error>),
+async fn await_all<T, D: Future>(
+    mut handed: UnboundedReceiver<(T, D)>,
+    mut told: impl FnMut(T, D::Output),
 ) {
     let mut waiting = FuturesUnordered::new();
     let mut is_open = true;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use curtail::{CompletionSink, Completions, Error, Producer, Record};
+use curtail::{CompletionSink, Completions, Delivery, Error, Producer, Record};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -97,7 +97,7 @@ fn nanos_since(origin: Instant) -> u64 {
 
 /// Where outcomes arrive.
 enum Receiver {
-    Deliveries(AwaitEach<u64>),
+    Deliveries(AwaitEach<u64, Delivery>),
     Completions { sink: CompletionSink, task: JoinHandle<()> },
 }
 

@@ -1,9 +1,21 @@
-//! Drives the crate `krafka` through the museum's cases: commands on standard input, replies on standard output.
+//! The load of `curtail perf`, and the museum's cases, with the crate `krafka`: one delivery awaited for each record.
 
 #[path = "../../librdkafka/src/args.rs"]
 mod args;
+#[path = "../../curtail/src/await_each.rs"]
+mod await_each;
+mod consume;
 mod consumer;
+mod e2e;
+mod load;
+#[path = "../../librdkafka/src/measure.rs"]
+mod measure;
+#[path = "../../librdkafka/src/open_loop.rs"]
+mod open_loop;
+mod produce;
 mod producer;
+#[path = "../../curtail/src/read_back.rs"]
+mod read_back;
 mod settings;
 
 use std::fmt::Display;
@@ -11,12 +23,11 @@ use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
 
 use args::{Args, Tool};
+use measure::Report;
+use tokio::runtime::Runtime;
 
-/// A failure in words for the person who ran the command.
+/// A failure in words, for the user.
 type Failure = Box<dyn std::error::Error>;
-
-/// The crate does not report its version.
-const VERSION: &str = "0.28.1";
 
 fn main() -> ExitCode {
     match run() {
@@ -30,14 +41,26 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     let args = Args::parse(std::env::args().skip(1))?;
-    if args.tool != Tool::Drive {
-        return Err("this driver has only the tool drive".into());
-    }
-    say(&format!("version krafka {VERSION}"));
-    let runtime = tokio::runtime::Runtime::new()?;
+    settings::check(&args)?;
+    // As with `#[tokio::main]`: the main thread is not a worker of the runtime.
+    let runtime = Runtime::new()?;
+    let report: Report = match args.tool {
+        Tool::Produce => runtime.block_on(produce::run(&args))?,
+        Tool::Load => load::run(&args, &runtime)?,
+        Tool::Consume => runtime.block_on(consume::run(&args))?,
+        Tool::EndToEnd => runtime.block_on(e2e::run(&args))?,
+        Tool::Drive => return runtime.block_on(drive(&args)),
+        Tool::GroupConsume => return Err("this driver has no tool group-consume".into()),
+    };
+    report.publish(args.json.as_deref())
+}
+
+/// The museum's cases: commands on standard input, replies on standard output.
+async fn drive(args: &Args) -> Result<(), Failure> {
+    say(&format!("version krafka {}", settings::VERSION));
     match args.role.as_str() {
-        "producer" => runtime.block_on(producer::run(&args)),
-        _ => runtime.block_on(consumer::run(&args)),
+        "producer" => producer::run(args).await,
+        _ => consumer::run(args).await,
     }
 }
 

@@ -1,13 +1,40 @@
-//! Clients with the properties of the command line. Properties that krafka lacks are passed over.
+//! Clients with the properties of the command line. A case that drives the client passes over properties that krafka
+//! lacks; the other tools refuse them.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-use krafka::Kafka;
 use krafka::consumer::{AutoOffsetReset, Consumer, GroupProtocol, IsolationLevel};
 use krafka::producer::{Acks, ProducerBuilder};
+use krafka::{Kafka, Record};
 
-use crate::args::Args;
+use crate::Failure;
+use crate::args::{Args, Tool};
+
+pub const CLIENT: &str = "krafka";
+
+/// The crate does not report its version.
+pub const VERSION: &str = "0.28.1";
+
+/// Properties that the loads may set.
+const KNOWN: &[&str] = &[
+    "acks",
+    "batch.size",
+    "client.rack",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "fetch.max.wait.ms",
+    "isolation.level",
+    "linger.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "max.partition.fetch.bytes",
+    "max.poll.records",
+    "metadata.max.age.ms",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+];
 
 /// krafka's default, which must not exceed the request timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,6 +52,17 @@ fn milliseconds(args: &Args, name: &str) -> Option<Duration> {
     parsed(args, name).map(Duration::from_millis)
 }
 
+/// Refuses unknown properties of a load.
+pub fn check(args: &Args) -> Result<(), Failure> {
+    let unknown = args.properties.iter().find(|(name, _)| !KNOWN.contains(&name.as_str()));
+    match unknown {
+        Some((name, _)) if args.tool != Tool::Drive => {
+            Err(format!("unknown property {name}").into())
+        }
+        _ => Ok(()),
+    }
+}
+
 pub async fn connect(args: &Args) -> krafka::Result<Kafka> {
     let mut builder = Kafka::builder(&args.bootstrap);
     if let Some(timeout) = milliseconds(args, "request.timeout.ms") {
@@ -40,6 +78,14 @@ pub async fn connect(args: &Args) -> krafka::Result<Kafka> {
         builder = builder.max_in_flight_requests(most);
     }
     builder.connect().await
+}
+
+pub fn record(args: &Args, key: Option<&[u8]>, value: &[u8]) -> Record {
+    let record = Record::new(&args.topic, value.to_vec());
+    match key {
+        Some(key) => record.key(key.to_vec()),
+        None => record,
+    }
 }
 
 pub fn producer(args: &Args, kafka: &Kafka) -> ProducerBuilder {
@@ -106,4 +152,29 @@ pub async fn consumer(args: &Args, kafka: &Kafka) -> krafka::Result<Consumer> {
         builder = builder.client_rack(rack);
     }
     builder.build().await
+}
+
+/// The topic's partitions.
+pub async fn partitions(consumer: &Consumer, topic: &str) -> Result<Vec<i32>, Failure> {
+    let found = consumer.fetch_metadata(Some(topic)).await?;
+    let infos = found.topics.iter().flat_map(|topic| topic.partitions_iter());
+    let mut partitions: Vec<i32> = infos.map(|info| info.partition).collect();
+    if partitions.is_empty() {
+        return Err(format!("topic {topic} has no partitions; create it first").into());
+    }
+    partitions.sort_unstable();
+    Ok(partitions)
+}
+
+/// A consumer at the current end of every partition.
+pub async fn consumer_at_end(args: &Args, kafka: &Kafka) -> Result<Consumer, Failure> {
+    let consumer = consumer(args, kafka).await?;
+    let partitions = partitions(&consumer, &args.topic).await?;
+    consumer.assign(&args.topic, partitions.clone()).await?;
+    for partition in partitions {
+        consumer.seek_to_end(&args.topic, partition).await?;
+        // Resolves the end now.
+        consumer.position(&args.topic, partition).await.ok_or("a partition has no position")?;
+    }
+    Ok(consumer)
 }

@@ -33,7 +33,7 @@ pub enum Until {
     Read,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Args {
     pub tool: Tool,
     pub bootstrap: String,

@@ -114,6 +114,7 @@ impl Recipe {
             Peer::Java | Peer::Java36 | Peer::Java32 | Peer::Java28 => java(peer, peers),
             Peer::Librdkafka => rust("librdkafka", &[CARGO, CC, MAKE], peers),
             Peer::ConfluentRust => rust("confluent-rust", &[CARGO, CC], peers),
+            Peer::Krafka => rust("krafka", &[CARGO, CC], peers),
             Peer::FranzGo => {
                 let program = "curtail-peer-franz-go";
                 let made = peers.join("franz-go").join(program);

@@ -35,6 +35,9 @@ fn a_client_takes_the_settings_it_has() {
         (Peer::FranzGo, ("group.protocol", "classic"), true),
         (Peer::FranzGo, ("group.protocol", "consumer"), false),
         (Peer::FranzGo, ("request.timeout.ms", "1000"), false),
+        (Peer::Krafka, ("group.protocol", "consumer"), false),
+        (Peer::Krafka, ("compression.type", "zstd"), false),
+        (Peer::Krafka, ("acks", "all"), true),
         (Peer::Librdkafka, ("linger.ms", "0"), true),
         (Peer::Librdkafka, availability, false),
     ] {
