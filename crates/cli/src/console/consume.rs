@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use curtail::{Consumer, ConsumerConfig, Error, TopicPartition};
+use curtail::{Admin, Consumer, ConsumerConfig, Error, IsolationLevel, OffsetSpec, TopicPartition};
 use tokio::runtime::Builder;
 
 use super::format::Format;
@@ -35,9 +35,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PROTOCOL", requires = "group")]
     group_protocol: Option<String>,
     /// Start position: beginning, end, an offset, -N for N records before the end of each partition, or s@MS for the first
-    /// record at or after a timestamp in ms. An offset outside the log becomes the end, or the beginning with
-    /// -X auto.offset.reset=earliest. With --group only beginning or end, which apply to partitions without a committed
-    /// offset.
+    /// record at or after a timestamp in ms. An offset outside the log is an error, unless -X auto.offset.reset=earliest or
+    /// latest chooses the position instead. With --group only beginning or end, which apply to partitions without a
+    /// committed offset.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
     offset: Start,
     /// End after this number of records.
@@ -96,14 +96,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let creates = config.allow_auto_create_topics;
         let mut consumer = Consumer::new(config)?;
         consumer.connect().await?;
-        if !creates {
-            let admin = names::admin(&arguments.client.all()?)?;
-            if let Some(missing) = names::missing_topic(&admin, &arguments.topic).await? {
-                return Err(missing.into());
-            }
+        let admin = names::admin(&arguments.client.all()?)?;
+        if !creates && let Some(missing) = names::missing_topic(&admin, &arguments.topic).await? {
+            return Err(missing.into());
         }
         let read = match &arguments.group {
-            None => read(arguments, &mut consumer).await,
+            None => match assign(arguments, &mut consumer, &admin).await {
+                Ok(()) => read(arguments, &mut consumer).await,
+                Err(failure) => Err(failure),
+            },
             Some(_) => {
                 consumer.subscribe([&arguments.topic])?;
                 tokio::select! {
@@ -122,6 +123,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// as Kafka's consumers do.
 const AUTO_CREATE: &str = "allow.auto.create.topics";
 
+/// The position in place of one outside the log.
+const RESET: &str = "auto.offset.reset";
+
 /// The properties given, and those that follow from the group.
 fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     let mut all = arguments.client.all()?;
@@ -138,7 +142,7 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
         }
     };
     // First, so that an auto.offset.reset given by name takes precedence.
-    all.insert(0, ("auto.offset.reset".into(), reset.into()));
+    all.insert(0, (RESET.into(), reset.into()));
     all.push(("group.id".into(), group.clone()));
     all.extend(arguments.group_protocol.clone().map(|name| ("group.protocol".into(), name)));
     Ok(all)
@@ -148,9 +152,6 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
 const POLL: Duration = Duration::from_millis(200);
 
 async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Failure> {
-    if arguments.group.is_none() {
-        assign(arguments, consumer).await?;
-    }
     let format = arguments
         .format
         .clone()
@@ -213,7 +214,11 @@ fn give_back(
     Ok(())
 }
 
-async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Failure> {
+async fn assign(
+    arguments: &Arguments,
+    consumer: &mut Consumer,
+    admin: &Admin,
+) -> Result<(), Failure> {
     let topic = arguments.topic.as_str();
     let known = consumer.partitions_for(topic).await?;
     let partitions: Vec<_> = match arguments.partition {
@@ -231,6 +236,9 @@ async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fa
         Start::Beginning => consumer.seek_to_beginning(&partitions)?,
         Start::End => consumer.seek_to_end(&partitions)?,
         Start::At(offset) => {
+            if !has_reset(&arguments.client.all()?) {
+                check_range(admin, &partitions, offset).await?;
+            }
             for partition in &partitions {
                 consumer.seek(partition, offset)?;
             }
@@ -249,4 +257,47 @@ async fn assign(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fa
         }
     }
     Ok(())
+}
+
+/// Whether the properties choose a position in place of an offset outside the log.
+fn has_reset(properties: &[(String, String)]) -> bool {
+    let chosen = properties.iter().rfind(|(name, _)| name == RESET);
+    chosen.is_some_and(|(_, value)| !value.eq_ignore_ascii_case("none"))
+}
+
+/// Refuses an offset outside the log of one of the partitions.
+///
+/// Kafka's console consumer and kcat then start at the end, because `auto.offset.reset` is latest by default. The
+/// requested records are missing, and nothing says so.
+async fn check_range(
+    admin: &Admin,
+    partitions: &[TopicPartition],
+    offset: i64,
+) -> Result<(), Failure> {
+    // Brokers also accept offsets that only read_committed hides.
+    let isolation = IsolationLevel::ReadUncommitted;
+    let of = |spec: OffsetSpec| partitions.iter().map(|at| (at.clone(), spec)).collect::<Vec<_>>();
+    let begins = admin.list_offsets(&of(OffsetSpec::Earliest), isolation).await?;
+    let ends = admin.list_offsets(&of(OffsetSpec::Latest), isolation).await?;
+    let mut outside = Vec::new();
+    for ((at, begin), (_, end)) in begins.into_iter().zip(ends) {
+        let (begin, end) = (begin?.offset.unwrap_or(0), end?.offset.unwrap_or(0));
+        // The end is the position of the next record.
+        if (begin..=end).contains(&offset) {
+            continue;
+        }
+        outside.push(match end - begin {
+            0 => format!("{at} (empty, next offset {end})"),
+            1 => format!("{at} (only offset {begin})"),
+            _ => format!("{at} (offsets {begin} to {})", end - 1),
+        });
+    }
+    if outside.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "offset {offset} is outside the log of {}; use an offset of the log, or -X {RESET}=earliest or latest to start \
+         at its beginning or end",
+        outside.join(", ")
+    )))
 }

@@ -252,6 +252,49 @@ fn mistakes_are_explained_with_what_to_do() {
     }
 }
 
+/// A silent start at the end would look as if the topic had no such records.
+#[test]
+fn consume_from_an_offset_outside_the_log_fails_with_the_range() {
+    let cluster = Cluster::start(&["--brokers", "1", "--partitions", "2"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let produce = |partition: &str, lines: &[u8]| {
+        run_with_input(&["produce", "-t", "t", "-p", partition, "-b", bootstrap], lines).ok();
+    };
+    let consume =
+        |extra: &[&str]| run(&[&["consume", "-t", "t", "-e", "-b", bootstrap][..], extra].concat());
+    produce("0", b"a\nb\nc\n");
+    run(&["topics", "delete-records", "-t", "t", "--before", "0:1", "-b", bootstrap]).ok();
+    produce("1", b"d\n");
+    let advice = "use an offset of the log, or -X auto.offset.reset=earliest or latest to start at its \
+                  beginning or end";
+    for (arguments, outside) in [
+        (&["-p", "0", "-o", "9"][..], "offset 9 is outside the log of t-0 (offsets 1 to 2)"),
+        (&["-p", "0", "-o", "0"], "offset 0 is outside the log of t-0 (offsets 1 to 2)"),
+        (&["-o", "4"], "offset 4 is outside the log of t-0 (offsets 1 to 2), t-1 (only offset 0)"),
+        (&["-o", "2"], "offset 2 is outside the log of t-1 (only offset 0)"),
+        (
+            &["-p", "0", "-o", "9", "-X", "auto.offset.reset=none"],
+            "offset 9 is outside the log of t-0 (offsets 1 to 2)",
+        ),
+    ] {
+        let refused = consume(arguments);
+        assert_eq!(refused.out, "", "{arguments:?}");
+        assert_eq!(refused.failed(), format!("{outside}; {advice}"), "{arguments:?}");
+    }
+    // The end is the position of the next record.
+    assert_eq!(consume(&["-p", "0", "-o", "3"]).ok(), "");
+    assert_eq!(consume(&["-p", "0", "-o", "1"]).ok(), "b\nc\n");
+    let chosen = |reset: &str| consume(&["-p", "0", "-o", "9", "-X", reset]).ok();
+    assert_eq!(chosen("auto.offset.reset=earliest"), "b\nc\n");
+    assert_eq!(chosen("auto.offset.reset=latest"), "");
+    run(&["topics", "delete-records", "-t", "t", "--before", "1:-1", "-b", bootstrap]).ok();
+    let empty = consume(&["-p", "1", "-o", "0"]).failed();
+    assert!(
+        empty.starts_with("offset 0 is outside the log of t-1 (empty, next offset 1); "),
+        "{empty}"
+    );
+}
+
 /// Scripts read nothing from standard output, and people a sentence from standard error.
 #[test]
 fn a_table_without_rows_has_no_header() {
