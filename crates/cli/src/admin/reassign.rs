@@ -1,6 +1,9 @@
 //! `curtail reassign`, with Kafka's JSON files.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Subcommand};
 use curtail::{Admin, Reassignment, TopicPartition};
@@ -39,6 +42,7 @@ pub(crate) struct Change {
 
 #[derive(Deserialize, Serialize)]
 struct File {
+    #[serde(default = "version")]
     version: i32,
     partitions: Vec<Line>,
 }
@@ -48,6 +52,17 @@ struct Line {
     topic: String,
     partition: i32,
     replicas: Vec<i32>,
+}
+
+impl Line {
+    fn at(&self) -> TopicPartition {
+        TopicPartition::new(self.topic.as_str(), self.partition)
+    }
+}
+
+/// The only version of the format, and the one of a file that names none.
+fn version() -> i32 {
+    1
 }
 
 const EXAMPLE: &str =
@@ -81,21 +96,42 @@ async fn list(arguments: &List) -> Result<(), Failure> {
 
 fn read(arguments: &Change) -> Result<Vec<Line>, Failure> {
     let file: File = read_json(&arguments.reassignment_json_file, EXAMPLE)?;
+    let path = arguments.reassignment_json_file.display();
+    if file.version != version() {
+        return Err(Failure::new(format!(
+            "{path} has version {}; the only supported version is {}",
+            file.version,
+            version()
+        )));
+    }
     if file.partitions.is_empty() {
-        let path = arguments.reassignment_json_file.display();
         return Err(Failure::new(format!("{path} names no partition; expected {EXAMPLE}")));
     }
     Ok(file.partitions)
 }
 
+/// Refuses a partition with two lines: only one of them could apply.
+fn check_once(path: &Path, lines: &[Line]) -> Result<(), Failure> {
+    let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
+    for line in lines {
+        if !seen.insert(line.at()) {
+            again.insert(line.at());
+        }
+    }
+    if again.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = again.iter().map(ToString::to_string).collect();
+    Err(Failure::new(format!("{} lists more than once: {}", path.display(), names.join(", "))))
+}
+
 async fn execute(arguments: &Change) -> Result<(), Failure> {
     let lines = read(arguments)?;
+    check_once(&arguments.reassignment_json_file, &lines)?;
     let admin = admin(&arguments.client)?;
-    let before = File { version: 1, partitions: now(&admin, &lines).await? };
+    let before = File { version: version(), partitions: now(&admin, &lines).await? };
     output::line(serde_json::json!(before))?;
-    let to = |line: Line| {
-        (TopicPartition::new(line.topic, line.partition), Reassignment::To(line.replicas))
-    };
+    let to = |line: Line| (line.at(), Reassignment::To(line.replicas));
     let wanted: Vec<_> = lines.into_iter().map(to).collect();
     report(admin.alter_partition_reassignments(&wanted).await?, |at, ()| {
         output::line(format_args!("Started the reassignment of {at}."))
@@ -126,10 +162,7 @@ async fn now(admin: &Admin, lines: &[Line]) -> Result<Vec<Line>, Failure> {
 async fn cancel(arguments: &Change) -> Result<(), Failure> {
     let lines = read(arguments)?;
     let admin = admin(&arguments.client)?;
-    let wanted: Vec<_> = lines
-        .into_iter()
-        .map(|line| (TopicPartition::new(line.topic, line.partition), Reassignment::Cancel))
-        .collect();
+    let wanted: Vec<_> = lines.iter().map(|line| (line.at(), Reassignment::Cancel)).collect();
     report(admin.alter_partition_reassignments(&wanted).await?, |at, ()| {
         output::line(format_args!("Cancelled the reassignment of {at}."))
     })

@@ -195,6 +195,32 @@ fn a_file_that_is_no_reassignment_is_named() {
     }
 }
 
+/// As Kafka's tool. Otherwise a file of a later format, or one of two contradicting lines, would be carried out.
+#[test]
+fn a_reassignment_of_another_version_or_with_a_partition_twice_is_refused() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t", "--partitions", "2"]).ok();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let with = |command: &str, content: Value| {
+        std::fs::write(file.path(), content.to_string()).unwrap();
+        bench.run(&["reassign", command, "--reassignment-json-file", path])
+    };
+    let line =
+        |partition: i32, to: i32| json!({"topic": "t", "partition": partition, "replicas": [to]});
+    for command in ["execute", "cancel"] {
+        let refused = with(command, json!({"version": 2, "partitions": [line(0, 1)]})).failed();
+        assert_eq!(refused, format!("{path} has version 2; the only supported version is 1"));
+    }
+    let lines = [line(1, 1), line(0, 1), line(1, 2), line(1, 3)];
+    let refused = with("execute", json!({"version": 1, "partitions": lines})).failed();
+    assert_eq!(refused, format!("{path} lists more than once: t-1"));
+    assert_eq!(bench.json(&["reassign", "list"]), json!([]));
+    // A file without a version has the first one.
+    let said = with("execute", json!({"partitions": [line(0, 1), line(1, 1)]})).ok();
+    assert!(said.ends_with("Started the reassignment of t-1.\n"), "{said}");
+}
+
 /// ACLs can be added and removed, and apply to the names that they match.
 fn rules_are_kept(at: &At<'_>) {
     let who = ["--principal", "User:alice", "--operation", "read", "--operation", "write"];
