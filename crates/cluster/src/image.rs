@@ -95,6 +95,12 @@ impl Image {
         self.topics.get(name)
     }
 
+    /// Returns whether the topic exists and has this partition.
+    pub(crate) fn has_partition(&self, topic: &str, index: i32) -> bool {
+        let index = usize::try_from(index).ok();
+        self.topic(topic).is_some_and(|topic| index.is_some_and(|at| at < topic.partitions.len()))
+    }
+
     pub(crate) fn topic_by_id(&self, id: &Uuid) -> Option<&Arc<TopicImage>> {
         self.topics.get(self.names.get(id)?)
     }

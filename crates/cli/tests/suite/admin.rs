@@ -150,7 +150,14 @@ fn groups_are_printed_and_reset() {
     let missing = with(&["--topic", "missing", "--to-latest"]).failed();
     assert!(missing.contains("'missing' does not exist"), "{missing}");
 
-    let forget = ["groups", "offsets", "delete", "--group", "g", "--topic", "t"];
+    let forget = ["groups", "offsets", "delete", "--group", "g", "--topic"];
+    let unknown = bench.run(&[&forget[..], &["t:7"]].concat());
+    assert_eq!(unknown.out, "", "nothing was deleted");
+    assert_eq!(unknown.failed(), "topic 't' has no partition 7; its only partition is 0");
+    let unknown = bench.run(&[&forget[..], &["missing:0"]].concat()).failed();
+    assert_eq!(unknown, "topic 'missing' does not exist; `curtail topics list` prints the topics");
+    assert_eq!(current(), 3);
+    let forget = [&forget[..], &["t"]].concat();
     assert_eq!(bench.run(&forget).ok(), "Deleted the offset of t-0 in group g.\n");
     assert_eq!(bench.run(&["groups", "delete", "g"]).ok(), "Deleted group g.\n");
     let gone = bench.run(&["groups", "describe", "g"]).failed();

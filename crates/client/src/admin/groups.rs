@@ -22,7 +22,11 @@ use messages::{
     offset_fetch_response::OffsetFetchResponseGroup,
 };
 
-use super::{Admin, BrokerDescription, Each, broker_error, rounds::Outcome, text, topics_of};
+use super::{
+    Admin, BrokerDescription, Each, broker_error,
+    rounds::{Outcome, leader_in},
+    text, topics_of,
+};
 use crate::{Error, OffsetAndMetadata, Result, TopicPartition, coordinator::Coordinators};
 
 /// Group type: the protocol of its members.
@@ -344,7 +348,7 @@ impl Admin {
                 outcome.insert(at, result);
             }
         }
-        Ok(outcome)
+        self.name_unknown(outcome).await
     }
 
     /// Deletes committed offsets of a group, with a result for each partition. Refuses topics to which members of the
@@ -388,6 +392,29 @@ impl Admin {
                 let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
                 let result = offset_result(group, &at, partition.error_code);
                 outcome.insert(at, result);
+            }
+        }
+        self.name_unknown(outcome).await
+    }
+
+    /// Replaces the coordinator's error for partitions that do not exist by one that says so. That error is final, as
+    /// in Java. A partition that exists keeps the retriable error: its creation has not reached the coordinator yet.
+    async fn name_unknown(
+        &self,
+        mut outcome: Outcome<TopicPartition, ()>,
+    ) -> Result<Outcome<TopicPartition, ()>> {
+        let unknown = outcome.iter().filter(|(_, result)| is_unknown(result));
+        let mut names: Vec<&str> = unknown.map(|(at, _)| &*at.topic).collect();
+        names.dedup();
+        if names.is_empty() {
+            return Ok(outcome);
+        }
+        let metadata = self.metadata(Some(&names)).await?;
+        for (at, result) in outcome.iter_mut().filter(|(_, result)| is_unknown(result)) {
+            if let Err(error @ (Error::UnknownTopic(_) | Error::UnknownPartition { .. })) =
+                leader_in(&metadata, at)
+            {
+                *result = Err(error);
             }
         }
         Ok(outcome)
@@ -580,4 +607,10 @@ fn offset_result(id: &str, at: &TopicPartition, code: i16) -> Result<()> {
         .then_some("The group has members; stop them before changing its offsets.");
     let what = || format!("{} {at}", Coordinators::OfGroups.name(id));
     code.ok().map_err(|code| broker_error(&what(), code, message))
+}
+
+/// Whether the coordinator does not know the partition.
+fn is_unknown(result: &Result<()>) -> bool {
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    matches!(result, Err(Error::Broker { code, .. }) if *code == unknown)
 }

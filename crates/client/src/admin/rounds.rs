@@ -362,7 +362,7 @@ pub(super) fn not_live(live: &[BrokerDescription]) -> String {
     }
 }
 
-fn leader_in(metadata: &MetadataResponse, at: &TopicPartition) -> Result<i32> {
+pub(super) fn leader_in(metadata: &MetadataResponse, at: &TopicPartition) -> Result<i32> {
     let topic = metadata.topics.iter().find(|t| t.name.as_deref() == Some(&*at.topic));
     match topic {
         Some(topic) => leader_of(topic, at.partition),

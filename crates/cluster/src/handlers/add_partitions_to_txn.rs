@@ -96,10 +96,7 @@ async fn add_for_client(call: &Call<'_>, id: &str, added: Added) -> Codes {
 
 async fn add(call: &Call<'_>, id: &str, added: Added) -> Codes {
     let image = call.broker.image().clone();
-    let exists = |(topic, index): &TopicPartition| {
-        let index = usize::try_from(*index).ok();
-        image.topic(topic).is_some_and(|topic| index.is_some_and(|at| at < topic.partitions.len()))
-    };
+    let exists = |(topic, index): &TopicPartition| image.has_partition(topic, *index);
     if !added.partitions.iter().all(exists) {
         let code = |partition: &TopicPartition| match exists(partition) {
             true => ErrorCode::OPERATION_NOT_ATTEMPTED,

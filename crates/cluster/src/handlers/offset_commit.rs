@@ -79,11 +79,7 @@ pub(super) fn check(
     asked: &Asked<'_>,
 ) -> Result<(TopicPartition, OffsetValue), ErrorCode> {
     call.require(Operation::Read, Resource::Topic(asked.topic))?;
-    let image = call.broker.image();
-    let exists = image.topic(asked.topic).is_some_and(|topic| {
-        usize::try_from(asked.index).is_ok_and(|index| index < topic.partitions.len())
-    });
-    if !exists {
+    if !call.broker.image().has_partition(asked.topic, asked.index) {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
     let metadata = asked.metadata.unwrap_or_default();

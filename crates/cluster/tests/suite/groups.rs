@@ -207,8 +207,10 @@ async fn two_members_share_a_generation() {
     let listed: Vec<_> =
         listed.iter().map(|g| (&*g.group_id.0, &*g.group_state, &*g.group_type)).collect();
     assert_eq!(listed, [(GROUP, "Stable", "classic")]);
-    let subscribed = delete_offset(client).await;
+    let subscribed = delete_offset(client, "t", 0).await;
     assert_eq!(subscribed, ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC);
+    let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    assert_eq!(delete_offset(client, "t", 2).await, unknown);
     assert_eq!(delete(client).await, ErrorCode::NON_EMPTY_GROUP);
 
     let both =
@@ -219,7 +221,12 @@ async fn two_members_share_a_generation() {
     assert_eq!(describe(client).await, (ErrorCode::NONE, "Empty".to_owned(), 0));
     assert_eq!(commit(client, None, "t", 7).await, ErrorCode::NONE, "as tools do");
     assert_eq!(fetch(client, None).await.1, committed(7));
-    assert_eq!(delete_offset(client).await, ErrorCode::NONE);
+    for (topic, index) in [("t", 2), ("t", -1), ("nowhere", 0)] {
+        assert_eq!(delete_offset(client, topic, index).await, unknown, "{topic}-{index}");
+    }
+    assert_eq!(delete_offset(client, "t", 1).await, ErrorCode::NONE, "without an offset");
+    assert_eq!(fetch(client, None).await.1, committed(7));
+    assert_eq!(delete_offset(client, "t", 0).await, ErrorCode::NONE);
     assert_eq!(fetch(client, None).await.1, []);
     assert_eq!(delete(client).await, ErrorCode::NONE);
     assert_eq!(describe(client).await, (ErrorCode::GROUP_ID_NOT_FOUND, "Dead".to_owned(), 0));
@@ -246,10 +253,10 @@ async fn retried_join(cluster: &Cluster) -> (Client, JoinGroupResponse) {
     (client.into_inner().expect("a connection"), joined)
 }
 
-async fn delete_offset(client: &mut Client) -> ErrorCode {
-    let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
+async fn delete_offset(client: &mut Client, name: &'static str, index: i32) -> ErrorCode {
+    let partition = OffsetDeleteRequestPartition::default().with_partition_index(index);
     let topic =
-        OffsetDeleteRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition]);
+        OffsetDeleteRequestTopic::default().with_name(topic(name)).with_partitions(vec![partition]);
     let request = OffsetDeleteRequest::default().with_group_id(group()).with_topics(vec![topic]);
     ErrorCode(client.cold(0, &request).await.topics[0].partitions[0].error_code)
 }

@@ -115,6 +115,27 @@ pub(super) async fn offsets_are_listed_altered_and_deleted(backend: &Backend) {
             offsets.iter().map(|(at, found)| (at.clone(), found.offset)).collect();
         assert_eq!(offsets, [(at("shared", 0), 3)]);
     }
+    // An error of one partition is final, and the others are changed.
+    let unknown = [at("shared", 9), at("nowhere", 0)];
+    let offsets = [&unknown[..], &[at("shared", 0)]].concat();
+    let altered = offsets.iter().map(|at| (at.clone(), OffsetAndMetadata::new(3)));
+    let altered: Vec<_> = altered.collect();
+    let altered = admin.alter_group_offsets("classic", &altered).await.unwrap();
+    let deleted = admin.delete_group_offsets("classic", &offsets).await.unwrap();
+    for each in [altered, deleted] {
+        let results: Vec<_> = each.into_iter().map(|(_, result)| result).collect();
+        assert!(
+            matches!(
+                &results[..],
+                [
+                    Err(Error::UnknownPartition { partition: 9, partitions: 2, .. }),
+                    Err(Error::UnknownTopic(_)),
+                    Ok(())
+                ]
+            ),
+            "{results:?}"
+        );
+    }
     // Creates a group that only has offsets.
     let begun = [(at("shared", 1), OffsetAndMetadata::new(2))];
     only(admin.alter_group_offsets("made", &begun).await.unwrap()).unwrap();
