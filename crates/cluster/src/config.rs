@@ -6,7 +6,9 @@ mod security;
 mod tests;
 
 pub use properties::ConfigError;
-pub use security::{Authorizer, ClientAuth, Mechanism, Password, Security, SecurityProtocol, User};
+pub use security::{
+    Authorizer, ClientAuth, Mechanism, Password, Security, SecurityProtocol, User, UserError,
+};
 
 use std::{
     fmt,

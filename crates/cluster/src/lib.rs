@@ -41,7 +41,7 @@ pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 pub use config::Plant;
 pub use config::{
     Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Password, Ports,
-    ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User,
+    ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User, UserError,
 };
 pub use controller::{Controller, brokers_of};
 pub use error::ClusterError;

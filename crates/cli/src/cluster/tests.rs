@@ -34,6 +34,12 @@ fn secrets_are_not_repeated() {
         let complaint = config(&["--user", text]).unwrap_err();
         assert_eq!(complaint, "--user: expected NAME:PASSWORD or NAME:PASSWORD:MECHANISM");
     }
+    let complaint = config(&["--user", "alice:topsecret:SCRAM-SHA256"]).unwrap_err();
+    assert_eq!(
+        complaint,
+        "--user: no mechanism has the name after the last colon; did you mean SCRAM-SHA-256? A password with such \
+         an end needs a mechanism after it"
+    );
     let command = Command::try_parse_from(["cluster", "--user", "alice:topsecret"]).unwrap();
     assert!(!format!("{:?}", command.arguments).contains("topsecret"));
 }

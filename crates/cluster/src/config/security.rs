@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 pub use curtail_wire::{Mechanism, SecurityProtocol};
 
 use super::ConfigError;
-pub use crate::sasl::User;
+pub use crate::sasl::{User, UserError};
 
 /// A password whose `Debug` output is hidden.
 #[derive(Clone, PartialEq, Eq)]

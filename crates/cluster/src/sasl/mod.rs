@@ -13,8 +13,8 @@ use ring::{digest, hmac, pbkdf2};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use scram::{Credential, Credentials};
-pub use users::User;
 pub(crate) use users::Users;
+pub use users::{User, UserError};
 
 /// Why an authentication was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

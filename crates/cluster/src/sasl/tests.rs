@@ -158,6 +158,36 @@ fn passwords_are_not_printed() {
     }
 }
 
+#[test]
+fn a_user_with_a_mistyped_mechanism_is_refused() {
+    for (mechanism, nearest) in [
+        ("SCRAM-SHA256", Mechanism::ScramSha256),
+        ("SCRAM-SHA-265", Mechanism::ScramSha256),
+        ("scram-sha-256", Mechanism::ScramSha256),
+        ("SCRAM", Mechanism::ScramSha256),
+        ("SHA-256", Mechanism::ScramSha256),
+        ("SCRAM_SHA_512", Mechanism::ScramSha512),
+        ("SCRAM-512", Mechanism::ScramSha512),
+        ("SRAM-SHA-512", Mechanism::ScramSha512),
+        ("plain", Mechanism::Plain),
+        ("PLAIN ", Mechanism::Plain),
+        ("PLAINTEXT", Mechanism::Plain),
+        ("OAUTHBEARER", Mechanism::OAuthBearer),
+    ] {
+        let text = format!("alice:topsecret:{mechanism}");
+        let refused = User::parse(&text).unwrap_err();
+        assert_eq!(refused, UserError::Mechanism(nearest), "{mechanism}");
+        let said = refused.to_string();
+        assert!(said.contains(nearest.name()) && !said.contains("topsecret"), "{said}");
+    }
+    // A mechanism after it makes it a part of the password.
+    let user = User::parse("alice:a:SCRAM-SHA256:PLAIN").unwrap();
+    assert_eq!(user, User::new("alice", "a:SCRAM-SHA256").mechanisms([Mechanism::Plain]));
+    for password in ["SCRAM-SHA256", "open:sesame", "a:explain", "a:256", "a:"] {
+        assert_eq!(User::parse(&format!("alice:{password}")), Ok(User::new("alice", password)));
+    }
+}
+
 proptest! {
     #[test]
     fn arbitrary_messages_cause_no_panic(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..4)) {

@@ -22,6 +22,30 @@ pub struct User {
     mechanisms: Vec<Mechanism>,
 }
 
+/// Why a text is not a user. It does not contain the text, which has a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UserError {
+    /// The name or the password is missing.
+    #[error("expected NAME:PASSWORD or NAME:PASSWORD:MECHANISM")]
+    Incomplete,
+    /// The text after the last colon resembles a mechanism's name, but is no mechanism with a password.
+    #[error("{}", misnamed(*.0))]
+    Mechanism(Mechanism),
+}
+
+/// The text of [`UserError::Mechanism`].
+fn misnamed(nearest: Mechanism) -> String {
+    match nearest {
+        Mechanism::OAuthBearer => {
+            "OAUTHBEARER has no passwords; the mechanism must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512".into()
+        }
+        nearest => format!(
+            "no mechanism has the name after the last colon; did you mean {nearest}? A password with such an end needs \
+             a mechanism after it"
+        ),
+    }
+}
+
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User")
@@ -50,16 +74,20 @@ impl User {
     /// the last colon belongs to the password unless it is a mechanism's name.
     ///
     /// # Errors
-    /// The missing part. The message does not contain the text.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        const EXPECTED: &str = "expected NAME:PASSWORD or NAME:PASSWORD:MECHANISM";
-        let (name, rest) = text.split_once(':').ok_or(EXPECTED)?;
+    /// The missing part, or the mechanism that the text after the last colon resembles. The message
+    /// does not contain the text.
+    pub fn parse(text: &str) -> Result<Self, UserError> {
+        let (name, rest) = text.split_once(':').ok_or(UserError::Incomplete)?;
         let last = rest.rsplit_once(':');
         let user = match last.and_then(|(pass, name)| Some((pass, password_mechanism(name)?))) {
             Some((password, mechanism)) => Self::new(name, password).mechanisms([mechanism]),
-            None => Self::new(name, rest),
+            // As a part of the password it would give the user all mechanisms, and another password.
+            None => match last.and_then(|(_, name)| resembled(name)) {
+                Some(mechanism) => return Err(UserError::Mechanism(mechanism)),
+                None => Self::new(name, rest),
+            },
         };
-        user.check().map(|()| user).map_err(|()| EXPECTED)
+        user.check().map(|()| user).map_err(|()| UserError::Incomplete)
     }
 
     /// Checks that every mechanism can send the name and the password.
@@ -82,6 +110,23 @@ impl User {
 
 fn password_mechanism(name: &str) -> Option<Mechanism> {
     Mechanism::by_name(name).filter(|mechanism| Mechanism::PASSWORDS.contains(mechanism))
+}
+
+/// Returns the mechanism that a text resembles: the prefixes of the names in any case, and the hash functions.
+fn resembled(text: &str) -> Option<Mechanism> {
+    let kept = text.chars().filter(char::is_ascii_alphanumeric);
+    let kept: String = kept.map(|letter| letter.to_ascii_uppercase()).collect();
+    if kept.starts_with("PLAIN") {
+        Some(Mechanism::Plain)
+    } else if kept.contains("SHA512") || kept.starts_with("SCRAM") && kept.ends_with("512") {
+        Some(Mechanism::ScramSha512)
+    } else if kept.contains("SHA256") || kept.starts_with("SCRAM") {
+        Some(Mechanism::ScramSha256)
+    } else if kept.starts_with("OAUTHBEARER") {
+        Some(Mechanism::OAuthBearer)
+    } else {
+        None
+    }
 }
 
 /// The users of PLAIN. It does not reveal the passwords.
