@@ -30,7 +30,7 @@ pub enum Error {
         reason: Arc<str>,
     },
     /// TLS or SASL failed: the broker could not prove its identity, or refused the client's. A retry with the same
-    /// settings does not help.
+    /// settings does not help. Certificates that cannot be read are [`Self::Config`].
     #[error("authentication with {broker} failed: {reason}")]
     Authentication {
         /// Address of the broker.
@@ -286,6 +286,11 @@ impl Error {
         }
     }
 
+    /// Whether no attempt with the same settings can succeed: they cannot be used, or the broker refuses the client.
+    pub(crate) fn needs_other_settings(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Authentication { .. })
+    }
+
     /// Whether the client was fenced: by a newer producer with the same `transactional.id`, or by a newer consumer
     /// with the same `group.instance.id`. Also true after `transaction.timeout.ms`, because the coordinator then
     /// fences the producer.
@@ -339,6 +344,12 @@ pub enum ConfigError {
         /// The reason, and the alternative.
         why: &'static str,
     },
+    /// Certificates or keys that cannot be read, or that do not fit together. Clients read them when they connect.
+    #[error("{0}")]
+    Certificates(
+        /// The settings, the path of a file, and the problem.
+        Arc<str>,
+    ),
     /// A file of properties cannot be read.
     #[error("cannot read properties from {path}: {reason}")]
     File {

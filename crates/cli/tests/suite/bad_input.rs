@@ -156,6 +156,19 @@ fn an_invalid_property_is_named_with_its_nearest() {
 }
 
 #[test]
+fn a_missing_truststore_is_named_with_its_setting() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let tls = ["-X", "security.protocol=SSL", "-X", "ssl.truststore.location=/missing/ca.pem"];
+    for command in [&["topics", "list"][..], &["consume", "-t", "t"], &["produce", "-t", "t"]] {
+        let all = [command, &["-b", &cluster.bootstrap], &tls].concat();
+        let error = run_with_input(&all, b"x\n").failed();
+        let expected =
+            "ssl.truststore.location=/missing/ca.pem: No such file or directory (os error 2)";
+        assert_eq!(error, expected, "{command:?}");
+    }
+}
+
+#[test]
 fn options_that_make_no_run_are_refused() {
     for (arguments, word) in [
         (&["perf", "produce", "--num-records", "0"][..], "above 0"),

@@ -202,13 +202,8 @@ impl Shared {
 
     /// Makes the next poll return the error if only the application or an operator can remove its cause.
     pub(super) fn report_refusal(&self, error: &Error) {
-        let lasts = matches!(
-            error,
-            Error::Authentication { .. }
-                | Error::UnsupportedVersion(_)
-                | Error::ResponseTooLarge { .. }
-        );
-        if lasts {
+        let lasts = matches!(error, Error::UnsupportedVersion(_) | Error::ResponseTooLarge { .. });
+        if lasts || error.needs_other_settings() {
             self.report(error.clone());
         }
     }

@@ -334,8 +334,10 @@ impl MetadataHandle {
 
     pub(crate) fn final_problem(&self, topic: &str) -> Option<Error> {
         let problems = self.shared.problems.lock();
-        if let Some(refused @ Error::Authentication { .. }) = &problems.unreachable {
-            return Some(refused.clone());
+        if let Some(error) = &problems.unreachable
+            && error.needs_other_settings()
+        {
+            return Some(error.clone());
         }
         let code = problems.topics.get(topic).copied()?;
         let fatal = matches!(
@@ -537,7 +539,7 @@ async fn dial(
     let bootstrap = shared.common.bootstrap_servers.join(",").into();
     let _login = match CredentialSource::prepare(&shared.env, &shared.common, &bootstrap).await {
         Ok(login) => login,
-        Err(error @ Error::Authentication { .. }) => return Err(error),
+        Err(error) if error.needs_other_settings() => return Err(error),
         Err(error) => return Err(shared.unreachable(&error.to_string())),
     };
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
@@ -555,7 +557,7 @@ async fn dial(
             match opened {
                 Some(Ok(connection)) => return Ok(connection),
                 // Another broker of this cluster would refuse, too.
-                Some(Err(error @ Error::Authentication { .. })) => return Err(error),
+                Some(Err(error)) if error.needs_other_settings() => return Err(error),
                 Some(Err(error)) => last = Some(error),
                 None => slow.push((host, port)),
             }

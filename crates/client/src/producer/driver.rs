@@ -89,7 +89,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 lane.gate.set_unreachable();
                 strong.notice(&lane);
                 failures += 1;
-                if matches!(error, Error::Authentication { .. } | Error::UnsupportedVersion(_)) {
+                if error.needs_other_settings() || matches!(error, Error::UnsupportedVersion(_)) {
                     refuse(&lane, &strong, &error);
                 }
                 give_up_late(&lane, &strong, &error);

@@ -23,7 +23,8 @@ use curtail_net::{
 use sha2::{Digest, Sha256};
 
 use crate::{
-    CipherSuite, CommonConfig, Error, Result, Secret, SslConfig, Store, StoreType, TlsVersion,
+    CipherSuite, CommonConfig, ConfigError, Error, Result, Secret, SslConfig, Store, StoreType,
+    TlsVersion,
     conn::{authentication_error, connection_error},
 };
 
@@ -58,7 +59,7 @@ pub(crate) async fn secure(
     peer: &Arc<str>,
 ) -> Result<Box<dyn Socket>> {
     let ssl = &common.security.ssl;
-    let config = load(common).await.map_err(|reason| authentication_error(peer, reason))?;
+    let config = load(common).await.map_err(unusable)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         authentication_error(peer, format!("'{host}' is not a valid TLS server name"))
     })?;
@@ -71,6 +72,11 @@ pub(crate) async fn secure(
         }
         Err(other) => Err(connection_error(peer, other)),
     }
+}
+
+/// The error for certificates that cannot be used.
+pub(super) fn unusable(reason: impl Into<Arc<str>>) -> Error {
+    ConfigError::Certificates(reason.into()).into()
 }
 
 /// Translates a TLS error of a connection's socket; `None` for a network error.

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use curtail::{Mechanism, Secret, SecurityConfig, SecurityProtocol};
+use curtail::{ConfigError, Mechanism, Secret, SecurityConfig, SecurityProtocol};
 use curtail_wire::ApiKey;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    broker::{Act, Broker, Call, authenticated, frame},
+    broker::{Act, Broker, Call, TOPIC, authenticated, frame},
     *,
 };
 
@@ -247,5 +247,48 @@ fn peers_that_speak_something_else() {
         let connections = || broker.model.lock().connections;
         let error = told(broker.address, trusting(Ssl), "does not speak TLS", connections).await;
         assert!(matches!(error, Error::Authentication { .. }), "{error}");
+    });
+}
+
+/// Java's clients fail with a ConfigException when they are made. No broker has refused anything.
+#[test]
+fn unusable_certificates_are_a_configuration_error_of_every_client() {
+    run(async {
+        let broker = Broker::honest().await;
+        let trust = SecurityConfig::ssl().truststore("/missing/ca.pem", None);
+        let pem = certificates::Authority::new("x").pem();
+        let mut own = SecurityConfig::ssl().keystore("/missing/own.pem", None);
+        own.ssl.truststore_certificates = Some(pem);
+        for (security, setting) in [
+            (trust, "ssl.truststore.location=/missing/ca.pem: "),
+            (own, "ssl.keystore.location=/missing/own.pem: "),
+        ] {
+            let check = |error: Error| {
+                check_error(&error);
+                assert!(matches!(error, Error::Config(ConfigError::Certificates(_))), "{error:?}");
+                let text = error.to_string();
+                assert!(text.starts_with(setting) && text.contains("No such file"), "{text}");
+            };
+            let producer = secured(broker.address, security.clone(), HANGS);
+            check(ends("send", producer.send(record("x"))).await.unwrap_err());
+            ends("close", producer.close()).await.unwrap();
+
+            let mut config = consumer_config(&broker.address.to_string());
+            config.common.security = security.clone();
+            config.common.default_api_timeout = HANGS;
+            let mut reader = Consumer::new(config.clone()).unwrap();
+            check(ends("connect", reader.connect()).await.unwrap_err());
+            reader.assign([partition(0)]);
+            check(ends("poll", reader.poll(HANGS)).await.unwrap_err());
+            config.group_id = Some("group".into());
+            let mut member = Consumer::new(config).unwrap();
+            member.subscribe([TOPIC]).unwrap();
+            check(ends("poll", member.poll(HANGS)).await.unwrap_err());
+
+            let mut config = AdminConfig::new(broker.address.to_string());
+            config.common.security = security;
+            let admin = Admin::new(config).unwrap();
+            check(ends("describe", admin.describe_cluster()).await.unwrap_err());
+        }
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use curtail::{Mechanism, SecurityConfig, SecurityProtocol};
+use curtail::{ConfigError, Mechanism, SecurityConfig, SecurityProtocol};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -136,6 +136,12 @@ fn permanent_endpoint_errors_fail_sends_at_once() {
         ssl.truststore_certificates = Some(Authority::new("Another authority").pem());
         let error = no_token(stranger, &endpoint, "the token endpoint's certificate").await;
         assert!(matches!(error, Error::Authentication { .. }), "{error}");
+        let mut unreadable = provider.security(&endpoint);
+        let ssl = unreadable.sasl.oidc.ssl.insert(curtail::SslConfig::default());
+        ssl.truststore.location = Some("/missing/ca.pem".into());
+        let part = "sasl.jaas.config: ssl.truststore.location=/missing/ca.pem: No such file";
+        let error = no_token(unreadable, &endpoint, part).await;
+        assert!(matches!(error, Error::Config(ConfigError::Certificates(_))), "{error}");
     });
 }
 

@@ -154,7 +154,8 @@ impl Driver {
 /// The outcome of a request without a response. A request in an unsupported version will not succeed later either.
 fn lost(error: Error) -> Reply<Error> {
     match error {
-        Error::UnsupportedVersion(_) | Error::Authentication { .. } => Reply::Impossible(error),
+        error if error.needs_other_settings() => Reply::Impossible(error),
+        Error::UnsupportedVersion(_) => Reply::Impossible(error),
         error => Reply::Lost(error),
     }
 }

@@ -136,7 +136,7 @@ pub(crate) fn check_response(status: u16, body: &[u8], secret: &str, now_ms: i64
             assert!(granted.expires_ms > now_ms && !granted.token.reveal().is_empty());
             return;
         }
-        Err(Trouble::Refused(reason) | Trouble::Unreachable(reason)) => reason,
+        Err(trouble) => trouble.reason().clone(),
     };
     assert!(!reason.contains(secret), "the secret is shown: {reason}");
     assert!(!reason.contains(char::is_control), "control characters are shown: {reason:?}");

@@ -91,7 +91,7 @@ async fn connect(
         tokio::task::spawn_blocking(move || tls::build(&ssl).map(|built| built.config)).await;
     let config = config
         .map_err(|error| unreachable(error.to_string()))?
-        .map_err(|reason| Trouble::Refused(format!("sasl.jaas.config: {reason}").into()))?;
+        .map_err(|reason| Trouble::Unusable(format!("sasl.jaas.config: {reason}").into()))?;
     match TlsSocket::connect(socket, config, name, limit).await {
         Ok(socket) => Ok(socket),
         Err(TlsError::Session(error)) => {

@@ -23,7 +23,7 @@ use tokio::{
 
 pub(crate) use self::answer::check_response;
 use self::{answer::Granted, exchange::Limits};
-use super::Cache;
+use super::{Cache, tls::unusable};
 use crate::{
     CommonConfig, Error, OAuthBearerToken, OidcConfig,
     config::ClientCredentials,
@@ -44,6 +44,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) enum Trouble {
     /// The settings do not fit the endpoint: a retry with the same settings fails as well.
     Refused(Arc<str>),
+    /// The certificates for the endpoint cannot be used.
+    Unusable(Arc<str>),
     /// A retry may succeed.
     Unreachable(Arc<str>),
 }
@@ -52,7 +54,14 @@ impl Trouble {
     fn map(self, change: impl FnOnce(&str) -> String) -> Self {
         match self {
             Self::Refused(reason) => Self::Refused(change(&reason).into()),
+            Self::Unusable(reason) => Self::Unusable(change(&reason).into()),
             Self::Unreachable(reason) => Self::Unreachable(change(&reason).into()),
+        }
+    }
+
+    fn reason(&self) -> &Arc<str> {
+        match self {
+            Self::Refused(reason) | Self::Unusable(reason) | Self::Unreachable(reason) => reason,
         }
     }
 
@@ -60,6 +69,7 @@ impl Trouble {
     pub(crate) fn error(&self, peer: &Arc<str>) -> Error {
         match self {
             Self::Refused(reason) => authentication_error(peer, reason),
+            Self::Unusable(reason) => unusable(reason.clone()),
             Self::Unreachable(reason) => connection_error(peer, reason),
         }
     }
@@ -241,8 +251,7 @@ impl Login {
                 self.state.send_replace(State { token, failure: None });
             }
             Err(trouble) => {
-                let (Trouble::Refused(reason) | Trouble::Unreachable(reason)) = &trouble;
-                tracing::warn!(%reason, "cannot log in");
+                tracing::warn!(reason = %trouble.reason(), "cannot log in");
                 self.state.send_modify(|state| {
                     let count = state.failure.as_ref().map_or(0, |failure| failure.count) + 1;
                     let retry_at = Instant::now().later(self.back_off(&trouble, count));
@@ -266,7 +275,7 @@ impl Login {
     fn back_off(&self, trouble: &Trouble, failures: u32) -> Duration {
         let (initial, max) = (self.settings.retry_backoff, self.settings.retry_backoff_max);
         let pause = match trouble {
-            Trouble::Refused(_) => max,
+            Trouble::Refused(_) | Trouble::Unusable(_) => max,
             Trouble::Unreachable(_) => {
                 Backoff { initial, max }.after(failures, self.entropy.unit())
             }

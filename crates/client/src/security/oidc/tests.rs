@@ -256,6 +256,7 @@ fn error_responses_are_reported_in_one_line_without_secrets() {
         let (reason, is_last) = match &trouble {
             Trouble::Refused(reason) => (reason, true),
             Trouble::Unreachable(reason) => (reason, false),
+            Trouble::Unusable(_) => panic!("no certificates are read: {trouble:?}"),
         };
         assert!(reason.contains(part) && is_last == last, "{status}: {trouble:?}");
         assert!(!reason.contains(['\n', '\r']) && !reason.contains("hush"), "{reason}");
