@@ -5,6 +5,7 @@ use std::{
     net::TcpListener,
     process::Command,
     thread,
+    time::{Duration, Instant},
 };
 
 use crate::common::{Cluster, files, run, run_with_input};
@@ -153,6 +154,32 @@ fn an_invalid_property_is_named_with_its_nearest() {
     assert!(perf.starts_with("acks=maybe: expected all, -1, 0 or 1"), "{perf}");
     let file = run(&["perf", "e2e", "--command-config", "no-such.properties"]).failed();
     assert!(file.contains("no-such.properties"), "{file}");
+}
+
+/// The connection closes at the first request. No command waits for its timeout, which is a minute.
+#[test]
+fn a_listener_that_requires_sasl_is_noticed() {
+    let cluster = Cluster::start(&[
+        "--brokers",
+        "1",
+        "--security-protocol",
+        "SASL_PLAINTEXT",
+        "--user",
+        "alice:secret:SCRAM-SHA-512",
+        "--property",
+        "sasl.enabled.mechanisms=SCRAM-SHA-512",
+    ]);
+    let begun = Instant::now();
+    for command in commands(&cluster.bootstrap) {
+        let error = run_with_input(&command, b"x\n").failed();
+        let expected = format!(
+            "authentication with {} failed: this listener requires SASL, which security.protocol=PLAINTEXT lacks; \
+             set it to SASL_PLAINTEXT, and sasl.mechanism to one of the listener's: SCRAM-SHA-512",
+            cluster.bootstrap
+        );
+        assert_eq!(error, expected, "{command:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(55), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`Connection`] handles one request at a time, for control traffic and for lanes that keep their own order. The
 //! produce lane takes it apart ([`Connection::into_parts`]) to write and read concurrently.
 
+mod listener;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+use self::listener::{Doubt, speaks_clear_text};
 use crate::{
     CommonConfig, Error, Result, SslConfig,
     security::{
@@ -48,6 +50,8 @@ pub(crate) struct Connection {
     ssl: Option<Arc<SslConfig>>,
     /// With SASL only.
     session: Option<Session>,
+    /// Without SASL, until a broker has served the client.
+    doubt: Option<Box<Doubt>>,
 }
 
 /// Result of SASL authentication.
@@ -133,7 +137,10 @@ impl Connection {
         let security = &common.security;
         connection.ssl = security.protocol.has_tls().then(|| Arc::new(security.ssl.clone()));
         match connection.prove(common, source).await {
-            Ok(()) => Ok(connection),
+            Ok(()) => {
+                connection.doubt = Doubt::of(env, common, host, port);
+                Ok(connection)
+            }
             Err(error) => {
                 let error = connection.last_word(error).await;
                 Err(connection.explain(common, error))
@@ -193,6 +200,7 @@ impl Connection {
             limited_by: None,
             ssl: None,
             session: None,
+            doubt: None,
         }
     }
 
@@ -450,9 +458,17 @@ impl Connection {
             self.write(frame).await?;
             self.read_answer(correlation_id).await
         };
-        match timeout_at(Instant::now().later(limit), exchange).await {
+        let answer = match timeout_at(Instant::now().later(limit), exchange).await {
             Ok(answer) => answer,
-            Err(_) => Err(unanswered(&self.peer, limit)),
+            Err(_) => return Err(unanswered(&self.peer, limit)),
+        };
+        let Some(doubt) = self.doubt.take() else { return answer };
+        match answer {
+            Ok(answer) => {
+                doubt.end();
+                Ok(answer)
+            }
+            Err(error) => Err(doubt.explain(&self.peer, error).await),
         }
     }
 
@@ -510,12 +526,6 @@ fn options(common: &CommonConfig) -> SocketOptions {
         receive_buffer: common.receive_buffer,
         ..SocketOptions::default()
     }
-}
-
-/// Whether a broker that failed the TLS handshake accepts plaintext.
-async fn speaks_clear_text(env: &Env, common: &CommonConfig, address: SocketAddr) -> bool {
-    let Ok(socket) = env.net.connect(address, SocketOptions::default()).await else { return false };
-    Connection::unproven(common, socket, "".into()).shake_hands().await.is_ok()
 }
 
 pub(crate) fn unanswered(peer: &Arc<str>, limit: Duration) -> Error {

@@ -9,6 +9,8 @@ use std::{fmt, sync::Arc};
 use curtail_proto::sasl::{Derivation, SaltedPassword};
 use parking_lot::Mutex;
 
+use crate::CommonConfig;
+
 pub(crate) use tls::{secure, session_error};
 
 /// State shared by connections, so that it is read and computed once.
@@ -20,12 +22,23 @@ pub(crate) struct Cache {
     /// SCRAM's last derived password, for renewals and further connections (RFC 5802, 5.1).
     salted: Mutex<Option<(Derivation, SaltedPassword)>>,
     oidc: Mutex<Option<oidc::Kept>>,
+    /// `bootstrap.servers` of the cluster that has last served a client, beyond handshakes.
+    served: Mutex<Vec<String>>,
 }
 
 impl Cache {
     /// Why previously read certificates are still in use although their files have changed; `None` if they are not.
     pub(crate) fn outdated(&self) -> Option<Arc<str>> {
         self.outdated.lock().clone()
+    }
+
+    /// Whether a broker has served the client, so that `security.protocol` is that of the listeners.
+    pub(crate) fn is_served(&self, common: &CommonConfig) -> bool {
+        *self.served.lock() == common.bootstrap_servers
+    }
+
+    pub(crate) fn set_served(&self, common: &CommonConfig) {
+        self.served.lock().clone_from(&common.bootstrap_servers);
     }
 }
 

@@ -24,7 +24,8 @@ use crate::{
     error::one_line,
 };
 
-const HANDSHAKE: RangeInclusive<i16> = 1..=1;
+/// Versions of SaslHandshake.
+pub(crate) const HANDSHAKE: RangeInclusive<i16> = 1..=1;
 const AUTHENTICATE: RangeInclusive<i16> = 0..=2;
 
 /// Part of a session after which it is renewed, plus a random part of the next tenth, as in Java.

@@ -9,8 +9,11 @@ use std::{
     time::Instant,
 };
 
-use curtail::{ConfigError, Mechanism, Secret, SecurityConfig, SecurityProtocol};
-use curtail_wire::ApiKey;
+use curtail::{ConfigError, ErrorCode, Mechanism, Secret, SecurityConfig, SecurityProtocol};
+use curtail_wire::{
+    ApiKey,
+    cold::{self, StrBytes, messages},
+};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
@@ -289,6 +292,122 @@ fn unusable_certificates_are_a_configuration_error_of_every_client() {
             config.common.security = security;
             let admin = Admin::new(config).unwrap();
             check(ends("describe", admin.describe_cluster()).await.unwrap_err());
+        }
+    });
+}
+
+/// A listener that serves no request before SaslHandshake, to which it responds with this error and these mechanisms.
+async fn unserving(code: ErrorCode, mechanisms: &'static [&'static str]) -> Arc<Broker> {
+    Broker::start(move |call, frame| match call.api {
+        ApiKey::API_VERSIONS => Act::Send(frame),
+        ApiKey::SASL_HANDSHAKE => {
+            let names = mechanisms.iter().map(|name| StrBytes::from_static_str(name)).collect();
+            let answer = messages::SaslHandshakeResponse::default()
+                .with_error_code(code.0)
+                .with_mechanisms(names);
+            let encoded =
+                cold::encode_response(call.api, call.version, call.correlation_id, &answer);
+            Act::Send(encoded.unwrap())
+        }
+        _ => Act::Cut(Vec::new()),
+    })
+    .await
+}
+
+/// Apache's brokers close the connection without a word. Java's clients retry until their timeouts.
+#[test]
+fn plaintext_client_of_a_sasl_listener_fails_at_once_and_names_the_mechanisms() {
+    run(async {
+        let enabled: &[&str] = &["SCRAM-SHA-256", "PLAIN"];
+        for code in [ErrorCode::UNSUPPORTED_SASL_MECHANISM, ErrorCode::NONE] {
+            let broker = unserving(code, enabled).await;
+            let address = broker.address.to_string();
+            let check = |error: Error| {
+                check_error(&error);
+                assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
+                let text = error.to_string();
+                assert!(text.contains("security.protocol=PLAINTEXT lacks"), "{text}");
+                assert!(text.contains("set it to SASL_PLAINTEXT"), "{text}");
+                assert!(text.ends_with("SCRAM-SHA-256, PLAIN"), "{text}");
+            };
+            let patient = |common: &mut CommonConfig| {
+                (common.default_api_timeout, common.request_timeout) = (HANGS, HANGS);
+                common.connection_setup_timeout = HANGS;
+            };
+            let mut config = producer_config(&address);
+            patient(&mut config.common);
+            (config.max_block, config.delivery_timeout) = (HANGS, HANGS);
+            let producer = Producer::new(config).unwrap();
+            check(ends("send", producer.send(record("x"))).await.unwrap_err());
+            ends("close", producer.close()).await.unwrap();
+
+            let mut config = consumer_config(&address);
+            patient(&mut config.common);
+            let mut reader = Consumer::new(config.clone()).unwrap();
+            reader.assign([partition(0)]);
+            check(ends("poll", reader.poll(HANGS)).await.unwrap_err());
+            let topic = ends("partitions", reader.partitions_for(TOPIC)).await;
+            check(topic.unwrap_err());
+            config.group_id = Some("group".into());
+            let mut member = Consumer::new(config).unwrap();
+            member.subscribe([TOPIC]).unwrap();
+            check(ends("poll", member.poll(HANGS)).await.unwrap_err());
+
+            let mut config = AdminConfig::new(&*address);
+            patient(&mut config.common);
+            let admin = Admin::new(config).unwrap();
+            check(ends("describe", admin.describe_cluster()).await.unwrap_err());
+            check(ends("groups", admin.list_groups()).await.unwrap_err());
+        }
+    });
+}
+
+/// A broker that is shutting down or starting closes connections, too. Only a list of mechanisms proves a listener with
+/// SASL.
+#[test]
+fn connections_closed_at_the_first_request_are_retried_without_a_sign_of_sasl() {
+    run(async {
+        for code in [ErrorCode::ILLEGAL_SASL_STATE, ErrorCode::NONE] {
+            let broker = unserving(code, &[]).await;
+            let address = broker.address.to_string();
+            let mut config = AdminConfig::new(&*address);
+            short(&mut config.common);
+            let admin = Admin::new(config).unwrap();
+            let error = ends("describe", admin.describe_cluster()).await.unwrap_err();
+            check_error(&error);
+            let hint = "at the first request; is security.protocol=PLAINTEXT that of the listener?";
+            assert!(error.to_string().contains(hint), "{error}");
+            assert!(!matches!(error, Error::Authentication { .. }), "{error:?}");
+
+            let mut config = producer_config(&address);
+            (config.max_block, config.delivery_timeout) = (HANGS, HANGS);
+            let producer = Producer::new(config).unwrap();
+            let sent = producer.send(record("x"));
+            let serve = async {
+                // Some attempts have failed.
+                while broker.calls(ApiKey::METADATA) < 5 {
+                    tokio::task::yield_now().await;
+                }
+                broker.script(|_, frame| Act::Send(frame));
+            };
+            let (sent, ()) = ends("send", async { tokio::join!(sent, serve) }).await;
+            ends("delivery", sent.unwrap()).await.unwrap();
+
+            // From now on a closed connection says nothing about the listener.
+            let before = (broker.calls(ApiKey::METADATA), broker.calls(ApiKey::SASL_HANDSHAKE));
+            broker.script(|call, frame| match call.api {
+                ApiKey::API_VERSIONS => Act::Send(frame),
+                _ => Act::Cut(Vec::new()),
+            });
+            let _delivery = ends("send", producer.send(record("y"))).await.unwrap();
+            let closed = async {
+                while broker.calls(ApiKey::METADATA) < before.0 + 3 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            ends("metadata", closed).await;
+            assert_eq!(broker.calls(ApiKey::SASL_HANDSHAKE), before.1);
+            drop(producer);
         }
     });
 }

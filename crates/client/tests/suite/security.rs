@@ -326,6 +326,10 @@ async fn mismatches(cluster: &ApacheCluster, files: &Files) {
     refused(&cluster.listener("TLS"), &plain("SASL_SSL"), &no_sasl).await;
     let no_sasl = ["security.protocol=SASL_PLAINTEXT", "does not support SASL"];
     refused(&plaintext, &plain("SASL_PLAINTEXT"), &no_sasl).await;
+    let sasl_only = ["security.protocol=PLAINTEXT lacks", "SASL_PLAINTEXT", "PLAIN"];
+    refused(&cluster.listener("CLEAR"), &clear, &sasl_only).await;
+    let sasl_only = ["security.protocol=SSL lacks", "SASL_SSL", "SCRAM-SHA-512"];
+    refused(&cluster.listener("SECURE"), &ssl(files, "SSL"), &sasl_only).await;
 }
 
 /// Sessions end several times while records are sent and received, without an effect on them.
