@@ -5,7 +5,7 @@ mod tests;
 
 use std::{fmt::Display, io};
 
-use curtail::{ConfigError, Error};
+use curtail::{ConfigError, ConnectionProblem, Error};
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
 
@@ -53,11 +53,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match advice(&error) {
-            // A question is advice, too.
-            Some(advice) if !text.ends_with('?') => {
-                Self::new(format!("{}; {advice}", text.trim_end_matches('.')))
-            }
-            _ => Self::new(text),
+            Some(advice) => Self::new(format!("{}; {advice}", text.trim_end_matches('.'))),
+            None => Self::new(text),
         }
     }
 }
@@ -65,28 +62,19 @@ impl From<Error> for Failure {
 /// Advice for an error that contains none.
 fn advice(error: &Error) -> Option<&'static str> {
     match error {
-        // The message says what to check.
-        Error::Unreachable { reason, .. } | Error::Protocol { reason, .. }
-            if reason.contains("; check ") =>
-        {
-            None
-        }
-        Error::Unreachable { reason, .. } if reason.contains("protocol") => {
-            Some("is this the port of a Kafka broker, without TLS?")
+        Error::Unreachable { last: Some(last), .. } if has_advice(last) => None,
+        Error::Unreachable { last: Some(last), .. } if matches!(**last, Error::Protocol { .. }) => {
+            Some(PORT)
         }
         Error::Unreachable { .. } => Some(
             "check --bootstrap-server and that the brokers are running (`curtail cluster` starts a cluster)",
         ),
-        Error::Protocol { .. } => Some("is this the port of a Kafka broker, without TLS?"),
+        error if has_advice(error) => None,
+        Error::Protocol { .. } => Some(PORT),
         Error::UnknownTopic(_) => Some("`curtail topics list` prints the topics"),
         Error::RecordTooLarge { .. } => Some("send smaller records or raise max.request.size"),
         Error::NotAcknowledged { cause, .. } => advice(cause),
-        Error::Timeout { last: Some(last), .. } => match &**last {
-            Error::Connection { reason, .. } if reason.contains("closed by the broker") => Some(
-                "check that security.protocol is that of the listener: a SASL listener closes connections without SASL",
-            ),
-            last => advice(last),
-        },
+        Error::Timeout { last: Some(last), .. } => advice(last),
         Error::Broker { code, .. } if *code == curtail::ErrorCode::KAFKA_STORAGE_ERROR => {
             Some("is a broker's disk full? see its output")
         }
@@ -112,8 +100,19 @@ fn advice(error: &Error) -> Option<&'static str> {
         {
             Some("a topic name has 1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
         }
-        Error::Config(_) => None,
         _ => None,
+    }
+}
+
+/// Advice for a peer that is no Kafka broker, whatever it speaks.
+const PORT: &str = "is this the port of a Kafka broker, without TLS?";
+
+/// Whether the text of the error says what to check.
+fn has_advice(error: &Error) -> bool {
+    match error {
+        Error::Connection { problem, .. } => *problem != ConnectionProblem::Other,
+        Error::Protocol { foreign, .. } => *foreign,
+        _ => false,
     }
 }
 

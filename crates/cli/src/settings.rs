@@ -166,5 +166,5 @@ pub(crate) fn set_both(
 }
 
 fn is_foreign(error: &ConfigError) -> bool {
-    matches!(error, ConfigError::NotSupported { why, .. } if why.starts_with("it is a setting of"))
+    matches!(error, ConfigError::OfOtherClients { .. })
 }

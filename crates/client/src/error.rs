@@ -20,6 +20,8 @@ pub enum Error {
         bootstrap: Arc<str>,
         /// Failure at the last broker tried.
         reason: Arc<str>,
+        /// That failure as an error; `None` if no broker responded in time.
+        last: Option<Arc<Error>>,
     },
     /// A connection was lost or could not be used.
     #[error("connection to {broker}: {reason}")]
@@ -28,6 +30,8 @@ pub enum Error {
         broker: Arc<str>,
         /// What happened.
         reason: Arc<str>,
+        /// Its kind.
+        problem: ConnectionProblem,
     },
     /// TLS or SASL failed: the broker could not prove its identity, or refused the client's. A retry with the same
     /// settings does not help. Certificates that cannot be read are [`Self::Config`].
@@ -45,6 +49,8 @@ pub enum Error {
         broker: Arc<str>,
         /// The violation.
         reason: Arc<str>,
+        /// Whether the peer speaks another protocol, which the reason names.
+        foreign: bool,
     },
     /// The broker supports no version of a request that this client supports.
     #[error("{0}")]
@@ -232,6 +238,23 @@ pub enum Error {
     Closed,
 }
 
+/// Kind of an [`Error::Connection`], for programs that advise their users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionProblem {
+    /// The name of the host has no address.
+    UnknownHost,
+    /// Nothing accepts connections at the address.
+    Refused,
+    /// The broker closed the connection before it served a request. `security.protocol` may not be the listener's.
+    Unserved,
+    /// There is no token for the login.
+    NoToken,
+    /// Another failure.
+    #[default]
+    Other,
+}
+
 /// The text of [`Error::BufferFull`].
 fn no_room(waited: Duration) -> String {
     let faster = "records are sent faster than the brokers accept them";
@@ -350,6 +373,14 @@ pub enum ConfigError {
         /// The settings, the path of a file, and the problem.
         Arc<str>,
     ),
+    /// A property of another kind of client.
+    #[error("{name} is not supported: it is a setting of {clients}")]
+    OfOtherClients {
+        /// Property.
+        name: String,
+        /// The clients that have it, such as `consumers`.
+        clients: &'static str,
+    },
     /// A file of properties cannot be read.
     #[error("cannot read properties from {path}: {reason}")]
     File {

@@ -107,7 +107,7 @@ pub use curtail_wire::{
     fetch::IsolationLevel,
     records::{HeaderIter, RecordRef},
 };
-pub use error::{ConfigError, Error, Result};
+pub use error::{ConfigError, ConnectionProblem, Error, Result};
 pub use metrics::{
     BrokerMetrics, ConsumerMetrics, Distribution, FetchMetrics, GroupMetrics, NamedMetric,
     PartitionLag, ProducerMetrics, PrometheusText,

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use curtail::Error;
+use curtail::{ConnectionProblem, Error};
 
 use super::Failure;
 
@@ -22,11 +22,60 @@ fn failures_are_joined_without_full_stops() {
     assert_eq!(message(Failure::all(failures).unwrap_err()), "a; b; c.");
 }
 
+/// A failure to reach a cluster after this one at the last broker.
+fn unreachable_after(last: Option<Error>) -> String {
+    let reason = last.as_ref().map_or("no broker responds".into(), Error::to_string);
+    let last = last.map(Arc::new);
+    let bootstrap = "protocol:9092".into();
+    message(Error::Unreachable { bootstrap, reason: reason.into(), last }.into())
+}
+
+fn connection(problem: ConnectionProblem, reason: &str) -> Error {
+    Error::Connection { broker: "protocol:9092".into(), reason: reason.into(), problem }
+}
+
+fn protocol(foreign: bool, reason: &str) -> Error {
+    Error::Protocol { broker: "h:1".into(), reason: reason.into(), foreign }
+}
+
+/// Names and reasons are arbitrary texts: they may contain words of an advice.
+#[test]
+fn advice_follows_the_kind_of_an_error_and_not_its_text() {
+    use ConnectionProblem::{NoToken, Other, Refused, Unserved};
+    let start = "check --bootstrap-server and that the brokers are running";
+    let port = "is this the port of a Kafka broker, without TLS?";
+    for (last, advice) in [
+        (None, start),
+        (Some(connection(Other, "no route to the protocol; check the cable; lost?")), start),
+        (Some(protocol(false, "a length of 9; check it?")), port),
+    ] {
+        let text = unreachable_after(last);
+        assert!(text.contains(&format!("; {advice}")), "{text}");
+    }
+    for last in [
+        connection(Refused, "r"),
+        connection(Unserved, "u"),
+        connection(NoToken, "t"),
+        protocol(true, "f"),
+    ] {
+        let text = unreachable_after(Some(last.clone()));
+        assert_eq!(text, format!("cannot reach the cluster at protocol:9092: {last}"));
+    }
+    let text = message(protocol(true, "it is an SSH server").into());
+    assert_eq!(text, "h:1 broke the Kafka protocol: it is an SSH server");
+    assert!(message(protocol(false, "a length of 9?").into()).ends_with(port));
+    let timeout = |last| {
+        let limit = std::time::Duration::from_secs(1);
+        message(Error::Timeout { what: "w", limit, last: Some(Arc::new(last)) }.into())
+    };
+    assert!(timeout(protocol(false, "x")).ends_with(port));
+    assert!(
+        timeout(connection(Unserved, "closed by the broker")).ends_with("closed by the broker)")
+    );
+}
+
 #[test]
 fn errors_say_what_to_do() {
-    let unreachable =
-        Error::Unreachable { bootstrap: "h:1".into(), reason: "connection refused".into() };
-    assert!(message(unreachable.into()).contains("--bootstrap-server"));
     let large = Error::RecordTooLarge { size: 2, limit: 1 };
     let wrapped = Error::NotAcknowledged {
         topic: "t".into(),

@@ -50,7 +50,7 @@ pub use self::{
 };
 use crate::{
     AdminConfig, Error, Result, TopicPartition,
-    conn::Connection,
+    conn::{Connection, connection_error},
     error::one_line,
     metadata::{AutoCreate, MetadataHandle},
     runtime::within,
@@ -132,8 +132,7 @@ impl Admin {
             Target::Broker(id) => {
                 let Some(broker) = brokers.iter().find(|broker| broker.id == id) else {
                     let broker = format!("broker {id}").into();
-                    let reason = rounds::not_live(brokers).into();
-                    return Err(Error::Connection { broker, reason });
+                    return Err(connection_error(&broker, rounds::not_live(brokers)));
                 };
                 let common = &self.shared.config.common;
                 Connection::open(&self.shared.env, common, &broker.host, broker.port).await

@@ -670,8 +670,8 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     if let Some((harmless, why)) = elsewhere::find(name) {
         return if harmless.has(value) { Ok(()) } else { not_supported(why) };
     }
-    if let Some(why) = of_another_client(S::KIND, name) {
-        return not_supported(why);
+    if let Some(clients) = of_other_clients(S::KIND, name) {
+        return Err(ConfigError::OfOtherClients { name: redact::name(name), clients });
     }
     let known = supported::<S>()
         .chain(IGNORED_PROPERTIES.iter().copied())
@@ -681,12 +681,12 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     Err(ConfigError::Unknown { name: redact::name(name), nearest: nearest(name, known) })
 }
 
-fn of_another_client(kind: Kind, name: &str) -> Option<&'static str> {
+fn of_other_clients(kind: Kind, name: &str) -> Option<&'static str> {
     if kind != Kind::Producer && supported::<ProducerConfig>().any(|n| n == name) {
-        return Some("it is a setting of producers");
+        return Some("producers");
     }
     if kind != Kind::Consumer && supported::<ConsumerConfig>().any(|n| n == name) {
-        return Some("it is a setting of consumers");
+        return Some("consumers");
     }
     None
 }

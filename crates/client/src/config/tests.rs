@@ -520,15 +520,21 @@ fn java_only_names_are_ignored_or_refused_by_name() {
         ("sasl.kerberos.service.name", "hush".into()),
         ("sasl.oauthbearer.jwks.endpoint.url", "hush".into()),
         ("sasl.oauthbearer.assertion.private.key.passphrase", "hush".into()),
-        ("linger.ms", "5".into()),
     ];
     for (name, value) in refused {
         let error = config.set(name, &value).unwrap_err();
         assert!(matches!(error, ConfigError::NotSupported { .. }), "{name}: {error:?}");
         assert!(!error.to_string().contains("hush"), "values may be secrets");
     }
-    let why = ProducerConfig::default().set("fetch.min.bytes", "1").unwrap_err().to_string();
-    assert_eq!(why, "fetch.min.bytes is not supported: it is a setting of consumers");
+    let why = ProducerConfig::default().set("fetch.min.bytes", "1").unwrap_err();
+    assert_eq!(why.to_string(), "fetch.min.bytes is not supported: it is a setting of consumers");
+    for (name, value, kind) in
+        [("linger.ms", "5", "producers"), ("fetch.min.bytes", "1", "consumers")]
+    {
+        let error = AdminConfig::default().set(name, value).unwrap_err();
+        let expected = ConfigError::OfOtherClients { name: name.to_owned(), clients: kind };
+        assert_eq!(error, expected);
+    }
 }
 
 #[test]

@@ -10,9 +10,9 @@ use curtail_wire::{
 };
 use tokio::time::timeout;
 
-use super::{Connection, authentication_error, connection_error, dial, options, protocol_error};
+use super::{Connection, authentication_error, dial, options, problem_error, protocol_error};
 use crate::{
-    CommonConfig, Error, Mechanism, Result, SecurityProtocol, error::one_line,
+    CommonConfig, ConnectionProblem, Error, Mechanism, Result, SecurityProtocol, error::one_line,
     security::sasl::HANDSHAKE,
 };
 
@@ -71,8 +71,9 @@ impl Doubt {
                     one_line(&mechanisms.join(", "))
                 ),
             ),
-            _ => connection_error(
+            _ => problem_error(
                 peer,
+                ConnectionProblem::Unserved,
                 format!(
                     "{reason}, at the first request; is security.protocol={} that of the listener?",
                     protocol.name()
@@ -87,7 +88,7 @@ impl Doubt {
         let limit = common.connection_setup_timeout;
         let (socket, address) = dial(env, host, *port, options(common), limit)
             .await
-            .map_err(|reason| connection_error(peer, reason))?;
+            .map_err(|failed| failed.error(peer))?;
         let socket = Connection::secured(env, common, socket, address, host, peer).await?;
         let mut connection = Connection::unproven(common, socket, peer.clone());
         connection.shake_hands().await?;

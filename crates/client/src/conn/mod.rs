@@ -25,7 +25,7 @@ use tokio::{
 
 use self::listener::{Doubt, speaks_clear_text};
 use crate::{
-    CommonConfig, Error, Result, SslConfig,
+    CommonConfig, ConnectionProblem, Error, Result, SslConfig,
     security::{
         sasl::{Authenticator, Carrier, CredentialSource, RenewAt},
         secure, session_error,
@@ -129,9 +129,8 @@ impl Connection {
         source: Option<CredentialSource>,
     ) -> Result<Self> {
         let limit = common.connection_setup_timeout;
-        let (socket, address) = dial(env, host, port, options, limit)
-            .await
-            .map_err(|reason| connection_error(&peer, reason))?;
+        let (socket, address) =
+            dial(env, host, port, options, limit).await.map_err(|failed| failed.error(&peer))?;
         let socket = Self::secured(env, common, socket, address, host, &peer).await?;
         let mut connection = Self::unproven(common, socket, peer);
         let security = &common.security;
@@ -214,8 +213,9 @@ impl Connection {
                     "{broken}, but security.protocol={name} is plaintext; set it to SSL or SASL_SSL"
                 ),
             ),
-            (_, Error::Connection { reason, .. }) => connection_error(
+            (_, Error::Connection { reason, .. }) => problem_error(
                 &self.peer,
+                ConnectionProblem::Unserved,
                 format!(
                     "{reason}, before the first request; is security.protocol={name} that of the listener?"
                 ),
@@ -545,7 +545,20 @@ pub(crate) fn authentication_error(peer: &Arc<str>, reason: impl ToString) -> Er
     reason = "callers pass errors and texts that they do not use again"
 )]
 pub(crate) fn connection_error(peer: &Arc<str>, reason: impl ToString) -> Error {
-    Error::Connection { broker: peer.clone(), reason: reason.to_string().into() }
+    problem_error(peer, ConnectionProblem::Other, reason)
+}
+
+/// As [`connection_error`], of a kind with its own remedy, which the reason names.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "callers pass errors and texts that they do not use again"
+)]
+pub(crate) fn problem_error(
+    peer: &Arc<str>,
+    problem: ConnectionProblem,
+    reason: impl ToString,
+) -> Error {
+    Error::Connection { broker: peer.clone(), reason: reason.to_string().into(), problem }
 }
 
 #[allow(
@@ -553,12 +566,25 @@ pub(crate) fn connection_error(peer: &Arc<str>, reason: impl ToString) -> Error 
     reason = "callers pass errors and texts that they do not use again"
 )]
 pub(crate) fn protocol_error(peer: &Arc<str>, reason: impl ToString) -> Error {
-    Error::Protocol { broker: peer.clone(), reason: reason.to_string().into() }
+    Error::Protocol { broker: peer.clone(), reason: reason.to_string().into(), foreign: false }
 }
 
 /// The error for a stream that is not Kafka's.
 pub(crate) fn frame_error(peer: &Arc<str>, error: FrameError) -> Error {
-    protocol_error(peer, error)
+    let foreign = matches!(error, FrameError::NotKafka { .. });
+    Error::Protocol { broker: peer.clone(), reason: error.to_string().into(), foreign }
+}
+
+/// Why a host cannot be dialled.
+pub(crate) struct DialError {
+    problem: ConnectionProblem,
+    pub(crate) reason: String,
+}
+
+impl DialError {
+    fn error(&self, peer: &Arc<str>) -> Error {
+        problem_error(peer, self.problem, &self.reason)
+    }
 }
 
 /// Connects to the first address of a host that accepts.
@@ -568,9 +594,9 @@ pub(crate) async fn dial(
     port: u16,
     options: SocketOptions,
     limit: Duration,
-) -> Result<(Box<dyn Socket>, SocketAddr), String> {
+) -> Result<(Box<dyn Socket>, SocketAddr), DialError> {
     let resolved = env.net.resolve(host, port).await;
-    let addresses = resolved.map_err(|error| describe_resolve_error(host, &error))?;
+    let addresses = resolved.map_err(|error| resolve_error(host, &error))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     // An unresponsive address must leave time for the following ones.
     let share = limit / u32::try_from(addresses.len()).unwrap_or(1).max(1);
@@ -581,25 +607,27 @@ pub(crate) async fn dial(
             Err(error) => last = error,
         }
     }
-    Err(describe_dial_error(&last))
+    Err(dial_error(&last))
 }
 
-fn describe_resolve_error(host: &str, error: &io::Error) -> String {
+fn resolve_error(host: &str, error: &io::Error) -> DialError {
     let reason = error.to_string();
     // The standard library's name for the system call says nothing to a user.
     let reason = reason.strip_prefix("failed to lookup address information: ").unwrap_or(&reason);
-    format!(
+    let reason = format!(
         "cannot resolve '{host}' ({reason}); check the name, the DNS of this machine, and \
          advertised.listeners if a broker gave the name"
-    )
+    );
+    DialError { problem: ConnectionProblem::UnknownHost, reason }
 }
 
-fn describe_dial_error(error: &io::Error) -> String {
+fn dial_error(error: &io::Error) -> DialError {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            "connection refused; is anything listening there?".into()
-        }
-        _ => error.to_string(),
+        io::ErrorKind::ConnectionRefused => DialError {
+            problem: ConnectionProblem::Refused,
+            reason: "connection refused; is anything listening there?".into(),
+        },
+        _ => DialError { problem: ConnectionProblem::Other, reason: error.to_string() },
     }
 }
 

@@ -38,7 +38,7 @@ use super::{
 use crate::{
     ConsumerConfig, Error, Result, TopicPartition,
     config::OffsetReset,
-    conn::Connection,
+    conn::{Connection, connection_error},
     metadata::{Listener, MetadataHandle},
     metrics::ConsumerStats,
     runtime::Runtime,
@@ -221,7 +221,7 @@ impl Shared {
         let Some(known) = snapshot.node(node) else {
             self.metadata.request_refresh(None);
             let broker = format!("broker {node}").into();
-            return Err(Error::Connection { broker, reason: "its address is not known".into() });
+            return Err(connection_error(&broker, "its address is not known"));
         };
         let common = &self.config.common;
         let mut connection = Connection::open(&self.env, common, &known.host, known.port).await?;

@@ -144,7 +144,7 @@ impl Control {
         let late = self.response_time.at_most().map_or(LATE_UNTRIED, |most| most.max(LATE_FLOOR));
         let outcome = match timeout(patience, ask.hedged(open, late)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(shared.unreachable(&format!("no metadata within {patience:?}"))),
+            Err(_) => Err(shared.unreachable(&format!("no metadata within {patience:?}"), None)),
         };
         let now = Instant::now().into_std();
         match outcome {

@@ -471,11 +471,17 @@ impl Shared {
         self.version.send_modify(|v| *v += 1);
     }
 
-    fn unreachable(&self, reason: &str) -> Error {
+    /// The error for a cluster of which no broker responds.
+    fn unreachable(&self, reason: &str, last: Option<Error>) -> Error {
         // With one bootstrap server, the connection's error repeats its address.
         let repeated = format!("connection to {}: ", self.bootstrap);
         let reason = reason.strip_prefix(&*repeated).unwrap_or(reason).into();
-        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason }
+        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason, last: last.map(Arc::new) }
+    }
+
+    /// As [`Self::unreachable`], after this failure at the last broker tried.
+    fn unreachable_after(&self, last: Error) -> Error {
+        self.unreachable(&last.to_string(), Some(last))
     }
 
     /// Addresses of the brokers that the next request must avoid.
@@ -540,7 +546,7 @@ async fn dial(
     let _login = match CredentialSource::prepare(&shared.env, &shared.common, &bootstrap).await {
         Ok(login) => login,
         Err(error) if error.needs_other_settings() => return Err(error),
-        Err(error) => return Err(shared.unreachable(&error.to_string())),
+        Err(error) => return Err(shared.unreachable_after(error)),
     };
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
     let mut last = None;
@@ -564,6 +570,8 @@ async fn dial(
         }
         candidates = slow;
     }
-    let reason = last.map_or_else(|| "no broker responds".to_owned(), |error| error.to_string());
-    Err(shared.unreachable(&reason))
+    Err(match last {
+        Some(error) => shared.unreachable_after(error),
+        None => shared.unreachable("no broker responds", None),
+    })
 }

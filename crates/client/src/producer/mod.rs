@@ -187,6 +187,7 @@ impl Producer {
             Err(_) => Err(Error::Unreachable {
                 bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
                 reason: format!("no connection within max.block.ms={}", limit.as_millis()).into(),
+                last: None,
             }),
         }
     }

@@ -22,7 +22,7 @@ use super::{
     lane::{Overdue, Request, Sent},
     shared::{Shared, resubmit},
 };
-use crate::{Error, LeaderDiscovery, error::one_line};
+use crate::{Error, LeaderDiscovery, conn::protocol_error, error::one_line};
 
 /// Settles every batch of a request to which `broker` has responded.
 pub(super) fn answered(
@@ -38,9 +38,8 @@ pub(super) fn answered(
         match find(answer, &sent) {
             Some(result) => settle(shared, sent, result, written, acknowledged),
             None => {
-                let reason = "the response omits a batch of the request";
                 let broker = format!("the leader of {}", sent.name()).into();
-                let cause = Error::Protocol { broker, reason: reason.into() };
+                let cause = protocol_error(&broker, "the response omits a batch of the request");
                 lost(shared, sent, &cause, true);
             }
         }

@@ -18,9 +18,10 @@ use tokio::time::Instant;
 
 use super::oidc;
 use crate::{
-    CommonConfig, Error, Mechanism, OAuthBearerToken, Result, SecurityConfig, TokenSource,
+    CommonConfig, ConnectionProblem, Error, Mechanism, OAuthBearerToken, Result, SecurityConfig,
+    TokenSource,
     config::Login,
-    conn::{authentication_error, connection_error, protocol_error},
+    conn::{authentication_error, problem_error, protocol_error},
     error::one_line,
 };
 
@@ -194,7 +195,7 @@ impl Authenticator {
             // The application's token source may be temporarily unreachable.
             CredentialSource::Callback(source) => source.fetch().await.map_err(|reason| {
                 let reason = format!("no OAUTHBEARER token: {}", one_line(&reason));
-                connection_error(&self.peer, reason)
+                problem_error(&self.peer, ConnectionProblem::NoToken, reason)
             })?,
             CredentialSource::Oidc(user) => {
                 user.current().map_err(|trouble| trouble.error(&self.peer))?

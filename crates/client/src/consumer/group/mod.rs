@@ -44,7 +44,7 @@ pub use self::{
 use super::shared::Shared;
 use crate::{
     ConsumerConfig, ConsumerGroupMetadata, Error, GroupProtocol, Result, TopicPartition,
-    conn::Connection,
+    conn::{Connection, connection_error},
     coordinator::{self, Coordinated},
     error::one_line,
     metrics::GroupStats,
@@ -269,10 +269,8 @@ impl Group {
         let what = Coordinated::Group(&self.id);
         let common = &shared.config.common;
         let successor = coordinator::successor(&shared.metadata, common, what, node.id).await;
-        Error::Connection {
-            broker: format!("{}:{}", node.host, node.port).into(),
-            reason: format!("no response, and broker {successor} is now the coordinator").into(),
-        }
+        let reason = format!("no response, and broker {successor} is now the coordinator");
+        connection_error(&format!("{}:{}", node.host, node.port).into(), reason)
     }
 
     /// Waits until all queued commits have finished and a dynamic member has left the group.

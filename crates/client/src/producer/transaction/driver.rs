@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{Control, requests};
 use crate::{
     Error, Result,
-    conn::Connection,
+    conn::{Connection, connection_error},
     coordinator::{Coordinated, find, successor},
     producer::shared::{Shared, resubmit},
 };
@@ -103,13 +103,13 @@ impl Driver {
                 }
                 Err(error) => lost(error),
             },
-            successor = self.successor(node, &coordinator) => Reply::Lost(Error::Connection {
-                broker: format!("{}:{}", node.host, node.port).into(),
-                reason: format!(
+            successor = self.successor(node, &coordinator) => Reply::Lost(connection_error(
+                &format!("{}:{}", node.host, node.port).into(),
+                format!(
                     "no response to {}, and broker {successor} is now the coordinator",
                     request.name()
-                ).into(),
-            }),
+                ),
+            )),
         };
         tracing::debug!(request = request.name(), broker = node.id, ?reply, "coordinator");
         let now = Instant::now().into_std();

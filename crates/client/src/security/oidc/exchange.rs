@@ -83,7 +83,7 @@ async fn connect(
     let unreachable = |reason: String| Trouble::Unreachable(reason.into());
     let (socket, _) = dial(env, &endpoint.host, endpoint.port, SocketOptions::default(), limit)
         .await
-        .map_err(unreachable)?;
+        .map_err(|failed| unreachable(failed.reason))?;
     let name = ServerName::try_from(endpoint.host.clone())
         .map_err(|_| Trouble::Refused("its host is not a valid TLS server name".into()))?;
     let ssl = credentials.ssl.clone();

@@ -25,9 +25,9 @@ pub(crate) use self::answer::check_response;
 use self::{answer::Granted, exchange::Limits};
 use super::{Cache, tls::unusable};
 use crate::{
-    CommonConfig, Error, OAuthBearerToken, OidcConfig,
+    CommonConfig, ConnectionProblem, Error, OAuthBearerToken, OidcConfig,
     config::ClientCredentials,
-    conn::{authentication_error, connection_error},
+    conn::{authentication_error, problem_error},
 };
 
 /// Interval of looks at the wall clock, which may have been set, or the machine may have slept.
@@ -70,7 +70,7 @@ impl Trouble {
         match self {
             Self::Refused(reason) => authentication_error(peer, reason),
             Self::Unusable(reason) => unusable(reason.clone()),
-            Self::Unreachable(reason) => connection_error(peer, reason),
+            Self::Unreachable(reason) => problem_error(peer, ConnectionProblem::NoToken, reason),
         }
     }
 }
