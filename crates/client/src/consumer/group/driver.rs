@@ -81,6 +81,9 @@ impl Driver {
                 self.report(|machine, now, unit| machine.joined(reply, now, unit));
             }
             Step::Sync(node, sync) => {
+                if sync.assignments.is_empty() {
+                    self.check_topics();
+                }
                 let asked = Instant::now();
                 let reply = self.ask(&node, async |connection, who| {
                     requests::sync(connection, who, &sync).await
@@ -139,6 +142,33 @@ impl Driver {
                 self.shared.metadata.request_refresh(Some(topic));
             }
         }
+    }
+
+    /// Reports subscribed topics that a member other than the leader may not describe. The leader learns of them when
+    /// it runs the assignor. In Java every member requests the metadata of its topics, and its `poll` throws.
+    fn check_topics(&self) {
+        let (shared, metadata) = (Arc::downgrade(&self.shared), self.shared.metadata.clone());
+        let known = metadata.snapshot();
+        let topics = self.group.topics().into_iter().filter(|topic| known.topic(topic).is_none());
+        let unknown: Vec<Arc<str>> = topics.collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let deadline = Instant::now().later(self.shared.config.common.request_timeout);
+        // All topics are requested before the first wait.
+        for topic in &unknown {
+            metadata.request_refresh(Some(topic));
+        }
+        self.shared.watch(async move {
+            for topic in unknown {
+                if metadata.look(&topic, deadline).await.is_none()
+                    && let Some(error) = metadata.final_problem(&topic)
+                    && let Some(shared) = shared.upgrade()
+                {
+                    shared.report(error);
+                }
+            }
+        });
     }
 
     /// Finds topic names: in the metadata, or else by their ids from a broker.

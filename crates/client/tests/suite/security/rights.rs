@@ -5,6 +5,8 @@ use curtail::{
 };
 
 use super::*;
+use crate::common::Backend;
+use curtail_cluster::User;
 
 const TOPIC: &str = "guarded";
 
@@ -56,19 +58,66 @@ async fn without_any(bootstrap: &str, dave: &Properties) {
     lacks(&rules, &["CLUSTER_AUTHORIZATION_FAILED", "ACL for the cluster"]);
 }
 
-/// The leader of a group reports a topic that it may not describe. It would wait for partitions indefinitely.
+/// Every member of a group reports a topic that it may not describe. It would wait for partitions indefinitely.
 async fn with_the_group_only(bootstrap: &str, dave: &Properties) {
-    let mut member = consumer(bootstrap, dave, Some("open-group"));
-    member.subscribe([TOPIC]).unwrap();
-    let error = loop {
-        match member.poll(LIMIT).await.unwrap_err() {
-            // The broker applies the ACL with a delay.
-            Error::Broker { code: ErrorCode::GROUP_AUTHORIZATION_FAILED, .. } => {}
-            error => break error,
+    let member = || {
+        let mut member = consumer(bootstrap, dave, Some("open-group"));
+        member.subscribe([TOPIC]).unwrap();
+        member
+    };
+    let refused = async |member: &mut Consumer| {
+        let error = loop {
+            match member.poll(LIMIT).await.unwrap_err() {
+                // The broker applies the ACL with a delay.
+                Error::Broker { code: ErrorCode::GROUP_AUTHORIZATION_FAILED, .. } => {}
+                error => break error,
+            }
+        };
+        lacks(&error, &["topic 'guarded': TOPIC_AUTHORIZATION_FAILED", "READ to consume"]);
+    };
+    let (mut leader, mut follower) = (member(), member());
+    refused(&mut leader).await;
+    // The first member stays the leader while it polls.
+    let leading = async {
+        loop {
+            let _ = leader.poll(Duration::from_millis(50)).await;
         }
     };
-    lacks(&error, &["topic 'guarded': TOPIC_AUTHORIZATION_FAILED", "READ to consume"]);
-    member.close().await;
+    tokio::select! {
+        biased;
+        () = refused(&mut follower) => {}
+        () = leading => {}
+    }
+    follower.close().await;
+    leader.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_group_member_reports_a_topic_that_it_may_not_describe() {
+    let backend = Backend::embedded_with(1, |config| {
+        config.security.protocol = SecurityProtocol::SaslPlaintext;
+        config.security.users =
+            vec![User::new("root", "root-secret"), User::new("dave", "dave-secret")];
+        config.set("super.users", "User:root").unwrap();
+        config.set("group.initial.rebalance.delay.ms", "0").unwrap();
+        let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+        config.set("authorizer.class.name", authorizer).unwrap();
+    });
+    let backend = backend.await;
+    let all = async {
+        let bootstrap = backend.bootstrap();
+        let of = |user: &str, password: &str| {
+            let clear = vec![("security.protocol", "SASL_PLAINTEXT".to_owned())];
+            sasl(clear, "PLAIN", login(PLAIN, user, password))
+        };
+        let root = admin(&bootstrap, &of("root", "root-secret"));
+        let new = NewTopic::new(TOPIC).partitions(1).replication_factor(1);
+        root.create_topics(&[new]).await.unwrap().remove(0).1.unwrap();
+        let read = Acl::allow("User:dave", AclOperation::Read, AclResource::Group, "open-group");
+        root.create_acls(&[read]).await.unwrap().remove(0).1.unwrap();
+        with_the_group_only(&bootstrap, &of("dave", "dave-secret")).await;
+    };
+    timeout(LIMIT, all).await.expect("refusals end calls at once");
 }
 
 async fn with_describe_only(bootstrap: &str, dave: &Properties) {
