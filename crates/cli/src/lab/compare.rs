@@ -86,33 +86,16 @@ fn again(report: &Report) -> String {
         "" => format!("curtail lab run {} --cluster {}", report.experiment, report.cluster),
         command => command.to_owned(),
     };
-    let (mut kept, mut words) = (Vec::new(), words(&command).into_iter());
+    let mut words = files::words(&command).into_iter();
+    let mut kept = Vec::new();
     while let Some(word) = words.next() {
-        let plain = word.trim_start_matches('\'');
-        match plain {
+        match word.as_str() {
             "--json" | "--rounds" => drop(words.next()),
-            _ if plain.starts_with("--json=") || plain.starts_with("--rounds=") => {}
+            word if word.starts_with("--json=") || word.starts_with("--rounds=") => {}
             _ => kept.push(word),
         }
     }
-    format!("{} --rounds {ROUNDS} --json FILE", kept.join(" "))
-}
-
-/// The words of a command as a shell divides it, with their quotes.
-fn words(command: &str) -> Vec<&str> {
-    let (mut words, mut begin, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
-    for (at, character) in command.char_indices() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' if !quoted => escaped = true,
-            '\'' => quoted = !quoted,
-            ' ' if !quoted => {
-                words.push(&command[begin..at]);
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    words.push(&command[begin..]);
-    words
+    let rounds = ROUNDS.to_string();
+    kept.extend(["--rounds", &rounds, "--json", "FILE"].map(str::to_owned));
+    files::command(kept.into_iter())
 }

@@ -134,3 +134,28 @@ fn quoted(argument: String) -> String {
         false => format!("'{}'", argument.replace('\'', r"'\''")),
     }
 }
+
+/// The words of a command of [`command`], without their quotes.
+pub(super) fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = None;
+    let (mut quoted, mut escaped) = (false, false);
+    for character in command.chars() {
+        match character {
+            ' ' if !quoted && !escaped => words.extend(word.take()),
+            '\'' if !escaped => {
+                quoted = !quoted;
+                // A pair of quotes is an empty word.
+                word.get_or_insert_default();
+            }
+            '\\' if !quoted && !escaped => {
+                escaped = true;
+                continue;
+            }
+            _ => word.get_or_insert_with(String::new).push(character),
+        }
+        escaped = false;
+    }
+    words.extend(word);
+    words
+}

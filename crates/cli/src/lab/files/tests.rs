@@ -8,6 +8,27 @@ fn a_command_is_quoted_as_a_shell_needs_it() {
 }
 
 #[test]
+fn the_words_of_a_command_are_its_arguments() {
+    let arguments = [
+        "curtail",
+        "",
+        "a  b",
+        "it's",
+        "'",
+        r"\",
+        r"a\'b ",
+        "\"x\"",
+        "--json=a 'b",
+        "new\nline",
+        "\u{e9}",
+    ];
+    let said = command(arguments.into_iter().map(str::to_owned));
+    assert_eq!(words(&said), arguments, "{said}");
+    assert_eq!(words(""), [""; 0]);
+    assert_eq!(words(" a  b "), ["a", "b"]);
+}
+
+#[test]
 fn the_error_of_an_invalid_report_names_the_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let failed = |text: &str| {
