@@ -30,11 +30,16 @@
 //! # }
 //! ```
 
+mod completions;
 mod consumer;
 mod producer;
 mod transaction;
 
-use std::sync::Arc;
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
 use tokio::{
     runtime::{EnterGuard, Handle},
@@ -42,6 +47,7 @@ use tokio::{
 };
 
 pub use self::{
+    completions::Completions,
     consumer::{Consumer, Iter},
     producer::{Delivery, Producer},
     transaction::{Transaction, TransactionalProducer},
@@ -70,6 +76,20 @@ impl Runtime {
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_in_async_context()?;
         Ok(self.handle.block_on(future))
+    }
+
+    /// Completes a send. Most complete at the first poll, without a wait.
+    fn complete<T>(&self, send: impl Future<Output = Result<T>>) -> Result<T> {
+        refuse_in_async_context()?;
+        let mut send = pin!(send);
+        let first = {
+            let _entered = self.enter();
+            send.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        match first {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => self.block_on(send)?,
+        }
     }
 
     /// Enters the runtime, for calls that do not wait but may start tasks.

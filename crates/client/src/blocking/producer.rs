@@ -1,16 +1,13 @@
 //! The producer for plain threads.
 
-use std::{
-    pin::pin,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Runtime, refuse_in_async_context};
+use super::{Completions, Runtime};
 use crate::{
-    BatchMetadata, ProducerConfig, ProducerMetrics, Record, RecordMetadata, Result, Timing,
+    BatchMetadata, CompletionSink, ProducerConfig, ProducerMetrics, Record, RecordMetadata, Result,
+    Timing,
 };
 
 /// [`crate::Producer`] for plain threads. Clones share one producer and may be used from any number of threads.
@@ -65,6 +62,63 @@ impl Producer {
     /// As the async method.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         Delivery::of_try_send(&self.runtime, || self.inner.try_send(record))
+    }
+
+    /// Creates a sink for [`Producer::send_tagged`], and the receiver of its outcomes, as
+    /// [`crate::Producer::completions`].
+    ///
+    /// A thread that sends must not be the only one to receive: a run holds `buffer.memory` until it is dropped.
+    ///
+    /// ```no_run
+    /// # fn example(producer: curtail::blocking::Producer, payments: Vec<(u64, String)>) -> curtail::Result<()> {
+    /// use std::thread;
+    /// use curtail::Record;
+    ///
+    /// let (sink, completions) = producer.completions();
+    /// let receiving = thread::spawn(move || -> curtail::Result<()> {
+    ///     for run in completions {
+    ///         let run = run?;
+    ///         match run.outcome() {
+    ///             Ok(batch) => println!("partition {}: {} payments", batch.partition, run.tags().len()),
+    ///             Err(error) => eprintln!("payments {:?} failed: {error}", run.tags()),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// });
+    /// for (id, amount) in &payments {
+    ///     producer.send_tagged(Record::to("payments").value(amount), *id, &sink)?;
+    /// }
+    /// // The receiver ends after the last sink and its last record.
+    /// drop(sink);
+    /// receiving.join().expect("the thread does not panic")
+    /// # }
+    /// ```
+    #[must_use = "without the receiver, outcomes are discarded"]
+    pub fn completions(&self) -> (CompletionSink, Completions) {
+        Completions::with(&self.runtime, self.inner.completions())
+    }
+
+    /// As [`crate::Producer::send_tagged`]: returns when the record is in its batch, after `max.block.ms` at the
+    /// latest. Most sends do not block.
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context. On any error the sink receives nothing.
+    pub fn send_tagged(&self, record: Record<'_>, tag: u64, sink: &CompletionSink) -> Result<()> {
+        self.runtime.complete(self.inner.send_tagged(record, tag, sink))
+    }
+
+    /// As [`crate::Producer::try_send_tagged`]: never blocks, and so may be called anywhere.
+    ///
+    /// # Errors
+    /// As the async method. On any error the sink receives nothing.
+    pub fn try_send_tagged(
+        &self,
+        record: Record<'_>,
+        tag: u64,
+        sink: &CompletionSink,
+    ) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.try_send_tagged(record, tag, sink)
     }
 
     /// As [`crate::Producer::flush`].
@@ -124,22 +178,11 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Completes a send. Most complete immediately.
     pub(super) fn of_send(
         runtime: &Runtime,
         send: impl Future<Output = Result<crate::Delivery>>,
     ) -> Result<Self> {
-        refuse_in_async_context()?;
-        let mut send = pin!(send);
-        let first = {
-            let _entered = runtime.enter();
-            send.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        };
-        let sent = match first {
-            Poll::Ready(sent) => sent,
-            Poll::Pending => runtime.block_on(send)?,
-        };
-        sent.map(|inner| Self { inner, runtime: runtime.clone() })
+        runtime.complete(send).map(|inner| Self { inner, runtime: runtime.clone() })
     }
 
     pub(super) fn of_try_send(

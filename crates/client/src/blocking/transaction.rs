@@ -1,9 +1,9 @@
 //! Transactions for plain threads.
 
-use super::{Delivery, Runtime};
+use super::{Completions, Delivery, Runtime};
 use crate::{
-    ConsumerGroupMetadata, OffsetAndMetadata, ProducerConfig, ProducerMetrics, Record, Result,
-    TopicPartition,
+    CompletionSink, ConsumerGroupMetadata, OffsetAndMetadata, ProducerConfig, ProducerMetrics,
+    Record, Result, TopicPartition,
 };
 
 /// [`crate::TransactionalProducer`] for plain threads.
@@ -47,6 +47,38 @@ impl TransactionalProducer {
         let inner = crate::TransactionalProducer::new(config)?;
         drop(entered);
         Ok(Self { inner, runtime })
+    }
+
+    /// Creates a sink for [`Transaction::send_tagged`], and the receiver of its outcomes, as
+    /// [`crate::TransactionalProducer::completions`]. A thread that sends must not be the only one to receive.
+    ///
+    /// ```no_run
+    /// # fn example(mut producer: curtail::blocking::TransactionalProducer) -> curtail::Result<()> {
+    /// use std::thread;
+    /// use curtail::Record;
+    ///
+    /// let (sink, completions) = producer.completions();
+    /// let receiving = thread::spawn(move || -> curtail::Result<usize> {
+    ///     let mut written = 0;
+    ///     for run in completions {
+    ///         let run = run?;
+    ///         written += if run.outcome().is_ok() { run.tags().len() } else { 0 };
+    ///     }
+    ///     Ok(written)
+    /// });
+    /// let transaction = producer.begin_transaction()?;
+    /// for (tag, amount) in (0..).zip(["-42.00", "+42.00"]) {
+    ///     transaction.send_tagged(Record::to("accounts").value(amount), tag, &sink)?;
+    /// }
+    /// drop(sink);
+    /// transaction.commit()?;
+    /// println!("{} records", receiving.join().expect("the thread does not panic")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "without the receiver, outcomes are discarded"]
+    pub fn completions(&self) -> (CompletionSink, Completions) {
+        Completions::with(&self.runtime, self.inner.completions())
     }
 
     /// As [`crate::TransactionalProducer::init_transactions`].
@@ -138,6 +170,35 @@ impl Transaction<'_> {
     /// As the async method.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
         Delivery::of_try_send(self.runtime, || self.inner.try_send(record))
+    }
+
+    /// As [`TransactionalProducer::completions`].
+    #[must_use = "without the receiver, outcomes are discarded"]
+    pub fn completions(&self) -> (CompletionSink, Completions) {
+        Completions::with(self.runtime, self.inner.completions())
+    }
+
+    /// As [`crate::Transaction::send_tagged`]: returns when the record is in its batch, after `max.block.ms` at the
+    /// latest.
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context. On any error the sink receives nothing.
+    pub fn send_tagged(&self, record: Record<'_>, tag: u64, sink: &CompletionSink) -> Result<()> {
+        self.runtime.complete(self.inner.send_tagged(record, tag, sink))
+    }
+
+    /// As [`crate::Transaction::try_send_tagged`]: never blocks, and so may be called anywhere.
+    ///
+    /// # Errors
+    /// As the async method. On any error the sink receives nothing.
+    pub fn try_send_tagged(
+        &self,
+        record: Record<'_>,
+        tag: u64,
+        sink: &CompletionSink,
+    ) -> Result<()> {
+        let _entered = self.runtime.enter();
+        self.inner.try_send_tagged(record, tag, sink)
     }
 
     /// As [`crate::Transaction::flush`].

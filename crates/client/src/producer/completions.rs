@@ -22,22 +22,24 @@ use crate::{BatchMetadata, Error, Result, record::offset_in_batch};
 /// batch in several runs. This bounds the cost of a record, however many sinks there are.
 const SINKS_LOOKED_AT: usize = 4;
 
-/// The sending side of [`Completions`]: names the receiver in
-/// [`Producer::send_tagged`](super::Producer::send_tagged).
+/// The sending side of [`Completions`]: names the receiver in [`Producer::send_tagged`](super::Producer::send_tagged)
+/// and [`Transaction::send_tagged`](super::Transaction::send_tagged), and in those of [`blocking`](crate::blocking).
 ///
-/// Clones name the same receiver. One sink for many senders is cheaper than one for each.
+/// Clones name the same receiver. One sink for many senders is cheaper than one for each. A sink belongs to no
+/// producer: any of them may send with it, and each run counts in the `buffer.memory` of the one that sent its records.
 #[derive(Clone, Debug)]
 pub struct CompletionSink(UnboundedSender<CompletionRun>);
 
 /// Outcomes of the records that were sent with a [`CompletionSink`], made by
 /// [`Producer::completions`](super::Producer::completions).
 ///
-/// Each record appears in exactly one run. While a partition keeps its leader, runs of its written batches arrive in the
-/// order of its log. When [`Producer::flush`](super::Producer::flush) returns, the runs of all records sent before it
-/// have arrived.
+/// Each record appears in exactly one run. While a partition keeps its leader, runs of its written batches arrive in
+/// the order of its log. When [`Producer::flush`](super::Producer::flush) or
+/// [`Transaction::commit`](super::Transaction::commit) succeeds, the runs of all records sent before it have arrived.
+/// If the producer is closed or dropped, its open records fail, and their runs arrive.
 ///
 /// A batch holds its part of `buffer.memory` until its last run is dropped, so a task that sends must not be the only one
-/// to receive.
+/// to receive. The receiver needs no runtime, and may outlive the producer.
 ///
 /// Dropping it discards the outcomes, and cancels no record.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{Backend, producer, read_all, until};
+use crate::common::{self, Backend, producer, read_all, until};
 use curtail::{
-    Completions, Error, ErrorCode, Producer, ProducerConfig, ProducerInterceptor, Record,
-    RecordMetadata,
+    CompletionRun, Completions, Error, ErrorCode, Producer, ProducerConfig, ProducerInterceptor,
+    Record, RecordMetadata,
 };
 use tokio::time::timeout;
 
@@ -21,9 +21,24 @@ const PATIENT: Duration = Duration::from_secs(600);
 
 /// Partition and offset by tag, and the tags that failed.
 #[derive(Debug, Default)]
-struct Received {
-    written: BTreeMap<u64, (i32, Option<i64>)>,
-    failed: BTreeMap<u64, Error>,
+pub(crate) struct Received {
+    pub(crate) written: BTreeMap<u64, (i32, Option<i64>)>,
+    pub(crate) failed: BTreeMap<u64, Error>,
+}
+
+impl Received {
+    /// Adds the records of a run. No tag may come twice.
+    pub(crate) fn add(&mut self, run: &CompletionRun) {
+        let partition = run.outcome().map(|batch| batch.partition).map_err(Clone::clone);
+        for (tag, offset) in run.records() {
+            let is_known = self.written.contains_key(&tag) || self.failed.contains_key(&tag);
+            assert!(!is_known, "tag {tag} came twice");
+            match &partition {
+                Ok(partition) => drop(self.written.insert(tag, (*partition, offset))),
+                Err(error) => drop(self.failed.insert(tag, error.clone())),
+            }
+        }
+    }
 }
 
 /// A cluster with the topic, and a producer that knows it.
@@ -36,17 +51,10 @@ async fn warm_producer(properties: &[(&str, &str)]) -> (Backend, Producer) {
 }
 
 /// Receives until the sinks and their batches are gone. No tag may come twice.
-async fn received(mut completions: Completions) -> Received {
+pub(crate) async fn received(mut completions: Completions) -> Received {
     let mut all = Received::default();
     while let Some(run) = timeout(PATIENT, completions.next()).await.expect("runs arrive") {
-        let partition = run.outcome().map(|batch| batch.partition).map_err(Clone::clone);
-        for (tag, offset) in run.records() {
-            let is_first = match &partition {
-                Ok(partition) => all.written.insert(tag, (*partition, offset)).is_none(),
-                Err(error) => all.failed.insert(tag, error.clone()).is_none(),
-            };
-            assert!(is_first, "tag {tag} came twice");
-        }
+        all.add(&run);
     }
     all
 }
@@ -251,6 +259,32 @@ async fn runs_that_are_not_taken_leave_the_window_free() {
     }
     drop(sink);
     assert_eq!(received(completions).await.written.len() as u64, RECORDS);
+}
+
+/// Nothing ties a sink to a producer. The runs count in the memory of the producer that sent their records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sink_receives_the_records_of_any_producer() {
+    let (backend, producer) = warm_producer(&[("linger.ms", "60000")]).await;
+    let other = common::producer(&backend, &[("linger.ms", "60000")]);
+    other.warm_up(&[TOPIC]).await.expect("warm");
+    let all = producer.available_memory();
+    assert_eq!(other.available_memory(), all);
+    let (sink, mut completions) = producer.completions();
+    for (tag, sender) in (0u64..).zip([&other, &producer, &other]) {
+        sender.send_tagged(Record::to(TOPIC).value("v"), tag, &sink).await.expect("sent");
+    }
+    producer.close().await.expect("closed");
+    let first = completions.try_next().expect("closed, so its run has arrived");
+    assert_eq!(first.tags(), [1]);
+    other.flush().await.expect("flushed");
+    drop(first);
+    assert!(other.available_memory() < all, "the second run is left");
+    let second = completions.try_next().expect("flushed, so its run has arrived");
+    assert_eq!(second.records().collect::<Vec<_>>(), [(0, Some(1)), (2, Some(2))]);
+    drop(second);
+    until("all memory is returned", || other.available_memory() == all).await;
+    drop(sink);
+    assert!(completions.is_ended());
 }
 
 /// A hundred sinks in one batch receive one record each.

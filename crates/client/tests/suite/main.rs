@@ -8,6 +8,8 @@ mod blocking;
 mod common;
 mod compaction;
 mod completions;
+mod completions_of_threads;
+mod completions_of_transactions;
 mod consumer;
 mod consumer_faults;
 mod extremes;

@@ -20,7 +20,7 @@ pub(in crate::producer) use self::{
     control::{Control, Enlisted},
     strays::{Stray, Strays},
 };
-use super::{Delivery, Producer};
+use super::{CompletionSink, Completions, Delivery, Producer};
 use crate::{
     ConfigError, Error, ProducerConfig, ProducerMetrics, Record, Result, TopicPartition,
     runtime::within,
@@ -153,6 +153,50 @@ impl TransactionalProducer {
     /// As [`Producer::metrics`].
     pub fn metrics(&self) -> ProducerMetrics {
         self.inner.metrics()
+    }
+
+    /// Creates a sink for [`Transaction::send_tagged`], and the receiver of its outcomes, as [`Producer::completions`].
+    ///
+    /// An outcome reports whether the record was written. Only [`Transaction::commit`] makes a written record visible,
+    /// so a record of an aborted transaction may have an offset. A record that the abort keeps from being written has
+    /// the error [`Error::NotAcknowledged`].
+    ///
+    /// A sink may serve any number of transactions. When [`Transaction::commit`] or [`Transaction::flush`] succeeds,
+    /// the runs of all records sent before have arrived. After a failed commit or an abort, some runs may arrive later.
+    /// With a sink for each transaction, its receiver ends after the last of them:
+    ///
+    /// ```no_run
+    /// # async fn example(mut producer: curtail::TransactionalProducer) -> curtail::Result<()> {
+    /// use curtail::Record;
+    ///
+    /// let (sink, mut completions) = producer.completions();
+    /// let receiving = tokio::spawn(async move {
+    ///     let (mut written, mut failed) = (0, 0);
+    ///     while let Some(run) = completions.next().await {
+    ///         match run.outcome() {
+    ///             Ok(_) => written += run.tags().len(),
+    ///             Err(_) => failed += run.tags().len(),
+    ///         }
+    ///     }
+    ///     (written, failed)
+    /// });
+    /// let transaction = producer.begin_transaction().await?;
+    /// for (tag, amount) in (0..).zip(["-42.00", "+42.00"]) {
+    ///     transaction.send_tagged(Record::to("accounts").value(amount), tag, &sink).await?;
+    /// }
+    /// drop(sink);
+    /// let committed = transaction.commit().await;
+    /// if committed.as_ref().is_err_and(curtail::Error::is_abortable) {
+    ///     producer.abort_transaction().await?;
+    /// }
+    /// let (written, failed) = receiving.await.expect("the task does not panic");
+    /// println!("{written} records written, {failed} not; committed: {}", committed.is_ok());
+    /// committed
+    /// # }
+    /// ```
+    #[must_use = "without the receiver, outcomes are discarded"]
+    pub fn completions(&self) -> (CompletionSink, Completions) {
+        self.inner.completions()
     }
 
     /// Takes over the `transactional.id`: fences earlier producers with it, aborts the transaction that they left
@@ -367,8 +411,7 @@ impl Transaction<'_> {
     /// # Cancel safety
     /// Cancel safe: a dropped future has not appended the record.
     pub async fn send(&self, record: Record<'_>) -> Result<Delivery> {
-        self.producer.control()?.check_open()?;
-        self.producer.inner.send(record).await
+        self.open()?.send(record).await
     }
 
     /// Appends a record if that needs no wait, as [`Producer::try_send`].
@@ -376,8 +419,50 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Producer::try_send`] and [`Transaction::send`].
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
+        self.open()?.try_send(record)
+    }
+
+    /// As [`TransactionalProducer::completions`].
+    #[must_use = "without the receiver, outcomes are discarded"]
+    pub fn completions(&self) -> (CompletionSink, Completions) {
+        self.producer.completions()
+    }
+
+    /// Appends a record, as [`Transaction::send`]. Its outcome goes to the receiver of `sink`, with `tag`, as with
+    /// [`Producer::send_tagged`]. [`Transaction::commit`] fails if any record failed.
+    ///
+    /// # Errors
+    /// As [`Transaction::send`]. On any error the record was not appended, and the sink receives nothing.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has not appended the record.
+    pub async fn send_tagged(
+        &self,
+        record: Record<'_>,
+        tag: u64,
+        sink: &CompletionSink,
+    ) -> Result<()> {
+        self.open()?.send_tagged(record, tag, sink).await
+    }
+
+    /// Appends a record if that needs no wait, as [`Transaction::try_send`]. Its outcome goes to the receiver of
+    /// `sink`, with `tag`.
+    ///
+    /// # Errors
+    /// As [`Transaction::try_send`]. On any error the sink receives nothing.
+    pub fn try_send_tagged(
+        &self,
+        record: Record<'_>,
+        tag: u64,
+        sink: &CompletionSink,
+    ) -> Result<()> {
+        self.open()?.try_send_tagged(record, tag, sink)
+    }
+
+    /// The producer, while the transaction is open and intact.
+    fn open(&self) -> Result<&Producer> {
         self.producer.control()?.check_open()?;
-        self.producer.inner.try_send(record)
+        Ok(&self.producer.inner)
     }
 
     /// Sends all appended records without lingering. Waits until all are acknowledged or the transaction has failed.
