@@ -1,8 +1,8 @@
 //! Lookups of coordinators of groups and transactions, and detection of their successors.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use curtail_proto::metadata::Node;
+use curtail_proto::{metadata::Node, path::policy::LEAST_SUCCESSION};
 use curtail_wire::{
     ApiKey, ErrorCode,
     cold::{StrBytes, messages},
@@ -155,7 +155,7 @@ pub(crate) async fn successor(
     what: Coordinated<'_>,
     of: i32,
 ) -> i32 {
-    let mut patience = common.retry_backoff_max.max(Duration::from_millis(100));
+    let mut patience = common.retry_backoff_max.max(LEAST_SUCCESSION);
     loop {
         sleep(patience).await;
         patience = patience.saturating_mul(2).min(common.request_timeout);

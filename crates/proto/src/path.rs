@@ -1,6 +1,6 @@
 //! The model of a broker: how fast it takes records, how many may be outstanding, and how late its responses are.
 //!
-//! Four questions have their answers here, and nowhere else in the producer:
+//! Four questions have their answers here, and nowhere else:
 //! 1. May one more request leave ([`Path::allows`], [`Path::is_late`])?
 //! 2. How many bytes of records may be outstanding, sent or not ([`Gate::window`])? More than a broker takes in a few
 //!    turns add latency and no throughput.
@@ -8,7 +8,8 @@
 //! 4. Is the broker late, or even suspected of being unresponsive ([`Path::late_after`], [`Path::limit`])?
 //!
 //! [`Path`] measures from the responses, under the lock of the connection. [`Gate`] publishes the results to the
-//! senders.
+//! senders. A connection without records asks only the fourth question ([`Path::of_exchanges`]); its limits are in
+//! [`policy`].
 //!
 //! A *turn* is the time for which a request was first in line: from the previous response, or from its own write, to
 //! its response. Turns do not overlap, so bytes divided by turns is the delivery rate, however the responses are
@@ -20,6 +21,7 @@
 
 mod gate;
 mod pipelining;
+pub mod policy;
 mod response_time;
 mod trouble;
 
@@ -32,7 +34,8 @@ pub(crate) use self::gate::Flight;
 use self::pipelining::Pipelining;
 pub use self::{
     gate::Gate,
-    response_time::{ResponseTime, Suspicion},
+    policy::Suspicion,
+    response_time::ResponseTime,
     trouble::{AtomicTrouble, Trouble},
 };
 use crate::later::Later;
@@ -195,6 +198,19 @@ impl Path {
             widest: Recent::NONE,
             half_full_since: None,
         }
+    }
+
+    /// A path without records, for one request at a time: fetches and control requests.
+    pub fn of_exchanges(suspicion: Suspicion) -> Self {
+        let suspicion = Some(suspicion);
+        Self::new(Bounds { target: None, batch: 0, request: 0, in_flight: 1, suspicion })
+    }
+
+    /// Records an exchange whose request allowed the broker to wait for `allowed`. That wait is no part of its turn.
+    pub fn exchanged(&mut self, took: Duration, allowed: Duration) {
+        let turn = took.saturating_sub(allowed);
+        let ceiling = self.bounds.suspicion.map_or(turn, |suspicion| suspicion.ceiling);
+        self.response_time.answered(turn, ceiling);
     }
 
     /// A new connection: its first turn begins with its first request.

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use curtail_proto::metadata::Node;
+use curtail_proto::{
+    metadata::Node,
+    path::policy::{LEAST_LOOKUP, attempt},
+};
 use curtail_wire::{
     ErrorCode,
     cold::{Decodable, Message, Request},
@@ -27,12 +30,6 @@ use crate::{
     Error, Result, TopicPartition,
     coordinator::{self, Coordinators},
 };
-
-/// Shortest time before the leaders are looked up again.
-const LEAST_PATIENCE: Duration = Duration::from_millis(10);
-
-/// Shortest time for a broker to name the leaders.
-const LEAST_ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Results so far.
 pub(super) type Outcome<K, T> = BTreeMap<K, Result<T>>;
@@ -246,11 +243,11 @@ impl Admin {
     async fn until_moved(&self, leader: i32, partitions: &[TopicPartition]) -> Error {
         let mut names: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
         names.dedup();
-        let patience = self.shared.config.common.retry_backoff_max.max(LEAST_PATIENCE);
+        let patience = attempt(self.shared.config.common.retry_backoff_max, 0, Duration::MAX);
         loop {
             sleep(patience).await;
             // After the timeout the connection is dropped, and the next request goes to any other broker.
-            let asking = timeout(patience.max(LEAST_ANSWER_TIME), self.metadata(Some(&names)));
+            let asking = timeout(patience.max(LEAST_LOOKUP), self.metadata(Some(&names)));
             let Ok(Ok(metadata)) = asking.await else { continue };
             let moved =
                 |at: &&TopicPartition| leader_in(&metadata, at).is_ok_and(|id| id != leader);

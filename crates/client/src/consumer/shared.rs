@@ -17,6 +17,7 @@ use curtail_proto::{
     backoff::Backoff,
     later::Later,
     metadata::Snapshot,
+    path::policy,
     plant::{Plant, planted},
     position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
@@ -140,9 +141,6 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// Shortest [`Shared::patience`]: with `retry.backoff.max.ms=0` a lane would refresh the metadata without a backoff.
-const LEAST_PATIENCE: Duration = Duration::from_millis(10);
-
 impl Shared {
     pub(super) fn new(config: ConsumerConfig, env: Env, metadata: MetadataHandle) -> Arc<Self> {
         let stamps = config.common.phase_stamps;
@@ -231,7 +229,7 @@ impl Shared {
 
     /// Time a broker gets for a response before newer leaders are looked up elsewhere.
     pub(super) fn patience(&self) -> Duration {
-        self.config.common.retry_backoff_max.max(LEAST_PATIENCE)
+        policy::attempt(self.config.common.retry_backoff_max, 0, Duration::MAX)
     }
 
     /// Runs an exchange with a broker. While it takes longer than `patience`, asks the others for newer leaders.

@@ -13,7 +13,7 @@ use curtail_proto::{
         recovery::{Recovery, Source},
         refresh::Cause,
     },
-    path::ResponseTime,
+    path::{Path, Suspicion, policy},
 };
 use curtail_wire::{
     ApiKey, ErrorCode,
@@ -28,22 +28,14 @@ use crate::{
     conn::{Connection, connection_error},
 };
 
-/// Shortest time after which a response is late, however fast the earlier ones were.
-const LATE_FLOOR: Duration = Duration::from_millis(50);
-
-/// Time after which the first response is late.
-const LATE_UNTRIED: Duration = Duration::from_millis(200);
-
-/// Shortest limit for a whole refresh, connection included.
-const PATIENCE_FLOOR: Duration = Duration::from_millis(10);
-
 /// Requests due topics, one group after the other; see [`curtail_proto::metadata::refresh`].
 pub(super) async fn run(guard: EndGuard) {
     let shared = &guard.shared;
     let common = &shared.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
     let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
-    let mut control = Control { open: None, response_time: ResponseTime::default(), recovery };
+    let mut control =
+        Control { open: None, path: Path::of_exchanges(Suspicion::of_metadata()), recovery };
     let mut failures = 0;
     loop {
         let group = next_group(shared).await;
@@ -99,10 +91,10 @@ fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
     group
 }
 
-/// The control connection, and statistics of the brokers' response times.
+/// The control connection, and the model of its brokers, whichever they are.
 struct Control {
     open: Option<Connection>,
-    response_time: ResponseTime,
+    path: Path,
     recovery: Recovery,
 }
 
@@ -137,11 +129,9 @@ impl Control {
         let ask = Ask { shared, request: request_for(shared, group), source, avoid, informed };
         let rebootstraps = known && source == Source::Bootstrap;
         let open = self.open.take().filter(|open| !rebootstraps && ask.may_go_to(open.peer()));
-        // An unresponsive broker must not delay the responses of the others: the first attempts are short.
         let common = &shared.common;
-        let patience = common.retry_backoff_max.max(PATIENCE_FLOOR);
-        let patience = patience.saturating_mul(1 << failures.min(16)).min(common.request_timeout);
-        let late = self.response_time.at_most().map_or(LATE_UNTRIED, |most| most.max(LATE_FLOOR));
+        let patience = policy::attempt(common.retry_backoff_max, failures, common.request_timeout);
+        let late = self.path.limit().unwrap_or(patience);
         let outcome = match timeout(patience, ask.hedged(open, late)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(shared.unreachable(&format!("no metadata within {patience:?}"), None)),
@@ -151,7 +141,7 @@ impl Control {
             Ok(answered) => {
                 trace::answered(answered.connection.peer(), answered.took);
                 self.recovery.answered();
-                self.response_time.answered(answered.took, patience);
+                self.path.exchanged(answered.took.min(patience), Duration::ZERO);
                 self.open = Some(answered.connection);
                 if rebootstraps {
                     shared.wanted.lock().refresh.want_all(Cause::Topic, now);

@@ -331,10 +331,9 @@ impl Lane {
             batch: config.largest_batch(),
             request: config.max_request_size,
             in_flight: config.max_in_flight,
-            suspicion: config.suspicion.then_some(Suspicion {
-                multiple: config.suspicion_multiple,
-                floor: config.suspicion_min,
-                ceiling: config.suspicion_max,
+            suspicion: config.suspicion.then(|| {
+                let (floor, ceiling) = (config.suspicion_min, config.suspicion_max);
+                Suspicion::of_produce(config.suspicion_multiple, floor, ceiling)
             }),
         };
         let lane =

@@ -2,34 +2,13 @@
 //!
 //! An unresponsive broker sends no error: its connection stays open without responses, and waiting for
 //! `request.timeout.ms` costs half a minute. The usual response time is known earlier ([`ResponseTime`], smoothed as
-//! TCP smooths the round trip, RFC 6298). It shows from when on a response is unusually late ([`Suspicion::limit`]).
+//! TCP smooths the round trip, RFC 6298). It shows from when on a response is unusually late
+//! ([`super::Suspicion::limit`]).
 
 use std::time::Duration;
 
-/// The limit before the first response, within floor and ceiling (RFC 6298, 2.1).
-const UNTRIED: Duration = Duration::from_secs(1);
-
 /// Weight of `ResponseTime::unhindered`: about this many slower responses in a row make most of their time usual.
 const HINDRANCES: u32 = 64;
-
-/// When a response is unusually late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Suspicion {
-    /// Multiple of the usual response time, deviation included.
-    pub multiple: u32,
-    /// No response is late before this.
-    pub floor: Duration,
-    /// Every response is late after this.
-    pub ceiling: Duration,
-}
-
-impl Suspicion {
-    /// How old the oldest request in flight may get before its broker is suspected.
-    pub fn limit(&self, usual: &ResponseTime) -> Duration {
-        let limit = usual.at_most().map_or(UNTRIED, |most| most.saturating_mul(self.multiple));
-        limit.min(self.ceiling).max(self.floor)
-    }
-}
 
 /// A broker's usual response time: a smoothed mean and a smoothed deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,9 +84,11 @@ impl ResponseTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Suspicion;
 
     const POLICY: Suspicion = Suspicion {
         multiple: 4,
+        untried: Duration::from_secs(1),
         floor: Duration::from_millis(200),
         ceiling: Duration::from_secs(2),
     };

@@ -290,11 +290,7 @@ fn without_a_window_requests_are_bounded_by_their_number_alone() {
 
 #[test]
 fn a_broker_is_late_while_a_response_is_overdue_and_after_one_that_was() {
-    let suspicion = Suspicion {
-        multiple: 4,
-        floor: Duration::from_millis(200),
-        ceiling: Duration::from_secs(2),
-    };
+    let suspicion = Suspicion::of_produce(4, Duration::from_millis(200), Duration::from_secs(2));
     for suspicion in [None, Some(suspicion)] {
         let bounds = Bounds { suspicion, ..BOUNDS };
         let (mut path, gate, start) = (Path::new(bounds), Gate::new(None), Instant::now());
@@ -333,4 +329,19 @@ proptest! {
             prop_assert!((1..=BOUNDS.in_flight).contains(&path.depth()));
         }
     }
+}
+
+#[test]
+fn a_turn_excludes_the_wait_that_its_request_allows() {
+    let ms = Duration::from_millis;
+    let mut path = Path::of_exchanges(Suspicion::of_produce(4, ms(20), ms(2000)));
+    assert_eq!(path.limit(), Some(ms(1000)));
+    for _ in 0..100 {
+        // A quiet partition: the broker responds once the wait is over.
+        path.exchanged(ms(502), ms(500));
+        // A busy one: it responds earlier.
+        path.exchanged(ms(2), ms(500));
+    }
+    let limit = path.limit().unwrap();
+    assert!(limit >= ms(20) && limit < ms(30), "{limit:?}");
 }
