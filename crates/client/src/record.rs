@@ -1,8 +1,9 @@
 //! Records that the application sends and receives.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
+pub use curtail_proto::TopicPartition;
 pub use curtail_wire::records::Header;
 use curtail_wire::records::RecordHeaders;
 
@@ -117,28 +118,6 @@ pub struct BatchMetadata {
 /// Offset of the `index`th record of a batch. `None` without a base offset, or with one so large that it is not valid.
 pub(crate) fn offset_in_batch(base_offset: Option<i64>, index: u32) -> Option<i64> {
     base_offset?.checked_add(i64::from(index))
-}
-
-/// A partition of a topic.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopicPartition {
-    /// Topic.
-    pub topic: Arc<str>,
-    /// Partition index.
-    pub partition: i32,
-}
-
-impl TopicPartition {
-    /// Creates a partition's name.
-    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
-        Self { topic: topic.into(), partition }
-    }
-}
-
-impl fmt::Display for TopicPartition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.topic, self.partition)
-    }
 }
 
 /// A fetched record. Key, value and headers are slices of the fetched batch: a retained record keeps its batch in

@@ -15,6 +15,7 @@
 //! | [`budget`] | which caller may take how much of `buffer.memory`, and which is next |
 //! | [`backoff`] | how long to wait before a retry |
 //! | [`later`] | deadlines that cannot overflow |
+//! | [`fetcher`] | which request goes to a broker next to fetch records or look offsets up, within which limits |
 //! | [`fetch_session`] | which partitions a fetch request adds to, changes in and drops from its session (KIP-227) |
 //! | [`sasl`] | how a client authenticates, and whether the broker proves its identity |
 //! | [`assignor`] | which consumer group member reads which partitions |
@@ -30,6 +31,7 @@ pub mod backoff;
 pub mod budget;
 pub mod classify;
 pub mod fetch_session;
+pub mod fetcher;
 pub mod inflight;
 pub mod later;
 pub mod membership;
@@ -40,4 +42,7 @@ pub mod path;
 pub mod plant;
 pub mod position;
 pub mod sasl;
+mod topic_partition;
 pub mod transaction;
+
+pub use topic_partition::TopicPartition;
