@@ -4,6 +4,7 @@ mod accumulator;
 mod client;
 mod codecs;
 mod fetch_session;
+mod fetcher;
 mod frames;
 mod groups;
 mod membership;
@@ -30,6 +31,7 @@ pub const ALL: &[Target] = &[
     membership::TARGET,
     transaction::TARGET,
     fetch_session::TARGET,
+    fetcher::TARGET,
     position::TARGET,
     metadata::TARGET,
     requests::TARGET,
