@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`accumulator`] | which records share a batch, which batch is sent next, in which order batches are retried |
 //! | [`classify`] | how a broker's response to a produce request affects its batch |
-//! | [`inflight`] | which response belongs to which request |
+//! | [`link`] | what a broker's connection sends next, which response belongs to which request, what happens in time |
 //! | [`membership`] | what a consumer group member requests from its coordinator, and when partitions change owner |
 //! | [`metadata`] | the leader of each partition, as an immutable snapshot; leader epochs only go forward |
 //! | [`partitioner`] | the partition of a record that names none |
@@ -32,8 +32,8 @@ pub mod budget;
 pub mod classify;
 pub mod fetch_session;
 pub mod fetcher;
-pub mod inflight;
 pub mod later;
+pub mod link;
 pub mod membership;
 pub mod metadata;
 pub mod partitioner;

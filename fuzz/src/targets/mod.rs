@@ -7,6 +7,7 @@ mod fetch_session;
 mod fetcher;
 mod frames;
 mod groups;
+mod link;
 mod membership;
 mod metadata;
 mod position;
@@ -28,6 +29,7 @@ pub const ALL: &[Target] = &[
     sasl::TARGET,
     groups::TARGET,
     accumulator::TARGET,
+    link::TARGET,
     membership::TARGET,
     transaction::TARGET,
     fetch_session::TARGET,

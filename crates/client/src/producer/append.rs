@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use curtail_proto::{
     accumulator::{Placed, Readiness},
     later::Later,
+    link::Ticket,
     path::Gate,
 };
 use curtail_wire::records::{RecordData, encoded_len_bound};
@@ -16,7 +17,7 @@ use super::{
     interceptor::Interception,
     lane::Lane,
     memory::{NOWHERE, Reservation},
-    partition::{Partition, PartitionState, Place, StateGuard},
+    partition::{Partition, PartitionState, StateGuard},
     routing,
     shared::Shared,
     topic::{Choice, TopicState},
@@ -193,8 +194,8 @@ impl Target<'_> {
             // The metadata may lack the partition: a lagging broker may have sent it.
             shared.metadata.request_refresh(Some(&partition.topic));
         }
-        if let Some(lane) = handover {
-            lane.submit(partition, readiness);
+        if let Some((lane, ticket)) = handover {
+            lane.submit(partition, ticket, readiness);
         }
         if self.choice == Choice::Sticky {
             let index = partition.index as u32;
@@ -238,8 +239,8 @@ impl Target<'_> {
         let is_ready = !state.queue.is_drained();
         let lane = if is_ready { hand_over(&mut state, Readiness::Now) } else { None };
         drop(state);
-        if let Some(lane) = lane {
-            lane.submit(self.partition, Readiness::Now);
+        if let Some((lane, ticket)) = lane {
+            lane.submit(self.partition, ticket, Readiness::Now);
         }
         let next = |probe_due| routing::next(shared, self.topic, probe_due);
         self.topic.sticky.end(self.partition.index as u32, bytes, next);
@@ -293,16 +294,11 @@ impl Target<'_> {
     }
 }
 
-/// Determines the partition's place in its lane. Returns the lane if it must be notified.
-fn hand_over(state: &mut PartitionState, readiness: Readiness) -> Option<Arc<Lane>> {
+/// Takes the partition's seat for a batch. Returns the lane and the ticket if the partition must be queued there.
+fn hand_over(state: &mut PartitionState, readiness: Readiness) -> Option<(Arc<Lane>, Ticket)> {
     state.step_aside();
-    let place = match (readiness, state.place) {
-        (_, Place::Ready) | (Readiness::At(_), Place::Timed) => return None,
-        (Readiness::Now, _) => Place::Ready,
-        (Readiness::At(_), Place::Idle) => Place::Timed,
-    };
-    state.place = place;
-    state.lane.clone()
+    let lane = state.lane.as_ref()?;
+    state.seat.take(readiness).map(|ticket| (lane.clone(), ticket))
 }
 
 /// Makes room in the open batch, if it waits anyway and there is memory.

@@ -11,7 +11,12 @@ use std::{
 
 use bytes::Bytes;
 use curtail_net::{ReadSide, Socket};
-use curtail_proto::{accumulator::Branch, backoff::Backoff, path::Trouble};
+use curtail_proto::{
+    accumulator::Branch,
+    backoff::Backoff,
+    link::{Reason, State},
+    path::Trouble,
+};
 use curtail_wire::{
     ApiKey,
     frame::FrameSplitter,
@@ -24,7 +29,7 @@ use tokio::{
 };
 
 use super::{
-    lane::{Lane, Link, Pumped, Suspected, Up, Waits},
+    lane::{Lane, Pumped, Suspected},
     renewal::Renewal,
     settle,
     shared::{Shared, address_of},
@@ -41,6 +46,9 @@ const LOOKUP_PAUSE: Duration = Duration::from_millis(100);
 /// Every this many lookups, topics without waiting records are looked up too, if keyless records avoid some of their
 /// partitions. The cluster may have removed the broker for which they are avoided.
 const LOOKUPS_PER_REVIEW: u32 = 10;
+
+/// Why batches leave an unresponsive broker.
+const DESERTED: &str = "no response, and the partition has a new leader";
 
 /// Responses handled before other tasks run.
 const ANSWERS_A_TURN: usize = 32;
@@ -196,7 +204,7 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     let Parts { socket, splitter, peer, session, request_timeout } = connection.into_parts();
     let renewal =
         session.map(|session| Renewal::new(session, socket.clone(), peer.clone(), request_timeout));
-    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), version, lane.path())));
+    lane.open(socket.clone(), version);
     lane.gate.set_trouble(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
@@ -207,10 +215,8 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
 /// `request.timeout.ms`.
 fn throttle(lane: &Lane, shared: &Shared, asked: Duration) {
     lane.stats.throttled(asked);
-    let now = Instant::now().into_std();
-    if let Link::Up(up) = &mut *lane.link() {
-        up.mute(asked.min(shared.config.common.request_timeout), now);
-    }
+    let throttle = asked.min(shared.config.common.request_timeout);
+    lane.line().link.handle_throttle(throttle, Instant::now().into_std());
 }
 
 /// Checks whether a late broker completes a handshake. If not, it is unresponsive, and not only busy or waiting for
@@ -294,9 +300,7 @@ impl Session {
 
     fn answer(&mut self, frame: &Bytes, lane: &Lane, shared: &Shared) -> Result<()> {
         if let Some(renewal) = &self.renewal
-            && let Link::Up(up) = &*lane.link()
-            && up.is_held()
-            && up.in_flight.is_empty()
+            && lane.is_renewing()
         {
             renewal.answered(frame);
             return Ok(());
@@ -304,16 +308,10 @@ impl Session {
         let broken = |reason: String| protocol_error(&self.peer, reason);
         let id = header::correlation_id(frame).map_err(|e| broken(e.to_string()))?;
         let now = Instant::now();
-        let request = match &mut *lane.link() {
-            Link::Up(up) => {
-                let request = up.in_flight.answered(id).map_err(|e| broken(e.to_string()))?;
-                lane.answered(up, &request, frame.len(), now);
-                request
-            }
-            Link::Down => return Err(Error::Closed),
-        };
-        let answer = header::response_body(frame, ApiKey::PRODUCE, request.version)
-            .and_then(|body| ProduceResponse::decode(request.version, &body));
+        let request = lane.answered(id, frame.len(), now).map_err(|e| broken(e.to_string()))?;
+        let version = request.envelope.version;
+        let answer = header::response_body(frame, ApiKey::PRODUCE, version)
+            .and_then(|body| ProduceResponse::decode(version, &body));
         match answer {
             Ok(answer) => {
                 self.proven = true;
@@ -348,9 +346,8 @@ impl Session {
         // On the side lane nothing but other trials waits behind it.
         let protects = lane.branch == Branch::Main;
         if protects && shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
-            self.is_given_up = true;
-            let reason = "it waits for an unresponsive replica and blocks other partitions";
-            return Err(connection_error(&self.peer, reason));
+            lane.line().link.close(Reason::Stuck);
+            return Err(self.closes(Reason::Stuck, shared));
         }
         if suspected.is_new {
             shared.runtime.spawn(knock(lane.clone(), shared.me(), suspected.limit));
@@ -358,44 +355,45 @@ impl Session {
         Ok(())
     }
 
-    /// Moves batches that wait for this broker's response to the leaders that have replaced it. If the broker stays
-    /// unresponsive and no other batch waits for it, closes the connection, because later requests would get no
-    /// response either.
-    fn follow_leaders(&self, lane: &Arc<Lane>, shared: &Shared) -> Result<()> {
-        let (moved, is_useless) = match &mut *lane.link() {
-            Link::Up(up) => {
-                let moved = lane.take_moved(up, shared.config.retries);
-                (moved, up.is_late() && up.awaits_nothing())
+    /// The error for a connection that the link closes.
+    fn closes(&mut self, reason: Reason, shared: &Shared) -> Error {
+        self.is_given_up = matches!(reason, Reason::Unused | Reason::Stuck);
+        let limit = shared.config.common.request_timeout.as_millis();
+        let within = |what: &str| format!("{what} within request.timeout.ms={limit}");
+        let text = match reason {
+            Reason::NoResponse => within("no response"),
+            Reason::SocketFull => within("the broker does not read: a request was not written"),
+            Reason::Unused => "the second connection is not used any longer".into(),
+            Reason::Deserted => DESERTED.into(),
+            Reason::Stuck => {
+                "it waits for an unresponsive replica and blocks other partitions".into()
             }
-            Link::Down => return Ok(()),
         };
-        if moved.is_empty() {
-            return Ok(());
+        connection_error(&self.peer, text)
+    }
+
+    /// Moves batches that wait for this broker's response to the leaders that have replaced it.
+    fn follow_leaders(&mut self, lane: &Lane, shared: &Shared) -> Result<()> {
+        let (moved, dead) = lane.take_moved(shared.config.retries);
+        if !moved.is_empty() {
+            settle::follow_leader(shared, moved, &connection_error(&self.peer, DESERTED));
         }
-        let reason = "no response, and the partition has a new leader";
-        let cause = connection_error(&self.peer, reason);
-        settle::follow_leader(shared, moved, &cause);
-        if is_useless { Err(cause) } else { Ok(()) }
+        dead.map_or(Ok(()), |reason| Err(self.closes(reason, shared)))
     }
 
     fn poll_writes(
         &self,
         cx: &mut Context<'_>,
-        lane: &Arc<Lane>,
+        lane: &Lane,
         shared: &Shared,
     ) -> std::io::Result<()> {
-        loop {
-            let mut link = lane.link();
-            let Link::Up(up) = &mut *link else { return Ok(()) };
-            if lane.pump(up, shared)? == Pumped::Done {
-                return Ok(());
-            }
-            drop(link);
+        while lane.transmit(shared)? == Pumped::Blocked {
             match self.socket.poll_write_ready(cx) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => break,
                 Poll::Ready(ready) => ready?,
             }
         }
+        Ok(())
     }
 
     /// Ready when the SASL session has been renewed.
@@ -403,16 +401,16 @@ impl Session {
         let Some(renewal) = &mut self.renewal else { return Poll::Pending };
         if let Poll::Ready(due) = renewal.poll_due(cx) {
             due?;
-            let Link::Up(up) = &mut *lane.link() else { return Poll::Pending };
-            if !up.hold() {
+            let mut line = lane.line();
+            line.link.handle_hold();
+            if !line.link.is_flushed() {
                 return Poll::Pending;
             }
+            drop(line);
             renewal.begin();
         }
         ready!(renewal.poll(cx))?;
-        if let Link::Up(up) = &mut *lane.link() {
-            up.release();
-        }
+        lane.line().link.handle_release();
         Poll::Ready(Ok(()))
     }
 
@@ -425,47 +423,28 @@ impl Session {
         shared: &Shared,
     ) -> Poll<Result<()>> {
         {
-            let mut link = lane.link();
-            let Link::Up(up) = &mut *link else { return Poll::Ready(Err(Error::Closed)) };
-            let renewal = self.renewal.as_ref().filter(|_| !up.is_held());
+            let mut line = lane.line();
+            let next = lane.next_deadline(&mut line);
+            let is_held = matches!(line.link.state(), State::Held { .. });
+            let renewal = self.renewal.as_ref().filter(|_| !is_held);
             let renew_at = renewal.and_then(Renewal::at).map(Instant::into_std);
-            let Some(next) = lane.next_deadline(up).into_iter().chain(renew_at).min() else {
+            let Some(wire) = &mut line.wire else { return Poll::Ready(Err(Error::Closed)) };
+            let Some(next) = next.into_iter().chain(renew_at).min() else {
                 // An unneeded timer fires once. Only then must it be reset for the next request.
                 if self.timer.is_elapsed() {
-                    up.armed.fired();
+                    wire.armed.fired();
                 }
                 return Poll::Pending;
             };
-            if up.armed.arm(next) {
+            if wire.armed.arm(next) {
                 self.timer.as_mut().reset(Instant::from_std(next));
             }
         }
         ready!(self.timer.as_mut().poll(cx));
-        let now = Instant::now().into_std();
-        let (overdue, suspected) = match &mut *lane.link() {
-            Link::Up(up) if lane.is_useless(up, now) => {
-                self.is_given_up = true;
-                let reason = "the second connection is not used any longer";
-                return Poll::Ready(Err(connection_error(&self.peer, reason)));
-            }
-            Link::Up(up) => {
-                up.armed.fired();
-                (up.overdue_request(now), lane.suspect_if_late(up, now))
-            }
-            Link::Down => (None, None),
-        };
+        let (suspected, dead) = lane.timed_out(Instant::now().into_std());
         if let Some(suspected) = suspected {
             self.look_into(&suspected, lane, shared)?;
         }
-        if let Some(waits) = overdue {
-            let limit = shared.config.common.request_timeout.as_millis();
-            let what = match waits {
-                Waits::ForResponse => "no response",
-                Waits::ForSocket => "the broker does not read: a request was not written",
-            };
-            let reason = format!("{what} within request.timeout.ms={limit}");
-            return Poll::Ready(Err(connection_error(&self.peer, reason)));
-        }
-        Poll::Ready(Ok(()))
+        Poll::Ready(dead.map_or(Ok(()), |reason| Err(self.closes(reason, shared))))
     }
 }

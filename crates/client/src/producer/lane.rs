@@ -1,13 +1,16 @@
 //! A lane to a broker: a connection and the partitions with batches for it. A broker has a main lane and a side lane
 //! ([`Branch`]).
 //!
+//! A lane drives a [`Link`], which decides what is sent and when something else must happen. The lane has the socket,
+//! the partitions' locks and the bytes.
+//!
 //! Any task that holds the link's lock may build and write a request. The caller writes to an idle socket itself,
 //! which saves a task switch. The driver writes after every response, timer and wake-up.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::BTreeSet,
     future::poll_fn,
-    io::{self, IoSlice},
+    io,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -16,59 +19,37 @@ use std::{
     time::{Duration, Instant as StdInstant},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
 use curtail_net::Socket;
 use curtail_proto::{
     accumulator::{Batch, Branch, Readiness},
-    inflight::InFlight,
-    later::Later,
+    link::{self, Carried, Entry, Event, Link, OutOfStep, Reason, Settings, State, Ticket},
     metadata::Leader,
-    path::{AtomicTrouble, Bounds, Gate, Path, SMALL, Suspicion, Trouble},
+    path::{AtomicTrouble, Bounds, Gate, Path, Suspicion},
     plant::{Plant, planted},
 };
-use curtail_wire::{
-    Uuid,
-    produce::{OutBatch, RequestHead},
-};
-use parking_lot::Mutex;
+use curtail_wire::Uuid;
 use tokio::{sync::Notify, time::Instant};
 
 mod collect;
 #[cfg(test)]
 mod tests;
-mod unsent;
-mod window;
+mod wire;
 
-pub(super) use self::unsent::{Overdue, Waits};
-use self::{
-    collect::{Collected, Trial},
-    unsent::Unsent,
-};
+use self::wire::Wire;
 use super::{
     delivery::Completion,
-    partition::{Partition, PartitionState, Place},
+    partition::Partition,
     shared::Shared,
     sync::LinkGuard,
     trace,
     transaction::Stray,
-    turnstile::{Armed, Left, Turnstile, Work},
+    turnstile::{Left, Lists, Turnstile},
+    worklist::{Effect, Effects},
 };
 use crate::{Acks, ProducerConfig, metrics::BrokerStats};
 
-/// Slices for one vectored write.
-const MAX_SLICES: usize = 64;
-
-/// Number of ready partitions checked for a complete batch.
-const LOOK_AHEAD: usize = 8;
-
 /// How long the connection of a side lane stays open without a request.
 const QUIET: Duration = Duration::from_secs(10);
-
-/// First pause between leader lookups while a broker is suspect; it doubles.
-const FIRST_LOOKUP_PAUSE: Duration = Duration::from_millis(50);
-
-/// Longest lookup pause, and so the worst-case delay before an election is noticed.
-const LOOKUP_PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// A lane to a broker.
 pub(super) struct Lane {
@@ -82,63 +63,40 @@ pub(super) struct Lane {
     pub(super) gate: Arc<Gate>,
     /// The broker's trouble at the last check; see [`Shared::notice`].
     pub(super) seen: AtomicTrouble,
-    /// The producer's start, the origin of times that are read without a lock.
-    began: Instant,
-    /// Creation of the lane, counted from `began`.
+    /// Creation of the lane, counted from the producer's start.
     opened: Duration,
     shared: Weak<Shared>,
     bounds: Bounds,
     pub(super) stats: Arc<BrokerStats>,
-    turnstile: Turnstile<Arc<Partition>, Link>,
-    /// The model of the broker from the previous connection, until the next one takes it. Innermost lock.
-    former_path: Mutex<Option<Path>>,
+    turnstile: Turnstile<Entry<Arc<Partition>>, Line>,
     /// Notified when partitions move to this broker, so that it is dialled without a backoff.
     expected: Notify,
     /// Set when a batch was refused, its partition is led elsewhere, and other batches of it are still in flight.
     train_left: AtomicBool,
 }
 
-/// The connection from its writers' view.
-pub(super) enum Link {
-    /// Not connected.
-    Down,
-    /// Connected.
-    Up(Box<Up>),
+/// The machine of a lane.
+pub(super) type LaneLink = Link<Arc<Partition>, Sent, Envelope>;
+
+/// The machine that decides, and the connection, behind the link's lock.
+pub(super) struct Line {
+    pub(super) link: LaneLink,
+    /// `None` while not connected.
+    pub(super) wire: Option<Box<Wire>>,
 }
 
-/// An open connection.
-pub(super) struct Up {
-    socket: Arc<dyn Socket>,
-    pub(super) version: i16,
-    pub(super) in_flight: InFlight<Request>,
-    /// The model of the broker.
-    path: Path,
-    /// Bytes of requests that the socket has not accepted yet, in order.
-    outgoing: VecDeque<Bytes>,
-    /// The newest request, while bytes of it are in `outgoing`. The next request is built only after that.
-    unsent: Option<Unsent>,
-    glue: BytesMut,
-    /// Bytes of `buffer.memory` held by in-flight requests.
-    sent_bytes: usize,
-    /// Whether sending is suspended while the connection's SASL session is renewed.
-    is_held: bool,
-    /// End of the broker's throttle time (KIP-219), before which nothing is sent.
-    muted_until: Option<StdInstant>,
-    /// Present while the oldest request is unusually late.
-    late: Option<Late>,
-    /// Time of the last response, or of the connection's start.
-    quiet_since: StdInstant,
-    /// When the driver's timer fires. A caller with an earlier deadline wakes the driver.
-    pub(super) armed: Armed,
-}
+impl Lists<Entry<Arc<Partition>>> for Line {
+    fn add_ready(&mut self, entry: Entry<Arc<Partition>>) {
+        self.link.handle_work(entry, Readiness::Now);
+    }
 
-/// Progress of a suspicion.
-#[derive(Clone, Copy, Debug)]
-struct Late {
-    /// Number of leader lookups during the suspicion.
-    lookups: u32,
-    /// Time of the next lookup.
-    again: StdInstant,
+    fn add_timed(&mut self, at: StdInstant, entry: Entry<Arc<Partition>>) {
+        self.link.handle_work(entry, Readiness::At(at));
+    }
+
+    fn next_timed(&self) -> Option<StdInstant> {
+        self.link.next_timed()
+    }
 }
 
 /// A suspicion to investigate.
@@ -153,27 +111,18 @@ pub(super) struct Suspected {
     pub(super) limit: Duration,
 }
 
-/// An in-flight request.
-pub(super) struct Request {
-    pub(super) batches: Vec<Sent>,
-    pub(super) written: Instant,
-    /// Requests in flight when it was written.
-    pub(super) ahead: usize,
+/// A produce request.
+pub(super) type Request = link::Request<Sent, Envelope>;
+
+/// What the lane keeps with a request.
+pub(super) struct Envelope {
     /// Version of the request and its response.
     pub(super) version: i16,
-    /// Bytes of `buffer.memory` held by its batches.
-    reserved: usize,
-    /// Bytes of its records, as the gate counts them.
-    record_bytes: usize,
-    /// Its batches when it was built.
-    width: usize,
-    /// Whether it was small enough to measure the round trip.
-    is_small: bool,
     /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
 }
 
-/// An in-flight batch.
+/// A batch of a request.
 pub(super) struct Sent {
     /// Metrics of the receiving broker.
     pub(super) stats: Arc<BrokerStats>,
@@ -191,6 +140,24 @@ impl Sent {
     }
 }
 
+impl Carried for Sent {
+    fn created(&self) -> StdInstant {
+        self.batch.created
+    }
+
+    fn bytes(&self) -> usize {
+        self.batch.payload().len()
+    }
+
+    fn reserved(&self) -> usize {
+        self.batch.completion.reserved()
+    }
+
+    fn record_bytes(&self) -> usize {
+        self.batch.completion.record_bytes()
+    }
+}
+
 /// Result of a turn of [`Lane::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pumped {
@@ -200,118 +167,18 @@ pub(super) enum Pumped {
     Blocked,
 }
 
-impl Up {
-    pub(super) fn new(socket: Arc<dyn Socket>, version: i16, path: Path) -> Self {
-        Self {
-            socket,
-            version,
-            in_flight: InFlight::default(),
-            path,
-            outgoing: VecDeque::new(),
-            unsent: None,
-            glue: BytesMut::new(),
-            is_held: false,
-            muted_until: None,
-            sent_bytes: 0,
-            late: None,
-            quiet_since: Instant::now().into_std(),
-            armed: Armed::default(),
-        }
-    }
+/// Sent batches past `delivery.timeout.ms`.
+#[derive(Default)]
+pub(super) struct Overdue {
+    /// Each with whether bytes of this attempt were written, so that the broker may have it.
+    pub(super) batches: Vec<(Sent, bool)>,
+    /// Expiry of the oldest remaining batch.
+    pub(super) next: Option<StdInstant>,
+}
 
-    /// Suspends sending for the broker's throttle time.
-    pub(super) fn mute(&mut self, throttle: Duration, now: StdInstant) {
-        if !throttle.is_zero() {
-            self.muted_until = self.muted_until.max(Some(now.later(throttle)));
-        }
-    }
-
-    /// Suspends sending. Returns whether the socket has accepted all requests.
-    pub(super) fn hold(&mut self) -> bool {
-        self.is_held = true;
-        self.outgoing.is_empty()
-    }
-
-    /// Resumes sending.
-    pub(super) fn release(&mut self) {
-        self.is_held = false;
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        self.is_held
-    }
-
-    fn is_muted(&mut self) -> bool {
-        let Some(until) = self.muted_until else { return false };
-        if until <= Instant::now().into_std() {
-            self.muted_until = None;
-        }
-        self.muted_until.is_some()
-    }
-
-    /// Whether the oldest request is unusually late.
-    pub(super) fn is_late(&self) -> bool {
-        self.late.is_some()
-    }
-
-    /// Whether no response can have an effect any longer.
-    pub(super) fn awaits_nothing(&self) -> bool {
-        self.in_flight.iter().all(|request| request.batches.is_empty())
-    }
-
-    /// Partitions of the oldest in-flight request.
-    pub(super) fn oldest_partitions(&self) -> Vec<Arc<Partition>> {
-        let batches = self.in_flight.oldest().into_iter().flat_map(|request| &request.batches);
-        batches.map(|sent| sent.partition.clone()).collect()
-    }
-
-    /// Topics of the in-flight requests.
-    pub(super) fn topics_in_flight(&self) -> BTreeSet<Arc<str>> {
-        let batches = self.in_flight.iter().flat_map(|request| &request.batches);
-        batches.map(|sent| sent.partition.topic.clone()).collect()
-    }
-
-    /// Time at which the connection is closed because a request takes too long: for its response, or for the socket.
-    pub(super) fn next_deadline(&self) -> Option<StdInstant> {
-        earlier(self.in_flight.next_deadline(), self.unsent.as_ref().and_then(Unsent::deadline))
-    }
-
-    /// Writes as much as the socket accepts.
-    fn flush(&mut self) -> io::Result<Pumped> {
-        while !self.outgoing.is_empty() {
-            let slices = self.outgoing.len().min(MAX_SLICES);
-            let mut io = [IoSlice::new(&[]); MAX_SLICES];
-            for (slot, bytes) in io.iter_mut().zip(&self.outgoing) {
-                *slot = IoSlice::new(bytes);
-            }
-            match self.socket.try_write_vectored(&io[..slices]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => self.consume(written),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if let Some(unsent) = &mut self.unsent {
-                        unsent.was_blocked = true;
-                    }
-                    return Ok(Pumped::Blocked);
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(Pumped::Done)
-    }
-
-    fn consume(&mut self, mut written: usize) {
-        if let Some(unsent) = &mut self.unsent {
-            unsent.is_begun = true;
-        }
-        while let Some(front) = self.outgoing.front_mut() {
-            if written < front.len() {
-                front.advance(written);
-                return;
-            }
-            written -= front.len();
-            self.outgoing.pop_front();
-        }
-    }
+/// Whether a partition has a batch that need not wait for more records.
+fn has_complete(partition: &Arc<Partition>) -> bool {
+    partition.state.lock().queue.has_complete()
 }
 
 impl Lane {
@@ -336,24 +203,34 @@ impl Lane {
                 Suspicion::of_produce(config.suspicion_multiple, floor, ceiling)
             }),
         };
-        let lane =
-            |branch: Branch, main: &Weak<Self>, side: Option<Arc<Self>>, bounds: Bounds| Self {
+        let lane = |branch: Branch, main: &Weak<Self>, side: Option<Arc<Self>>, bounds: Bounds| {
+            let gate = Arc::new(Gate::new(bounds.target.and(Some(bounds.request))));
+            let settings = Settings {
+                bounds,
+                request_timeout: config.common.request_timeout,
+                delivery_timeout: config.delivery_timeout,
+                has_responses: config.acks != Acks::None,
+                // The main connection stays open.
+                closes_after: (branch == Branch::Side).then_some(QUIET),
+                began: began.into_std(),
+            };
+            let line = Line { link: Link::new(settings, gate.clone()), wire: None };
+            Self {
                 broker,
                 branch,
                 main: main.clone(),
                 side,
-                gate: Arc::new(Gate::new(bounds.target.and(Some(bounds.request)))),
+                gate,
                 seen: AtomicTrouble::default(),
-                began,
                 opened: Instant::now().saturating_duration_since(began),
                 shared: shared.clone(),
                 bounds,
                 stats: stats.clone(),
-                turnstile: Turnstile::new(Link::Down),
-                former_path: Mutex::default(),
+                turnstile: Turnstile::new(line),
                 expected: Notify::new(),
                 train_left: AtomicBool::new(false),
-            };
+            }
+        };
         Arc::new_cyclic(|main| {
             // Followers that turn to a new leader do not show the broker's pace.
             let unbounded = Bounds { target: None, ..bounds };
@@ -372,182 +249,149 @@ impl Lane {
         self.side.as_ref()
     }
 
-    /// Queues a partition on this lane's ready or timed list. The caller holds no lock.
-    pub(super) fn submit(self: &Arc<Self>, partition: &Arc<Partition>, readiness: Readiness) {
+    /// Queues a partition that has taken a seat here. The caller holds no lock except that of the lanes.
+    pub(super) fn submit(&self, partition: &Arc<Partition>, ticket: Ticket, readiness: Readiness) {
+        let entry = Entry { partition: partition.clone(), ticket };
         match readiness {
             Readiness::At(at) if planted(Plant::DriverNotWoken) => {
-                self.turnstile.work().add_timed(at, partition.clone());
+                self.turnstile.add_timed(at, entry);
             }
-            Readiness::At(at) => self.turnstile.push_timed(at, partition.clone()),
+            Readiness::At(at) => self.turnstile.push_timed(at, entry),
             Readiness::Now => {
                 let shared = self.shared.upgrade();
-                self.turnstile.push(partition.clone(), |link| match (link, &shared) {
-                    (Link::Up(up), Some(shared)) => self.send_if_idle(up, shared),
+                let mut effects = Effects::default();
+                self.turnstile.push(entry, |line| match (line.wire.is_some(), &shared) {
+                    (true, Some(shared)) => self.send_if_idle(line, shared, &mut effects),
                     _ if planted(Plant::DriverNotWoken) => Left::Nothing,
                     _ => Left::ToDriver,
                 });
+                if let Some(shared) = shared {
+                    effects.apply(&shared);
+                }
             }
         }
     }
 
     /// Sends from the caller's task if the connection is idle. Otherwise leaves it to the driver.
-    fn send_if_idle(self: &Arc<Self>, up: &mut Up, shared: &Shared) -> Left {
-        if up.in_flight.len() >= self.bounds.in_flight || up.is_held {
-            // The next response makes the driver look at the ready list.
+    fn send_if_idle(&self, line: &mut Line, shared: &Shared, effects: &mut Effects) -> Left {
+        if line.link.is_exhausted() {
+            // The next response makes the driver look into the inbox.
             return Left::Nothing;
         }
-        let idle = up.outgoing.is_empty() && up.in_flight.is_empty();
-        if !idle && !shared.policy.linger.is_zero() {
-            let waits = self.waits_for_answer(up, Instant::now());
+        if !line.link.is_idle() && !shared.policy.linger.is_zero() {
+            let now = Instant::now().into_std();
+            self.receive(line, now);
+            let waits = line.link.waits_for_response(now, has_complete);
             return if waits { Left::Nothing } else { Left::ToDriver };
         }
-        let outcome = self.pump(up, shared);
+        let outcome = self.pump(line, shared, effects);
         // The driver's timer may be set for later than this turn's deadlines: a response to wait for, or a partition
         // that must back off.
-        let is_armed = up.armed.covers(self.next_deadline(up));
+        let next = self.next_deadline(line);
+        let is_armed = line.wire.as_ref().is_some_and(|wire| wire.armed.covers(next));
         if is_armed && matches!(outcome, Ok(Pumped::Done)) { Left::Nothing } else { Left::ToDriver }
     }
 
-    /// Builds and writes requests until nothing is ready, too many are in flight, or the socket is full.
-    pub(super) fn pump(self: &Arc<Self>, up: &mut Up, shared: &Shared) -> io::Result<Pumped> {
+    /// Runs [`Self::pump`] for the driver.
+    pub(super) fn transmit(&self, shared: &Shared) -> io::Result<Pumped> {
+        let mut effects = Effects::default();
+        let outcome = self.pump(&mut self.line(), shared, &mut effects);
+        effects.apply(shared);
+        outcome
+    }
+
+    /// Builds and writes requests until nothing is ready, too many are in flight, or the socket is full. The caller
+    /// applies the effects after it has released the link.
+    fn pump(&self, line: &mut Line, shared: &Shared, effects: &mut Effects) -> io::Result<Pumped> {
         loop {
-            if up.flush()? == Pumped::Blocked {
+            let Line { link, wire: Some(wire) } = &mut *line else { return Ok(Pumped::Done) };
+            if wire.flush(link)? == Pumped::Blocked {
                 return Ok(Pumped::Blocked);
             }
-            if let Some(unsent) = up.unsent.take() {
-                self.written(up, shared, unsent);
-            }
-            if up.in_flight.len() >= self.bounds.in_flight || up.is_held || up.is_muted() {
+            self.written(link, effects);
+            if link.is_exhausted() {
                 return Ok(Pumped::Done);
             }
             let now = Instant::now();
-            if self.waits_for_answer(up, now) {
+            self.receive(line, now.into_std());
+            let Line { link, wire: Some(wire) } = &mut *line else { return Ok(Pumped::Done) };
+            let Some(permit) = link.poll_transmit(now.into_std(), has_complete) else {
+                return Ok(Pumped::Done);
+            };
+            let batches = self.collect(link, shared, permit, now.into_std(), effects);
+            if batches.is_empty() {
                 return Ok(Pumped::Done);
             }
-            let most = self.next_request_limit(up, shared, now.into_std());
-            let collected = self.collect(shared, now.into_std(), most);
-            let Collected { batches, trials, overdue } = collected;
-            let is_done = batches.is_empty() && overdue.is_empty();
-            if !batches.is_empty() {
-                self.enqueue(up, shared, batches, now);
-            }
-            for partition in overdue {
-                shared.expire(&partition, None);
-            }
-            for Trial { partition, whole } in trials {
-                whole.tell();
-                shared.evacuate(&partition);
-            }
-            if is_done {
-                return Ok(Pumped::Done);
+            self.count_taken(&batches, now);
+            let (envelope, bytes) = wire.encode(link, shared, &batches);
+            self.stats.request_built(bytes);
+            trace::sent(self.broker, link, &batches);
+            link.handle_sent(batches, envelope, now.into_std());
+        }
+    }
+
+    /// Moves new work to the link's lists, and due partitions to its ready list.
+    fn receive(&self, line: &mut Line, now: StdInstant) {
+        self.turnstile.receive(line);
+        while let Some(entry) = line.link.next_due(now) {
+            let counts = entry.partition.state.lock().seat.falls_due(entry.ticket);
+            if counts {
+                line.link.handle_work(entry, Readiness::Now);
             }
         }
     }
 
-    /// Whether ready batches should wait for the response to an in-flight request, after which the driver looks
-    /// again. They wait if none is complete and the broker is busy, or if that response is overdue.
-    ///
-    /// Also moves due partitions to the ready list: a due entry in the timed list would make the driver look again at
-    /// once, indefinitely.
-    fn waits_for_answer(self: &Arc<Self>, up: &Up, now: Instant) -> bool {
-        let in_flight = up.in_flight.len();
-        if in_flight == 0 {
-            return false;
-        }
-        let mut work = self.turnstile.work();
-        if !work.timed.is_empty() {
-            work.promote(self, now.into_std());
-        }
-        if self.is_late(up, now) {
-            return true;
-        }
-        let complete = |partition: &Arc<Partition>| partition.state.lock().queue.has_complete();
-        // No record can join a batch while the window is full.
-        let is_complete = self.gate.is_full() || work.ready.iter().take(LOOK_AHEAD).any(complete);
-        !work.ready.is_empty() && !up.path.allows(in_flight, is_complete, now.into_std())
-    }
-
-    /// Whether a response is late, so that a request sent now would only wait in the broker.
-    fn is_late(&self, up: &Up, now: Instant) -> bool {
-        let Some(oldest) = up.in_flight.oldest() else { return false };
-        up.path.is_late(oldest.written.into_std(), self.gate.waiting(), now.into_std())
-    }
-
-    fn enqueue(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, now: Instant) {
-        up.path.sent(up.in_flight.len(), now.into_std());
+    fn count_taken(&self, batches: &[Sent], now: Instant) {
         let first = |sent: &&Sent| sent.batch.attempts == 1;
         for Sent { batch, .. } in batches.iter().filter(first) {
             let queued = now.into_std().saturating_duration_since(batch.created);
             self.stats.batch_taken(queued, batch.payload().len(), batch.records);
         }
-        let bytes = self.build(up, shared, batches, now);
-        self.stats.request_built(bytes);
     }
 
-    /// Builds a request and queues its bytes for the socket. Returns their number. The request's deadline counts from
-    /// `built` until the bytes are written.
-    fn build(&self, up: &mut Up, shared: &Shared, batches: Vec<Sent>, built: Instant) -> usize {
-        let config = &shared.config;
-        let out: Vec<OutBatch<'_>> = batches
-            .iter()
-            .map(|sent| OutBatch {
-                topic: &sent.partition.topic,
-                topic_id: sent.topic_id,
-                partition: sent.partition.index,
-                payload: match sent.batch.attempts > 1 && planted(Plant::BufferReused) {
-                    true => batches[0].batch.payload(),
-                    false => sent.batch.payload(),
-                },
-            })
-            .collect();
-        let timeout = config.common.request_timeout;
-        let (transactional_id, version) = shared.identity.head(up.version);
-        let head = RequestHead {
-            version,
-            correlation_id: up.in_flight.next_correlation_id(),
-            client_id: Some(&config.common.client_id),
-            transactional_id,
-            acks: config.acks.code(),
-            timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
-        };
-        let mut frame = Vec::with_capacity(2 * out.len() + 1);
-        head.encode_frame(&out, &mut up.glue, &mut frame);
-        let bytes = frame.iter().map(Bytes::len).sum();
-        up.outgoing.extend(frame);
-        let mut deadline = built.into_std().later(timeout);
-        if planted(Plant::ExpiryCloses)
-            && let Some(oldest) = batches.iter().map(|sent| sent.batch.created).min()
-        {
-            deadline = deadline.min(oldest.later(config.delivery_timeout));
+    /// Records that the socket has accepted all bytes of a request.
+    fn written(&self, link: &mut LaneLink, effects: &mut Effects) {
+        let Some(written) = link.handle_written(|| Instant::now().into_std()) else { return };
+        if self.stats.stamps() {
+            self.stats.drained(Instant::from_std(written.built).elapsed());
         }
-        let ahead = up.in_flight.len();
-        let reserved = batches.iter().map(|sent| sent.batch.completion.reserved()).sum();
-        let record_bytes = batches.iter().map(|sent| sent.batch.completion.record_bytes()).sum();
-        let width = batches.len();
-        let payloads = batches.iter().map(|sent| sent.batch.payload().len()).sum::<usize>();
-        let request = Request {
-            batches,
-            written: built,
-            ahead,
-            version,
-            reserved,
-            record_bytes,
-            width,
-            is_small: payloads <= SMALL,
-            stray: None,
-        };
-        trace::sent(self.broker, up.in_flight.next_correlation_id(), &request);
-        if config.acks == Acks::None {
-            // Kafka sends no response: a batch counts as written once the socket has accepted it.
-            up.unsent = Some(Unsent::unanswered(request, deadline));
-            up.in_flight.skip();
-            return bytes;
+        if let Some(request) = written.unanswered {
+            effects.push(Effect::Written(request));
         }
-        up.unsent = Some(Unsent::new(built));
-        up.sent_bytes += reserved;
-        up.in_flight.sent(request, deadline);
-        self.publish_load(up);
-        bytes
+    }
+
+    /// Removes batches past `delivery.timeout.ms`. If the socket has accepted no byte of a request, the request is
+    /// rebuilt without them.
+    pub(super) fn take_overdue(&self, shared: &Shared, now: StdInstant) -> Overdue {
+        let mut overdue = Overdue::default();
+        let mut line = self.line();
+        let Line { link, wire: Some(wire) } = &mut *line else { return overdue };
+        let withdrawn = link.handle_expiry(now, |envelope| {
+            if envelope.stray.is_none() {
+                envelope.stray = shared.identity.control().map(|control| control.strays.count());
+            }
+        });
+        let is_withdrawn = withdrawn.is_some();
+        if let Some(withdrawn) = withdrawn {
+            wire.drop_unsent();
+            if !withdrawn.batches.is_empty() {
+                let (envelope, _) = wire.encode(link, shared, &withdrawn.batches);
+                trace::sent(self.broker, link, &withdrawn.batches);
+                link.handle_sent_again(withdrawn, envelope);
+            }
+        }
+        while let Some(event) = link.poll_event() {
+            if let Event::Expired { batch, is_begun } = event {
+                overdue.batches.push((batch, is_begun));
+            }
+        }
+        overdue.next = link.next_expiry();
+        drop(line);
+        if is_withdrawn {
+            // Another request may fit now.
+            self.wake();
+        }
+        overdue
     }
 
     /// Expected time until a record added now is acknowledged. `now` counts from the producer's start.
@@ -558,22 +402,33 @@ impl Lane {
         self.gate.expected_wait(usual.or_else(untried), now)
     }
 
-    /// Number of in-flight requests.
-    pub(super) fn requests_in_flight(&self) -> usize {
-        match &*self.turnstile.link() {
-            Link::Up(up) => up.in_flight.len(),
-            Link::Down => 0,
+    /// Makes the driver send what lingers, because a sender waits for room.
+    pub(super) fn hurry(&self) {
+        // Otherwise the next response makes it look.
+        if self.gate.is_idle() {
+            self.wake();
         }
     }
 
-    /// The link, for the driver.
-    pub(super) fn link(&self) -> LinkGuard<'_, Link> {
+    /// Number of in-flight requests.
+    pub(super) fn requests_in_flight(&self) -> usize {
+        self.line().link.in_flight().len()
+    }
+
+    /// The link and its connection, for the driver.
+    pub(super) fn line(&self) -> LinkGuard<'_, Line> {
         self.turnstile.link()
     }
 
     /// Whether the connection is open.
     pub(super) fn is_connected(&self) -> bool {
-        matches!(&*self.turnstile.link(), Link::Up(_))
+        self.line().wire.is_some()
+    }
+
+    /// Whether the responses to come are those of a renewal of the SASL session.
+    pub(super) fn is_renewing(&self) -> bool {
+        let line = self.line();
+        matches!(line.link.state(), State::Held { .. }) && line.link.in_flight().len() == 0
     }
 
     /// Stores the driver's waker.
@@ -585,50 +440,81 @@ impl Lane {
         self.turnstile.wake();
     }
 
-    /// Time at which the connection closes if nothing is queued before. The main one stays open.
-    fn closes_at(&self, up: &Up) -> Option<StdInstant> {
-        let may_close = self.branch == Branch::Side && up.in_flight.is_empty();
-        let is_unused = may_close && self.turnstile.work().is_empty();
-        is_unused.then(|| up.quiet_since.later(QUIET))
-    }
-
-    /// Whether the connection is no longer needed.
-    pub(super) fn is_useless(&self, up: &Up, now: StdInstant) -> bool {
-        self.closes_at(up).is_some_and(|at| at <= now)
-    }
-
     /// Time at which the driver must look at the lane again without another event.
-    pub(super) fn next_deadline(&self, up: &Up) -> Option<StdInstant> {
-        let answer = earlier(up.next_deadline(), self.late_at(up));
-        let answer = earlier(answer, self.closes_at(up));
-        if up.in_flight.len() >= self.bounds.in_flight || up.is_held || !up.outgoing.is_empty() {
-            // Due partitions must wait for a response, or for the socket.
-            return answer;
-        }
-        let work = self.turnstile.work();
-        let due = work.timed.first_key_value().map(|((at, _), _)| *at);
-        let due = match up.muted_until {
-            Some(until) if work.ready.is_empty() => due.map(|due| due.max(until)),
-            Some(until) => Some(until),
-            None => due,
-        };
-        earlier(answer, due)
+    pub(super) fn next_deadline(&self, line: &mut Line) -> Option<StdInstant> {
+        self.turnstile.receive(line);
+        line.link.poll_timeout()
     }
 
-    /// Records a response: its time, and whether the broker is no longer late.
-    pub(super) fn answered(&self, up: &mut Up, request: &Request, bytes: usize, now: Instant) {
-        up.sent_bytes -= request.reserved;
-        up.quiet_since = now.into_std();
-        self.measure(up, request, now);
-        self.publish_load(up);
-        self.stats.answered(now.saturating_duration_since(request.written), bytes);
-        if up.late.take().is_some() && self.late_at(up).is_some_and(|at| at <= now.into_std()) {
-            // The next request is late as well: the suspicion continues, and its backoff restarts.
-            return;
+    /// Puts a connection into use.
+    pub(super) fn open(&self, socket: Arc<dyn Socket>, version: i16) {
+        let mut line = self.line();
+        line.link.handle_open(Instant::now().into_std());
+        line.wire = Some(Box::new(Wire::new(socket, version)));
+    }
+
+    /// Records a response of this many bytes. Returns its request.
+    pub(super) fn answered(
+        &self,
+        id: i32,
+        bytes: usize,
+        now: Instant,
+    ) -> Result<Request, OutOfStep> {
+        let request = self.line().link.handle_response(id, now.into_std())?;
+        let took = now.saturating_duration_since(Instant::from_std(request.written));
+        self.stats.answered(took, bytes);
+        Ok(request)
+    }
+
+    /// The driver's timer has fired. Returns a suspicion to investigate, and why the connection is to be closed.
+    pub(super) fn timed_out(&self, now: StdInstant) -> (Option<Suspected>, Option<Reason>) {
+        let mut line = self.line();
+        self.turnstile.receive(&mut line);
+        let Line { link, wire: Some(wire) } = &mut *line else { return (None, None) };
+        wire.armed.fired();
+        link.handle_timeout(now);
+        let (mut suspected, mut dead) = (None, None);
+        while let Some(event) = link.poll_event() {
+            match event {
+                Event::LookUp { is_new, limit } => {
+                    let partitions = |request: &Request| -> Vec<Arc<Partition>> {
+                        request.batches.iter().map(|sent| sent.partition.clone()).collect()
+                    };
+                    let topics = link.in_flight().flat_map(partitions);
+                    suspected = Some(Suspected {
+                        topics: topics.map(|partition| partition.topic.clone()).collect(),
+                        oldest: link.in_flight().next().map(partitions).unwrap_or_default(),
+                        is_new,
+                        limit,
+                    });
+                }
+                Event::Dead(reason) => dead = Some(reason),
+                Event::Expired { .. } | Event::Moved(_) => {}
+            }
         }
-        if !self.gate.is_fine() {
-            self.gate.set_trouble(Trouble::Fine);
+        (suspected, dead)
+    }
+
+    /// Takes batches whose partition has another leader out of the in-flight requests, oldest first, if their responses
+    /// are useless. Also returns why the connection is to be closed. A batch without attempts left stays.
+    pub(super) fn take_moved(&self, retries: u32) -> (Vec<Sent>, Option<Reason>) {
+        let has_refused = self.train_left.swap(false, Ordering::Relaxed);
+        let (mut moved, mut dead) = (Vec::new(), None);
+        let mut line = self.line();
+        line.link.handle_moved(has_refused, |sent, is_suspect| {
+            let state = sent.partition.state.lock();
+            let elsewhere = state.lane.as_ref().is_some_and(|lane| lane.broker != self.broker);
+            let in_vain = is_suspect || state.queue.is_regrouping();
+            elsewhere && in_vain && sent.batch.attempts <= retries
+        });
+        while let Some(event) = line.link.poll_event() {
+            match event {
+                Event::Moved(sent) => moved.push(sent),
+                Event::Dead(reason) => dead = Some(reason),
+                Event::Expired { .. } | Event::LookUp { .. } => {}
+            }
         }
+        (moved, dead)
     }
 
     /// Limit for the first response of an untried broker, such as that to the handshake.
@@ -636,38 +522,13 @@ impl Lane {
         Path::new(self.bounds).limit().unwrap_or(Duration::MAX)
     }
 
-    /// Time at which the oldest request becomes unusually late, or at which the suspicion needs the next lookup.
-    fn late_at(&self, up: &Up) -> Option<StdInstant> {
-        let oldest = up.in_flight.oldest()?;
-        let limit = up.path.limit()?;
-        Some(up.late.map_or(oldest.written.into_std().later(limit), |late| late.again))
-    }
-
-    /// Makes the broker suspect if its oldest request is unusually late. Returns what to investigate: at the start of
-    /// a suspicion, and then with growing pauses while it lasts.
-    pub(super) fn suspect_if_late(&self, up: &mut Up, now: StdInstant) -> Option<Suspected> {
-        if self.late_at(up).is_none_or(|at| at > now) {
-            return None;
-        }
-        let lookups = up.late.map_or(0, |late| late.lookups);
-        let pause = FIRST_LOOKUP_PAUSE.saturating_mul(1 << lookups.min(8)).min(LOOKUP_PAUSE_MAX);
-        up.late = Some(Late { lookups: lookups + 1, again: now.later(pause) });
-        if lookups == 0 {
-            self.gate.set_trouble(Trouble::Suspect);
-        }
-        Some(Suspected {
-            topics: up.topics_in_flight(),
-            oldest: up.oldest_partitions(),
-            is_new: lookups == 0,
-            limit: up.path.limit()?,
-        })
-    }
-
     /// Marks the broker unreachable because it does not complete a handshake. Ignored if it has responded since. The
     /// driver then reports the change.
     pub(super) fn mark_unreachable(&self) {
-        if matches!(&*self.link(), Link::Up(up) if up.late.is_some()) {
+        let line = self.line();
+        if line.link.is_suspect() {
             self.gate.set_unreachable();
+            drop(line);
             self.wake();
         }
     }
@@ -675,51 +536,30 @@ impl Lane {
     /// Investigates a suspected broker at once, because another broker has turned out to be unreachable. This one may
     /// only wait for that one.
     pub(super) fn look_again(&self, now: StdInstant) {
-        if let Link::Up(up) = &mut *self.link()
-            && let Some(late) = &mut up.late
-        {
-            late.again = late.again.min(now);
+        let is_suspect = self.line().link.look_again(now);
+        if is_suspect {
             self.wake();
         }
     }
 
-    /// Every partition in the lists, to expire its batches.
+    /// Every partition that waits, to expire its batches.
     pub(super) fn waiting(&self) -> Vec<Arc<Partition>> {
-        let work = self.turnstile.work();
-        work.ready.iter().chain(work.timed.values()).cloned().collect()
+        let mut line = self.line();
+        self.turnstile.receive(&mut line);
+        line.link.waiting().map(|entry| entry.partition.clone()).collect()
     }
 
-    /// Takes every partition out of the lists.
-    pub(super) fn take_waiting(&self) -> impl Iterator<Item = Arc<Partition>> {
-        let Work { ready, timed, .. } = std::mem::take(&mut *self.turnstile.work());
-        ready.into_iter().chain(timed.into_values())
+    /// Takes out every partition that waits.
+    pub(super) fn take_waiting(&self) -> impl Iterator<Item = Arc<Partition>> + use<> {
+        let mut line = self.line();
+        self.turnstile.receive(&mut line);
+        line.link.take_waiting().map(|entry| entry.partition)
     }
 
     /// Makes the driver take back the batches of [`Self::take_moved`].
     pub(super) fn let_train_leave(&self) {
         self.train_left.store(true, Ordering::Relaxed);
         self.wake();
-    }
-
-    /// Takes batches whose partition has another leader out of the in-flight requests, oldest first. Applies if their
-    /// responses are useless: this broker is suspect, or it has refused an earlier batch. Responses that still arrive
-    /// are ignored.
-    ///
-    /// These requests hold every in-flight batch of such a partition. The whole train therefore moves, and the
-    /// partition is free to send to its new leader. A batch without attempts left stays.
-    pub(super) fn take_moved(self: &Arc<Self>, up: &mut Up, retries: u32) -> Vec<Sent> {
-        let is_late = up.is_late();
-        if !self.train_left.swap(false, Ordering::Relaxed) && !is_late {
-            return Vec::new();
-        }
-        let moved_on = |sent: &mut Sent| {
-            let state = sent.partition.state.lock();
-            let elsewhere = state.lane.as_ref().is_some_and(|lane| lane.broker != self.broker);
-            let in_vain = is_late || state.queue.is_regrouping();
-            elsewhere && in_vain && sent.batch.attempts <= retries
-        };
-        let requests = up.in_flight.iter_mut();
-        requests.flat_map(|request| request.batches.extract_if(.., moved_on)).collect()
     }
 
     /// Ends the driver's backoff, so that it dials now.
@@ -731,7 +571,9 @@ impl Lane {
     pub(super) async fn work_queued(&self) {
         poll_fn(|cx| {
             self.register(cx.waker());
-            if self.turnstile.work().is_empty() { Poll::Pending } else { Poll::Ready(()) }
+            let mut line = self.line();
+            self.turnstile.receive(&mut line);
+            if line.link.waiting().next().is_none() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
     }
@@ -743,68 +585,17 @@ impl Lane {
 
     /// Closes the connection. Returns the in-flight requests, oldest first.
     pub(super) fn take_down(&self) -> Vec<Request> {
-        let former = std::mem::replace(&mut *self.turnstile.link(), Link::Down);
-        self.gate.set_idle();
-        match former {
-            Link::Down => Vec::new(),
-            Link::Up(mut up) => {
-                let unsent = up.unsent.take().and_then(Unsent::into_unanswered);
-                let requests = unsent.into_iter().chain(up.in_flight.drain()).collect();
-                *self.former_path.lock() = Some(up.path);
-                requests
-            }
-        }
-    }
-
-    /// The model of the broker, for a new connection.
-    pub(super) fn path(&self) -> Path {
-        let former = self.former_path.lock().take();
-        let mut path = former.unwrap_or_else(|| Path::new(self.bounds));
-        path.connected();
-        path
+        let mut line = self.line();
+        let wire = line.wire.take();
+        let requests = line.link.handle_lost();
+        drop(line);
+        drop(wire);
+        requests
     }
 
     /// Drops everything. Waiters learn that the producer is closed.
     pub(super) fn abandon(&self) {
         drop(self.take_down());
-        *self.turnstile.work() = Work::default();
-    }
-}
-
-fn earlier(a: Option<StdInstant>, b: Option<StdInstant>) -> Option<StdInstant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-impl Work<Arc<Partition>> {
-    fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.timed.is_empty()
-    }
-
-    /// Moves due partitions to the ready list, or all of them while the broker's window is full: no record can join their
-    /// batches then. `lane` owns these lists.
-    fn promote(&mut self, lane: &Arc<Lane>, now: StdInstant) {
-        let later = match lane.gate.is_full() {
-            true => BTreeMap::new(),
-            false => self.timed.split_off(&(now, u64::MAX)),
-        };
-        for partition in std::mem::replace(&mut self.timed, later).into_values() {
-            let mut state = partition.state.lock();
-            if state.is_in(lane, Place::Timed) {
-                state.place = Place::Ready;
-                drop(state);
-                self.ready.push_back(partition);
-            }
-        }
-    }
-}
-
-impl PartitionState {
-    /// Whether an entry in that list of `lane` still counts. A stale entry of the previous lane must not change the
-    /// place. Otherwise the partition would seem to be in a list that it is not in, and would never be sent.
-    fn is_in(&self, lane: &Arc<Lane>, place: Place) -> bool {
-        self.place == place && self.lane.as_ref().is_some_and(|own| Arc::ptr_eq(own, lane))
+        drop(self.take_waiting());
     }
 }

@@ -5,7 +5,7 @@
 //! the partition's leader. The caller writes the request to an idle socket itself; otherwise the lane's driver writes
 //! it. The driver reads the responses and resolves one shared result per batch.
 //!
-//! Lock order, outermost first: metadata writer, lane link, lane work, partition, then the innermost locks of
+//! Lock order, outermost first: metadata writer, lane link, partition, then the innermost locks of lane inbox,
 //! memory, buffers and interceptors. `docs/DESIGN.md` has the whole table.
 
 mod append;
@@ -42,6 +42,7 @@ mod trace;
 mod transaction;
 mod turnstile;
 mod waiting;
+mod worklist;
 
 /// Synchronisation of [`awaited`], [`demand`], [`door`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
 mod sync {
@@ -53,12 +54,11 @@ mod sync {
     pub(super) use parking_lot::Mutex;
     pub(super) use tokio::sync::Notify;
 
-    use super::ranked::{LINK, Ranked, RankedGuard, WORK};
+    use super::ranked::{INBOX, LINK, Ranked, RankedGuard};
 
     pub(super) type LinkLock<T> = Ranked<T, LINK>;
     pub(super) type LinkGuard<'a, T> = RankedGuard<'a, T, LINK>;
-    pub(super) type WorkLock<T> = Ranked<T, WORK>;
-    pub(super) type WorkGuard<'a, T> = RankedGuard<'a, T, WORK>;
+    pub(super) type InboxLock<T> = Ranked<T, INBOX>;
 }
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ use std::{
 
 use curtail_proto::{
     accumulator::{Branch, PartitionQueue},
+    link::Seat,
     metadata::Leader,
     path::Gate,
 };
@@ -27,18 +28,6 @@ use super::{
     transaction::Enlisted,
 };
 use crate::Error;
-
-/// The list in which a partition waits. An entry in a lane's lists counts only while the partition still has that
-/// place and that lane. A stale entry is dropped at its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In no list: nothing to send, or waiting for an outcome, an identity or a leader.
-    Idle,
-    /// In its lane's timed list, for linger or backoff.
-    Timed,
-    /// In its lane's ready list.
-    Ready,
-}
 
 /// Acknowledged records of a partition. Never decreases.
 #[derive(Debug, Default)]
@@ -111,31 +100,49 @@ pub(super) type StateGuard<'a> = RankedGuard<'a, PartitionState, STATE>;
 /// interceptors.
 pub(super) struct PartitionState {
     pub(super) queue: PartitionQueue<Completion>,
-    pub(super) place: Place,
+    /// Where it waits in its lane's lists.
+    pub(super) seat: Seat,
     /// The last known leader.
     pub(super) leader: Leader,
     /// The lane to the leader; `None` while there is no leader.
     pub(super) lane: Option<Arc<Lane>>,
-    /// Whether the leader may acknowledge late: an in-sync replica is unreachable, or, if that is switched on, it is new
-    /// and has acknowledged nothing. Batches that must go to it then have the side lane.
-    pub(super) on_trial: bool,
-    /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
-    pub(super) avoided: bool,
+    flags: Flags,
     /// When the newest batch that was sent was begun, in milliseconds of the producer's age. The queue forgets at rest.
     newest_sent_ms: u32,
-    /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait
-    /// for something else than the broker's pace. Otherwise they would hold up the other partitions' records.
-    is_parked: bool,
     /// In a transactional producer: the last transaction of the partition.
     pub(super) enlisted: Enlisted,
     /// Present whenever the queue is not at rest.
     busy: Option<Box<Busy>>,
 }
 
+/// Flags of a partition, in one byte.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flags(u8);
+
+impl Flags {
+    /// Whether the leader may acknowledge late: an in-sync replica is unreachable, or, if that is switched on, it is
+    /// new and has acknowledged nothing. Batches that must go to it then have the side lane.
+    const ON_TRIAL: u8 = 1;
+    /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
+    const AVOIDED: u8 = 2;
+    /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait
+    /// for something else than the broker's pace. Otherwise they would hold up the other partitions' records.
+    const PARKED: u8 = 4;
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Returns the previous value.
+    fn set(&mut self, flag: u8, value: bool) -> bool {
+        let former = self.has(flag);
+        self.0 = if value { self.0 | flag } else { self.0 & !flag };
+        former
+    }
+}
+
 /// A partition's state from its first batch until it rests.
 struct Busy {
-    /// The turn of the last taken batch; see [`super::shared::Shared::next_turn`].
-    taken_in: u64,
     /// Error of the last attempt; `None` once a batch was written after it.
     last_error: Option<Error>,
     /// Results of batches that may still be open, oldest first, for flush.
@@ -147,12 +154,10 @@ impl Partition {
     pub(super) fn new(topic: Arc<str>, index: i32, lane: Option<Arc<Lane>>) -> Arc<Self> {
         let state = PartitionState {
             queue: PartitionQueue::default(),
-            place: Place::Idle,
+            seat: Seat::default(),
             leader: Leader::NONE,
             lane,
-            on_trial: false,
-            avoided: false,
-            is_parked: false,
+            flags: Flags::default(),
             newest_sent_ms: 0,
             enlisted: Enlisted::default(),
             busy: None,
@@ -181,7 +186,6 @@ impl PartitionState {
     fn busy(&mut self, awake: &Awake) -> &mut Busy {
         self.busy.get_or_insert_with(|| {
             Box::new(Busy {
-                taken_in: 0,
                 last_error: None,
                 unresolved: VecDeque::new(),
                 _counted: awake.count(),
@@ -202,13 +206,32 @@ impl PartitionState {
 
     /// Whether the partition's batches count in the broker's window. The batch being sent, if any, is in no queue.
     pub(super) fn set_parked(&mut self, is_parked: bool) {
-        if std::mem::replace(&mut self.is_parked, is_parked) != is_parked {
+        if self.flags.set(Flags::PARKED, is_parked) != is_parked {
             self.queue.waiting_mut().for_each(|completion| completion.set_parked(is_parked));
         }
     }
 
     pub(super) fn is_parked(&self) -> bool {
-        self.is_parked
+        self.flags.has(Flags::PARKED)
+    }
+
+    /// Whether the leader may acknowledge late; see [`Flags::ON_TRIAL`].
+    pub(super) fn is_on_trial(&self) -> bool {
+        self.flags.has(Flags::ON_TRIAL)
+    }
+
+    /// Puts the leader on trial. Returns whether it was before.
+    pub(super) fn try_leader(&mut self) -> bool {
+        self.flags.set(Flags::ON_TRIAL, true)
+    }
+
+    /// Whether keyless records go elsewhere; see [`Flags::AVOIDED`].
+    pub(super) fn is_avoided(&self) -> bool {
+        self.flags.has(Flags::AVOIDED)
+    }
+
+    pub(super) fn set_avoided(&mut self, is_avoided: bool) {
+        self.flags.set(Flags::AVOIDED, is_avoided);
     }
 
     /// Whether the leader's broker takes no further request before it responds.
@@ -231,16 +254,9 @@ impl PartitionState {
         self.newest_sent_ms > millis(begun)
     }
 
-    /// Records that a batch was taken in this turn; see [`super::shared::Shared::next_turn`].
-    pub(super) fn taken(&mut self, turn: u64) {
-        if let Some(busy) = &mut self.busy {
-            busy.taken_in = turn;
-        }
-    }
-
     /// Ends the trial of the leader: it acknowledges, or there is no second connection.
     pub(super) fn end_trial(&mut self) {
-        self.on_trial = false;
+        self.flags.set(Flags::ON_TRIAL, false);
         self.set_parked(false);
         if let Some(lane) = self.lane.clone()
             && lane.branch == Branch::Side
@@ -251,7 +267,7 @@ impl PartitionState {
 
     /// Leaves the main lane if the next batch should have the side lane.
     pub(super) fn step_aside(&mut self) {
-        if !self.on_trial || !self.queue.is_next_bound() {
+        if !self.is_on_trial() || !self.queue.is_next_bound() {
             return;
         }
         if let Some(side) = self.lane.as_ref().and_then(|lane| lane.side()).cloned() {
@@ -263,13 +279,8 @@ impl PartitionState {
 
     /// Moves to another lane and returns the former one. Entries in the former lane's lists no longer count.
     pub(super) fn change_lane(&mut self, lane: Option<Arc<Lane>>) -> Option<Arc<Lane>> {
-        self.place = Place::Idle;
+        self.seat.leave();
         std::mem::replace(&mut self.lane, lane)
-    }
-
-    /// Whether a batch was taken in this turn.
-    pub(super) fn was_taken_in(&self, turn: u64) -> bool {
-        self.busy.as_ref().is_some_and(|busy| busy.taken_in == turn)
     }
 
     /// Error of the last attempt, unless a batch was written after it.

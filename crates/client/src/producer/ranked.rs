@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 pub(super) const LANES: u8 = 0;
 /// Of a lane's link.
 pub(super) const LINK: u8 = 1;
-/// Of a lane's work lists.
-pub(super) const WORK: u8 = 2;
 /// Of a partition's state.
-pub(super) const STATE: u8 = 3;
+pub(super) const STATE: u8 = 2;
+/// Of a lane's inbox.
+pub(super) const INBOX: u8 = 3;
 
 /// A mutex that a task waits for only while it holds none of this or a later rank.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl<T, const RANK: u8> DerefMut for RankedGuard<'_, T, RANK> {
 mod held {
     use std::cell::RefCell;
 
-    const NAMES: [&str; 4] = ["the lanes", "a link", "a lane's work", "a partition's state"];
+    const NAMES: [&str; 4] = ["the lanes", "a link", "a partition's state", "a lane's inbox"];
 
     thread_local! {
         /// Ranks of the locks that the thread holds.

@@ -405,7 +405,7 @@ pub(super) fn avoids(
     partition: &Partition,
     state: &PartitionState,
 ) -> bool {
-    if state.avoided {
+    if state.is_avoided() {
         return true;
     }
     if !shared.routing.policy.prefers_proven {
@@ -617,20 +617,21 @@ pub(super) fn review(
     let mut reviewed = Reviewed::default();
     for partition in topic.vanished() {
         let mut state = partition.state.lock();
-        state.avoided = true;
+        state.set_avoided(true);
         if !state.queue.is_drained() {
             reviewed.left.push(partition.clone());
         }
     }
     for (partition, outlook) in topic.current().iter().zip(outlooks) {
         let mut state = partition.state.lock();
-        state.avoided = policy.around_trouble && outlook > best;
+        let is_avoided = policy.around_trouble && outlook > best;
+        state.set_avoided(is_avoided);
         let unproven = policy.prefers_proven && avoids(shared, topic, partition, &state);
-        if (state.avoided || unproven) && !state.queue.is_drained() {
+        if (is_avoided || unproven) && !state.queue.is_drained() {
             reviewed.left.push(partition.clone());
         }
-        let is_stuck = state.avoided && outlook.needs_unreachable_replica();
-        if is_stuck && policy.separates && !std::mem::replace(&mut state.on_trial, true) {
+        let is_stuck = is_avoided && outlook.needs_unreachable_replica();
+        if is_stuck && policy.separates && !state.try_leader() {
             reviewed.stuck.push(partition.clone());
         }
     }
@@ -671,7 +672,7 @@ fn keep_to_routes(shared: &Shared, topic: &TopicState) {
 }
 
 /// Moves unsent batches that are bound to no partition away from an unhealthy partition. The caller holds no lock
-/// except that of the lanes or of a link.
+/// except that of the lanes.
 pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
     if !shared.routing.policy.moves {
         return;
@@ -688,7 +689,7 @@ pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Part
 }
 
 /// Keeps records in a partition where they may wait for long, after a search for a better one that began at `ends`.
-/// The caller holds no lock except that of the lanes or of a link.
+/// The caller holds no lock except that of the lanes.
 pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, ends: u64) {
     if shared.routing.policy.moves && topic.kept.keep(partition.index as u32, ends) {
         reconsider(shared, topic);
@@ -696,7 +697,7 @@ pub(super) fn keep(shared: &Shared, topic: &TopicState, partition: &Partition, e
 }
 
 /// Handles the end of a broker's trouble: moves kept records for which there was no better place. The caller holds no
-/// lock except that of the lanes or of a link.
+/// lock except that of the lanes.
 pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     loop {
         let kept = topic.kept.take();

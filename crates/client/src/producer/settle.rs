@@ -33,7 +33,7 @@ pub(super) fn answered(
     acknowledged: Instant,
 ) {
     learn_leaders(shared, broker, &request, answer);
-    let written = request.written;
+    let written = Instant::from_std(request.written);
     for sent in request.batches {
         match find(answer, &sent) {
             Some(result) => settle(shared, sent, result, written, acknowledged),
@@ -69,12 +69,8 @@ fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {
 /// Fails batches that a lane has sent and that are past `delivery.timeout.ms`. Batches of one partition fail in
 /// order.
 pub(super) fn overdue(shared: &Shared, overdue: Overdue) {
-    let perhaps = overdue.perhaps_written.into_iter().map(|sent| (sent, true));
-    let unwritten = overdue.unwritten.into_iter().map(|sent| {
-        let unknown = sent.batch.outcome_unknown();
-        (sent, unknown)
-    });
-    for (sent, unknown) in perhaps.chain(unwritten) {
+    for (sent, is_begun) in overdue.batches {
+        let unknown = is_begun || sent.batch.outcome_unknown();
         let said = sent.partition.state.lock().last_error().cloned();
         let cause = shared.delivery_timeout(said.as_ref());
         fail(shared, sent, &cause, unknown);
@@ -94,9 +90,9 @@ pub(super) fn follow_leader(shared: &Shared, moved: Vec<Sent>, cause: &Error) {
 
 /// Settles a request with acks=0 once the socket has accepted it.
 pub(super) fn written_without_answer(shared: &Shared, request: Request) {
-    let now = Instant::now();
+    let (written, now) = (Instant::from_std(request.written), Instant::now());
     for sent in request.batches {
-        acknowledge(shared, sent, None, None, request.written, now);
+        acknowledge(shared, sent, None, None, written, now);
     }
 }
 
@@ -225,7 +221,7 @@ fn acknowledge(
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
     state.set_last_error(None);
-    if state.on_trial && state.leader == leader && !state.avoided {
+    if state.is_on_trial() && state.leader == leader && !state.is_avoided() {
         state.end_trial();
     }
     resubmit(state, &partition);

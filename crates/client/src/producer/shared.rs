@@ -3,10 +3,7 @@
 use std::{
     hash::{BuildHasherDefault, DefaultHasher},
     pin::pin,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -36,7 +33,7 @@ use super::{
     lane::Lane,
     lanes::{Lanes, Phase},
     memory::Memory,
-    partition::{Awake, Partition, PartitionState, Place, StateGuard},
+    partition::{Awake, Partition, PartitionState, StateGuard},
     ranked::{LANES, Ranked, RankedGuard},
     routing::{self, Reviewed, Routing},
     topic::{Form, TopicState},
@@ -87,8 +84,6 @@ pub(super) struct Shared {
     pub(super) progress: Notify,
     /// Deadlines of batches, wherever they wait.
     pub(super) deadlines: Deadlines,
-    /// Number of requests that any lane has begun to collect.
-    turns: AtomicU64,
     me: Weak<Shared>,
 }
 
@@ -147,7 +142,6 @@ impl Shared {
             identity: Identity::new(&config, metadata.runtime()),
             progress: Notify::new(),
             deadlines: Deadlines::new(started),
-            turns: AtomicU64::new(0),
             me: me.clone(),
             metadata,
             config,
@@ -155,11 +149,6 @@ impl Shared {
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
         Ok(shared)
-    }
-
-    /// Returns a number that identifies one turn of collecting a request, unique among all lanes.
-    pub(super) fn next_turn(&self) -> u64 {
-        self.turns.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns the topic, if records may enter it.
@@ -299,7 +288,9 @@ impl Shared {
                 .then(|| self.lane(lanes, leader.id));
             let mut state = partition.state.lock();
             let is_unproven = self.is_unproven(state.leader, leader);
-            state.on_trial |= is_unproven;
+            if is_unproven {
+                state.try_leader();
+            }
             // While its leader is the same, a partition on the side lane stays there.
             let stays = |lane: &&Arc<Lane>| !is_unproven && lane.broker == leader.id;
             let lane = main.map(|main| state.lane.as_ref().filter(stays).cloned().unwrap_or(main));
@@ -315,9 +306,9 @@ impl Shared {
                 _ => false,
             };
             if same {
-                if elected && state.place == Place::Timed && state.queue.has_complete() {
+                if elected && state.seat.is_timed() && state.queue.has_complete() {
                     // The backoff has ended; the entry in the timed list no longer counts.
-                    state.place = Place::Idle;
+                    state.seat.leave();
                     resubmit(state, partition);
                 }
                 continue;
@@ -555,7 +546,7 @@ impl Shared {
         for partition in topics.values().flat_map(|topic| topic.partitions.iter()) {
             let mut state = partition.state.lock();
             state.lane = None;
-            state.place = Place::Idle;
+            state.seat.leave();
             let abandoned = state.queue.abandon(&self.policy);
             drop(state);
             for batch in abandoned {
@@ -570,7 +561,7 @@ impl Shared {
     }
 
     /// Fails a partition's batches that are past `delivery.timeout.ms`, and makes the lane look at the rest. The
-    /// caller holds no lock except a link's.
+    /// caller holds no lock except that of the lanes.
     pub(super) fn expire(&self, partition: &Arc<Partition>, last: Option<&Error>) {
         let state = partition.state.lock();
         let last = last.or_else(|| state.last_error()).cloned();
@@ -718,13 +709,13 @@ impl Shared {
 /// Hands a partition with records to send to its lane, unless it is in the ready list.
 pub(super) fn resubmit(mut state: StateGuard<'_>, partition: &Arc<Partition>) {
     state.step_aside();
-    if state.place == Place::Ready || state.queue.is_drained() {
+    if state.seat.is_ready() || state.queue.is_drained() {
         return;
     }
     let Some(lane) = state.lane.clone() else { return };
-    state.place = Place::Ready;
+    let Some(ticket) = state.seat.take(Readiness::Now) else { return };
     drop(state);
-    lane.submit(partition, Readiness::Now);
+    lane.submit(partition, ticket, Readiness::Now);
 }
 
 impl Listener for Shared {

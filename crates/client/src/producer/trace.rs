@@ -8,20 +8,20 @@ use std::fmt;
 use curtail_wire::produce::ProduceResponse;
 
 use super::{
-    lane::{Request, Sent},
+    lane::{LaneLink, Request, Sent},
     settle::find,
 };
 use crate::TRACE_TARGET;
 
-/// A request was built and queued for the socket, after `ahead` other requests in flight.
-pub(super) fn sent(broker: i32, correlation_id: i32, request: &Request) {
+/// A request is queued for the socket, after `ahead` other requests in flight.
+pub(super) fn sent(broker: i32, link: &LaneLink, batches: &[Sent]) {
     tracing::trace!(
         target: TRACE_TARGET,
         event = "sent",
         broker,
-        correlation_id,
-        ahead = request.ahead,
-        batches = %Batches(&request.batches),
+        correlation_id = link.next_correlation_id(),
+        ahead = link.in_flight().len(),
+        batches = %Batches(batches),
     );
 }
 

@@ -1,39 +1,49 @@
-//! Turnstile of a lane: its work lists, the link that sends from them, and the waker of the lane's driver.
+//! Turnstile of a lane: the inbox of new work, the link that sends it, and the waker of the lane's driver.
 //!
-//! A task that queues work sends it itself if the link is free. Otherwise it wakes the driver, which looks at the lists
-//! again.
+//! A task that queues work puts it into the inbox. It sends the work itself if the link is free. Otherwise it wakes the
+//! driver, which looks into the inbox again. Whoever holds the link moves the work from the inbox to the link's lists
+//! ([`Turnstile::receive`]).
 //!
 //! # Invariants
-//! - Work enters its list before the link is tried, and the driver registers before it looks at the lists. The holder
-//!   of the link therefore sees queued work, or the driver is woken.
+//! - Work enters the inbox before the link is tried, and the driver registers before it looks into the inbox. The
+//!   holder of the link therefore sees queued work, or the driver is woken.
 //! - A task that leaves work behind returns [`Left::ToDriver`], unless an event that the driver awaits makes it look
 //!   again.
-//! - The driver's timer never fires after the next deadline ([`Armed::covers`]), or the driver is woken.
+//! - The driver's timer never fires after the next deadline ([`Armed::covers`]), or the driver is woken. Timed work
+//!   that is not the earliest wakes no one: a turn that may have removed earlier work ends with [`Turnstile::receive`].
 //!
 //! # Locks
-//! `link`, then `work`. The waker's lock is innermost, and no waker runs under it.
+//! `link`, then `inbox`. The waker's lock is innermost, and no waker runs under it.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    task::Waker,
-    time::Instant,
-};
+use std::{task::Waker, time::Instant};
 
-use super::sync::{LinkGuard, LinkLock, Mutex, WorkGuard, WorkLock};
+use super::sync::{InboxLock, LinkGuard, LinkLock, Mutex};
 
-/// Work lists of `W`, sent over a link of type `L`.
+/// Work of type `W`, sent over a link of type `L`.
 pub(super) struct Turnstile<W, L> {
-    work: WorkLock<Work<W>>,
+    inbox: InboxLock<Inbox<W>>,
     link: LinkLock<L>,
     driver: Mutex<Option<Waker>>,
 }
 
-/// Work to send now or later.
-pub(super) struct Work<W> {
-    pub(super) ready: VecDeque<W>,
-    /// By due time. The number orders entries with the same time.
-    pub(super) timed: BTreeMap<(Instant, u64), W>,
-    entries: u64,
+/// Work that no turn at the link has seen.
+struct Inbox<W> {
+    ready: Vec<W>,
+    timed: Vec<(Instant, W)>,
+    /// When the earliest timed work is due, here or at the link.
+    earliest: Option<Instant>,
+}
+
+/// A link's lists of work.
+pub(super) trait Lists<W> {
+    /// Adds work to be sent now.
+    fn add_ready(&mut self, work: W);
+
+    /// Adds work that is due at `at`.
+    fn add_timed(&mut self, at: Instant, work: W);
+
+    /// When the earliest timed work is due.
+    fn next_timed(&self) -> Option<Instant>;
 }
 
 /// The remainder after a turn at the link.
@@ -45,15 +55,15 @@ pub(super) enum Left {
     ToDriver,
 }
 
-impl<W, L> Turnstile<W, L> {
+impl<W, L: Lists<W>> Turnstile<W, L> {
     pub(super) fn new(link: L) -> Self {
-        let (work, link) = (WorkLock::new(Work::default()), LinkLock::new(link));
-        Self { work, link, driver: Mutex::new(None) }
+        let inbox = Inbox { ready: Vec::new(), timed: Vec::new(), earliest: None };
+        Self { inbox: InboxLock::new(inbox), link: LinkLock::new(link), driver: Mutex::new(None) }
     }
 
     /// Queues work to be sent now. Runs `send` if no other task holds the link, and wakes the driver otherwise.
     pub(super) fn push(&self, work: W, send: impl FnOnce(&mut L) -> Left) {
-        self.work.lock().ready.push_back(work);
+        self.inbox.lock().ready.push(work);
         let Some(mut link) = self.link.try_lock() else { return self.wake() };
         let left = send(&mut link);
         drop(link);
@@ -64,15 +74,32 @@ impl<W, L> Turnstile<W, L> {
 
     /// Queues work that is due at `at`. Wakes the driver if nothing is due earlier: its timer may be set for later.
     pub(super) fn push_timed(&self, at: Instant, work: W) {
-        let is_earliest = self.work.lock().add_timed(at, work);
-        if is_earliest {
+        if self.add_timed(at, work) {
             self.wake();
         }
     }
 
-    /// The work lists.
-    pub(super) fn work(&self) -> WorkGuard<'_, Work<W>> {
-        self.work.lock()
+    /// Queues work that is due at `at`, and wakes no one. Returns whether it is the earliest.
+    pub(super) fn add_timed(&self, at: Instant, work: W) -> bool {
+        let mut inbox = self.inbox.lock();
+        let is_earliest = inbox.earliest.is_none_or(|earliest| at < earliest);
+        if is_earliest {
+            inbox.earliest = Some(at);
+        }
+        inbox.timed.push((at, work));
+        is_earliest
+    }
+
+    /// Moves the work from the inbox to the lists of the link, which the caller holds.
+    pub(super) fn receive(&self, link: &mut L) {
+        let mut inbox = self.inbox.lock();
+        for work in inbox.ready.drain(..) {
+            link.add_ready(work);
+        }
+        for (at, work) in inbox.timed.drain(..) {
+            link.add_timed(at, work);
+        }
+        inbox.earliest = link.next_timed();
     }
 
     /// The link. Only the driver and tasks off the append path wait for it.
@@ -94,22 +121,6 @@ impl<W, L> Turnstile<W, L> {
         if let Some(driver) = driver {
             driver.wake();
         }
-    }
-}
-
-impl<W> Default for Work<W> {
-    fn default() -> Self {
-        Self { ready: VecDeque::new(), timed: BTreeMap::new(), entries: 0 }
-    }
-}
-
-impl<W> Work<W> {
-    /// Adds an entry. Returns whether it is the earliest.
-    pub(super) fn add_timed(&mut self, at: Instant, work: W) -> bool {
-        let is_earliest = self.timed.first_key_value().is_none_or(|((first, _), _)| at < *first);
-        self.timed.insert((at, self.entries), work);
-        self.entries += 1;
-        is_earliest
     }
 }
 

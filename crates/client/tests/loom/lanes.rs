@@ -10,7 +10,7 @@ use loom::thread;
 
 use crate::{
     check, flag, is_woken,
-    turnstile::{Armed, Left, Turnstile},
+    turnstile::{Armed, Left, Lists, Turnstile},
 };
 
 type Lane = Turnstile<u32, Link>;
@@ -18,14 +18,31 @@ type Lane = Turnstile<u32, Link>;
 /// A connection that carries any number of work items in a request.
 #[derive(Default)]
 struct Link {
+    ready: Vec<u32>,
+    timed: Vec<(Instant, u32)>,
     sent: usize,
     in_flight: usize,
     armed: Armed,
 }
 
+impl Lists<u32> for Link {
+    fn add_ready(&mut self, work: u32) {
+        self.ready.push(work);
+    }
+
+    fn add_timed(&mut self, at: Instant, work: u32) {
+        self.timed.push((at, work));
+    }
+
+    fn next_timed(&self) -> Option<Instant> {
+        self.timed.iter().map(|(at, _)| *at).min()
+    }
+}
+
 /// Sends all ready work.
 fn pump(lane: &Lane, link: &mut Link) {
-    link.sent += take(&mut lane.work().ready).len();
+    lane.receive(link);
+    link.sent += take(&mut link.ready).len();
 }
 
 #[test]
@@ -38,8 +55,9 @@ fn queued_work_is_sent_or_the_driver_is_woken() {
                 lane.push(work, |link| {
                     pump(&lane, link);
                     // A second look, as for the next deadline. Loom switches threads at a lock, but not at its
-                    // release. Here the other sender can find the link taken after the lists were emptied.
-                    match lane.work().timed.is_empty() {
+                    // release. Here the other sender can find the link taken after the inbox was emptied.
+                    lane.receive(link);
+                    match link.timed.is_empty() {
                         true => Left::Nothing,
                         false => Left::ToDriver,
                     }
@@ -104,7 +122,7 @@ fn the_timer_fires_for_the_earliest_work_or_the_driver_is_woken() {
         });
         let (woken, waker) = flag();
         lane.register(&waker);
-        arm(&lane);
+        arm(&lane, &mut lane.link());
         for sender in senders {
             sender.join().expect("no thread panics");
         }
@@ -112,13 +130,36 @@ fn the_timer_fires_for_the_earliest_work_or_the_driver_is_woken() {
     });
 }
 
-/// As in the driver: a look at the lists and the timer in one turn at the link.
-fn arm(lane: &Lane) {
-    let mut link = lane.link();
-    let next = lane.work().timed.first_key_value().map(|((at, _), _)| *at);
-    if let Some(next) = next {
+/// As at the end of a turn: a look into the inbox, and the timer.
+fn arm(lane: &Lane, link: &mut Link) {
+    lane.receive(link);
+    if let Some(next) = link.next_timed() {
         link.armed.arm(next);
     }
+}
+
+/// A turn removes the earliest timed work. Later work that was queued in the meantime, and so has woken no one, must
+/// not wait for it.
+#[test]
+fn the_timer_fires_for_work_queued_while_earlier_work_is_sent() {
+    let now = Instant::now();
+    check(move || {
+        let lane = Arc::new(Lane::new(Link::default()));
+        let due = [3, 5].map(|seconds| now + Duration::from_secs(seconds));
+        lane.push_timed(due[0], 1);
+        let (woken, waker) = flag();
+        let queueing = lane.clone();
+        let sender = thread::spawn(move || queueing.push_timed(due[1], 2));
+        lane.register(&waker);
+        let mut link = lane.link();
+        lane.receive(&mut link);
+        let is_later = |(at, _): &(Instant, u32)| *at > due[0];
+        link.timed.retain(is_later);
+        arm(&lane, &mut link);
+        drop(link);
+        sender.join().expect("no thread panics");
+        assert!(lane.link().armed.covers(Some(due[1])) || is_woken(&woken));
+    });
 }
 
 #[test]

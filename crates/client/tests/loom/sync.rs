@@ -29,8 +29,7 @@ impl<T> Mutex<T> {
 
 pub(crate) type LinkLock<T> = Mutex<T>;
 pub(crate) type LinkGuard<'a, T> = MutexGuard<'a, T>;
-pub(crate) type WorkLock<T> = Mutex<T>;
-pub(crate) type WorkGuard<'a, T> = MutexGuard<'a, T>;
+pub(crate) type InboxLock<T> = Mutex<T>;
 
 /// Leaks its value.
 #[derive(Debug)]

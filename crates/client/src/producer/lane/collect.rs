@@ -2,15 +2,19 @@
 
 use std::{sync::Arc, time::Instant as StdInstant};
 
-use curtail_proto::accumulator::{Batch, BatchPolicy, Branch, Incarnation, Share, Take, Target};
+use curtail_proto::{
+    accumulator::{Batch, BatchPolicy, Branch, Incarnation, Readiness, Share, Take, Target},
+    link::Permit,
+};
 use curtail_wire::Uuid;
 use tokio::time::Instant;
 
-use super::{Lane, Sent};
+use super::{Lane, LaneLink, Sent};
 use crate::producer::{
-    delivery::{Completion, Divided},
-    partition::{Partition, PartitionState, Place},
+    delivery::Completion,
+    partition::{Partition, PartitionState},
     shared::Shared,
+    worklist::{Effect, Effects},
 };
 
 /// The reason why a partition has nothing to send now.
@@ -22,64 +26,37 @@ enum Wait {
     ForNews,
 }
 
-/// A batch whose first record tries a leader.
-pub(super) struct Trial {
-    pub(super) partition: Arc<Partition>,
-    pub(super) whole: Divided,
-}
-
-/// The content of one request, and the work to do after the locks are released.
-#[derive(Default)]
-pub(super) struct Collected {
-    pub(super) batches: Vec<Sent>,
-    /// The rest of each batch whose first record tries a leader; it moves elsewhere if possible.
-    pub(super) trials: Vec<Trial>,
-    /// Skipped partitions whose next batch must be expired.
-    pub(super) overdue: Vec<Arc<Partition>>,
-}
-
 impl Lane {
-    /// Takes one batch from each ready partition, up to `most` bytes.
+    /// Takes one batch from each ready partition, as far as the permit goes.
     ///
-    /// A partition's lock is held from the check of its place until its place is settled. Otherwise it could move to
-    /// another lane in between. Work that must not run under these locks is left to the caller.
+    /// A partition's lock is held from the check of its seat until its seat is settled. Otherwise it could move to
+    /// another lane in between.
     pub(super) fn collect(
-        self: &Arc<Self>,
+        &self,
+        link: &mut LaneLink,
         shared: &Shared,
+        mut permit: Permit,
         now: StdInstant,
-        most: usize,
-    ) -> Collected {
-        let mut collected = Collected::default();
-        let turn = shared.next_turn();
-        let mut work = self.turnstile.work();
-        work.promote(self, now);
+        effects: &mut Effects,
+    ) -> Vec<Sent> {
+        let mut batches = Vec::new();
         let topics = shared.topics.load();
         let policy = if self.gate.is_full() { &shared.at_once } else { &shared.policy };
-        let mut bytes = 0;
-        // A partition that stays ready goes to the end of the list, so each is visited once.
-        for _ in 0..work.ready.len() {
-            let Some(partition) = work.ready.pop_front() else { break };
+        while let Some(entry) = link.next_ready(&mut permit) {
+            let partition = &entry.partition;
             let mut state = partition.state.lock();
-            if !state.is_in(self, Place::Ready) {
+            if !state.seat.holds(entry.ticket) {
                 continue;
             }
             if state.queue.is_next_overdue(&shared.policy, now) {
-                // The partition stays ready, for the batches after the overdue one.
+                state.seat.leave();
                 drop(state);
-                work.ready.push_back(partition.clone());
-                collected.overdue.push(partition);
+                effects.push(Effect::Expire(entry.partition));
                 continue;
             }
-            // A partition that left the lane and came back has two entries. A request carries one batch per
-            // partition, because a response names only the partition. If the partition has more batches, it has
-            // another entry further back.
-            if state.was_taken_in(turn) {
-                continue;
-            }
-            let full = bytes + state.queue.next_len() > most;
-            if full && !collected.batches.is_empty() {
+            if !permit.admits(state.queue.next_len()) {
                 drop(state);
-                work.ready.push_front(partition);
+                link.put_back(entry);
                 break;
             }
             let topic = topics.get(&*partition.topic).map(|topic| topic.form);
@@ -87,45 +64,43 @@ impl Lane {
             let incarnation = topic.map_or(Incarnation::FIRST, |topic| topic.incarnation);
             // Topic id and incarnation come from one table: the queue must know which topic the request names.
             let target = Target { broker: self.broker, branch: self.branch, incarnation };
-            let to = (target, now);
-            match next_batch(shared, policy, &partition, &mut state, to, &mut collected.trials) {
+            match next_batch(shared, policy, partition, &mut state, (target, now), effects) {
                 Ok(mut batch) => {
                     if state.is_parked() && self.branch == Branch::Main {
                         state.set_parked(false);
                         batch.completion.set_parked(false);
                     }
-                    bytes += batch.payload().len();
+                    permit.add(batch.payload().len());
                     state.sends(shared.age(Instant::from_std(batch.created)));
-                    let more = !state.queue.is_drained();
                     let leader = state.leader;
-                    state.taken(turn);
-                    state.place = if more { Place::Ready } else { Place::Idle };
-                    drop(state);
-                    if more {
-                        work.ready.push_back(partition.clone());
+                    let has_more = !state.queue.is_drained();
+                    if !has_more {
+                        state.seat.leave();
                     }
-                    let stats = self.stats.clone();
-                    collected.batches.push(Sent { stats, partition, batch, topic_id, leader });
+                    drop(state);
+                    if has_more {
+                        link.handle_work(entry.clone(), Readiness::Now);
+                    }
+                    let (stats, partition) = (self.stats.clone(), entry.partition);
+                    batches.push(Sent { stats, partition, batch, topic_id, leader });
                 }
                 Err(Wait::Until(at)) => {
-                    state.place = Place::Timed;
+                    state.seat.is_put_off();
                     drop(state);
-                    work.add_timed(at, partition);
+                    link.handle_work(entry, Readiness::At(at));
                 }
                 Err(Wait::ForAnotherId(spent)) => {
-                    state.place = Place::Idle;
-                    drop(state);
-                    shared.ask_for_another_id(spent);
+                    state.seat.leave();
+                    effects.push(Effect::AnotherId(spent));
                 }
-                Err(Wait::ForNews) => state.place = Place::Idle,
+                Err(Wait::ForNews) => state.seat.leave(),
             }
         }
-        drop(work);
         // The request groups partitions by topic.
-        collected.batches.sort_by(|a, b| {
+        batches.sort_by(|a: &Sent, b: &Sent| {
             (&a.partition.topic, a.partition.index).cmp(&(&b.partition.topic, b.partition.index))
         });
-        collected
+        batches
     }
 }
 
@@ -137,7 +112,7 @@ fn next_batch(
     partition: &Arc<Partition>,
     state: &mut PartitionState,
     (to, now): (Target, StdInstant),
-    trials: &mut Vec<Trial>,
+    effects: &mut Effects,
 ) -> Result<Batch<Completion>, Wait> {
     let idempotence = shared.identity.stamps(partition, state);
     loop {
@@ -146,7 +121,7 @@ fn next_batch(
                 let shares: Vec<Share> = parts.shares().collect();
                 state.queue.put_back(batch, parts, |completion| {
                     let (completions, whole) = completion.divide(&shares);
-                    trials.push(Trial { partition: partition.clone(), whole });
+                    effects.push(Effect::Trial { partition: partition.clone(), whole });
                     completions
                 });
                 continue;

@@ -1,6 +1,6 @@
 use std::{
     future::Future as _,
-    io,
+    io::IoSlice,
     net::SocketAddr,
     pin::pin,
     task::{Context, Poll, Wake},
@@ -13,9 +13,10 @@ use curtail_wire::{
     produce::ProduceRequest,
     records::RecordData,
 };
+use parking_lot::Mutex;
 
 use super::*;
-use crate::producer::delivery::Delivery;
+use crate::producer::{delivery::Delivery, shared::resubmit};
 
 mod branches;
 
@@ -151,29 +152,44 @@ fn open_batch(shared: &Shared, partition: &Partition, created: StdInstant) -> De
     Delivery::new(result, 0, 0)
 }
 
-#[tokio::test]
+/// A socket that accepts everything, in use by the lane.
+fn open(lane: &Lane, version: i16) -> Arc<Slow> {
+    let socket = Arc::new(Slow::default());
+    *socket.room.lock() = usize::MAX;
+    lane.open(socket.clone(), version);
+    socket
+}
+
+/// Queues a partition with a batch, as a sender does.
+fn queue(partition: &Arc<Partition>) {
+    resubmit(partition.state.lock(), partition);
+}
+
+fn lane_of(partition: &Partition) -> Arc<Lane> {
+    partition.state.lock().lane.clone().expect("a leader")
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lane() {
     let shared = start(Duration::from_secs(5), Acks::Leader);
     let [partition, _] = adopt(&shared, 1, 5);
-    let first = partition.state.lock().lane.clone().expect("a leader");
+    let first = lane_of(&partition);
 
     let now = Instant::now().into_std();
     let mut overdue = open_batch(&shared, &partition, now - shared.config.delivery_timeout);
     let waker = Waker::from(Arc::new(MoveLeader(shared.clone())));
     assert!(pin!(&mut overdue).poll(&mut Context::from_waker(&waker)).is_pending());
-    open_batch(&shared, &partition, now);
-    partition.state.lock().place = Place::Ready;
-    first.submit(&partition, Readiness::Now);
-    let collected = first.collect(&shared, now, usize::MAX);
-    assert!(collected.batches.is_empty(), "the overdue batch is skipped");
-    assert_eq!(collected.overdue.len(), 1);
-    shared.expire(&partition, None);
+    let _young = open_batch(&shared, &partition, now);
+    open(&first, 9);
+    queue(&partition);
     assert!(overdue.outcome().is_some_and(|outcome| outcome.is_err()));
+    assert_eq!(first.requests_in_flight(), 0, "the partition has moved");
 
-    let second = partition.state.lock().lane.clone().expect("a leader");
+    let second = lane_of(&partition);
     assert_eq!(second.broker, 2);
-    let later = now + shared.config.linger;
-    let sent = second.collect(&shared, later, usize::MAX).batches;
+    let socket = open(&second, 9);
+    tokio::time::advance(shared.config.linger).await;
+    let sent = written(&second, &shared, &socket);
     assert_eq!(sent.len(), 1, "the new lane knows that it has a batch to send");
     shared.stop();
 }
@@ -182,28 +198,25 @@ async fn a_partition_that_moves_while_a_batch_of_it_expires_stays_in_its_new_lan
 /// partition 1. Returns the older batch's expiry.
 fn stalled(shared: &Arc<Shared>, room: usize) -> (Arc<Lane>, Arc<Slow>, [Delivery; 2], StdInstant) {
     let partitions = adopt(shared, 1, 5);
-    let lane = partitions[0].state.lock().lane.clone().expect("a leader");
-    let socket = Arc::new(Slow::default());
-    *socket.room.lock() = room;
+    let lane = lane_of(&partitions[0]);
     let now = Instant::now().into_std();
     let ages = [Duration::from_secs(10), Duration::ZERO];
     let deliveries = [0, 1].map(|n| {
         let delivery = open_batch(shared, &partitions[n], now - ages[n]);
-        partitions[n].state.lock().place = Place::Ready;
-        lane.submit(&partitions[n], Readiness::Now);
+        queue(&partitions[n]);
         delivery
     });
-    let mut up = Up::new(socket.clone(), 9, lane.path());
-    assert_eq!(lane.pump(&mut up, shared).expect("it only blocks"), Pumped::Blocked);
-    *lane.link() = Link::Up(Box::new(up));
+    let socket = Arc::new(Slow::default());
+    *socket.room.lock() = room;
+    lane.open(socket.clone(), 9);
+    assert_eq!(lane.transmit(shared).expect("it only blocks"), Pumped::Blocked);
     (lane, socket, deliveries, now - ages[0] + shared.config.delivery_timeout)
 }
 
 /// Makes the socket accept everything. Returns the correlation ids of the requests, with their partitions.
 fn written(lane: &Arc<Lane>, shared: &Shared, socket: &Slow) -> Vec<(i32, Vec<i32>)> {
     *socket.room.lock() = usize::MAX;
-    let Link::Up(up) = &mut *lane.link() else { panic!("it is up") };
-    assert_eq!(lane.pump(up, shared).expect("it takes everything"), Pumped::Done);
+    assert_eq!(lane.transmit(shared).expect("it takes everything"), Pumped::Done);
     let mut splitter = curtail_wire::frame::FrameSplitter::default();
     splitter.spare(0).extend_from_slice(&socket.taken.lock());
     let mut requests = Vec::new();
@@ -237,10 +250,7 @@ async fn caller_with_older_metadata_does_not_restore_the_previous_leader() {
 async fn batch_that_waits_while_its_topic_is_created_again_goes_out_with_the_new_topic_id() {
     let shared = start(Duration::ZERO, Acks::Leader);
     let [partition, _] = adopt(&shared, 2, 4);
-    let lane = partition.state.lock().lane.clone().expect("a leader");
-    let socket = Arc::new(Slow::default());
-    *socket.room.lock() = usize::MAX;
-    *lane.link() = Link::Up(Box::new(Up::new(socket.clone(), 13, lane.path())));
+    let socket = open(&lane_of(&partition), 13);
     adopt(&shared, 1, 5);
     let _delivery = open_batch(&shared, &partition, Instant::now().into_std());
     let mut successor = response(2, 2, 0);
@@ -288,6 +298,11 @@ async fn look_for_overdue_batches_yields_to_other_tasks() {
     shared.stop();
 }
 
+/// Whether bytes of the overdue batches were written.
+fn begun(overdue: &Overdue) -> Vec<bool> {
+    overdue.batches.iter().map(|(_, is_begun)| *is_begun).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn rebuilt_request_has_the_whole_request_timeout_after_its_write() {
     for acks in [Acks::None, Acks::Leader] {
@@ -297,10 +312,9 @@ async fn rebuilt_request_has_the_whole_request_timeout_after_its_write() {
         let overdue = lane.take_overdue(&shared, expiry);
         crate::producer::settle::overdue(&shared, overdue);
         assert_eq!(written(&lane, &shared, &socket).len(), 1);
-        let Link::Up(up) = &*lane.link() else { panic!("it is up") };
         let timeout = shared.config.common.request_timeout;
         let expected = (acks == Acks::Leader).then(|| expiry + timeout);
-        assert_eq!(up.next_deadline(), expected);
+        assert_eq!(lane.line().link.next_deadline(), expected);
     }
 }
 
@@ -310,10 +324,10 @@ async fn an_unbegun_request_is_rebuilt_without_its_overdue_batch() {
         let shared = start(Duration::ZERO, acks);
         let (lane, socket, [old, young], expiry) = stalled(&shared, 0);
         let early = lane.take_overdue(&shared, expiry - Duration::from_millis(1));
-        assert!(early.unwritten.is_empty() && early.perhaps_written.is_empty());
+        assert!(early.batches.is_empty());
         assert_eq!(early.next, Some(expiry));
         let overdue = lane.take_overdue(&shared, expiry);
-        assert_eq!((overdue.unwritten.len(), overdue.perhaps_written.len()), (1, 0));
+        assert_eq!(begun(&overdue), [false]);
         assert_eq!(overdue.next, Some(expiry + Duration::from_secs(10)));
         crate::producer::settle::overdue(&shared, overdue);
         let error = old.outcome().expect("it failed").expect_err("it failed");
@@ -335,7 +349,7 @@ async fn a_begun_request_is_written_as_it_was_and_its_overdue_batch_fails_as_per
         let shared = start(Duration::ZERO, acks);
         let (lane, socket, [old, young], expiry) = stalled(&shared, 1);
         let overdue = lane.take_overdue(&shared, expiry);
-        assert_eq!((overdue.unwritten.len(), overdue.perhaps_written.len()), (0, 1));
+        assert_eq!(begun(&overdue), [true]);
         crate::producer::settle::overdue(&shared, overdue);
         let error = old.outcome().expect("it failed").expect_err("it failed");
         assert!(
@@ -354,7 +368,7 @@ async fn a_request_of_overdue_batches_alone_is_never_written() {
         let shared = start(Duration::ZERO, acks);
         let (lane, socket, deliveries, expiry) = stalled(&shared, 0);
         let overdue = lane.take_overdue(&shared, expiry + Duration::from_secs(10));
-        assert_eq!((overdue.unwritten.len(), overdue.next), (2, None));
+        assert_eq!((begun(&overdue), overdue.next), (vec![false, false], None));
         crate::producer::settle::overdue(&shared, overdue);
         assert!(deliveries.iter().all(|delivery| delivery.outcome().is_some()));
         assert_eq!(written(&lane, &shared, &socket), []);

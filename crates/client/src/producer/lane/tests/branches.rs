@@ -6,7 +6,7 @@ use curtail_wire::{
 };
 
 use super::*;
-use crate::producer::{settle, shared::resubmit};
+use crate::producer::settle;
 
 /// A producer with side lanes for new leaders. Records stay where they are.
 fn start_apart(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
@@ -18,17 +18,12 @@ fn start_apart(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
     })
 }
 
-fn lane_of(partition: &Partition) -> Arc<Lane> {
-    partition.state.lock().lane.clone().expect("a leader")
-}
-
 /// Acknowledges the first batch that the lane can send. Returns its partition.
 fn acknowledge_one(shared: &Shared, lane: &Arc<Lane>) -> i32 {
-    let socket = Arc::new(Slow::default());
-    *socket.room.lock() = usize::MAX;
-    let mut up = Up::new(socket, 9, lane.path());
-    lane.pump(&mut up, shared).expect("it takes everything");
-    let request = up.in_flight.answered(0).expect("a request");
+    open(lane, 9);
+    lane.transmit(shared).expect("it takes everything");
+    let request = lane.answered(0, 100, Instant::now()).expect("a request");
+    lane.take_down();
     let index = request.batches[0].partition.index;
     let result = ProducePartitionResponse {
         index,
@@ -87,15 +82,16 @@ async fn batches_that_wait_move_with_their_partition() {
     let [partition, _] = adopt(&shared, 1, 5);
     make_bound(&shared, &partition);
     adopt(&shared, 2, 6);
-    let now = Instant::now().into_std();
     let side = lane_of(&partition);
     assert_eq!((side.broker, side.branch), (2, Branch::Side), "the waiting batch is bound");
     partition.state.lock().queue.seal_now(&shared.policy);
     make_bound(&shared, &partition);
     acknowledge_one(&shared, &side);
     let main = lane_of(&partition);
-    assert_eq!(main.collect(&shared, now, usize::MAX).batches.len(), 1);
-    assert!(side.collect(&shared, now, usize::MAX).batches.is_empty());
+    for (lane, sends) in [(main, 1), (side, 0)] {
+        let socket = open(&lane, 9);
+        assert_eq!(written(&lane, &shared, &socket).len(), sends);
+    }
     shared.stop();
 }
 
@@ -172,21 +168,17 @@ async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
     adopt(&shared, 2, 6);
     let main = lane_of(&partition);
     let side = make_bound(&shared, &partition);
-    let up = Up::new(Arc::new(Slow::default()), 9, side.path());
+    side.open(Arc::new(Slow::default()), 9);
     let later = Instant::now().into_std() + QUIET;
-    assert!(!side.is_useless(&up, later), "a batch waits");
+    assert_eq!(side.timed_out(later).1, None, "a batch waits");
     acknowledge_one(&shared, &side);
+    for lane in [&main, &side] {
+        lane.open(Arc::new(Slow::default()), 9);
+    }
     let later = Instant::now().into_std() + QUIET;
-    assert!(!side.is_useless(&up, later - QUIET / 2));
-    assert!(side.is_useless(&up, later) && !main.is_useless(&up, later));
-    let at = side.next_deadline(&up).expect("the driver looks again");
+    let at = side.next_deadline(&mut side.line()).expect("the driver looks again");
     assert!(at <= later, "{:?}", later - at);
-
-    // The driver would look again at once, indefinitely.
-    let mut quiet = up;
-    quiet.quiet_since -= 2 * QUIET;
-    let due = Instant::now().into_std() + QUIET;
-    side.submit(&partition, Readiness::At(due));
-    assert_eq!(side.next_deadline(&quiet), Some(due));
+    assert_eq!(side.timed_out(later - QUIET / 2).1, None);
+    assert_eq!([&main, &side].map(|lane| lane.timed_out(later).1), [None, Some(Reason::Unused)]);
     shared.stop();
 }

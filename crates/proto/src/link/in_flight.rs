@@ -25,7 +25,7 @@ pub struct OutOfStep {
 
 /// The FIFO of requests in flight on a connection.
 #[derive(Debug)]
-pub struct InFlight<T> {
+pub(super) struct InFlight<T> {
     waiting: VecDeque<Waiting<T>>,
     next_correlation_id: i32,
 }
@@ -38,38 +38,38 @@ impl<T> Default for InFlight<T> {
 
 impl<T> InFlight<T> {
     /// The id to put into the next request's header.
-    pub fn next_correlation_id(&self) -> i32 {
+    pub(super) fn next_correlation_id(&self) -> i32 {
         self.next_correlation_id
     }
 
     /// Records the request written with [`Self::next_correlation_id`].
-    pub fn sent(&mut self, request: T, deadline: Instant) {
+    pub(super) fn sent(&mut self, request: T, deadline: Instant) {
         let correlation_id = self.next_correlation_id;
         self.skip();
         self.waiting.push_back(Waiting { correlation_id, deadline, request });
     }
 
     /// Withdraws the newest request; no byte of it was written. The next request gets its correlation id.
-    pub fn withdraw(&mut self) -> Option<T> {
+    pub(super) fn withdraw(&mut self) -> Option<T> {
         let Waiting { correlation_id, request, .. } = self.waiting.pop_back()?;
         self.next_correlation_id = correlation_id;
         Some(request)
     }
 
     /// Moves the newest request's deadline, because its last byte was written only now.
-    pub fn written(&mut self, deadline: Instant) {
+    pub(super) fn written(&mut self, deadline: Instant) {
         if let Some(newest) = self.waiting.back_mut() {
             newest.deadline = deadline;
         }
     }
 
     /// Consumes a correlation id for a request without a response (acks=0).
-    pub fn skip(&mut self) {
+    pub(super) fn skip(&mut self) {
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
     }
 
     /// Returns the request that a response belongs to.
-    pub fn answered(&mut self, correlation_id: i32) -> Result<T, OutOfStep> {
+    pub(super) fn answered(&mut self, correlation_id: i32) -> Result<T, OutOfStep> {
         match self.waiting.front() {
             Some(oldest) if oldest.correlation_id == correlation_id => {}
             other => {
@@ -86,42 +86,42 @@ impl<T> InFlight<T> {
     }
 
     /// When the oldest request times out.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.waiting.front().map(|w| w.deadline)
     }
 
     /// The oldest request without a response.
-    pub fn oldest(&self) -> Option<&T> {
+    pub(super) fn oldest(&self) -> Option<&T> {
         self.waiting.front().map(|w| &w.request)
     }
 
     /// The newest request without a response.
-    pub fn newest(&self) -> Option<&T> {
+    pub(super) fn newest(&self) -> Option<&T> {
         self.waiting.back().map(|w| &w.request)
     }
 
     /// The requests without a response, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         self.waiting.iter().map(|w| &w.request)
     }
 
     /// The requests without a response, oldest first, mutable.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.waiting.iter_mut().map(|w| &mut w.request)
     }
 
     /// Removes all requests without a response, oldest first, when the connection is lost or closed.
-    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.waiting.drain(..).map(|w| w.request)
     }
 
     /// Number of requests without a response.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether every request has its response.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
