@@ -450,6 +450,7 @@ impl<H> Fetcher<H> {
     }
 
     /// Returns the session's next fetch, which is sent at this time in this version.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is used once")]
     pub fn send(&mut self, permit: Permit, version: i16, now: Instant) -> Fetch {
         let naming = if version >= TOPIC_IDS { Naming::Ids } else { Naming::Names };
         self.session.set_naming(naming);

@@ -12,6 +12,7 @@ use crate::{Result, conn::Connection, consumer::shared::Shared};
 type Exchange = Pin<Box<dyn Future<Output = Result<(Connection, i16, Bytes)>> + Send>>;
 
 /// A connection for sessionless fetches.
+#[expect(clippy::large_enum_variant, reason = "there are two for each broker")]
 #[derive(Default)]
 enum Aside {
     #[default]

@@ -22,7 +22,7 @@ mod names {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
     fn every_partition_is_read_within_its_credit(
         buffered in prop_oneof![
