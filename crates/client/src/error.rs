@@ -30,7 +30,7 @@ pub enum Error {
         broker: Arc<str>,
         /// What happened.
         reason: Arc<str>,
-        /// Its kind.
+        /// The kind of problem.
         problem: ConnectionProblem,
     },
     /// TLS or SASL failed: the broker could not prove its identity, or refused the client's. A retry with the same

@@ -158,9 +158,9 @@ pub enum Need<H> {
         /// Version of the position to request something for.
         version: Option<Version>,
     },
-    /// Its offset.
+    /// The offset of a position.
     LookUp(LookUp),
-    /// Its records.
+    /// Records.
     Fetch(Wanted<H>),
 }
 

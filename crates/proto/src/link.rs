@@ -1,4 +1,4 @@
-//! The connection to one broker: what is sent next, and when something else must happen.
+//! The connection to one broker: the next request, and the next deadline.
 //!
 //! A [`Link`] holds the partitions that wait, the requests in flight and the model of the broker ([`Path`]). The caller
 //! owns the socket, the partitions with their locks, and the bytes: batches are handles here. Time is an argument.
@@ -93,11 +93,11 @@ pub enum State {
         /// End of a throttle time, which may last longer.
         muted_until: Option<Instant>,
     },
-    /// The connection is to be closed.
+    /// The caller must close the connection.
     Closing(Reason),
 }
 
-/// Why a connection is to be closed.
+/// The reason to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A request had no response within `request.timeout.ms`.
@@ -143,7 +143,7 @@ pub struct Permit {
     most: usize,
     bytes: usize,
     batches: usize,
-    /// Partitions left to look at: one that stays ready goes to the end of the list, so that each is visited once.
+    /// Partitions left to visit. A partition that stays ready goes to the end of the list, so that each is visited once.
     left: usize,
 }
 
@@ -284,7 +284,7 @@ impl<P, B: Carried, E> Link<P, B, E> {
         };
     }
 
-    /// The connection is to be closed.
+    /// Makes the caller close the connection.
     pub fn close(&mut self, reason: Reason) {
         if self.state != State::Down {
             self.state = State::Closing(reason);
@@ -490,7 +490,7 @@ impl<P, B: Carried, E> Link<P, B, E> {
         withdrawn
     }
 
-    /// Withdraws the newest request, of which no byte was written.
+    /// Withdraws the newest request if no byte was written.
     fn withdraw(&mut self) -> Option<Withdrawn<B>> {
         let unsent = self.unsent.take()?;
         let request = match unsent.unanswered {

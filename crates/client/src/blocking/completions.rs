@@ -43,7 +43,7 @@ impl Completions {
     /// Inside an async context. Then no run is taken.
     pub fn recv_timeout(&mut self, limit: Duration) -> Result<Option<CompletionRun>> {
         refuse_in_async_context()?;
-        // A run that is there needs no timer.
+        // For a run that has arrived no timer is needed.
         if let Some(run) = self.try_recv() {
             return Ok(Some(run));
         }

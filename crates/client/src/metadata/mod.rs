@@ -471,7 +471,7 @@ impl Shared {
         self.version.send_modify(|v| *v += 1);
     }
 
-    /// The error for a cluster of which no broker responds.
+    /// The error for a cluster without a responding broker.
     fn unreachable(&self, reason: &str, last: Option<Error>) -> Error {
         // With one bootstrap server, the connection's error repeats its address.
         let repeated = format!("connection to {}: ", self.bootstrap);

@@ -466,7 +466,7 @@ impl Lane {
         Ok(request)
     }
 
-    /// The driver's timer has fired. Returns a suspicion to investigate, and why the connection is to be closed.
+    /// The driver's timer has fired. Returns a suspicion to investigate, and the reason to close the connection.
     pub(super) fn timed_out(&self, now: StdInstant) -> (Option<Suspected>, Option<Reason>) {
         let mut line = self.line();
         self.turnstile.receive(&mut line);
@@ -496,7 +496,7 @@ impl Lane {
     }
 
     /// Takes batches whose partition has another leader out of the in-flight requests, oldest first, if their responses
-    /// are useless. Also returns why the connection is to be closed. A batch without attempts left stays.
+    /// are useless. Also returns the reason to close the connection. A batch without attempts left stays.
     pub(super) fn take_moved(&self, retries: u32) -> (Vec<Sent>, Option<Reason>) {
         let has_refused = self.train_left.swap(false, Ordering::Relaxed);
         let (mut moved, mut dead) = (Vec::new(), None);

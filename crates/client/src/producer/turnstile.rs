@@ -1,7 +1,7 @@
 //! Turnstile of a lane: the inbox of new work, the link that sends it, and the waker of the lane's driver.
 //!
 //! A task that queues work puts it into the inbox. It sends the work itself if the link is free. Otherwise it wakes the
-//! driver, which looks into the inbox again. Whoever holds the link moves the work from the inbox to the link's lists
+//! driver, which looks into the inbox again. The holder of the link moves the work from the inbox to the link's lists
 //! ([`Turnstile::receive`]).
 //!
 //! # Invariants

@@ -12,7 +12,7 @@ use super::{delivery::Divided, lane::Request, partition::Partition, settle, shar
 pub(super) enum Effect {
     /// With acks=0: the socket has accepted a request, so its batches count as written.
     Written(Request),
-    /// The partition's next batch is past `delivery.timeout.ms`. The partition has no seat: what remains is queued
+    /// The partition's next batch is past `delivery.timeout.ms`. The partition has no seat: the rest is queued
     /// again.
     Expire(Arc<Partition>),
     /// The first record of a batch tries a leader; the rest moves elsewhere if possible.
@@ -41,7 +41,7 @@ impl Effect {
 pub(super) struct Effects(Vec<Effect>);
 
 thread_local! {
-    /// Effects that the thread has yet to apply; `None` if it applies none. Producers may share a thread.
+    /// Effects to apply in this thread; `None` while no frame applies any. Producers may share a thread.
     static LIST: RefCell<Option<VecDeque<(Arc<Shared>, Effect)>>> = const { RefCell::new(None) };
 }
 

@@ -126,7 +126,7 @@ fn a_waiting_thread_is_woken_by_a_run_and_by_the_last_sink() {
         let end = completions.recv().expect("no async context").is_none();
         (first.tags().to_vec(), second.tags().to_vec(), end, completions.is_ended())
     });
-    let next = || step.recv_timeout(PATIENT).expect("the thread goes on");
+    let next = || step.recv_timeout(PATIENT).expect("the thread continues");
     next();
     producer.flush().expect("flushed");
     next();
@@ -151,7 +151,7 @@ fn recv_timeout_returns_none_after_its_limit_and_takes_no_run() {
     assert!(completions.recv_timeout(Duration::ZERO).expect("no async context").is_none());
     assert!(completions.try_recv().is_none() && !completions.is_ended());
     producer.flush().expect("flushed");
-    // A run that is there is returned without a wait.
+    // A run that has arrived is returned without a wait.
     let run = completions.recv_timeout(Duration::ZERO).expect("no async context");
     assert_eq!(run.expect("flushed, so the run has arrived").tags(), [7]);
     drop(sink);

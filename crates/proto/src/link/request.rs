@@ -17,7 +17,7 @@ pub trait Carried {
 /// A request. `E` is what the caller keeps with it.
 #[derive(Debug)]
 pub struct Request<B, E> {
-    /// Batches whose outcome the request decides. Those that expired or moved to another leader are taken out.
+    /// Batches whose outcome the request decides. Batches that expired or moved to another leader are taken out.
     pub batches: Vec<B>,
     /// When it was built. `request.timeout.ms` counts from here, or from the write if the socket was full.
     pub written: Instant,

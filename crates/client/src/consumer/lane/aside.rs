@@ -39,7 +39,7 @@ pub(super) struct Done {
 }
 
 impl Asides {
-    /// Sends a fetch. One that is in flight for the same purpose is abandoned with its connection. `versions` are
+    /// Sends a fetch. A fetch in flight for the same purpose is abandoned with its connection. `versions` are
     /// those whose topic naming (by name or id) matches the request.
     pub(super) fn start(
         &mut self,

@@ -106,7 +106,7 @@ impl Wire {
         }
     }
 
-    /// Drops the bytes of the newest request, of which none was written.
+    /// Drops the bytes of the newest request. None may have been written.
     pub(super) fn drop_unsent(&mut self) {
         self.outgoing.clear();
     }

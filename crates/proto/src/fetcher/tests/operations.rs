@@ -7,7 +7,7 @@ use super::Buffered;
 
 mod model;
 
-/// Names for [`model`], which the fuzz target `fetcher` includes with names of its own.
+/// Names for [`model`], which the fuzz target `fetcher` includes with other names.
 mod names {
     pub(super) use crate::{
         TopicPartition,

@@ -307,7 +307,7 @@ fn the_end_of_a_backoff_interrupts_a_fetch() {
     let mut due = BTreeSet::new();
     bench.fetcher.due(bench.now, |held| held.get(), &mut due);
     assert_eq!(due, BTreeSet::from([tp(1)]));
-    // A partition that has left meanwhile needs nothing then.
+    // A partition that has left by then needs nothing.
     let mut bench = Bench::open(2);
     bench.fetcher.handle_assigned(&tp(1), wait_of(bench.now + ms(100), version));
     bench.send();

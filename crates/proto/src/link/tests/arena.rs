@@ -341,7 +341,7 @@ impl World {
         match (timer, planned) {
             (Some((at, broker)), planned) if planned.is_none_or(|planned| at < planned) => {
                 self.spins = if at > self.now { 0 } else { self.spins + 1 };
-                assert!(self.spins < 20, "a timer fires again and again: {}", self.describe());
+                assert!(self.spins < 20, "a timer fires without an end: {}", self.describe());
                 self.now = self.now.max(at);
                 self.brokers[broker].link.handle_timeout(self.now);
                 self.carry_out(broker);
