@@ -129,6 +129,6 @@ macro_rules! short_runs {
 }
 
 short_runs! {
-    frames responses records codecs sasl groups accumulator membership transaction fetch_session fetcher position
-    metadata requests stored client
+    frames responses records codecs sasl groups accumulator link membership transaction fetch_session fetcher
+    position metadata requests stored client
 }
