@@ -40,9 +40,12 @@ impl Effect {
 #[must_use = "effects that are not applied are lost"]
 pub(super) struct Effects(Vec<Effect>);
 
+/// Effects, each with its producer.
+type Queue = VecDeque<(Arc<Shared>, Effect)>;
+
 thread_local! {
     /// Effects to apply in this thread; `None` while no frame applies any. Producers may share a thread.
-    static LIST: RefCell<Option<VecDeque<(Arc<Shared>, Effect)>>> = const { RefCell::new(None) };
+    static LIST: RefCell<Option<Queue>> = const { RefCell::new(None) };
 }
 
 impl Effects {

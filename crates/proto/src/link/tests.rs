@@ -114,7 +114,9 @@ fn states_follow_the_table() {
     let release: Input = |link, _| link.handle_release();
     let throttle: Input = |link, now| link.handle_throttle(5 * MS, now);
     let close: Input = |link, _| link.close(Reason::NoResponse);
-    let pass: Input = |link, now| drop(link.poll_transmit(now + 5 * MS, |_| true));
+    let pass: Input = |link, now| {
+        link.poll_transmit(now + 5 * MS, |_| true);
+    };
     let table = [
         // From, then to after: open, lost, hold, release, throttle, close, 5 ms.
         (

@@ -385,7 +385,7 @@ impl World {
                 self.plan(free_at - self.now, Happens::Served { broker, connection, request });
             }
             Happens::Served { broker, connection, request } => {
-                self.serve(broker, connection, request)
+                self.serve(broker, connection, request);
             }
             Happens::Answers { broker, connection, id, results, throttle } => {
                 if self.is_current(broker, connection) {

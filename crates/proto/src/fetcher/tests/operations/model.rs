@@ -405,7 +405,7 @@ impl Bench {
         self.broker.refused = None;
         for n in 0..self.partitions.len() {
             self.change(n, |partition, _| {
-                (partition.is_assigned, partition.is_paused) = (true, false)
+                (partition.is_assigned, partition.is_paused) = (true, false);
             });
         }
         let records: i64 = self.partitions.iter().map(|partition| partition.end).sum();
