@@ -301,11 +301,8 @@ impl<P, B: Carried, E> Link<P, B, E> {
     /// The request of [`Self::handle_expiry`] was built again, under [`Self::next_correlation_id`].
     pub fn handle_sent_again(&mut self, withdrawn: Withdrawn<B>, envelope: E) {
         self.enqueue(withdrawn.batches, envelope, withdrawn.built);
-        if let Some(unsent) = &mut self.unsent {
-            // The previous request has waited for the socket.
-            unsent.was_blocked = true;
-        }
-        self.publish();
+        // The previous request has waited for the socket.
+        self.handle_blocked();
     }
 
     fn enqueue(&mut self, batches: Vec<B>, envelope: E, built: Instant) {

@@ -277,7 +277,7 @@ impl PartitionState {
         }
     }
 
-    /// Moves to another lane and returns the former one. Entries in the former lane's lists no longer count.
+    /// Moves to another lane. Returns the previous lane, whose entries for this partition no longer count.
     pub(super) fn change_lane(&mut self, lane: Option<Arc<Lane>>) -> Option<Arc<Lane>> {
         self.seat.leave();
         std::mem::replace(&mut self.lane, lane)
