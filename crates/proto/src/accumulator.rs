@@ -127,8 +127,7 @@ impl Incarnation {
 pub enum Branch {
     /// For all partitions whose leader acknowledges, as far as is known.
     Main,
-    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers. One is
-    /// unreachable, or they take up to a second to turn to a new leader.
+    /// For partitions whose leader acknowledges late: with acks=all it waits for a replica that is unreachable.
     Side,
 }
 

@@ -251,10 +251,6 @@ pub struct ProducerConfig {
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
     /// broker one at a time; as a property `curtail.prefer.proven.partitions`.
     pub prefer_proven_partitions: bool,
-    /// Whether a partition with a new leader has a separate connection until the leader has acknowledged a batch. Its
-    /// followers may take a second to turn to it, and Kafka serves one request of a connection at a time. With `acks=all`
-    /// only; property `curtail.separate.unproven.partitions`.
-    pub separate_unproven_partitions: bool,
     /// Limit on `buffer.memory` for one broker's records while other brokers are in use, in percent of the free
     /// memory. With 100, a broker that does not acknowledge holds at most half of the memory. 0 for no limit.
     /// Property `curtail.broker.memory.percent`.
@@ -294,7 +290,6 @@ impl Default for ProducerConfig {
             partitioner: None,
             route_around_trouble: true,
             prefer_proven_partitions: true,
-            separate_unproven_partitions: false,
             broker_memory_percent: 100,
         }
     }

@@ -133,7 +133,6 @@ const PRODUCER: &[Row] = &[
     ("curtail.latency.target.ms", "10", INT_MS.0, INT_MS.1),
     ("curtail.route.around.trouble", "true", FLAG.0, FLAG.1),
     ("curtail.prefer.proven.partitions", "true", FLAG.0, FLAG.1),
-    ("curtail.separate.unproven.partitions", "false", FLAG.0, FLAG.1),
     ("delivery.timeout.ms", "120000", INT_MS.0, INT_MS.1),
     ("enable.idempotence", "true", FLAG.0, FLAG.1),
     ("linger.ms", "5", LONG_MS.0, LONG_MS.1),

@@ -120,9 +120,9 @@ pub(super) struct PartitionState {
 struct Flags(u8);
 
 impl Flags {
-    /// Whether the leader may acknowledge late: an in-sync replica is unreachable, or, if that is switched on, it is
-    /// new and has acknowledged nothing. Batches that must go to it then have the side lane.
-    const ON_TRIAL: u8 = 1;
+    /// Whether the leader waits for an in-sync replica that is unreachable. Batches that must go to it have the side
+    /// lane.
+    const STUCK: u8 = 1;
     /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
     const AVOIDED: u8 = 2;
     /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait
@@ -215,14 +215,14 @@ impl PartitionState {
         self.flags.has(Flags::PARKED)
     }
 
-    /// Whether the leader may acknowledge late; see [`Flags::ON_TRIAL`].
-    pub(super) fn is_on_trial(&self) -> bool {
-        self.flags.has(Flags::ON_TRIAL)
+    /// Whether the leader waits for an unreachable replica; see [`Flags::STUCK`].
+    pub(super) fn is_stuck(&self) -> bool {
+        self.flags.has(Flags::STUCK)
     }
 
-    /// Puts the leader on trial. Returns whether it was before.
-    pub(super) fn try_leader(&mut self) -> bool {
-        self.flags.set(Flags::ON_TRIAL, true)
+    /// The leader waits for an unreachable replica. Returns whether that was known.
+    pub(super) fn mark_stuck(&mut self) -> bool {
+        self.flags.set(Flags::STUCK, true)
     }
 
     /// Whether keyless records go elsewhere; see [`Flags::AVOIDED`].
@@ -254,9 +254,9 @@ impl PartitionState {
         self.newest_sent_ms > millis(begun)
     }
 
-    /// Ends the trial of the leader: it acknowledges, or there is no second connection.
-    pub(super) fn end_trial(&mut self) {
-        self.flags.set(Flags::ON_TRIAL, false);
+    /// Returns to the main lane: the leader acknowledges, or there is no second connection.
+    pub(super) fn clear_stuck(&mut self) {
+        self.flags.set(Flags::STUCK, false);
         self.set_parked(false);
         if let Some(lane) = self.lane.clone()
             && lane.branch == Branch::Side
@@ -267,7 +267,7 @@ impl PartitionState {
 
     /// Leaves the main lane if the next batch should have the side lane.
     pub(super) fn step_aside(&mut self) {
-        if !self.is_on_trial() || !self.queue.is_next_bound() {
+        if !self.is_stuck() || !self.queue.is_next_bound() {
             return;
         }
         if let Some(side) = self.lane.as_ref().and_then(|lane| lane.side()).cloned() {

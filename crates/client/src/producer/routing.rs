@@ -55,8 +55,6 @@ pub(super) struct Policy {
     pub(super) prefers_proven: bool,
     /// Whether there are side lanes. Without followers to wait for, nothing would be gained.
     pub(super) separates: bool,
-    /// Whether a new leader is on trial (`curtail.separate.unproven.partitions`).
-    pub(super) tries_new_leaders: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
 }
@@ -102,7 +100,6 @@ impl Policy {
                 && config.partitioner_adaptive
                 && config.acks != Acks::None,
             separates: config.acks == Acks::All,
-            tries_new_leaders: config.separate_unproven_partitions && config.acks == Acks::All,
             rack: (config.partitioner_rack_aware && !rack.is_empty()).then(|| rack.clone()),
         }
     }
@@ -631,7 +628,7 @@ pub(super) fn review(
             reviewed.left.push(partition.clone());
         }
         let is_stuck = is_avoided && outlook.needs_unreachable_replica();
-        if is_stuck && policy.separates && !state.try_leader() {
+        if is_stuck && policy.separates && !state.mark_stuck() {
             reviewed.stuck.push(partition.clone());
         }
     }

@@ -221,8 +221,8 @@ fn acknowledge(
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
     state.set_last_error(None);
-    if state.is_on_trial() && state.leader == leader && !state.is_avoided() {
-        state.end_trial();
+    if state.is_stuck() && state.leader == leader && !state.is_avoided() {
+        state.clear_stuck();
     }
     resubmit(state, &partition);
     if was_doubtful || is_first {

@@ -13,12 +13,13 @@ use curtail_proto::{
     accumulator::{Batch, BatchPolicy, Branch, ProducerIdentity, Readiness},
     backoff::Backoff,
     later::Later,
-    metadata::{Leader, Snapshot, Topic},
+    metadata::{Snapshot, Topic},
     path::Trouble,
     plant::{Plant, planted},
 };
 use curtail_wire::{ErrorCode, cold::messages, compression::Codec};
 use imbl::GenericHashMap;
+use rustc_hash::FxBuildHasher;
 use tokio::{
     sync::{Notify, mpsc::UnboundedSender},
     time::{Instant, sleep, timeout_at},
@@ -287,12 +288,8 @@ impl Shared {
             let main = (leader.id >= 0 && snapshot.node(leader.id).is_some())
                 .then(|| self.lane(lanes, leader.id));
             let mut state = partition.state.lock();
-            let is_unproven = self.is_unproven(state.leader, leader);
-            if is_unproven {
-                state.try_leader();
-            }
             // While its leader is the same, a partition on the side lane stays there.
-            let stays = |lane: &&Arc<Lane>| !is_unproven && lane.broker == leader.id;
+            let stays = |lane: &&Arc<Lane>| lane.broker == leader.id;
             let lane = main.map(|main| state.lane.as_ref().filter(stays).cloned().unwrap_or(main));
             let newer = leader.epoch > state.leader.epoch && leader.id >= 0;
             let elected = newer && self.may_retry_at_once();
@@ -380,7 +377,7 @@ impl Shared {
         for partition in lane.take_waiting() {
             let mut state = partition.state.lock();
             if state.lane.as_ref().is_some_and(|own| Arc::ptr_eq(own, lane)) {
-                state.end_trial();
+                state.clear_stuck();
                 resubmit(state, &partition);
             }
         }
@@ -451,16 +448,6 @@ impl Shared {
             }
             routing::reconsider(self, topic);
         }
-    }
-
-    /// Whether the leader is another one than before, and may acknowledge late.
-    fn is_unproven(&self, former: Leader, leader: Leader) -> bool {
-        let is_known = former.epoch >= 0 && leader.epoch >= 0;
-        let is_other = match is_known {
-            true => leader.epoch > former.epoch,
-            false => leader.id != former.id,
-        };
-        self.routing.policy.tries_new_leaders && former.id >= 0 && leader.id >= 0 && is_other
     }
 
     /// The main lane to a broker.

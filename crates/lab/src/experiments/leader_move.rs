@@ -59,7 +59,6 @@ const REHEARSAL: Duration = Duration::from_secs(5);
 /// Isolates the mechanism: records wait in their partition instead of going to another one.
 const STAY: (&str, &str) = ("curtail.route.around.trouble", "false");
 const ANY_LEADER: (&str, &str) = ("curtail.prefer.proven.partitions", "false");
-const APART: (&str, &str) = ("curtail.separate.unproven.partitions", "true");
 
 const HINTS: Arm = Arm {
     name: "hints",
@@ -87,12 +86,6 @@ const MANY_ANY: Arm = Arm {
     about: "keyless records go to new leaders as to others (decision 0053)",
     properties: &[ANY_LEADER],
 };
-const FEW_APART: Arm = Arm { name: "apart-6-partitions", ..MANY_APART };
-const MANY_APART: Arm = Arm {
-    name: "apart-100-partitions",
-    about: "bound batches for new leaders have a separate connection (decision 0104)",
-    properties: &[APART],
-};
 const FEW_BASELINE: Arm = Arm { name: "baseline-6-partitions", ..BASELINE };
 const MANY_BASELINE: Arm = Arm { name: "baseline-100-partitions", ..BASELINE };
 const KEYED: Arm = Arm {
@@ -100,7 +93,6 @@ const KEYED: Arm = Arm {
     about: "everything on, records with keys",
     properties: &[],
 };
-const KEYED_APART: Arm = Arm { name: "apart-keyed-100-partitions", ..MANY_APART };
 /// Different keys of the keyed arms.
 const KEYS: u64 = 10_000;
 
@@ -122,14 +114,9 @@ impl Experiment for LeaderMove {
 
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
-            ClusterKind::Apache => [
-                [FEW, FEW_APART, FEW_ANY, FEW_BASELINE],
-                [MANY, MANY_APART, MANY_ANY, MANY_BASELINE],
-            ]
-            .into_iter()
-            .flatten()
-            .chain([KEYED, KEYED_APART])
-            .collect(),
+            ClusterKind::Apache => {
+                vec![FEW, FEW_ANY, FEW_BASELINE, MANY, MANY_ANY, MANY_BASELINE, KEYED]
+            }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
     }
@@ -271,8 +258,8 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let keyed = [KEYED.name, KEYED_APART.name].contains(&turn.arm.name);
-    let few = [FEW.name, FEW_APART.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
+    let keyed = turn.arm.name == KEYED.name;
+    let few = [FEW.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
     let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));

@@ -49,7 +49,6 @@ const ONE: &[(&str, &str)] = &[("acks", "1")];
 const ALL: &[(&str, &str)] = &[("acks", "all")];
 const ONE_BEFORE: &[(&str, &str)] =
     &[("acks", "1"), ("curtail.leader.discovery", "refresh-and-back-off")];
-const APART: &[(&str, &str)] = &[("acks", "all"), ("curtail.separate.unproven.partitions", "true")];
 const ALL_BEFORE: &[(&str, &str)] =
     &[("acks", "all"), ("curtail.leader.discovery", "refresh-and-back-off")];
 
@@ -64,9 +63,6 @@ const fn arm(
 const FEW_ONE: Arm = arm("few-1", "few partitions, acks=1, hints", ONE);
 const FEW_ALL: Arm = arm("few-all", "few partitions, acks=all, hints", ALL);
 const FEW_KEYLESS: Arm = arm("few-all-keyless", "few partitions, acks=all, hints, no keys", ALL);
-const FEW_APART: Arm =
-    arm("few-all-apart", "few partitions, a separate connection for new leaders", APART);
-const FEW_KEYLESS_APART: Arm = Arm { name: "few-all-apart-keyless", ..FEW_APART };
 const MANY_KEYLESS: Arm = arm("many-all-keyless", "many partitions, acks=all, hints, no keys", ALL);
 const MANY_ONE: Arm = arm("many-1", "many partitions, acks=1, hints", ONE);
 const MANY_ALL: Arm = arm("many-all", "many partitions, acks=all, hints", ALL);
@@ -75,14 +71,12 @@ const FEW_ALL_BEFORE: Arm = arm("few-all-baseline", "as before KIP-951", ALL_BEF
 const MANY_ONE_BEFORE: Arm = arm("many-1-baseline", "as before KIP-951", ONE_BEFORE);
 const MANY_ALL_BEFORE: Arm = arm("many-all-baseline", "as before KIP-951", ALL_BEFORE);
 
-const ARMS: [Arm; 12] = [
+const ARMS: [Arm; 10] = [
     FEW_ONE,
     FEW_ONE_BEFORE,
     FEW_ALL,
     FEW_ALL_BEFORE,
-    FEW_APART,
     FEW_KEYLESS,
-    FEW_KEYLESS_APART,
     MANY_ONE,
     MANY_ONE_BEFORE,
     MANY_ALL,
