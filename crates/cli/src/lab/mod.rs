@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use curtail_lab::{
-    experiments::{self, ClusterKind, Event, Experiment, Setting},
+    experiments::{self, ClusterKind, Event, Experiment, Setting, Variant},
     peers::Client,
 };
 
@@ -69,6 +69,10 @@ pub(crate) struct RunArguments {
     /// Run only these arms, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arm: Vec<String>,
+    /// Run each arm also with these client properties, in turn with the unchanged one: what a setting does there. The name has
+    /// letters, digits and hyphens. May be given several times.
+    #[arg(long, value_name = "NAME:PROPERTY=VALUE,...", value_parser = variant)]
+    variant: Vec<Variant>,
     /// How many times to run each arm, interleaved, on one cluster [default: depends on the experiment].
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
@@ -123,6 +127,14 @@ pub(super) fn cluster(text: &str) -> Result<ClusterKind, String> {
     }
 }
 
+fn variant(text: &str) -> Result<Variant, String> {
+    let expected = "expected a name and properties, as in no-linger:linger.ms=0,batch.size=1000";
+    let (name, list) = text.split_once(':').ok_or(expected)?;
+    let pairs = list.split(',').map(|pair| property(pair).map(|p| (p.name, p.value)));
+    let properties = pairs.collect::<Result<_, _>>().map_err(|_| expected)?;
+    Ok(Variant { name: name.to_owned(), properties })
+}
+
 /// Runs `curtail lab`.
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
@@ -158,6 +170,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         cluster: arguments.cluster.clone(),
         cluster_properties: properties(None, &arguments.cluster_property)?,
         arms: arguments.arm.clone(),
+        variants: arguments.variant.clone(),
         rounds: arguments.rounds,
         clients: arguments.client.clone(),
         peers: arguments.peers.clone(),

@@ -64,7 +64,7 @@ pub use workload::{
     When, Workload,
 };
 
-use curtail::Producer;
+use curtail::{ConsumerConfig, Producer, ProducerConfig};
 
 use self::{
     load::{Load, Senders, Sent},
@@ -146,6 +146,8 @@ pub struct Setting {
     pub cluster_properties: Vec<(String, String)>,
     /// The arms to run; empty for all.
     pub arms: Vec<String>,
+    /// Each arm also runs with these changes, in turn with the unchanged one.
+    pub variants: Vec<Variant>,
     /// How many times each arm runs; `None` for the experiment's own number.
     pub rounds: Option<u32>,
     /// The clients to run the arms with, at least one.
@@ -172,6 +174,7 @@ impl Setting {
             cluster,
             cluster_properties: Vec::new(),
             arms: Vec::new(),
+            variants: Vec::new(),
             rounds: None,
             clients: vec![Client::Curtail],
             peers: None,
@@ -197,6 +200,42 @@ impl Setting {
         if self.rounds == Some(0) {
             return Err(Error::Options("the number of rounds must be at least 1".into()));
         }
+        for (at, variant) in self.variants.iter().enumerate() {
+            variant.check()?;
+            if self.variants[..at].iter().any(|other| other.name == variant.name) {
+                let text = format!("two variants have the name '{}'", variant.name);
+                return Err(Error::Options(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A change of every arm: client properties over those of the arm. It shows what a setting does in an experiment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Name: letters, digits and hyphens, because topics are named after it.
+    pub name: String,
+    /// The properties.
+    pub properties: Vec<(String, String)>,
+}
+
+impl Variant {
+    fn check(&self) -> Result<()> {
+        let may_have = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if self.name.is_empty() || !self.name.chars().all(may_have) {
+            let text = format!("variant '{}': a name has letters, digits and hyphens", self.name);
+            return Err(Error::Options(text));
+        }
+        for (name, value) in &self.properties {
+            let known = [
+                ProducerConfig::default().set(name, value).err(),
+                ConsumerConfig::default().set(name, value).err(),
+            ];
+            if let [Some(error), Some(_)] = known {
+                return Err(Error::Options(format!("variant '{}': {error}", self.name)));
+            }
+        }
         Ok(())
     }
 }
@@ -216,8 +255,10 @@ pub struct Arm {
 pub struct Turn<'a> {
     /// The cluster of the whole experiment.
     pub testbed: &'a Testbed,
-    /// The arm of this turn.
+    /// The arm of this turn, with the properties of the variant.
     pub arm: &'a Arm,
+    /// The variant of the arm.
+    pub variant: Option<&'a str>,
     /// Earlier turns of this arm.
     pub round: u32,
     /// Whether no turn came before, of any arm.
@@ -232,18 +273,30 @@ pub struct Turn<'a> {
     told: Told<'a>,
 }
 
+impl Arm {
+    /// The arm with a variant's properties. They live as long as the process, like the options that name them.
+    fn with(&self, variant: &Variant) -> Self {
+        let leak = |text: &String| -> &'static str { text.clone().leak() };
+        let more = variant.properties.iter().map(|(name, value)| (leak(name), leak(value)));
+        let all: Vec<(&str, &str)> = self.properties.iter().copied().chain(more).collect();
+        Self { properties: all.leak(), ..*self }
+    }
+}
+
 impl Turn<'_> {
     /// A topic name that no other turn of this experiment uses.
     #[must_use]
     pub fn topic(&self, experiment: &str) -> String {
-        let (arm, round) = (self.arm.name, self.round);
-        match self.driver {
-            None if self.awaits == Awaits::Completions => {
-                format!("lab-{experiment}-{arm}-{round}-completions")
-            }
-            None => format!("lab-{experiment}-{arm}-{round}"),
-            Some(driver) => format!("lab-{experiment}-{arm}-{round}-{}", driver.peer().name()),
+        let client = match self.driver {
+            None => (self.awaits == Awaits::Completions).then_some("completions"),
+            Some(driver) => Some(driver.peer().name()),
+        };
+        let mut name = format!("lab-{experiment}-{}-{}", self.arm.name, self.round);
+        for part in [client, self.variant].into_iter().flatten() {
+            name.push('-');
+            name.push_str(part);
         }
+        name
     }
 
     /// Sends the load with the measured client, as [`Load::run_observed`]. Other clients are not observed

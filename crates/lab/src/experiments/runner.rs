@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     Arm, ArmReport, Arms, ClusterKind, Environment, Experiment, Modelled, Report, RoundReport,
-    Sample, Setting, Turn,
+    Sample, Setting, Turn, Variant,
     load::{Awaits, warm_brokers},
     report::{Machine, now_ms},
     testbed::versions,
@@ -63,6 +63,8 @@ pub(super) type Told<'a> = &'a (dyn Fn(Event<'_>) + Sync + 'a);
 /// An arm with a client.
 struct Pair {
     arm: Arm,
+    /// Name of the variant whose properties the arm has.
+    variant: Option<String>,
     client: Client,
     /// All turns together, and each separately.
     sample: Option<Sample>,
@@ -127,7 +129,7 @@ fn measure(
         if dropped {
             continue;
         }
-        told(Event::Turn { arm: arm.name, client, done, of });
+        told(Event::Turn { arm: &pairs[at].label(), client, done, of });
         let driver = drivers.iter().find(|driver| Client::Peer(driver.peer()) == client);
         let round = round as u32;
         let is_first = done == 0;
@@ -136,7 +138,9 @@ fn measure(
             Client::Curtail | Client::Peer(_) => Awaits::EachDelivery,
         };
         let testbed = &testbed;
-        let turn = Turn { testbed, arm: &arm, round, is_first, setting, driver, awaits, told };
+        let variant = pairs[at].variant.as_deref();
+        let turn =
+            Turn { testbed, arm: &arm, variant, round, is_first, setting, driver, awaits, told };
         let started = now_ms();
         let mut sample = experiment.turn(&turn);
         if let Ok(sample) = &mut sample {
@@ -163,7 +167,7 @@ fn simulate(
     let of = pairs.len();
     for (done, pair) in pairs.iter_mut().enumerate() {
         let simulated = experiment.simulated(setting, &pair.arm)?;
-        told(Event::Turn { arm: pair.arm.name, client: pair.client, done, of });
+        told(Event::Turn { arm: &pair.label(), client: pair.client, done, of });
         models = simulated.models();
         let sample = play(simulated, setting.seed);
         pair.add(VIRTUAL_START, sample, told)?;
@@ -183,8 +187,18 @@ fn play(_: super::Simulated, _: u64) -> Result<Sample> {
 }
 
 impl Pair {
-    fn new(arm: Arm, client: Client) -> Self {
-        Self { arm, client, sample: None, rounds: Vec::new(), dropped: false }
+    fn new(arm: Arm, variant: Option<&Variant>, client: Client) -> Self {
+        let arm = variant.map_or(arm, |variant| arm.with(variant));
+        let variant = variant.map(|variant| variant.name.clone());
+        Self { arm, variant, client, sample: None, rounds: Vec::new(), dropped: false }
+    }
+
+    /// The arm's name in reports.
+    fn label(&self) -> String {
+        match &self.variant {
+            None => self.arm.name.to_owned(),
+            Some(variant) => format!("{}+{variant}", self.arm.name),
+        }
     }
 
     /// Adds the result of a turn, or drops the pair if another client lacks a requirement or has failed. One client's
@@ -200,7 +214,7 @@ impl Pair {
             }
             Err(error) if self.client.peer().is_some() && !matches!(error, Error::Interrupted) => {
                 self.dropped = true;
-                let (arm, client) = (self.arm.name, self.client);
+                let (arm, client) = (&self.label(), self.client);
                 told(Event::Without { arm, client, reason: &error.to_string() });
             }
             Err(error) => return Err(error),
@@ -213,15 +227,18 @@ fn used(pairs: &[Pair], client: Client) -> bool {
     pairs.iter().any(|pair| pair.client == client)
 }
 
-/// The chosen arms, each with the clients that can run it.
+/// The chosen arms and their variants, each with the clients that can run it.
 fn pairs(experiment: &dyn Experiment, setting: &Setting, told: Told<'_>) -> Result<Vec<Pair>> {
     let (mut pairs, mut none) = (Vec::new(), None);
+    let variants = || [None].into_iter().chain(setting.variants.iter().map(Some));
     for arm in chosen(experiment, setting)? {
-        for &client in &setting.clients {
-            match admitted(experiment, &arm, client) {
-                Ok(()) => pairs.push(Pair::new(arm, client)),
+        let with_clients = |variant| setting.clients.iter().map(move |client| (variant, *client));
+        for (variant, client) in variants().flat_map(with_clients) {
+            let pair = Pair::new(arm, variant, client);
+            match admitted(experiment, &pair.arm, client) {
+                Ok(()) => pairs.push(pair),
                 Err(reason) => {
-                    told(Event::Without { arm: arm.name, client, reason: &reason });
+                    told(Event::Without { arm: &pair.label(), client, reason: &reason });
                     none = Some(reason);
                 }
             }
@@ -253,13 +270,17 @@ fn report(
     environment: Environment,
 ) -> Report {
     let (mut ours, mut arms) = (Vec::new(), Vec::new());
-    for Pair { arm, client, sample, rounds, .. } in pairs {
-        let Some(sample) = sample else { continue };
+    for pair in pairs {
+        let label = pair.label();
+        let Pair { arm, variant, client, sample: Some(sample), rounds, .. } = pair else {
+            continue;
+        };
         let mut report = ArmReport::new(&arm, client, &sample, rounds);
+        report.name = label;
         // For other clients the brokers' share is added.
         report.cpu_includes_brokers = setting.cluster == ClusterKind::Embedded;
         arms.push(report);
-        if client == Client::Curtail {
+        if client == Client::Curtail && variant.is_none() {
             ours.push((arm, sample));
         }
     }

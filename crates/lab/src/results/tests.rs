@@ -526,6 +526,10 @@ fn runs_that_cannot_be_kept_are_refused_in_one_line() {
         with("command", json!("curtail lab run roll --cluster-property a=b")),
         "x.json: its brokers had other settings than those of the experiment"
     );
+    assert_eq!(
+        with("command", json!("curtail lab run roll --variant plain:linger.ms=0")),
+        "x.json: it has variants, which the page does not describe"
+    );
     let mut debug = good.clone();
     debug["environment"]["release_build"] = json!(false);
     assert_eq!(refused(&debug), "x.json: not a run of a release build");

@@ -141,6 +141,70 @@ fn chosen_arms_run_for_the_chosen_rounds() {
     }
 }
 
+fn variant(name: &str, property: &str, value: &str) -> Variant {
+    Variant { name: name.into(), properties: vec![(property.into(), value.into())] }
+}
+
+#[test]
+fn variants_take_turns_with_their_arms_and_count_in_no_condition() {
+    let experiment = Noting::default();
+    let java = Client::Peer(Peer::Java);
+    let setting = Setting {
+        arms: vec!["plain".into()],
+        variants: vec![
+            variant("alone", "curtail.suspicion.enable", "false"),
+            variant("now", "linger.ms", "0"),
+        ],
+        rounds: Some(1),
+        ..setting(&[Client::Curtail, java])
+    };
+    let skipped = Mutex::new(Vec::new());
+    let progress = |event: Event<'_>| {
+        if let Event::Without { arm, client, .. } = event {
+            skipped.lock().push(format!("{arm} {client}"));
+        }
+    };
+    let mut pairs = pairs(&experiment, &setting, &progress).unwrap();
+    assert_eq!(*skipped.lock(), ["plain+alone java"], "it has no such setting");
+    assert_eq!(pairs[3].arm.properties, [("linger.ms", "0")]);
+    let drivers = [Driver::new(Peer::Java, Vec::new())];
+    measure(&experiment, &setting, &mut pairs, &drivers, &|_| {}).unwrap();
+    assert_eq!(
+        *experiment.0.lock(),
+        [
+            "lab-x-plain-0",
+            "lab-x-plain-0-java",
+            "lab-x-plain-0-alone",
+            "lab-x-plain-0-now",
+            "lab-x-plain-0-java-now"
+        ]
+    );
+    let report = report(&experiment, &setting, pairs, Environment::default());
+    let names: Vec<&str> = report.arms.iter().map(|arm| &*arm.name).collect();
+    assert_eq!(names, ["plain", "plain", "plain+alone", "plain+now", "plain+now"]);
+    assert_eq!(report.conditions[0].text, "Some(10)", "of the arm alone");
+}
+
+#[test]
+fn variants_that_make_no_sense_are_refused_before_the_run() {
+    let experiment = Noting::default();
+    let refused = |variants: Vec<Variant>| {
+        let setting = Setting { variants, ..setting(&[Client::Curtail]) };
+        run(&experiment, &setting, &mut |_| {}).unwrap_err().to_string()
+    };
+    let fine = variant("a", "linger.ms", "0");
+    assert_eq!(refused(vec![fine.clone(), fine]), "two variants have the name 'a'");
+    for name in ["", "a b", "a/b"] {
+        let expected = format!("variant '{name}': a name has letters, digits and hyphens");
+        assert_eq!(refused(vec![variant(name, "linger.ms", "0")]), expected);
+    }
+    for (name, value) in [("linger.sm", "0"), ("linger.ms", "x")] {
+        let told = refused(vec![variant("a", name, value)]);
+        assert!(told.starts_with("variant 'a': ") && told.contains(name), "{told}");
+    }
+    assert!(experiment.0.lock().is_empty());
+}
+
 #[test]
 fn a_run_without_any_arm_says_why() {
     let experiment = Noting::default();
