@@ -115,6 +115,13 @@ pub struct Producer {
     _guard: Arc<CloseGuard>,
 }
 
+/// Why a record is not appended at once.
+enum Detour {
+    Blocked(Blocked),
+    /// They see the record first.
+    Interceptors,
+}
+
 impl std::fmt::Debug for Producer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Producer").finish_non_exhaustive()
@@ -236,7 +243,16 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe: a dropped future has not appended the record.
     pub async fn send(&self, record: Record<'_>) -> Result<Delivery> {
-        self.send_claimed(record, ByDelivery).await
+        // The usual way has no future inside this one: each would cost instructions for every record.
+        let delivery = match self.append_now(&record, ByDelivery)? {
+            Ok(delivery) => delivery,
+            Err(detour) => self.take(detour, record, ByDelivery).await?,
+        };
+        #[cfg(feature = "plants")]
+        if planted(Plant::SendAwaitsAfterAppend) {
+            tokio::task::yield_now().await;
+        }
+        Ok(delivery)
     }
 
     /// Appends a record without waiting.
@@ -297,7 +313,11 @@ impl Producer {
         tag: u64,
         sink: &CompletionSink,
     ) -> Result<()> {
-        self.send_claimed(record, ByTag { sink, tag }).await
+        let claim = ByTag { sink, tag };
+        match self.append_now(&record, claim)? {
+            Ok(()) => Ok(()),
+            Err(detour) => self.take(detour, record, claim).await,
+        }
     }
 
     /// Appends a record without waiting, as [`Producer::try_send`]. Its outcome goes to the receiver of `sink`, with
@@ -314,35 +334,45 @@ impl Producer {
         self.try_send_claimed(&record, ByTag { sink, tag })
     }
 
-    async fn send_claimed<C: Claim>(&self, record: Record<'_>, claim: C) -> Result<C::Receipt> {
-        if self.shared.config.interceptors.is_empty() {
-            return self.send_as_is(record, claim).await;
+    /// Appends a record at once, if nothing is in the way.
+    fn append_now<C: Claim>(
+        &self,
+        record: &Record<'_>,
+        claim: C,
+    ) -> Result<std::result::Result<C::Receipt, Detour>> {
+        if !self.shared.config.interceptors.is_empty() {
+            return Ok(Err(Detour::Interceptors));
         }
-        // Boxed, so that the future of a send without interceptors stays small.
-        Box::pin(self.send_intercepted(record, claim)).await
+        Ok(self.try_append(record, claim)?.map_err(Detour::Blocked))
+    }
+
+    async fn take<C: Claim>(
+        &self,
+        detour: Detour,
+        record: Record<'_>,
+        claim: C,
+    ) -> Result<C::Receipt> {
+        match detour {
+            Detour::Blocked(blocked) => self.append_when_possible(record, claim, blocked).await,
+            // Boxed, so that the future of a send without interceptors stays small.
+            Detour::Interceptors => Box::pin(self.send_intercepted(record, claim)).await,
+        }
     }
 
     async fn send_intercepted<C: Claim>(&self, record: Record<'_>, claim: C) -> Result<C::Receipt> {
         let interceptors = &self.shared.config.interceptors;
         let changed = interceptors.on_send(&record);
         let headers = changed.header_list();
-        let sent = self.send_as_is(changed.as_record(&headers), claim).await;
+        let record = changed.as_record(&headers);
+        let sent = match self.try_append(&record, claim) {
+            Ok(Err(blocked)) => self.append_when_possible(record, claim, blocked).await,
+            Ok(Ok(receipt)) => Ok(receipt),
+            Err(error) => Err(error),
+        };
         if let Err(error) = &sent {
             interceptors.on_acknowledgement(&changed.topic, Err(error));
         }
         sent
-    }
-
-    async fn send_as_is<C: Claim>(&self, record: Record<'_>, claim: C) -> Result<C::Receipt> {
-        let receipt = match self.try_append(&record, claim)? {
-            Ok(receipt) => receipt,
-            Err(blocked) => self.append_when_possible(record, claim, blocked).await?,
-        };
-        #[cfg(feature = "plants")]
-        if planted(Plant::SendAwaitsAfterAppend) {
-            tokio::task::yield_now().await;
-        }
-        Ok(receipt)
     }
 
     fn try_send_claimed<C: Claim>(&self, record: &Record<'_>, claim: C) -> Result<C::Receipt> {

@@ -1,7 +1,6 @@
 //! State shared by the callers and the lanes of one producer.
 
 use std::{
-    hash::{BuildHasherDefault, DefaultHasher},
     pin::pin,
     sync::{Arc, Weak},
     time::Duration,
@@ -47,13 +46,10 @@ use crate::{
     runtime::Runtime,
 };
 
-/// Topics by name. The hasher has a fixed seed: every run of a simulation must iterate in the same order.
-pub(super) type Topics = GenericHashMap<
-    Arc<str>,
-    Arc<TopicState>,
-    BuildHasherDefault<DefaultHasher>,
-    imbl::shared_ptr::DefaultSharedPtr,
->;
+/// Topics by name. Each record looks its topic up, so the hasher is a cheap one. It has no seed: every run of a simulation
+/// must iterate in the same order.
+pub(super) type Topics =
+    GenericHashMap<Arc<str>, Arc<TopicState>, FxBuildHasher, imbl::shared_ptr::DefaultSharedPtr>;
 
 /// The producer behind its handles.
 pub(super) struct Shared {
