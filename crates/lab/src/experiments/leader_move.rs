@@ -3,7 +3,8 @@
 //! - Embedded: the KIP's micro benchmark at a size for one machine, with six brokers and 100 partitions. Each leader moves to
 //!   the next replica in turn. The propagation of a move is a model: the partition's three replicas learn about it at once,
 //!   the other brokers' metadata is late by [`CONVERGENCE`].
-//! - Apache Kafka: without a model. All leaders of a new topic move at once, twice, after rehearsals in another topic.
+//! - Apache Kafka: without a model, after rehearsals in another topic. All leaders of a new topic move at once, twice, or
+//!   one after the other.
 //! - Virtual time: the KIP's benchmark at its full size. All leaders move at once in the middle.
 
 use std::{
@@ -22,7 +23,10 @@ use super::{
     testbed::Needs,
     workload::properties,
 };
-use crate::{peers::Peer, perf::Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const RATE: f64 = 5000.0;
 const SIZE: usize = 1000;
@@ -50,6 +54,8 @@ const KIP_PROPAGATION: (Duration, Duration) =
 /// Apache Kafka: length of a run, and when all leaders move, as parts of it.
 const APACHE_RUN: Duration = Duration::from_secs(15);
 const MOVES: [f64; 2] = [0.35, 0.7];
+/// Apache Kafka: when leaders move one after the other, as parts of a run.
+const MOVING: [f64; 2] = [0.3, 0.9];
 const MOVE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Apache Kafka: length of a rehearsal, in a separate topic. A broker is slow before its code is compiled (JIT), and a topic
@@ -93,6 +99,11 @@ const KEYED: Arm = Arm {
     about: "everything on, records with keys",
     properties: &[],
 };
+const ONE_BY_ONE: Arm = Arm {
+    name: "one-by-one",
+    about: "everything on, 100 partitions, one leader moves after the other",
+    properties: &[],
+};
 /// Different keys of the keyed arms.
 const KEYS: u64 = 10_000;
 
@@ -115,7 +126,7 @@ impl Experiment for LeaderMove {
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
             ClusterKind::Apache => {
-                vec![FEW, FEW_ANY, FEW_BASELINE, MANY, MANY_ANY, MANY_BASELINE, KEYED]
+                vec![FEW, FEW_ANY, FEW_BASELINE, MANY, MANY_ANY, MANY_BASELINE, KEYED, ONE_BY_ONE]
             }
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
@@ -172,7 +183,7 @@ impl Experiment for LeaderMove {
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         match turn.setting.cluster {
-            ClusterKind::Apache => all_at_once(self.name(), turn),
+            ClusterKind::Apache => on_apache(self.name(), turn),
             _ => one_by_one(self.name(), turn),
         }
     }
@@ -254,8 +265,17 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
     testbed.broker_ids().into_iter().map(|id| (id, delay(id))).collect()
 }
 
-/// Apache Kafka: all leaders move at the same time, twice.
-fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
+/// Leaders that have moved.
+struct Moved {
+    /// When the brokers knew, at worst, if that was observed.
+    seen: Option<Seen>,
+    /// Begin and end of each disturbance.
+    times: Vec<(Instant, Instant)>,
+    what: &'static str,
+}
+
+/// Apache Kafka: all leaders move at the same time, twice, or one after the other.
+fn on_apache(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
     let keyed = turn.arm.name == KEYED.name;
@@ -279,27 +299,62 @@ fn all_at_once(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         move_all(testbed, topic).map(drop)
     })?;
     testbed.create_topic(&topic, partitions, REPLICAS)?;
-    let (sent, (seen, moves)) = turn.send(load, |start| {
-        let (mut worst, mut moves) = (Seen::default(), Vec::new());
-        for part in MOVES {
-            sleep_until(start, run.mul_f64(part));
-            let (asked, seen) = move_all(testbed, &topic)?;
-            moves.push((asked, asked + seen.all));
-            worst = worst.max(seen);
-        }
-        Ok((worst, moves))
+    let one_by_one = turn.arm.name == ONE_BY_ONE.name;
+    let (sent, moved) = turn.send(load, |start| match one_by_one {
+        true => one_after_the_other(testbed, &topic, (start, run), partitions),
+        false => all_at_once(testbed, &topic, (start, run)),
     })?;
     let mut sample = sent.sample();
-    for (asked, known) in moves {
-        sample.mark(sent.start, asked, known, "all leaders move, until every broker knows");
+    for (asked, known) in moved.times {
+        sample.mark(sent.start, asked, known, moved.what);
     }
     let order = if keyed { Order::Sent } else { Order::Acknowledged };
     read_back(&sent, order, &mut sample)?;
-    sample.note("first_broker_knows_ms", Figure::Worst(seen.first.as_secs_f64() * 1000.0));
-    sample.note("all_brokers_know_ms", Figure::Worst(seen.all.as_secs_f64() * 1000.0));
+    if let Some(seen) = moved.seen {
+        sample.note("first_broker_knows_ms", Figure::Worst(seen.first.as_secs_f64() * 1000.0));
+        sample.note("all_brokers_know_ms", Figure::Worst(seen.all.as_secs_f64() * 1000.0));
+    }
     sample.note("stall_ms", worst_ms(sent.longest_silence(0)));
     testbed.delete_topic(&topic)?;
     Ok(sample)
+}
+
+fn all_at_once(testbed: &Testbed, topic: &str, (start, run): (Instant, Duration)) -> Result<Moved> {
+    let (mut worst, mut times) = (Seen::default(), Vec::new());
+    for part in MOVES {
+        sleep_until(start, run.mul_f64(part));
+        let (asked, seen) = move_all(testbed, topic)?;
+        times.push((asked, asked + seen.all));
+        worst = worst.max(seen);
+    }
+    let what = "all leaders move, until every broker knows";
+    Ok(Moved { seen: Some(worst), times, what })
+}
+
+fn one_after_the_other(
+    testbed: &Testbed,
+    topic: &str,
+    (start, run): (Instant, Duration),
+    partitions: i32,
+) -> Result<Moved> {
+    let former = testbed.describe(topic)?;
+    let [from, until] = MOVING.map(|part| run.mul_f64(part));
+    let pause = (until - from) / partitions as u32;
+    sleep_until(start, from);
+    let first = Instant::now();
+    for partition in 0..partitions {
+        sleep_until(start, from + pause * partition as u32);
+        testbed.rotate_leaders(topic, Some(partition))?;
+    }
+    let last = Instant::now();
+    let now = testbed.describe(topic)?;
+    let pairs = now.partitions.iter().zip(&former.partitions);
+    let moved = pairs.into_iter().filter(|(now, old)| now.leader != old.leader).count();
+    if moved < partitions as usize {
+        let text = format!("{moved} of {partitions} leaders of {topic} have moved");
+        return Err(Error::Unexpected(text));
+    }
+    Ok(Moved { seen: None, times: vec![(first, last)], what: "leaders move, one after the other" })
 }
 
 /// Moves every leader; returns when the move was requested, and when the brokers' metadata showed it.
@@ -311,7 +366,7 @@ fn move_all(testbed: &Testbed, topic: &str) -> Result<(Instant, Seen)> {
             && pairs.into_iter().all(|(now, old)| now.leader.is_some() && now.leader != old.leader)
     };
     let brokers = testbed.broker_ids();
-    let rotate = |_| testbed.rotate_leaders(topic);
+    let rotate = |_| testbed.rotate_leaders(topic, None);
     let (asked, rotated, seen) = watch(testbed, &brokers, topic, MOVE_LIMIT, moved, rotate)?;
     rotated?;
     Ok((asked, seen?))

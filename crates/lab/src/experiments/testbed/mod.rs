@@ -525,13 +525,14 @@ impl Testbed {
         Ok(())
     }
 
-    /// Moves the leadership of every partition of a topic to the next replica, all at once. Apache Kafka
-    /// only.
+    /// Moves the leadership of a partition, or of every partition of the topic at once, to the next replica. Apache
+    /// Kafka only.
     ///
     /// A reassignment changes only the order of the replicas; an election of the preferred ones follows.
-    pub(super) fn rotate_leaders(&self, topic: &str) -> Result<()> {
+    pub(super) fn rotate_leaders(&self, topic: &str, only: Option<i32>) -> Result<()> {
         let (runtime, admin) = self.admin()?;
-        let described = describe(runtime, admin, topic)?;
+        let mut described = describe(runtime, admin, topic)?;
+        described.partitions.retain(|p| only.is_none_or(|only| p.partition == only));
         let partitions: Vec<TopicPartition> =
             described.partitions.iter().map(|p| TopicPartition::new(topic, p.partition)).collect();
         let rotated = described.partitions.iter().zip(&partitions).map(|(described, partition)| {
