@@ -23,10 +23,7 @@ use super::{
     testbed::Needs,
     workload::properties,
 };
-use crate::{
-    peers::Peer,
-    perf::{Error, Result},
-};
+use crate::{peers::Peer, perf::Result};
 
 const RATE: f64 = 5000.0;
 const SIZE: usize = 1000;
@@ -340,31 +337,32 @@ fn one_after_the_other(
     let former = testbed.describe(topic)?;
     let [from, until] = MOVING.map(|part| run.mul_f64(part));
     let pause = (until - from) / partitions as u32;
+    let move_next = |partition: i32| {
+        sleep_until(start, from + pause * partition as u32);
+        testbed.rotate_leaders(topic, Some(partition))
+    };
     sleep_until(start, from);
     let first = Instant::now();
-    for partition in 0..partitions {
-        sleep_until(start, from + pause * partition as u32);
-        testbed.rotate_leaders(topic, Some(partition))?;
-    }
-    let last = Instant::now();
-    let now = testbed.describe(topic)?;
+    (0..partitions - 1).try_for_each(move_next)?;
+    let (brokers, last) = (testbed.broker_ids(), |_| move_next(partitions - 1));
+    let moved = |now: &TopicDescription| have_moved(&former, now);
+    let (asked, done, seen) = watch(testbed, &brokers, topic, MOVE_LIMIT, moved, last)?;
+    done?;
+    let times = vec![(first, asked + seen?.all)];
+    Ok(Moved { seen: None, times, what: "leaders move, one after the other" })
+}
+
+/// Whether every partition has another leader.
+fn have_moved(former: &TopicDescription, now: &TopicDescription) -> bool {
     let pairs = now.partitions.iter().zip(&former.partitions);
-    let moved = pairs.into_iter().filter(|(now, old)| now.leader != old.leader).count();
-    if moved < partitions as usize {
-        let text = format!("{moved} of {partitions} leaders of {topic} have moved");
-        return Err(Error::Unexpected(text));
-    }
-    Ok(Moved { seen: None, times: vec![(first, last)], what: "leaders move, one after the other" })
+    now.partitions.len() == former.partitions.len()
+        && pairs.into_iter().all(|(now, old)| now.leader.is_some() && now.leader != old.leader)
 }
 
 /// Moves every leader; returns when the move was requested, and when the brokers' metadata showed it.
 fn move_all(testbed: &Testbed, topic: &str) -> Result<(Instant, Seen)> {
     let former = testbed.describe(topic)?;
-    let moved = |now: &TopicDescription| {
-        let pairs = now.partitions.iter().zip(&former.partitions);
-        now.partitions.len() == former.partitions.len()
-            && pairs.into_iter().all(|(now, old)| now.leader.is_some() && now.leader != old.leader)
-    };
+    let moved = |now: &TopicDescription| have_moved(&former, now);
     let brokers = testbed.broker_ids();
     let rotate = |_| testbed.rotate_leaders(topic, None);
     let (asked, rotated, seen) = watch(testbed, &brokers, topic, MOVE_LIMIT, moved, rotate)?;
