@@ -122,7 +122,7 @@ impl Incarnation {
     }
 }
 
-/// One of the two connections to a broker. The broker serves one request of a connection at a time.
+/// A connection to a broker. There are two, because a broker serves the requests of a connection one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Branch {
     /// For all partitions whose leader acknowledges, as far as is known.

@@ -266,7 +266,7 @@ fn delays(testbed: &Testbed, concerned: &[i32], late: Duration) -> BTreeMap<i32,
 struct Moved {
     /// When the brokers knew, at worst, if that was observed.
     seen: Option<Seen>,
-    /// Begin and end of each disturbance.
+    /// Start and end of each disturbance.
     times: Vec<(Instant, Instant)>,
     what: &'static str,
 }
@@ -341,14 +341,12 @@ fn one_after_the_other(
         sleep_until(start, from + pause * partition as u32);
         testbed.rotate_leaders(topic, Some(partition))
     };
-    sleep_until(start, from);
-    let first = Instant::now();
     (0..partitions - 1).try_for_each(move_next)?;
     let (brokers, last) = (testbed.broker_ids(), |_| move_next(partitions - 1));
     let moved = |now: &TopicDescription| have_moved(&former, now);
     let (asked, done, seen) = watch(testbed, &brokers, topic, MOVE_LIMIT, moved, last)?;
     done?;
-    let times = vec![(first, asked + seen?.all)];
+    let times = vec![(start + from, asked + seen?.all)];
     Ok(Moved { seen: None, times, what: "leaders move, one after the other" })
 }
 

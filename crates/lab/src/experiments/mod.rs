@@ -64,7 +64,7 @@ pub use workload::{
     When, Workload,
 };
 
-use curtail::{ConsumerConfig, Producer, ProducerConfig};
+use curtail::{ConfigError, ConsumerConfig, Producer, ProducerConfig};
 
 use self::{
     load::{Load, Senders, Sent},
@@ -228,11 +228,11 @@ impl Variant {
             return Err(Error::Options(text));
         }
         for (name, value) in &self.properties {
-            let known = [
-                ProducerConfig::default().set(name, value).err(),
-                ConsumerConfig::default().set(name, value).err(),
-            ];
-            if let [Some(error), Some(_)] = known {
+            let of_producer = ProducerConfig::default().set(name, value).err();
+            let of_consumer = ConsumerConfig::default().set(name, value).err();
+            if let (Some(of_producer), Some(of_consumer)) = (of_producer, of_consumer) {
+                let is_known = matches!(of_consumer, ConfigError::Invalid { .. });
+                let error = if is_known { of_consumer } else { of_producer };
                 return Err(Error::Options(format!("variant '{}': {error}", self.name)));
             }
         }
