@@ -3,7 +3,8 @@
 //! - acks 0: no response. An error closes the connection, which is all a client can notice.
 //! - acks 1: the response follows the leader's append.
 //! - acks -1: refused below `min.insync.replicas`. Otherwise the response follows once the high
-//!   watermark has passed the batch, or is REQUEST_TIMED_OUT after the request's timeout.
+//!   watermark has passed the batch, or is REQUEST_TIMED_OUT after the request's timeout. An error
+//!   after the append keeps the batch's offset, as Apache Kafka's `DelayedProduce` does.
 //! - From version 10 NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH name the leader (KIP-951); from
 //!   13 topics are identified by id.
 //! - Only coordinators write to internal topics.
@@ -88,7 +89,15 @@ async fn take_turn(call: &Call<'_>, request: &ProduceRequest) {
 /// The result of an append to one partition.
 pub(super) enum Outcome {
     Refused(NotServed),
-    Taken { taken: Taken, partition: Arc<Partition> },
+    Taken {
+        taken: Taken,
+        partition: Arc<Partition>,
+    },
+    /// It was appended, and then the leader could not acknowledge it.
+    NotAcknowledged {
+        taken: Taken,
+        why: NotServed,
+    },
 }
 
 /// Results for batches that begin a transaction in their partition, by topic and index: the guard,
@@ -258,13 +267,12 @@ pub(super) async fn wait_for_acks(call: &Call<'_>, timeout_ms: i32, outcomes: &m
     let _ = timeout_at(Instant::now() + timeout, wait.done()).await;
     for outcome in outcomes.iter_mut().flatten() {
         let Outcome::Taken { taken, partition } = outcome else { continue };
-        match partition.ack(taken, id) {
-            Ack::Done => {}
-            Ack::Open => {
-                *outcome = Outcome::Refused(NotServed::code(ErrorCode::REQUEST_TIMED_OUT));
-            }
-            Ack::Failed(refused) => *outcome = Outcome::Refused(refused),
-        }
+        let why = match partition.ack(taken, id) {
+            Ack::Done => continue,
+            Ack::Open => NotServed::code(ErrorCode::REQUEST_TIMED_OUT),
+            Ack::Failed(why) => why,
+        };
+        *outcome = Outcome::NotAcknowledged { taken: *taken, why };
     }
 }
 
@@ -307,21 +315,24 @@ fn respond_one(
     endpoints: &mut Endpoints,
 ) -> ProducePartitionResponse {
     let mut response = ProducePartitionResponse { index, ..ProducePartitionResponse::default() };
-    match outcome {
-        Outcome::Taken { taken, .. } => {
-            response.base_offset = taken.appended.base_offset;
-            response.log_append_time_ms = taken.appended.log_append_time_ms;
-            response.log_start_offset = taken.log_start;
-        }
-        Outcome::Refused(refused)
-            if refused.code == ErrorCode::KAFKA_STORAGE_ERROR
-                && call.broker.config.plant == Some(Plant::AckRefused) => {}
-        Outcome::Refused(refused) => {
-            response.error = refused.code;
-            response.current_leader = endpoints.hint(call.broker, &refused);
-            response.error_message = refused.message;
-            response.record_errors = refused.records;
-        }
+    let (taken, refused) = match outcome {
+        Outcome::Taken { taken, .. } => (Some(taken), None),
+        Outcome::NotAcknowledged { taken, why } => (Some(taken), Some(why)),
+        Outcome::Refused(refused) => (None, Some(refused)),
+    };
+    if let Some(taken) = taken {
+        response.base_offset = taken.appended.base_offset;
+        response.log_append_time_ms = taken.appended.log_append_time_ms;
+        response.log_start_offset = taken.log_start;
+    }
+    let acks_refused = call.broker.config.plant == Some(Plant::AckRefused);
+    let is_acked =
+        |refused: &NotServed| acks_refused && refused.code == ErrorCode::KAFKA_STORAGE_ERROR;
+    if let Some(refused) = refused.filter(|refused| !is_acked(refused)) {
+        response.error = refused.code;
+        response.current_leader = endpoints.hint(call.broker, &refused);
+        response.error_message = refused.message;
+        response.record_errors = refused.records;
     }
     response
 }

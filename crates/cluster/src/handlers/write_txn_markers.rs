@@ -99,7 +99,7 @@ fn results(marker: &WritableTxnMarker, outcomes: &[Outcome]) -> Vec<WritableTxnM
     let mut one = |index: &i32| {
         let code = match outcomes.next() {
             Some(Outcome::Taken { .. }) => ErrorCode::NONE,
-            Some(Outcome::Refused(refused)) => refused.code,
+            Some(Outcome::Refused(why) | Outcome::NotAcknowledged { why, .. }) => why.code,
             None => ErrorCode::UNKNOWN_SERVER_ERROR,
         };
         WritableTxnMarkerPartitionResult::default()

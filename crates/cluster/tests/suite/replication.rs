@@ -134,6 +134,7 @@ async fn a_moved_leader_is_named_and_the_old_one_fenced() {
     client.send_produce("t", 0, -1, batch(&["b"], None)).await;
     let (response, refused) = client.produce_answer().await;
     assert_eq!(refused.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(refused.base_offset, -1, "it appended nothing");
     let hint = LeaderIdAndEpoch { leader_id: new, leader_epoch: epoch };
     assert_eq!(refused.current_leader, Some(hint));
     assert_eq!(response.node_endpoints[0].node_id, new);
@@ -385,6 +386,7 @@ async fn a_leader_cut_off_from_the_controller_acknowledges_nothing() {
     cluster.cut_off(old, false);
     let (_, refused) = client.produce_answer().await;
     assert_eq!(refused.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(refused.base_offset, 0, "it had appended the batch");
     let hint = LeaderIdAndEpoch { leader_id: new, leader_epoch: epoch };
     assert_eq!(refused.current_leader, Some(hint));
     soon(cluster.wait_until(|c| c.isr("t", 0).unwrap().len() == 3)).await;
@@ -456,6 +458,7 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     old.send_produce("t", 0, -1, batch(&["lost"], None)).await;
     let (_, refused) = old.produce_answer().await;
     assert_eq!(refused.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(refused.base_offset, -1, "it appended nothing");
     assert_eq!(refused.current_leader.unwrap().leader_id, first);
     assert!(!log(from).exists() && log(second).exists());
     let mut new = Client::connect(&cluster, first).await;
