@@ -101,6 +101,11 @@ const ONE_BY_ONE: Arm = Arm {
     about: "everything on, 100 partitions, one leader moves after the other",
     properties: &[],
 };
+const KEYED_ONE_BY_ONE: Arm = Arm {
+    name: "keyed-one-by-one",
+    about: "everything on, 100 partitions, records with keys, one leader moves after the other",
+    properties: &[],
+};
 /// Different keys of the keyed arms.
 const KEYS: u64 = 10_000;
 
@@ -122,9 +127,17 @@ impl Experiment for LeaderMove {
 
     fn arms(&self, setting: &Setting) -> Vec<Arm> {
         match setting.cluster {
-            ClusterKind::Apache => {
-                vec![FEW, FEW_ANY, FEW_BASELINE, MANY, MANY_ANY, MANY_BASELINE, KEYED, ONE_BY_ONE]
-            }
+            ClusterKind::Apache => vec![
+                FEW,
+                FEW_ANY,
+                FEW_BASELINE,
+                MANY,
+                MANY_ANY,
+                MANY_BASELINE,
+                KEYED,
+                ONE_BY_ONE,
+                KEYED_ONE_BY_ONE,
+            ],
             _ => vec![HINTS, REFRESH, BASELINE, EVERYTHING],
         }
     }
@@ -275,7 +288,7 @@ struct Moved {
 fn on_apache(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let topic = turn.topic(name);
     let testbed = turn.testbed;
-    let keyed = turn.arm.name == KEYED.name;
+    let keyed = [KEYED.name, KEYED_ONE_BY_ONE.name].contains(&turn.arm.name);
     let few = [FEW.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
@@ -296,7 +309,7 @@ fn on_apache(name: &str, turn: &Turn<'_>) -> Result<Sample> {
         move_all(testbed, topic).map(drop)
     })?;
     testbed.create_topic(&topic, partitions, REPLICAS)?;
-    let one_by_one = turn.arm.name == ONE_BY_ONE.name;
+    let one_by_one = [ONE_BY_ONE.name, KEYED_ONE_BY_ONE.name].contains(&turn.arm.name);
     let (sent, moved) = turn.send(load, |start| match one_by_one {
         true => one_after_the_other(testbed, &topic, (start, run), partitions),
         false => all_at_once(testbed, &topic, (start, run)),

@@ -94,7 +94,8 @@ impl Timeline {
                     let records = batches(sent).find(|of| of.identity.partition == name);
                     let records = records.map_or(0, |batch| batch.records);
                     let holds = |of: &Outcome<'_>| {
-                        of.base_offset >= 0
+                        of.error == "NONE"
+                            && of.base_offset >= 0
                             && (of.base_offset..of.base_offset + records).contains(&offset)
                     };
                     if outcome.is_some_and(|of| holds(&of)) {
@@ -168,13 +169,13 @@ impl Timeline {
             Some(Outcome { error: "NONE", .. }) => {
                 format!("response of broker {broker}: acknowledged")
             }
-            Some(Outcome { error, leader: -1, .. }) => {
-                format!("response of broker {broker}: {error}")
-            }
-            Some(Outcome { error, leader, leader_epoch, .. }) => {
-                format!(
-                    "response of broker {broker}: {error}; the leader is broker {leader}, epoch {leader_epoch}"
-                )
+            Some(Outcome { error, base_offset, leader, leader_epoch, .. }) => {
+                let after = if base_offset >= 0 { " after it had appended the batch" } else { "" };
+                let named = match leader {
+                    -1 => String::new(),
+                    _ => format!("; the leader is broker {leader}, epoch {leader_epoch}"),
+                };
+                format!("response of broker {broker}: {error}{after}{named}")
             }
         };
         Line { at_ms: self.ms_of(answered.at), text }
@@ -276,6 +277,14 @@ fn batches(sent: &Traced) -> impl Iterator<Item = Batch<'_>> {
         let (partition, leader_epoch, stamp) = (next()?, next()?, next()?);
         let (records, attempt) = (next()?.parse().ok()?, next()?);
         Some(Batch { identity: Identity { partition, stamp }, leader_epoch, records, attempt })
+    })
+}
+
+/// Refusals in an `answered` event, as the name of their kind.
+pub(super) fn refusals(answered: &Traced) -> impl Iterator<Item = String> {
+    outcomes(answered).filter(|of| of.error != "NONE").map(|of| {
+        let when = if of.base_offset < 0 { "before" } else { "after" };
+        format!("batches refused {when} the append: {}", of.error)
     })
 }
 

@@ -97,13 +97,17 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Requests by kind since the first record was due: `broker 1: PRODUCE curtail`, and how many.
+    /// Requests since the first record was due, by broker, kind and client, and refused batches by kind.
     pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for served in self.served.iter().filter(|served| served.received() >= self.start_wall) {
             let from = if served.follower().is_some() { "followers" } else { &served.client };
             let name = format!("broker {}: {} from {from}", served.broker, served.api);
             *counts.entry(name).or_default() += 1;
+        }
+        let answered = self.traced.iter().filter(|event| event.get("event") == "answered");
+        for refusal in answered.flat_map(explain::refusals) {
+            *counts.entry(refusal).or_default() += 1;
         }
         counts
     }
