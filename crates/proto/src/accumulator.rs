@@ -43,7 +43,7 @@ mod tests;
 
 use self::{
     knowledge::{Known, Term},
-    numbering::{Numbering, SpentId},
+    numbering::{Numbering, SpentId, take_back},
     order::{NextOrder, Order},
 };
 
@@ -76,6 +76,9 @@ pub struct BatchPolicy {
     /// request in flight does not ensure it: the response to a request with several partitions is settled one partition after
     /// the other, and the next request may be built in between.
     pub one_in_flight: bool,
+    /// `curtail.move.refused.batches`: a batch that was sent and that no broker has written may move as if it was never
+    /// sent.
+    pub moves_refused: bool,
     /// A time before the first batch. Queues count from it when they last wrote.
     pub began: Instant,
 }
@@ -127,7 +130,8 @@ impl Incarnation {
 pub enum Branch {
     /// For all partitions whose leader acknowledges, as far as is known.
     Main,
-    /// For partitions whose leader acknowledges late: with acks=all it waits for a replica that is unreachable.
+    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers. One is
+    /// unreachable, or they take up to a second to turn to a new leader.
     Side,
 }
 
@@ -451,11 +455,11 @@ impl<C> PartitionQueue<C> {
     }
 
     /// Frees the memory that only a queue with unfinished batches needs, if that loses no state: no batch waits or is
-    /// in flight, the partition does not back off, and no sequence was lost. Returns whether it rests now.
-    pub fn rest(&mut self) -> bool {
+    /// in flight, the partition does not back off at `now`, and no sequence was lost. Returns whether it rests now.
+    pub fn rest(&mut self, now: Instant) -> bool {
         let Some(work) = &self.work else { return true };
         let has_gap = self.numbering.is_some_and(|numbering| numbering.has_gap);
-        if !work.is_idle() || work.failures > 0 || work.not_before.is_some() || has_gap {
+        if !work.is_idle() || work.not_before.is_some_and(|at| at > now) || has_gap {
             return false;
         }
         self.work = None;
@@ -560,9 +564,12 @@ impl<C> PartitionQueue<C> {
         }
     }
 
-    /// Takes out every batch that may move to another partition, for that queue's [`Self::adopt`]. Such a batch was
-    /// never sent, and none of its records is bound to this partition.
+    /// Takes out every batch that may move to another partition, for that queue's [`Self::adopt`]. No broker has written
+    /// such a batch, and none of its records is bound to this partition.
     pub fn take_movable(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
+        if policy.moves_refused {
+            self.release_refused();
+        }
         let Some(work) = &mut self.work else { return Vec::new() };
         if work.open.as_ref().is_some_and(|open| !open.bound) {
             work.seal(policy);
@@ -571,6 +578,24 @@ impl<C> PartitionQueue<C> {
         let (movable, kept): (Vec<_>, Vec<_>) = work.sealed.drain(..).partition(is_movable);
         work.sealed.extend(kept);
         movable
+    }
+
+    /// Takes back the last sequences from batches that came back and that no broker has written. They then count as
+    /// never sent.
+    ///
+    /// A batch without a response may be written, and so may one in flight, which is not among those that came back. What
+    /// precedes either keeps its sequence.
+    fn release_refused(&mut self) {
+        let Some(work) = &mut self.work else { return };
+        while let Some(last) = work.again.back() {
+            if last.bound || last.outcome_unknown || !take_back(&mut self.numbering, last) {
+                return;
+            }
+            let Some(mut batch) = work.again.pop_back() else { return };
+            (batch.stamp, batch.sent) = (None, None);
+            batch.order = Order::NEVER_TAKEN;
+            work.sealed.push_front(batch);
+        }
     }
 
     /// Takes in a batch from another queue's [`Self::take_movable`]. It goes before batches that were opened later,

@@ -93,24 +93,51 @@ pub fn classify(error: ErrorCode, context: Context) -> Verdict {
     }
 }
 
+/// What a response to a produce request says about the append of a refused batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Append {
+    /// There was none.
+    Excluded,
+    /// The leader may have appended the batch before it refused it.
+    Possible,
+}
+
+/// The first version of Produce whose responses are relied upon for [`Append`]. Brokers that serve it (KIP-951) are Apache
+/// Kafka 3.7 and later, and what descends from it.
+const TELLS_APPEND: i16 = 10;
+
+impl Append {
+    /// Reads it from the version and the base offset of a response.
+    ///
+    /// A leader of Apache Kafka that has appended a batch keeps its offset in the response, whatever error ends the wait for
+    /// the followers (`DelayedProduce`). A broker that refuses before the append names no offset.
+    pub fn told(version: i16, base_offset: i64) -> Self {
+        match version >= TELLS_APPEND && base_offset < 0 {
+            true => Self::Excluded,
+            false => Self::Possible,
+        }
+    }
+}
+
 /// Whether a batch may be in the log although it ended with this error.
 ///
 /// With acks=all a leader appends a batch and then waits for its followers. If it loses the leadership, the topic or
 /// the disk in that time, it responds with that error. The batch may then be on a follower that leads now. Errors
 /// that only precede the append, such as NOT_ENOUGH_REPLICAS, leave no doubt.
-pub fn may_have_been_written(error: ErrorCode) -> bool {
-    matches!(
-        error,
+pub fn may_have_been_written(error: ErrorCode, append: Append) -> bool {
+    match error {
+        ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH => {
+            append == Append::Possible
+        }
         ErrorCode::REQUEST_TIMED_OUT
-            | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode::NETWORK_EXCEPTION
-            | ErrorCode::UNKNOWN_SERVER_ERROR
-            | ErrorCode::NOT_LEADER_OR_FOLLOWER
-            | ErrorCode::FENCED_LEADER_EPOCH
-            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode::UNKNOWN_TOPIC_ID
-            | ErrorCode::KAFKA_STORAGE_ERROR
-    )
+        | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        | ErrorCode::NETWORK_EXCEPTION
+        | ErrorCode::UNKNOWN_SERVER_ERROR
+        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        | ErrorCode::UNKNOWN_TOPIC_ID
+        | ErrorCode::KAFKA_STORAGE_ERROR => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -185,10 +212,27 @@ mod tests {
             ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
             ErrorCode::REQUEST_TIMED_OUT,
         ] {
-            assert!(may_have_been_written(error), "{error}");
+            assert!(may_have_been_written(error, Append::Possible), "{error}");
         }
         for error in [ErrorCode::NOT_ENOUGH_REPLICAS, ErrorCode::MESSAGE_TOO_LARGE] {
-            assert!(!may_have_been_written(error), "{error}");
+            assert!(!may_have_been_written(error, Append::Possible), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_response_without_an_offset_excludes_the_append_of_a_leader_that_stepped_down() {
+        let moved = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+        for (version, base_offset, is_possible) in
+            [(9, -1, true), (10, -1, false), (13, -1, false), (10, 0, true), (13, 7, true)]
+        {
+            let append = Append::told(version, base_offset);
+            assert_eq!(
+                may_have_been_written(moved, append),
+                is_possible,
+                "{version} {base_offset}"
+            );
+            let late = ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND;
+            assert!(may_have_been_written(late, append), "the error says it");
         }
     }
 

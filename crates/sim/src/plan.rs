@@ -403,6 +403,16 @@ impl Plan {
         self.seed % 4 != 3
     }
 
+    /// `curtail.separate.unproven.partitions` of the producers: on in seven seeds of eight.
+    pub fn separates_unproven_partitions(&self) -> bool {
+        self.seed % 8 != 5
+    }
+
+    /// `curtail.move.refused.batches` of the producers: on in seven seeds of eight.
+    pub fn moves_refused_batches(&self) -> bool {
+        self.seed % 8 != 6
+    }
+
     /// The plan of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let dice = Dice(Entropy::from_seed(seed));

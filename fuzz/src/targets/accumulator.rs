@@ -1,6 +1,7 @@
 //! Operation sequences on a partition's queue, with a broker that checks sequences as Kafka's leaders do.
 //!
-//! The log must hold every acknowledged record once and in order, and no record that was reported as not written.
+//! The log must hold every acknowledged record once and in order, and no record that was reported as not written or has
+//! moved to another partition.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -13,7 +14,7 @@ use curtail_proto::{
         self, Batch, BatchPolicy, Branch, CompressionRatio, Idempotence, Incarnation,
         PartitionQueue, Parts, ProducerIdentity, Take,
     },
-    classify::{Context, Sequenced, Verdict, classify, may_have_been_written},
+    classify::{Append, Context, Sequenced, Verdict, classify, may_have_been_written},
 };
 use curtail_wire::{
     ErrorCode,
@@ -88,7 +89,7 @@ fn numbers(batch: &records::Batch) -> Numbers {
 /// A request's fate, decided when it is sent.
 enum Fate {
     /// The response arrives.
-    Answered(ErrorCode),
+    Answered(ErrorCode, Append),
     /// No response arrives: the request or its response is lost.
     Silent,
 }
@@ -106,6 +107,8 @@ struct Bench {
     acknowledged: BTreeSet<u32>,
     refused: BTreeSet<u32>,
     unknown: BTreeSet<u32>,
+    /// Written to other partitions.
+    moved: BTreeSet<u32>,
 }
 
 fn run(input: &[u8]) {
@@ -127,6 +130,7 @@ impl Bench {
             compression: Compression::from(*input.pick(&[Codec::None, Codec::Lz4])),
             delivery_timeout: Duration::from_secs(120),
             one_in_flight: false,
+            moves_refused: true,
             began: Instant::now(),
         };
         Self {
@@ -142,11 +146,12 @@ impl Bench {
             acknowledged: BTreeSet::new(),
             refused: BTreeSet::new(),
             unknown: BTreeSet::new(),
+            moved: BTreeSet::new(),
         }
     }
 
     fn operate(&mut self, input: &mut Input<'_>) {
-        match input.below(16) {
+        match input.below(17) {
             0..=3 => self.append(input),
             4..=7 => {
                 let fate = input.byte();
@@ -168,8 +173,14 @@ impl Bench {
                 self.now += Duration::from_secs(input.below(90) as u64);
                 self.expire();
             }
+            15 => {
+                for batch in self.queue.take_movable(&self.policy) {
+                    assert!(!batch.outcome_unknown() && batch.first_sequence().is_none());
+                    self.moved.extend(contents(&batch));
+                }
+            }
             _ => {
-                if self.queue.rest() {
+                if self.queue.rest(self.now) {
                     assert!(self.queue.is_idle() && self.in_flight.is_empty(), "rests with work");
                 }
             }
@@ -207,27 +218,29 @@ impl Bench {
         let taken = self.take();
         let Some(batch) = taken else { return };
         let breaks = self.in_flight.iter().any(|(_, fate)| matches!(fate, Fate::Silent));
-        let fate = match fate {
+        let after_append = |log: &mut Log, refusal| match log.append(batch.payload()) {
+            ErrorCode::NONE => (refusal, Append::Possible),
+            code => (code, Append::Possible),
+        };
+        let (code, append) = match fate {
             // After a lost request, no later request on that connection arrives.
-            _ if breaks => Fate::Silent,
-            0..=149 => Fate::Answered(self.log.append(batch.payload())),
-            150..=169 => Fate::Silent,
+            _ if breaks => return self.in_flight.push_back((batch, Fate::Silent)),
+            0..=149 => (self.log.append(batch.payload()), Append::Possible),
+            150..=169 => return self.in_flight.push_back((batch, Fate::Silent)),
             170..=189 => {
                 self.log.append(batch.payload());
-                Fate::Silent
+                return self.in_flight.push_back((batch, Fate::Silent));
             }
-            190..=209 => Fate::Answered(ErrorCode::NOT_LEADER_OR_FOLLOWER),
-            210..=224 => Fate::Answered(ErrorCode::NOT_ENOUGH_REPLICAS),
-            225..=234 => {
-                let code = self.log.append(batch.payload());
-                let after = ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND;
-                Fate::Answered(if code.is_error() { code } else { after })
-            }
-            235..=244 => Fate::Answered(ErrorCode::MESSAGE_TOO_LARGE),
-            245..=249 => Fate::Answered(ErrorCode::UNKNOWN_PRODUCER_ID),
-            _ => Fate::Answered(ErrorCode::INVALID_RECORD),
+            190..=194 => (ErrorCode::NOT_LEADER_OR_FOLLOWER, Append::Possible),
+            195..=204 => (ErrorCode::NOT_LEADER_OR_FOLLOWER, Append::Excluded),
+            205..=209 => after_append(&mut self.log, ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            210..=224 => (ErrorCode::NOT_ENOUGH_REPLICAS, Append::Excluded),
+            225..=234 => after_append(&mut self.log, ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+            235..=244 => (ErrorCode::MESSAGE_TOO_LARGE, Append::Excluded),
+            245..=249 => (ErrorCode::UNKNOWN_PRODUCER_ID, Append::Excluded),
+            _ => (ErrorCode::INVALID_RECORD, Append::Excluded),
         };
-        self.in_flight.push_back((batch, fate));
+        self.in_flight.push_back((batch, Fate::Answered(code, append)));
     }
 
     fn take(&mut self) -> Option<Batch<Numbers>> {
@@ -272,7 +285,7 @@ impl Bench {
     /// Receives the oldest response, or loses the connection if that response never arrives.
     fn answer(&mut self) {
         match self.in_flight.pop_front() {
-            Some((batch, Fate::Answered(code))) => self.settle(batch, code),
+            Some((batch, Fate::Answered(code, append))) => self.settle(batch, code, append),
             Some(silent) => {
                 self.in_flight.push_front(silent);
                 self.lose_connection();
@@ -290,7 +303,7 @@ impl Bench {
         }
     }
 
-    fn settle(&mut self, batch: Batch<Numbers>, code: ErrorCode) {
+    fn settle(&mut self, batch: Batch<Numbers>, code: ErrorCode, append: Append) {
         let is_next = self.queue.is_next(&batch);
         let sequenced = Sequenced::Idempotent;
         let context = Context { sequenced, is_next, records: batch.records };
@@ -302,7 +315,7 @@ impl Bench {
                 None
             }
             Verdict::Retry { .. } | Verdict::Moved => {
-                let unknown = may_have_been_written(code);
+                let unknown = may_have_been_written(code, append);
                 self.queue.retry(batch, unknown, Some(backoff))
             }
             Verdict::Split => {
@@ -317,7 +330,7 @@ impl Bench {
                 None
             }
             Verdict::Fail | Verdict::FailAndBumpEpoch => {
-                let unknown = batch.outcome_unknown() || may_have_been_written(code);
+                let unknown = batch.outcome_unknown() || may_have_been_written(code, append);
                 self.fail(&batch, unknown);
                 None
             }
@@ -362,7 +375,9 @@ impl Bench {
         let log: BTreeSet<u32> = log.iter().copied().collect();
         assert!(self.acknowledged.is_subset(&log), "acknowledged and not written");
         assert!(self.refused.is_disjoint(&log), "reported as not written, and written");
-        let outcomes = self.acknowledged.len() + self.refused.len() + self.unknown.len();
+        assert!(self.moved.is_disjoint(&log), "written to another partition, and here");
+        let settled = [&self.acknowledged, &self.refused, &self.unknown, &self.moved];
+        let outcomes: usize = settled.map(BTreeSet::len).iter().sum();
         assert_eq!(outcomes, self.next as usize, "each record has one outcome");
     }
 }
@@ -386,7 +401,9 @@ fn seeds() -> Vec<Vec<u8>> {
             &[4, 245, 4, 150, 8, 8, 13, 200, 4, 0, 8],
             &[4, 150, 11, 13, 90, 4, 245, 8, 13, 200, 4, 0, 8],
             &[11, 14, 89, 14, 89, 4, 0, 8],
-            &[4, 225, 8, 13, 200, 4, 0, 8, 15],
+            &[4, 225, 8, 13, 200, 4, 0, 8, 16],
+            &[4, 195, 4, 195, 8, 8, 15, 0, 30, 0, 4, 0, 8],
+            &[4, 205, 4, 195, 8, 8, 15, 4, 0, 8],
         ] {
             seeds.push([&head[..], &sent, trouble].concat());
             seeds.push([&head[..], &append.repeat(3), trouble, &append].concat());

@@ -232,6 +232,12 @@ setters! { ProducerConfig:
     /// Sets `curtail.prefer.proven.partitions`: whether keyless records prefer partitions whose current leader has
     /// acknowledged a batch.
     prefer_proven_partitions: bool;
+    /// Sets `curtail.move.refused.batches`: whether batches that no broker has written leave a partition that refuses
+    /// them.
+    move_refused_batches: bool;
+    /// Sets `curtail.separate.unproven.partitions`: whether batches for a new leader have a separate connection until it
+    /// has acknowledged one. With `acks=all` only.
+    separate_unproven_partitions: bool;
     /// Sets `curtail.broker.memory.percent`: the share of `buffer.memory` for one broker's records, in percent of the
     /// free memory; 0 for no limit.
     broker_memory_percent: u32;

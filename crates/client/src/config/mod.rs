@@ -251,6 +251,13 @@ pub struct ProducerConfig {
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
     /// broker one at a time; as a property `curtail.prefer.proven.partitions`.
     pub prefer_proven_partitions: bool,
+    /// Whether a partition with a new leader has a separate connection until the leader has acknowledged a batch. Its
+    /// followers may take a second to turn to it, and Kafka serves one request of a connection at a time. With `acks=all`
+    /// only; property `curtail.separate.unproven.partitions`.
+    pub separate_unproven_partitions: bool,
+    /// Whether batches that no broker has written leave a partition that refuses them, if their records are bound to no
+    /// partition; property `curtail.move.refused.batches`.
+    pub move_refused_batches: bool,
     /// Limit on `buffer.memory` for one broker's records while other brokers are in use, in percent of the free
     /// memory. With 100, a broker that does not acknowledge holds at most half of the memory. 0 for no limit.
     /// Property `curtail.broker.memory.percent`.
@@ -290,6 +297,8 @@ impl Default for ProducerConfig {
             partitioner: None,
             route_around_trouble: true,
             prefer_proven_partitions: true,
+            separate_unproven_partitions: true,
+            move_refused_batches: true,
             broker_memory_percent: 100,
         }
     }

@@ -241,6 +241,20 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         boolean,
         bool::to_string
     ),
+    property!(
+        "curtail.move.refused.batches",
+        BOOLEAN,
+        move_refused_batches,
+        boolean,
+        bool::to_string
+    ),
+    property!(
+        "curtail.separate.unproven.partitions",
+        BOOLEAN,
+        separate_unproven_partitions,
+        boolean,
+        bool::to_string
+    ),
     level!("compression.gzip.level", Codec::Gzip, "a level from 1 to 9, or -1"),
     level!("compression.lz4.level", Codec::Lz4, "a level from 1 to 17"),
     Property {

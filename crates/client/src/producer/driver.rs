@@ -343,7 +343,7 @@ impl Session {
         for topic in &suspected.topics {
             shared.metadata.request_refresh_avoiding(Some(topic), lane.broker);
         }
-        // On the side lane only other stuck batches wait behind it.
+        // On the side lane only other batches that may wait are behind it.
         let protects = lane.branch == Branch::Main;
         if protects && shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
             lane.line().link.close(Reason::Stuck);

@@ -49,8 +49,8 @@ impl Lanes {
         self.by_broker.range(both).map(|(_, (lane, _))| lane)
     }
 
-    /// The broker's trouble. On the side lane responses are late because of another broker, so only a handshake that is
-    /// not completed counts there.
+    /// The broker's trouble. On the side lane late responses are usual: followers turn to a new leader. The lane is
+    /// unreachable only if a late broker completes no handshake.
     pub(super) fn trouble(&self, broker: i32) -> Trouble {
         let troubles = self.to(broker).map(|lane| match (lane.branch, lane.gate.trouble()) {
             (Branch::Side, Trouble::Suspect) => Trouble::Fine,

@@ -19,6 +19,8 @@ use curtail_proto::{
     path::Gate,
 };
 
+use tokio::time::Instant;
+
 use super::{
     delivery::{BatchResult, Completion},
     lane::Lane,
@@ -120,9 +122,9 @@ pub(super) struct PartitionState {
 struct Flags(u8);
 
 impl Flags {
-    /// Whether the leader waits for an in-sync replica that is unreachable. Batches that must go to it have the side
-    /// lane.
-    const STUCK: u8 = 1;
+    /// Whether the side lane has its batches, because the leader may acknowledge late: it is new and has acknowledged
+    /// nothing, or an in-sync replica is unreachable.
+    const APART: u8 = 1;
     /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
     const AVOIDED: u8 = 2;
     /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait
@@ -169,7 +171,8 @@ impl Partition {
     /// Frees the working state of an idle partition, if that loses no information.
     pub(super) fn rest(&self) {
         let mut state = self.state.lock();
-        if state.unresolved().next().is_none() && state.queue.rest() {
+        let now = Instant::now().into_std();
+        if state.unresolved().next().is_none() && state.queue.rest(now) {
             let busy = state.busy.take();
             drop(state);
             drop(busy);
@@ -215,14 +218,14 @@ impl PartitionState {
         self.flags.has(Flags::PARKED)
     }
 
-    /// Whether the leader waits for an unreachable replica; see [`Flags::STUCK`].
-    pub(super) fn is_stuck(&self) -> bool {
-        self.flags.has(Flags::STUCK)
+    /// Whether batches have the side lane; see [`Flags::APART`].
+    pub(super) fn is_apart(&self) -> bool {
+        self.flags.has(Flags::APART)
     }
 
-    /// The leader waits for an unreachable replica. Returns whether that was known.
-    pub(super) fn mark_stuck(&mut self) -> bool {
-        self.flags.set(Flags::STUCK, true)
+    /// The leader may acknowledge late. Returns whether that was known.
+    pub(super) fn set_apart(&mut self) -> bool {
+        self.flags.set(Flags::APART, true)
     }
 
     /// Whether keyless records go elsewhere; see [`Flags::AVOIDED`].
@@ -255,8 +258,8 @@ impl PartitionState {
     }
 
     /// Returns to the main lane: the leader acknowledges, or there is no second connection.
-    pub(super) fn clear_stuck(&mut self) {
-        self.flags.set(Flags::STUCK, false);
+    pub(super) fn rejoin(&mut self) {
+        self.flags.set(Flags::APART, false);
         self.set_parked(false);
         if let Some(lane) = self.lane.clone()
             && lane.branch == Branch::Side
@@ -265,9 +268,9 @@ impl PartitionState {
         }
     }
 
-    /// Leaves the main lane if the next batch should have the side lane.
+    /// Leaves the main lane if there is a batch for the side lane.
     pub(super) fn step_aside(&mut self) {
-        if !self.is_stuck() || !self.queue.is_next_bound() {
+        if !self.is_apart() || self.queue.is_drained() {
             return;
         }
         if let Some(side) = self.lane.as_ref().and_then(|lane| lane.side()).cloned() {

@@ -55,6 +55,8 @@ pub(super) struct Policy {
     pub(super) prefers_proven: bool,
     /// Whether there are side lanes. Without followers to wait for, nothing would be gained.
     pub(super) separates: bool,
+    /// Whether new leaders have the side lane (`curtail.separate.unproven.partitions`).
+    pub(super) separates_new_leaders: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
 }
@@ -100,6 +102,7 @@ impl Policy {
                 && config.partitioner_adaptive
                 && config.acks != Acks::None,
             separates: config.acks == Acks::All,
+            separates_new_leaders: config.separate_unproven_partitions && config.acks == Acks::All,
             rack: (config.partitioner_rack_aware && !rack.is_empty()).then(|| rack.clone()),
         }
     }
@@ -628,7 +631,7 @@ pub(super) fn review(
             reviewed.left.push(partition.clone());
         }
         let is_stuck = is_avoided && outlook.needs_unreachable_replica();
-        if is_stuck && policy.separates && !state.mark_stuck() {
+        if is_stuck && policy.separates && !state.set_apart() {
             reviewed.stuck.push(partition.clone());
         }
     }
@@ -738,21 +741,41 @@ fn place(
     from: &Arc<Partition>,
     batch: Batch<Completion>,
 ) -> Moved {
-    let mut passed = Passed::default();
+    let begun = shared.age(Instant::from_std(batch.created));
+    let (mut passed, mut behind_newer) = (Passed::default(), None);
     for _ in 0..TRIES {
         let index = next_past(shared, topic, Purpose::Waiting, &passed).partition;
         let Some(partition) = topic.current().get(index as usize) else { break };
         let state = partition.state.lock();
-        if !Arc::ptr_eq(partition, from) && !avoids(shared, topic, partition, &state) {
-            count_moved(shared, &batch);
-            settle_in(shared, state, partition, batch);
+        if Arc::ptr_eq(partition, from) || avoids(shared, topic, partition, &state) {
+            passed.add(state.account());
+        } else if state.has_sent_newer(begun) {
+            behind_newer = Some(partition);
+        } else {
+            move_in(shared, state, partition, batch);
             return Moved::All;
         }
-        passed.add(state.account());
+    }
+    if let Some(partition) = behind_newer {
+        let state = partition.state.lock();
+        if !avoids(shared, topic, partition, &state) {
+            move_in(shared, state, partition, batch);
+            return Moved::All;
+        }
     }
     // No better place exists, or none was found: the batch stays.
     settle_in(shared, from.state.lock(), from, batch);
     Moved::NotAll
+}
+
+fn move_in(
+    shared: &Shared,
+    state: StateGuard<'_>,
+    partition: &Arc<Partition>,
+    batch: Batch<Completion>,
+) {
+    count_moved(shared, &batch);
+    settle_in(shared, state, partition, batch);
 }
 
 fn count_moved(shared: &Shared, batch: &Batch<Completion>) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use curtail_proto::{
     accumulator::{Parts, Share},
     backoff::Backoff,
-    classify::{Context, Verdict, classify, may_have_been_written},
+    classify::{Append, Context, Verdict, classify, may_have_been_written},
     later::Later,
     metadata::{Hint, Leader, Node},
     plant::{Plant, planted},
@@ -34,9 +34,13 @@ pub(super) fn answered(
 ) {
     learn_leaders(shared, broker, &request, answer);
     let written = Instant::from_std(request.written);
+    let version = request.envelope.version;
     for sent in request.batches {
         match find(answer, &sent) {
-            Some(result) => settle(shared, sent, result, written, acknowledged),
+            Some(result) => {
+                let append = Append::told(version, result.base_offset);
+                settle(shared, sent, (result, append), written, acknowledged);
+            }
             None => {
                 let broker = format!("the leader of {}", sent.name()).into();
                 let cause = protocol_error(&broker, "the response omits a batch of the request");
@@ -145,10 +149,11 @@ pub(super) fn find<'a>(
 fn settle(
     shared: &Shared,
     sent: Sent,
-    result: &ProducePartitionResponse,
+    (result, append): (&ProducePartitionResponse, Append),
     written: Instant,
     acknowledged: Instant,
 ) {
+    let unknown = may_have_been_written(result.error, append);
     let context = Context {
         sequenced: shared.identity.sequenced(),
         is_next: sent.partition.state.lock().queue.is_next(&sent.batch),
@@ -166,7 +171,6 @@ fn settle(
         }
         Verdict::Moved => {
             let cause = broker_error(&sent, result);
-            let unknown = may_have_been_written(result.error);
             // The elected leader has not applied its election yet; this takes milliseconds. Its epoch may already be
             // known here.
             lost_with(shared, sent, &cause, unknown, shared.backoff.soon());
@@ -177,7 +181,7 @@ fn settle(
             }
             let cause = broker_error(&sent, result);
             // After some of these errors the broker has appended the batch, or may have.
-            lost(shared, sent, &cause, may_have_been_written(result.error));
+            lost(shared, sent, &cause, unknown);
         }
         // The retry would repair what these plants break, and no test could detect them.
         Verdict::RetryInNextEpoch
@@ -192,7 +196,7 @@ fn settle(
         }
         Verdict::Fail | Verdict::FailAndBumpEpoch | Verdict::RetryInNextEpoch => {
             let cause = broker_error(&sent, result);
-            let unknown = sent.batch.outcome_unknown() || may_have_been_written(result.error);
+            let unknown = sent.batch.outcome_unknown() || unknown;
             fail(shared, sent, &cause, unknown);
         }
     }
@@ -221,8 +225,8 @@ fn acknowledge(
     state.queue.written(&batch);
     partition.counts.add(batch.records, batch.payload().len());
     state.set_last_error(None);
-    if state.is_stuck() && state.leader == leader && !state.is_avoided() {
-        state.clear_stuck();
+    if state.is_apart() && state.leader == leader && !state.is_avoided() {
+        state.rejoin();
     }
     resubmit(state, &partition);
     if was_doubtful || is_first {

@@ -12,7 +12,7 @@ use curtail_proto::{
     accumulator::{Batch, BatchPolicy, Branch, ProducerIdentity, Readiness},
     backoff::Backoff,
     later::Later,
-    metadata::{Snapshot, Topic},
+    metadata::{Leader, Snapshot, Topic},
     path::Trouble,
     plant::{Plant, planted},
 };
@@ -104,6 +104,7 @@ impl Shared {
             compression: config.compression,
             delivery_timeout: config.delivery_timeout,
             one_in_flight: config.max_in_flight == 1,
+            moves_refused: config.move_refused_batches,
             began: started.into_std(),
         };
         let common = &config.common;
@@ -284,8 +285,12 @@ impl Shared {
             let main = (leader.id >= 0 && snapshot.node(leader.id).is_some())
                 .then(|| self.lane(lanes, leader.id));
             let mut state = partition.state.lock();
+            let is_unproven = self.is_unproven(state.leader, leader);
+            if is_unproven {
+                state.set_apart();
+            }
             // While its leader is the same, a partition on the side lane stays there.
-            let stays = |lane: &&Arc<Lane>| lane.broker == leader.id;
+            let stays = |lane: &&Arc<Lane>| !is_unproven && lane.broker == leader.id;
             let lane = main.map(|main| state.lane.as_ref().filter(stays).cloned().unwrap_or(main));
             let newer = leader.epoch > state.leader.epoch && leader.id >= 0;
             let elected = newer && self.may_retry_at_once();
@@ -373,7 +378,7 @@ impl Shared {
         for partition in lane.take_waiting() {
             let mut state = partition.state.lock();
             if state.lane.as_ref().is_some_and(|own| Arc::ptr_eq(own, lane)) {
-                state.clear_stuck();
+                state.rejoin();
                 resubmit(state, &partition);
             }
         }
@@ -444,6 +449,16 @@ impl Shared {
             }
             routing::reconsider(self, topic);
         }
+    }
+
+    /// Whether the leader is another one than before, and may acknowledge late.
+    fn is_unproven(&self, former: Leader, leader: Leader) -> bool {
+        let is_known = former.epoch >= 0 && leader.epoch >= 0;
+        let is_other = match is_known {
+            true => leader.epoch > former.epoch,
+            false => leader.id != former.id,
+        };
+        self.routing.policy.separates_new_leaders && former.id >= 0 && leader.id >= 0 && is_other
     }
 
     /// The main lane to a broker.

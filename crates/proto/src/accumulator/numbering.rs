@@ -125,6 +125,20 @@ impl<C> PartitionQueue<C> {
     }
 }
 
+/// Takes back the sequence of a batch that no broker has written. Returns false, without effect, if a later batch has a
+/// sequence.
+pub(super) fn take_back<C>(numbering: &mut Option<Numbering>, batch: &Batch<C>) -> bool {
+    let (Some(numbering), Some((_, first))) = (numbering, batch.first_sequence()) else {
+        return true;
+    };
+    let is_last = batch.producer() == Some(numbering.identity())
+        && sequence_after(first, batch.records) == numbering.next_sequence;
+    if is_last {
+        numbering.next_sequence = first;
+    }
+    is_last
+}
+
 /// Returns the sequence after a batch. Sequences wrap from `i32::MAX` to 0.
 pub(super) fn sequence_after(base: i32, records: u32) -> i32 {
     ((i64::from(base) + i64::from(records)) % (i64::from(i32::MAX) + 1)) as i32

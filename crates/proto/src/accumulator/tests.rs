@@ -19,6 +19,7 @@ pub(super) fn policy(batch_size: usize, linger_ms: u64) -> BatchPolicy {
         compression: Compression { codec: Codec::None, level: None },
         delivery_timeout: Duration::from_secs(120),
         one_in_flight: false,
+        moves_refused: true,
         began: Instant::now(),
     }
 }
@@ -677,17 +678,17 @@ fn a_queue_rests_only_when_that_loses_no_state() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();
     append(&mut queue, &policy, b"a", now);
-    assert!(!queue.rest(), "a batch waits");
+    assert!(!queue.rest(now), "a batch waits");
     let batch = take(&mut queue, &policy, 1, now);
-    assert!(!queue.rest(), "a batch is in flight");
+    assert!(!queue.rest(now), "a batch is in flight");
     assert!(queue.retry(batch, false, Some(now)).is_none());
     let batch = take(&mut queue, &policy, 1, now);
     assert!(queue.fail(&batch).is_empty());
-    assert!(!queue.rest(), "a sequence was lost, and the partition backs off");
+    assert!(!queue.rest(now), "a sequence was lost");
     append(&mut queue, &policy, b"b", now);
     let batch = take(&mut queue, &policy, 1, now);
     queue.written(&batch);
-    assert!(queue.rest());
+    assert!(queue.rest(now));
     assert!(queue.is_idle() && queue.is_drained() && queue.waiting_bytes() == 0);
     append(&mut queue, &policy, b"c", now);
     let after = take(&mut queue, &policy, 1, now);
@@ -705,7 +706,7 @@ fn a_batch_abandoned_before_the_queue_rested_has_no_effect_either() {
         panic!("a batch")
     };
     assert!(queue.give_up(&policy).is_empty());
-    assert!(queue.rest());
+    assert!(queue.rest(now));
     queue.written(&late);
     assert!(queue.retry(late, true, None).is_some(), "not to be sent again");
     append(&mut queue, &policy, b"b", now);
@@ -765,4 +766,75 @@ fn a_moved_batch_keeps_its_expiry_time() {
     assert_eq!(to.next_expiry(&policy), Some(now + policy.delivery_timeout));
     assert_eq!(to.expire(&policy, now + policy.delivery_timeout).len(), 1);
     assert_eq!(to.expire(&policy, now + policy.delivery_timeout).len(), 0);
+}
+
+/// Sequences of the batches that the queue sends now.
+fn sequences(queue: &mut PartitionQueue<u32>, policy: &BatchPolicy, now: Instant) -> Vec<i32> {
+    let mut sequences = Vec::new();
+    while let Take::Batch(batch) = queue.take(policy, IDENTITY, to(1), now) {
+        sequences.push(header(&batch).base_sequence);
+        queue.written(&batch);
+    }
+    sequences
+}
+
+#[test]
+fn batches_that_no_broker_has_written_move_and_give_their_sequences_back() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    let later = now + Duration::from_millis(100);
+    let (mut from, mut to) = (known(), known());
+    for value in [b"a", b"b", b"c"] {
+        append(&mut from, &policy, value, now);
+    }
+    let first = take(&mut from, &policy, 1, now);
+    let second = take(&mut from, &policy, 1, now);
+    assert!(from.retry(first, false, Some(later)).is_none());
+    assert_eq!(from.take_movable(&policy).len(), 1, "the second one may be written");
+    assert!(from.retry(second, false, Some(later)).is_none());
+    let moved = from.take_movable(&policy);
+    assert!(from.is_idle() && moved.iter().all(|batch| batch.first_sequence().is_none()));
+    for batch in moved {
+        to.adopt(batch);
+    }
+    assert_eq!(sequences(&mut to, &policy, now), [0, 1]);
+    assert!(!from.rest(now) && from.rest(later), "the backoff outlives the batches");
+    append(&mut from, &policy, b"d", later);
+    assert_eq!(sequences(&mut from, &policy, later), [0], "no sequence is missing");
+}
+
+#[test]
+fn a_batch_keeps_its_sequence_if_it_or_a_later_one_may_be_written() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    // Whether the first of three batches may be written, the second and the third; and how many stay.
+    for (unknown, kept) in [([true, false, false], 1), ([false, true, false], 2), ([false; 3], 0)] {
+        let mut queue = known();
+        for value in [b"a", b"b", b"c"] {
+            append(&mut queue, &policy, value, now);
+        }
+        let sent = [(); 3].map(|()| take(&mut queue, &policy, 1, now));
+        for (batch, unknown) in sent.into_iter().zip(unknown) {
+            assert!(queue.retry(batch, unknown, None).is_none());
+        }
+        assert_eq!(queue.take_movable(&policy).len(), 3 - kept, "{unknown:?}");
+        append(&mut queue, &policy, b"d", now);
+        let all: Vec<i32> = (0..=kept as i32).collect();
+        assert_eq!(sequences(&mut queue, &policy, now), all, "{unknown:?}");
+    }
+}
+
+#[test]
+fn refused_batches_stay_if_they_are_bound_or_if_it_is_switched_off() {
+    let now = Instant::now();
+    let on = policy(1, 0);
+    let off = BatchPolicy { moves_refused: false, ..on.clone() };
+    for (policy, is_bound, moved) in [(&on, false, 1), (&on, true, 0), (&off, false, 0)] {
+        let mut queue = known();
+        append(&mut queue, policy, b"a", now);
+        if is_bound {
+            queue.bind();
+        }
+        let batch = take(&mut queue, policy, 1, now);
+        assert!(queue.retry(batch, false, None).is_none());
+        assert_eq!(queue.take_movable(policy).len(), moved, "{policy:?}");
+    }
 }

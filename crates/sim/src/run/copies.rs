@@ -429,6 +429,7 @@ impl Application {
         let ms = Duration::from_millis;
         ProducerConfig::new(self.shared.cluster.bootstrap())
             .prefer_proven_partitions(self.shared.plan.prefers_proven_partitions())
+            .separate_unproven_partitions(self.shared.plan.separates_unproven_partitions())
             .client_id(format!("copier-{}", self.slot))
             .transactional_id(format!("copier-{}", self.slot))
             .transaction_timeout(TRANSACTION_TIMEOUT)

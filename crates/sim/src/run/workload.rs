@@ -298,6 +298,8 @@ impl Work {
         let ms = Duration::from_millis;
         ProducerConfig::new(self.shared.cluster.bootstrap())
             .prefer_proven_partitions(self.shared.plan.prefers_proven_partitions())
+            .separate_unproven_partitions(self.shared.plan.separates_unproven_partitions())
+            .move_refused_batches(self.shared.plan.moves_refused_batches())
             .client_id(format!("producer-{}", self.index))
             .linger(plan.linger)
             .batch_size(plan.batch_size)

@@ -17,7 +17,7 @@ fn pipelines_after(idle: Duration, idempotence: Idempotence, policy: &BatchPolic
         panic!("the first batch")
     };
     queue.written(&first);
-    assert!(queue.rest());
+    assert!(queue.rest(begin));
     let now = begin + idle;
     for _ in 0..2 {
         append(&mut queue, policy, b"a", now);

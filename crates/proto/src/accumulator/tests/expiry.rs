@@ -271,7 +271,7 @@ impl World {
             11 => self.move_leader(1 + choice as i32 % 3, choice.is_multiple_of(2)),
             12 => self.arrive_late(choice),
             13 => {
-                self.queue.rest();
+                self.queue.rest(self.now);
             }
             _ => {
                 self.now += Duration::from_secs(choice as u64);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::classify::{Context, Sequenced, Verdict, classify, may_have_been_written};
+use crate::classify::{Append, Context, Sequenced, Verdict, classify, may_have_been_written};
 use curtail_wire::ErrorCode;
 
 /// Last batches of a producer of which a broker recognizes duplicates.
@@ -132,6 +132,8 @@ enum Step {
     Forget,
     /// An unclean election loses the last batch.
     Truncate,
+    /// What may go to other partitions does.
+    Leave,
     Rest,
     /// A transaction is aborted. The next one has the next epoch, or another producer id.
     Abort {
@@ -147,8 +149,10 @@ enum Fate {
     Lost,
     /// Not appended, as the response states for certain.
     Refused,
-    /// Not appended, with an error that may also follow an append.
-    NotLeader,
+    /// Not appended, with an error that may also follow an append, and with or without word of that.
+    NotLeader(Append),
+    /// Appended, and then refused with an error that may also precede the append.
+    LeadsNoMore,
     /// Not appended: the broker responds that it lost the producer.
     Unknown,
     /// Not appended if it has several records. The limit is the same for every attempt.
@@ -160,7 +164,9 @@ fn step(transactional: bool) -> impl Strategy<Value = Step> {
         8 => Just(Fate::Arrives),
         2 => Just(Fate::Lost),
         2 => Just(Fate::Refused),
-        2 => Just(Fate::NotLeader),
+        1 => Just(Fate::NotLeader(Append::Possible)),
+        3 => Just(Fate::NotLeader(Append::Excluded)),
+        1 => Just(Fate::LeadsNoMore),
         1 => Just(Fate::Unknown),
         1 => Just(Fate::TooLarge),
     ];
@@ -180,7 +186,7 @@ fn step(transactional: bool) -> impl Strategy<Value = Step> {
     ];
     match transactional {
         true => prop_oneof![12 => step, 1 => abort].boxed(),
-        false => prop_oneof![20 => step, 1 => Just(Step::Truncate)].boxed(),
+        false => prop_oneof![20 => step, 1 => Just(Step::Truncate), 2 => Just(Step::Leave)].boxed(),
     }
 }
 
@@ -190,7 +196,12 @@ enum Outcome {
     Written,
     NotWritten,
     Unknown,
+    /// Another partition has it.
+    Moved,
 }
+
+/// A response's error, and what it says about the append.
+type Told = (ErrorCode, Append);
 
 struct World {
     policy: BatchPolicy,
@@ -200,7 +211,7 @@ struct World {
     broker: Broker,
     target: Target,
     /// `None` if the request is lost, with all later ones on the connection.
-    in_flight: VecDeque<(Batch<u32>, Option<ErrorCode>)>,
+    in_flight: VecDeque<(Batch<u32>, Option<Told>)>,
     appended: u32,
     outcomes: BTreeMap<u32, Outcome>,
     /// Whether the oldest batch may be out of order. That is so if a batch has expired, or if a topic was deleted
@@ -258,7 +269,13 @@ impl World {
                 self.truncated.extend(lost);
             }
             Step::Rest => {
-                self.queue.rest();
+                self.queue.rest(self.now);
+            }
+            Step::Leave => {
+                for batch in self.queue.take_movable(&self.policy) {
+                    prop_assert!(!batch.outcome_unknown() && batch.first_sequence().is_none());
+                    self.settle(&batch, Outcome::Moved)?;
+                }
             }
             Step::Abort { another_id, was_added } => self.abort(another_id, was_added),
         }
@@ -270,7 +287,8 @@ impl World {
     fn has_hole(&self) -> bool {
         let written = self.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Written);
         let last_written = written.map(|(&number, _)| number).max().unwrap_or(0);
-        let confirmed = self.in_flight.iter().filter(|(_, r)| *r == Some(ErrorCode::NONE));
+        let is_written = |r: Option<Told>| r.is_some_and(|r| r.0 == ErrorCode::NONE);
+        let confirmed = self.in_flight.iter().filter(|(_, r)| is_written(*r));
         let confirmed: BTreeSet<u32> = confirmed.flat_map(|(batch, _)| numbers(batch)).collect();
         let last = confirmed.last().copied().unwrap_or(0).max(last_written);
         let mut open = (0..last).filter(|number| !self.outcomes.contains_key(number));
@@ -294,32 +312,35 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, batch: &Batch<u32>, fate: Fate) -> Option<ErrorCode> {
+    fn deliver(&mut self, batch: &Batch<u32>, fate: Fate) -> Option<Told> {
         if self.in_flight.iter().any(|(_, response)| response.is_none()) {
             return None;
         }
-        match fate {
-            Fate::Lost => None,
-            Fate::Refused => Some(ErrorCode::NOT_ENOUGH_REPLICAS),
-            Fate::NotLeader => Some(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        let error = match fate {
+            Fate::Lost => return None,
+            Fate::Refused => ErrorCode::NOT_ENOUGH_REPLICAS,
+            Fate::NotLeader(append) => return Some((ErrorCode::NOT_LEADER_OR_FOLLOWER, append)),
             Fate::Unknown => {
                 self.excused = true;
-                Some(ErrorCode::UNKNOWN_PRODUCER_ID)
+                ErrorCode::UNKNOWN_PRODUCER_ID
             }
             Fate::TooLarge if batch.records > 1 && batch.attempts == 1 => {
-                Some(ErrorCode::MESSAGE_TOO_LARGE)
+                ErrorCode::MESSAGE_TOO_LARGE
             }
-            _ if self.target.incarnation != self.broker.incarnation => {
-                Some(ErrorCode::UNKNOWN_TOPIC_ID)
-            }
-            _ => Some(self.broker.receive(batch)),
-        }
+            _ if self.target.incarnation != self.broker.incarnation => ErrorCode::UNKNOWN_TOPIC_ID,
+            Fate::LeadsNoMore => match self.broker.receive(batch) {
+                ErrorCode::NONE => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+                error => error,
+            },
+            _ => self.broker.receive(batch),
+        };
+        Some((error, Append::Possible))
     }
 
     /// Settles a response as the producer does.
     fn answer(&mut self) -> Result<(), TestCaseError> {
         let Some((batch, response)) = self.in_flight.pop_front() else { return Ok(()) };
-        let Some(error) = response else {
+        let Some((error, append)) = response else {
             self.in_flight.push_front((batch, response));
             return Ok(());
         };
@@ -335,7 +356,7 @@ impl World {
                 self.settle(&batch, Outcome::Written)?;
             }
             Verdict::Moved | Verdict::Retry { .. } => {
-                let returned = self.queue.retry(batch, may_have_been_written(error), None);
+                let returned = self.queue.retry(batch, may_have_been_written(error, append), None);
                 returned.map_or(Ok(()), |batch| self.settle(&batch, Outcome::Unknown))?;
             }
             Verdict::Split => {
@@ -451,6 +472,7 @@ impl World {
         let kept: BTreeSet<u32> = present.union(&self.truncated).copied().collect();
         prop_assert!(with(Outcome::Written).is_subset(&kept), "acknowledged and not there");
         prop_assert!(with(Outcome::NotWritten).is_disjoint(&present), "refused and there");
+        prop_assert!(with(Outcome::Moved).is_disjoint(&kept), "moved and there");
         Ok(())
     }
 }
@@ -466,8 +488,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     /// Lost requests and responses, refusals, moves, expiries and recreated topics in any order. Each record has one
-    /// outcome. Each log has the acknowledged records once and in order, and none reported as unwritten. No batch
-    /// fails without a reason, and none hangs.
+    /// outcome. Each log has the acknowledged records once and in order, and none that is reported as unwritten or went
+    /// to another partition. No batch fails without a reason, and none hangs.
     #[test]
     fn acknowledged_records_are_in_the_log_once_and_in_order(
         steps in prop::collection::vec(step(false), 1..150),

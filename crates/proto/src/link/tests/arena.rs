@@ -26,7 +26,7 @@ use crate::{
         Batch, BatchPolicy, Branch, Idempotence, Incarnation, PartitionQueue, Parts, Placed,
         ProducerIdentity, Readiness, Share, Take, Target,
     },
-    classify::{Context, Sequenced, Verdict, classify, may_have_been_written},
+    classify::{Append, Context, Sequenced, Verdict, classify, may_have_been_written},
     link::{Carried, Entry, Event, Link, Permit, Seat, State},
     path::{Gate, Trouble},
 };
@@ -143,6 +143,9 @@ struct Broker {
     free_at: Instant,
 }
 
+/// A response's error, and what it says about the append.
+type Told = (ErrorCode, Append);
+
 /// Something that happens at a time.
 enum Happens {
     Writable {
@@ -163,7 +166,7 @@ enum Happens {
         broker: usize,
         connection: u64,
         id: i32,
-        results: Vec<(usize, ErrorCode)>,
+        results: Vec<(usize, Told)>,
         throttle: Duration,
     },
     Connects {
@@ -253,6 +256,7 @@ impl World {
             compression: Compression::from(Codec::None),
             delivery_timeout: settings.delivery_timeout,
             one_in_flight: settings.bounds.in_flight == 1,
+            moves_refused: true,
             began,
         };
         let brokers = (0..3).map(|_| {

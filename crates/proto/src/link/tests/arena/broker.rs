@@ -51,8 +51,10 @@ impl World {
         for (index, payload) in payloads {
             let draw = if self.is_over { usize::MAX } else { self.random.below(400) };
             let partition = &mut self.partitions[index];
+            let is_leader = partition.elected == broker;
+            let append = if is_leader { Append::Possible } else { Append::Excluded };
             let error = match draw {
-                _ if partition.elected != broker => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+                _ if !is_leader => ErrorCode::NOT_LEADER_OR_FOLLOWER,
                 0..5 => ErrorCode::NOT_ENOUGH_REPLICAS,
                 5..8 => match partition.log.append(&payload) {
                     ErrorCode::NONE => ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -60,9 +62,14 @@ impl World {
                 },
                 8..10 => ErrorCode::MESSAGE_TOO_LARGE,
                 10 => ErrorCode::INVALID_RECORD,
+                // It loses the leadership, and regains it at once.
+                11..14 => match partition.log.append(&payload) {
+                    ErrorCode::NONE => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+                    error => error,
+                },
                 _ => partition.log.append(&payload),
             };
-            results.push((index, error));
+            results.push((index, (error, append)));
         }
         let throttle = if self.random.one_in(50) { 10 * MS } else { Duration::ZERO };
         self.plan(self.network, Happens::Answers { broker, connection, id, results, throttle });

@@ -152,7 +152,7 @@ impl World {
         &mut self,
         broker: usize,
         id: i32,
-        results: &[(usize, ErrorCode)],
+        results: &[(usize, Told)],
         throttle: Duration,
     ) {
         let link = &mut self.brokers[broker].link;
@@ -160,7 +160,7 @@ impl World {
         link.handle_throttle(throttle, self.now);
         self.effects.push_back(Effect::Turn(broker));
         // The response names the new leaders (KIP-951).
-        for (index, error) in results {
+        for (index, (error, _)) in results {
             if *error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
                 self.learn(*index);
             }
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    pub(super) fn settle(&mut self, mut parcel: Parcel, error: ErrorCode) {
+    pub(super) fn settle(&mut self, mut parcel: Parcel, (error, append): Told) {
         let index = parcel.partition;
         let queue = &self.partitions[index].queue;
         let is_next = queue.is_next(&parcel.batch);
@@ -183,7 +183,7 @@ impl World {
                 self.conclude(parcel.batch, Outcome::Written);
             }
             Verdict::Retry { .. } | Verdict::Moved => {
-                return self.come_back(parcel, may_have_been_written(error));
+                return self.come_back(parcel, may_have_been_written(error, append));
             }
             Verdict::RetryInNextEpoch => {
                 let backoff = Some(self.now + 100 * MS);
@@ -204,7 +204,8 @@ impl World {
                 }
             }
             Verdict::Fail | Verdict::FailAndBumpEpoch => {
-                let unknown = parcel.batch.outcome_unknown() || may_have_been_written(error);
+                let unknown =
+                    parcel.batch.outcome_unknown() || may_have_been_written(error, append);
                 self.fail(parcel, unknown);
             }
         }
