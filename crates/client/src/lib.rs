@@ -55,6 +55,8 @@
 mod documents {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct Package;
     #[doc = include_str!("../../../docs/library.md")]
     struct Library;
     #[doc = include_str!("../../../docs/security.md")]

@@ -10,6 +10,11 @@
 //!
 //! It is not a production store.
 
+/// The code in the package's README compiles in the test run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod acl;
 mod admission;
 mod broker;
