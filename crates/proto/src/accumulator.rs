@@ -130,7 +130,7 @@ impl Incarnation {
 pub enum Branch {
     /// For all partitions whose leader acknowledges, as far as is known.
     Main,
-    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers. One is
+    /// For partitions whose leader may acknowledge late, because a request with acks=all waits for the followers: one is
     /// unreachable, or they take up to a second to turn to a new leader.
     Side,
 }
@@ -891,10 +891,11 @@ impl<C> PartitionQueue<C> {
         })
     }
 
-    /// Whether there is a next batch and it cannot move to another partition: a record in it belongs to this one, or it
-    /// was sent before.
-    pub fn is_next_bound(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| !work.is_drained() && work.is_next_bound())
+    /// Whether a record in the next batch belongs to this partition, by its key or by the caller's choice.
+    pub fn is_next_of_this_partition(&self) -> bool {
+        let Some(work) = &self.work else { return false };
+        let complete = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.bound);
+        complete.or_else(|| work.open.as_ref().map(|open| open.bound)).unwrap_or(false)
     }
 
     /// Bytes of the batch that [`Self::take`] would return, 0 if there is none; before compression if it is still open.

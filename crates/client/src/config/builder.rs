@@ -235,8 +235,8 @@ setters! { ProducerConfig:
     /// Sets `curtail.move.refused.batches`: whether batches that no broker has written leave a partition that refuses
     /// them.
     move_refused_batches: bool;
-    /// Sets `curtail.separate.unproven.partitions`: whether batches for a new leader have a separate connection until it
-    /// has acknowledged one. With `acks=all` only.
+    /// Sets `curtail.separate.unproven.partitions`: whether keyless records for a new leader have a separate connection
+    /// until it has acknowledged a batch. With `acks=all` only.
     separate_unproven_partitions: bool;
     /// Sets `curtail.broker.memory.percent`: the share of `buffer.memory` for one broker's records, in percent of the
     /// free memory; 0 for no limit.

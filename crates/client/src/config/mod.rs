@@ -251,7 +251,7 @@ pub struct ProducerConfig {
     /// Whether keyless records prefer partitions whose current leader has acknowledged something, and try the others of a
     /// broker one at a time; as a property `curtail.prefer.proven.partitions`.
     pub prefer_proven_partitions: bool,
-    /// Whether a partition with a new leader has a separate connection until the leader has acknowledged a batch. Its
+    /// Whether keyless records for a new leader have a separate connection until the leader has acknowledged a batch. Its
     /// followers may take a second to turn to it, and Kafka serves one request of a connection at a time. With `acks=all`
     /// only; property `curtail.separate.unproven.partitions`.
     pub separate_unproven_partitions: bool,

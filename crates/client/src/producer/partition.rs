@@ -122,14 +122,16 @@ pub(super) struct PartitionState {
 struct Flags(u8);
 
 impl Flags {
-    /// Whether the side lane has its batches, because the leader may acknowledge late: it is new and has acknowledged
-    /// nothing, or an in-sync replica is unreachable.
-    const APART: u8 = 1;
+    /// Whether the leader waits for an in-sync replica that is unreachable. All batches have the side lane.
+    const STUCK: u8 = 1;
     /// Whether keyless records go elsewhere because of a broker's trouble that other partitions lack.
     const AVOIDED: u8 = 2;
     /// Whether its batches do not count in the broker's window: one was refused, and until the next attempt they wait
     /// for something else than the broker's pace. Otherwise they would hold up the other partitions' records.
     const PARKED: u8 = 4;
+    /// Whether the leader is new and has acknowledged nothing. Batches without a record of this partition have the side
+    /// lane.
+    const NEW: u8 = 8;
 
     fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
@@ -218,14 +220,19 @@ impl PartitionState {
         self.flags.has(Flags::PARKED)
     }
 
-    /// Whether batches have the side lane; see [`Flags::APART`].
+    /// Whether batches may have the side lane.
     pub(super) fn is_apart(&self) -> bool {
-        self.flags.has(Flags::APART)
+        self.flags.has(Flags::STUCK | Flags::NEW)
     }
 
-    /// The leader may acknowledge late. Returns whether that was known.
-    pub(super) fn set_apart(&mut self) -> bool {
-        self.flags.set(Flags::APART, true)
+    /// The leader waits for an unreachable replica. Returns whether that was known.
+    pub(super) fn mark_stuck(&mut self) -> bool {
+        self.flags.set(Flags::STUCK, true)
+    }
+
+    /// The leader is new.
+    pub(super) fn mark_new(&mut self) {
+        self.flags.set(Flags::NEW, true);
     }
 
     /// Whether keyless records go elsewhere; see [`Flags::AVOIDED`].
@@ -259,7 +266,7 @@ impl PartitionState {
 
     /// Returns to the main lane: the leader acknowledges, or there is no second connection.
     pub(super) fn rejoin(&mut self) {
-        self.flags.set(Flags::APART, false);
+        self.flags.set(Flags::STUCK | Flags::NEW, false);
         self.set_parked(false);
         if let Some(lane) = self.lane.clone()
             && lane.branch == Branch::Side
@@ -268,9 +275,11 @@ impl PartitionState {
         }
     }
 
-    /// Leaves the main lane if there is a batch for the side lane.
+    /// Leaves the main lane if the next batch should have the side lane.
     pub(super) fn step_aside(&mut self) {
-        if !self.is_apart() || self.queue.is_drained() {
+        let moves = self.flags.has(Flags::STUCK)
+            || self.flags.has(Flags::NEW) && !self.queue.is_next_of_this_partition();
+        if !moves || self.queue.is_drained() {
             return;
         }
         if let Some(side) = self.lane.as_ref().and_then(|lane| lane.side()).cloned() {

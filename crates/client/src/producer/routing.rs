@@ -631,7 +631,7 @@ pub(super) fn review(
             reviewed.left.push(partition.clone());
         }
         let is_stuck = is_avoided && outlook.needs_unreachable_replica();
-        if is_stuck && policy.separates && !state.set_apart() {
+        if is_stuck && policy.separates && !state.mark_stuck() {
             reviewed.stuck.push(partition.clone());
         }
     }

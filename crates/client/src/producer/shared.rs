@@ -287,7 +287,7 @@ impl Shared {
             let mut state = partition.state.lock();
             let is_unproven = self.is_unproven(state.leader, leader);
             if is_unproven {
-                state.set_apart();
+                state.mark_new();
             }
             // While its leader is the same, a partition on the side lane stays there.
             let stays = |lane: &&Arc<Lane>| !is_unproven && lane.broker == leader.id;

@@ -41,7 +41,14 @@ fn acknowledge_one(shared: &Shared, lane: &Arc<Lane>) -> i32 {
     index
 }
 
-/// Opens a batch that must go to the partition, and hands it over as a sender does.
+/// Opens a batch, and hands it over as a sender does.
+fn open_one(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
+    drop(open_batch(shared, partition, Instant::now().into_std()));
+    resubmit(partition.state.lock(), partition);
+    lane_of(partition)
+}
+
+/// The same with a record that must go to the partition.
 fn make_bound(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
     drop(open_batch(shared, partition, Instant::now().into_std()));
     let mut state = partition.state.lock();
@@ -54,26 +61,36 @@ fn make_bound(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
 async fn batches_for_a_new_leader_have_the_side_lane_until_it_acknowledges() {
     let shared = start_apart(|_| {});
     let partitions = adopt(&shared, 1, 5);
-    let first = make_bound(&shared, &partitions[0]);
+    let first = open_one(&shared, &partitions[0]);
     assert_eq!((first.broker, first.branch), (1, Branch::Main), "the first leader that is known");
     acknowledge_one(&shared, &first);
     adopt(&shared, 2, 6);
     assert_eq!(lane_of(&partitions[0]).branch, Branch::Main, "there is no batch");
-    drop(open_batch(&shared, &partitions[0], Instant::now().into_std()));
-    resubmit(partitions[0].state.lock(), &partitions[0]);
-    let side = lane_of(&partitions[0]);
-    assert_eq!((side.broker, side.branch), (2, Branch::Side), "bound or not");
+    let side = open_one(&shared, &partitions[0]);
+    assert_eq!((side.broker, side.branch), (2, Branch::Side));
     adopt(&shared, 2, 6);
     assert!(Arc::ptr_eq(&side, &lane_of(&partitions[0])), "the leader is as unproven as before");
 
     assert_eq!(acknowledge_one(&shared, &side), 0);
-    let main = make_bound(&shared, &partitions[0]);
+    let main = open_one(&shared, &partitions[0]);
     assert_eq!((main.broker, main.branch), (2, Branch::Main));
     acknowledge_one(&shared, &main);
-    assert_eq!(make_bound(&shared, &partitions[1]).branch, Branch::Side, "it proves itself alone");
+    assert_eq!(open_one(&shared, &partitions[1]).branch, Branch::Side, "it proves itself alone");
     adopt(&shared, 2, 7);
-    let another_term = make_bound(&shared, &partitions[0]);
+    let another_term = open_one(&shared, &partitions[0]);
     assert!(Arc::ptr_eq(&side, &another_term), "another term of the same broker");
+    shared.stop();
+}
+
+#[tokio::test]
+async fn records_of_the_partition_stay_on_the_main_lane_to_a_new_leader() {
+    let shared = start_apart(|_| {});
+    let [partition, _] = adopt(&shared, 1, 5);
+    adopt(&shared, 2, 6);
+    let main = make_bound(&shared, &partition);
+    assert_eq!((main.broker, main.branch), (2, Branch::Main));
+    assert_eq!(acknowledge_one(&shared, &main), 0);
+    assert_eq!(open_one(&shared, &partition).branch, Branch::Main, "it has acknowledged");
     shared.stop();
 }
 
@@ -81,12 +98,12 @@ async fn batches_for_a_new_leader_have_the_side_lane_until_it_acknowledges() {
 async fn batches_that_wait_move_with_their_partition() {
     let shared = start_apart(|config| config.max_in_flight = 1);
     let [partition, _] = adopt(&shared, 1, 5);
-    make_bound(&shared, &partition);
+    open_one(&shared, &partition);
     adopt(&shared, 2, 6);
     let side = lane_of(&partition);
     assert_eq!((side.broker, side.branch), (2, Branch::Side), "with the batch that waits");
     partition.state.lock().queue.seal_now(&shared.policy);
-    make_bound(&shared, &partition);
+    open_one(&shared, &partition);
     acknowledge_one(&shared, &side);
     let main = lane_of(&partition);
     for (lane, sends) in [(main, 1), (side, 0)] {
@@ -104,7 +121,7 @@ async fn new_leaders_share_the_connection_if_nothing_waits_for_followers_or_if_i
     for shared in [without_followers, off] {
         let [partition, _] = adopt(&shared, 1, 5);
         adopt(&shared, 2, 6);
-        assert_eq!(make_bound(&shared, &partition).branch, Branch::Main);
+        assert_eq!(open_one(&shared, &partition).branch, Branch::Main);
         shared.stop();
     }
 }
@@ -148,17 +165,17 @@ async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
     let shared = start_apart(|_| {});
     let [partition, other] = adopt(&shared, 1, 5);
     adopt(&shared, 2, 6);
-    let side = make_bound(&shared, &partition);
+    let side = open_one(&shared, &partition);
     assert_eq!(side.branch, Branch::Side);
     shared.close_side(&side);
     let main = lane_of(&partition);
     assert_eq!((main.broker, main.branch), (2, Branch::Main));
     assert_eq!(acknowledge_one(&shared, &main), 0);
-    assert_eq!(make_bound(&shared, &partition).branch, Branch::Main);
-    assert_eq!(make_bound(&shared, &other).branch, Branch::Side, "each partition tries");
+    assert_eq!(open_one(&shared, &partition).branch, Branch::Main);
+    assert_eq!(open_one(&shared, &other).branch, Branch::Side, "each partition tries");
     shared.close_side(&main);
     adopt(&shared, 1, 7);
-    assert_eq!(make_bound(&shared, &partition).branch, Branch::Side, "the next leader");
+    assert_eq!(open_one(&shared, &partition).branch, Branch::Side, "the next leader");
     shared.stop();
 }
 
@@ -168,7 +185,7 @@ async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
     let [partition, _] = adopt(&shared, 1, 5);
     adopt(&shared, 2, 6);
     let main = lane_of(&partition);
-    let side = make_bound(&shared, &partition);
+    let side = open_one(&shared, &partition);
     side.open(Arc::new(Slow::default()), 9);
     let later = Instant::now().into_std() + QUIET;
     assert_eq!(side.timed_out(later).1, None, "a batch waits");
