@@ -165,13 +165,16 @@ impl<C> PartitionQueue<C> {
 }
 
 impl<C> PartitionQueue<C> {
-    /// Puts back a batch that was never sent ([`Take::Trial`]), as separate batches that are next in the queue.
+    /// Puts back a batch that no broker has written ([`Take::Trial`]), as separate batches that are next in the queue.
     /// `divide` makes a handle for each of them.
     pub fn put_back(&mut self, batch: Batch<C>, parts: Parts, divide: impl FnOnce(C) -> Vec<C>) {
-        let Batch { created, completion, bound, .. } = batch;
+        let Batch { created, attempts, first_taken, completion, bound, .. } = batch;
         let parts = parts.parts.into_iter().zip(divide(completion));
         let parts = parts.map(|(part, completion)| {
-            Batch::never_taken(Bytes::from(part.payload), part.records, created, completion, bound)
+            let (payload, records) = (Bytes::from(part.payload), part.records);
+            let part = Batch::never_taken(payload, records, created, completion, bound);
+            // It counts as never taken if brokers have refused it, too.
+            Batch { attempts, first_taken, ..part }
         });
         let sealed = &mut self.work().sealed;
         let behind = std::mem::take(sealed);

@@ -838,3 +838,27 @@ fn refused_batches_stay_if_they_are_bound_or_if_it_is_switched_off() {
         assert_eq!(queue.take_movable(policy).len(), moved, "{policy:?}");
     }
 }
+
+#[test]
+fn a_batch_that_tries_a_leader_after_refusals_keeps_its_attempts() {
+    let (policy, now) = (policy(200, 0), Instant::now());
+    let later = now + Duration::from_millis(100);
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    append(&mut queue, &policy, b"b", now);
+    let batch = take(&mut queue, &policy, 1, now);
+    assert_eq!((batch.records, batch.attempts), (2, 1));
+    assert!(queue.retry(batch, false, None).is_none());
+    for batch in queue.take_movable(&policy) {
+        queue.adopt(batch);
+    }
+    let Take::Trial(batch, parts) = queue.take(&policy, IDENTITY, to(2), later) else {
+        panic!("one record tries the leader")
+    };
+    queue.put_back(batch, parts, |completion| vec![completion; 2]);
+    let first = take(&mut queue, &policy, 2, later);
+    assert_eq!((first.records, first.attempts, first.first_taken), (1, 2, Some(now)));
+    queue.written(&first);
+    let rest = take(&mut queue, &policy, 2, later);
+    assert_eq!((rest.records, rest.attempts, rest.first_taken), (1, 2, Some(now)));
+}
