@@ -15,7 +15,7 @@
 //!   written under the old epoch is never written under the new one.
 //!
 //! Method groups: appending ([`PartitionQueue::try_append`], [`PartitionQueue::open`]), sending
-//! ([`PartitionQueue::take`]), moving what was never sent ([`PartitionQueue::take_movable`],
+//! ([`PartitionQueue::take`]), moving what no broker has written ([`PartitionQueue::take_movable`],
 //! [`PartitionQueue::adopt`]), outcomes ([`PartitionQueue::written`], [`PartitionQueue::retry`],
 //! [`PartitionQueue::renumber`], [`PartitionQueue::fail`], [`PartitionQueue::split`]), deadlines
 //! ([`PartitionQueue::expire`]), the end of a transaction ([`PartitionQueue::give_up`]).
@@ -422,6 +422,12 @@ impl<C> Work<C> {
         self.doubtful && !self.in_flight.is_empty() && !self.is_next_bound()
     }
 
+    /// The batch to send next, unless that is the open one.
+    fn next_complete(&self) -> Option<&Batch<C>> {
+        self.again.front().or_else(|| self.sealed.front())
+    }
+
+    /// Whether the next batch cannot move: a record in it belongs to this partition, or it was sent before.
     fn is_next_bound(&self) -> bool {
         match (self.again.front(), self.sealed.front(), &self.open) {
             (Some(_), ..) => true,
@@ -848,8 +854,8 @@ impl<C> PartitionQueue<C> {
     /// Whether the batch that [`Self::take`] would return is overdue.
     pub fn is_next_overdue(&self, policy: &BatchPolicy, now: Instant) -> bool {
         let Some(work) = &self.work else { return false };
-        let next = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.created);
-        let next = next.or_else(|| work.open.as_ref().map(|open| open.created));
+        let complete = work.next_complete().map(|batch| batch.created);
+        let next = complete.or_else(|| work.open.as_ref().map(|open| open.created));
         next.is_some_and(|created| created.later(policy.delivery_timeout) <= now)
     }
 
@@ -894,15 +900,14 @@ impl<C> PartitionQueue<C> {
     /// Whether a record in the next batch belongs to this partition, by its key or by the caller's choice.
     pub fn is_next_of_this_partition(&self) -> bool {
         let Some(work) = &self.work else { return false };
-        let complete = work.again.front().or_else(|| work.sealed.front()).map(|batch| batch.bound);
+        let complete = work.next_complete().map(|batch| batch.bound);
         complete.or_else(|| work.open.as_ref().map(|open| open.bound)).unwrap_or(false)
     }
 
     /// Bytes of the batch that [`Self::take`] would return, 0 if there is none; before compression if it is still open.
     pub fn next_len(&self) -> usize {
         let Some(work) = &self.work else { return 0 };
-        let complete = work.again.front().or_else(|| work.sealed.front());
-        let complete = complete.map(|batch| batch.payload.len());
+        let complete = work.next_complete().map(|batch| batch.payload.len());
         complete.or_else(|| work.open.as_ref().map(|open| open.builder.len())).unwrap_or(0)
     }
 

@@ -66,6 +66,15 @@ pub struct Leader {
 impl Leader {
     /// No leader known.
     pub const NONE: Self = Self { id: -1, epoch: -1 };
+
+    /// Whether this leader is another one than `former`. A newer epoch is, even on the same broker; the same epoch is not
+    /// (KIP-951). If brokers report no epochs, another broker is.
+    pub fn is_new_since(self, former: Self) -> bool {
+        match former.epoch >= 0 && self.epoch >= 0 {
+            true => self.epoch > former.epoch,
+            false => self.id != former.id,
+        }
+    }
 }
 
 /// A topic as last described by the cluster.

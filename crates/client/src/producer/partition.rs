@@ -18,7 +18,6 @@ use curtail_proto::{
     metadata::Leader,
     path::Gate,
 };
-
 use tokio::time::Instant;
 
 use super::{
@@ -173,8 +172,7 @@ impl Partition {
     /// Frees the working state of an idle partition, if that loses no information.
     pub(super) fn rest(&self) {
         let mut state = self.state.lock();
-        let now = Instant::now().into_std();
-        if state.unresolved().next().is_none() && state.queue.rest(now) {
+        if state.unresolved().next().is_none() && state.queue.rest(Instant::now().into_std()) {
             let busy = state.busy.take();
             drop(state);
             drop(busy);
@@ -307,13 +305,9 @@ impl PartitionState {
         }
     }
 
-    /// Whether the leader is new to a batch sent to `former`, which is then retried at once. A newer epoch is new,
-    /// even on the same broker; the same epoch is not (KIP-951). If brokers report no epochs, another broker is new.
+    /// Whether the leader is new to a batch sent to `former`, which is then retried at once.
     pub(super) fn has_new_leader_since(&self, former: Leader) -> bool {
-        let known = former.epoch >= 0 && self.leader.epoch >= 0;
-        let is_new =
-            if known { self.leader.epoch > former.epoch } else { self.leader.id != former.id };
-        is_new && self.lane.is_some()
+        self.leader.is_new_since(former) && self.lane.is_some()
     }
 
     /// The broker to which reserved memory is accounted now.

@@ -55,7 +55,7 @@ pub(super) struct Policy {
     pub(super) prefers_proven: bool,
     /// Whether there are side lanes. Without followers to wait for, nothing would be gained.
     pub(super) separates: bool,
-    /// Whether new leaders have the side lane (`curtail.separate.unproven.partitions`).
+    /// Whether keyless records try new leaders on the side lane (`curtail.separate.unproven.partitions`).
     pub(super) separates_new_leaders: bool,
     /// `client.rack`, with `partitioner.rack.aware`.
     rack: Option<String>,
@@ -80,7 +80,7 @@ impl Policy {
         self.around_trouble && self.needs_replicas
     }
 
-    /// Whether unsent batches may move to other partitions.
+    /// Whether batches that no broker has written may move to other partitions.
     pub(super) fn moves(&self) -> bool {
         self.moves
     }
@@ -199,7 +199,7 @@ pub struct RoutingMetrics {
     pub choices_past_trouble: u64,
     /// Records sent to a slow broker to test whether it still is slow.
     pub probes: u64,
-    /// Unsent batches that moved from an unhealthy partition to another one.
+    /// Batches that no broker had written, and that moved from an unhealthy partition to another one.
     pub moved_batches: u64,
     /// Records in these batches.
     pub moved_records: u64,
@@ -671,8 +671,8 @@ fn keep_to_routes(shared: &Shared, topic: &TopicState) {
     }
 }
 
-/// Moves unsent batches that are bound to no partition away from an unhealthy partition. The caller holds no lock
-/// except that of the lanes.
+/// Moves batches that no broker has written, and that are bound to no partition, away from an unhealthy partition. The
+/// caller holds no lock except that of the lanes.
 pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
     if !shared.routing.policy.moves {
         return;

@@ -453,12 +453,8 @@ impl Shared {
 
     /// Whether the leader is another one than before, and may acknowledge late.
     fn is_unproven(&self, former: Leader, leader: Leader) -> bool {
-        let is_known = former.epoch >= 0 && leader.epoch >= 0;
-        let is_other = match is_known {
-            true => leader.epoch > former.epoch,
-            false => leader.id != former.id,
-        };
-        self.routing.policy.separates_new_leaders && former.id >= 0 && leader.id >= 0 && is_other
+        let are_known = former.id >= 0 && leader.id >= 0;
+        self.routing.policy.separates_new_leaders && are_known && leader.is_new_since(former)
     }
 
     /// The main lane to a broker.

@@ -19,6 +19,9 @@ async fn three_brokers() -> Backend {
     backend
 }
 
+/// The API key of Fetch, which followers send.
+const FETCH: i16 = 1;
+
 /// Longer than any test.
 const PATIENT: Duration = Duration::from_secs(600);
 
@@ -355,7 +358,6 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
 /// A new leader whose followers do not fetch yet acknowledges no record. One batch detects that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_batch_of_keyless_records_tries_a_new_leader() {
-    const FETCH: i16 = 1;
     const RECORDS: u32 = 50;
     let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
     backend.create_topic(TOPIC, 2, 2).await;
@@ -387,7 +389,6 @@ async fn one_batch_of_keyless_records_tries_a_new_leader() {
 /// acknowledge for the first one that does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges() {
-    const FETCH: i16 = 1;
     const RECORDS: u32 = 50;
     let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
@@ -470,42 +471,61 @@ async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
     until("the second broker takes its share", || outstanding(&backlog) <= most).await;
 }
 
+/// Two partitions of one broker. Keyless records are sent when they are flushed, and stay with one of the partitions
+/// until then, however slow the brokers.
+struct Gathering {
+    backend: Backend,
+    producer: Producer,
+    /// The broker of both.
+    former: i32,
+    /// The partition of the keyless records.
+    chosen: i32,
+    /// The other broker with a replica of it.
+    next: i32,
+}
+
+impl Gathering {
+    async fn with(more: &[(&str, &str)]) -> Self {
+        let backend =
+            Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
+        backend.create_topic(TOPIC, 2, 2).await;
+        let properties = [
+            ("linger.ms", "80000"),
+            ("delivery.timeout.ms", "120000"),
+            ("partitioner.adaptive.partitioning.enable", "false"),
+            ("curtail.suspicion.enable", "false"),
+        ];
+        let producer = producer(&backend, &[&properties, more].concat());
+        let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+        let (former, others) = shared_broker_and_others(cluster);
+        for partition in 0..2 {
+            cluster.move_leader(TOPIC, partition, former).expect("moved");
+        }
+        cluster.settled().await;
+        for partition in 0..2 {
+            let record = Record::to(TOPIC).partition(partition).value("hello");
+            drop(producer.send(record).await.expect("there is room"));
+        }
+        let first = send_keyless(&producer, 1).await.pop().expect("one");
+        producer.flush().await.expect("acknowledged");
+        let chosen = acknowledged(first).await.partition;
+        Self { backend, producer, former, chosen, next: others[chosen as usize] }
+    }
+
+    fn move_leader(&self) -> &Cluster {
+        let Backend::Embedded(cluster) = &self.backend else { unreachable!("embedded") };
+        cluster.move_leader(TOPIC, self.chosen, self.next).expect("moved");
+        cluster
+    }
+}
+
 /// One record detects whether a new leader acknowledges: the rest of its batch need not wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_record_of_a_batch_tries_a_new_leader() {
-    const FETCH: i16 = 1;
-    const RECORDS: usize = 20;
-    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
-    backend.create_topic(TOPIC, 2, 2).await;
-    // Records are sent when they are flushed, and stay with one partition until then, however slow the brokers.
-    let properties = [
-        ("linger.ms", "80000"),
-        ("delivery.timeout.ms", "120000"),
-        ("partitioner.adaptive.partitioning.enable", "false"),
-        ("metadata.max.age.ms", "100"),
-        ("curtail.suspicion.enable", "false"),
-    ];
-    let producer = producer(&backend, &properties);
-    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
-    let (former, others) = shared_broker_and_others(cluster);
-    for partition in 0..2 {
-        cluster.move_leader(TOPIC, partition, former).expect("moved");
-    }
-    cluster.settled().await;
-    let keyless = || producer.send(Record::to(TOPIC).value("keyless"));
-    for partition in 0..2 {
-        let record = Record::to(TOPIC).partition(partition).value("hello");
-        drop(producer.send(record).await.expect("there is room"));
-    }
-    let first = keyless().await.expect("there is room");
-    producer.flush().await.expect("acknowledged");
-    let chosen = acknowledged(first).await.partition;
-    let mut deliveries = Vec::new();
-    for _ in 0..RECORDS {
-        deliveries.push(keyless().await.expect("there is room"));
-    }
-    let next = others[chosen as usize];
-    cluster.move_leader(TOPIC, chosen, next).expect("moved");
+    let gathering = Gathering::with(&[("metadata.max.age.ms", "100")]).await;
+    let (producer, next) = (&gathering.producer, gathering.next);
+    let deliveries = send_keyless(producer, 20).await;
+    let cluster = gathering.move_leader();
     let connections = || producer.metrics().brokers.get(&next).map(|b| b.connection_count);
     until("the producer knows the new leader", || connections() > Some(0)).await;
     cluster.settled().await;
@@ -524,45 +544,18 @@ async fn one_record_of_a_batch_tries_a_new_leader() {
 /// acknowledges nothing yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_batch_of_keyless_records_goes_to_another_partition() {
-    const FETCH: i16 = 1;
-    const RECORDS: usize = 20;
-    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
-    backend.create_topic(TOPIC, 2, 2).await;
-    // Records are sent when they are flushed, and stay with one partition until then, however slow the brokers.
-    let properties = [
-        ("linger.ms", "80000"),
-        ("delivery.timeout.ms", "120000"),
-        ("partitioner.adaptive.partitioning.enable", "false"),
-        ("curtail.suspicion.enable", "false"),
-    ];
-    let producer = producer(&backend, &properties);
-    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
-    let (former, others) = shared_broker_and_others(cluster);
-    for partition in 0..2 {
-        cluster.move_leader(TOPIC, partition, former).expect("moved");
-    }
+    let gathering = Gathering::with(&[]).await;
+    let (producer, other) = (&gathering.producer, 1 - gathering.chosen);
+    let cluster = gathering.move_leader();
     cluster.settled().await;
-    let send = |record: Record<'static>| producer.send(record);
-    for partition in 0..2 {
-        drop(send(Record::to(TOPIC).partition(partition).value("hello")).await.expect("room"));
-    }
-    let first = send(Record::to(TOPIC).value("keyless")).await.expect("room");
-    producer.flush().await.expect("acknowledged");
-    let chosen = acknowledged(first).await.partition;
-    let next = others[chosen as usize];
-    cluster.move_leader(TOPIC, chosen, next).expect("moved");
-    cluster.settled().await;
-    cluster.delay(Some(next), Some(FETCH), PATIENT);
-    let mut deliveries = Vec::new();
-    for _ in 0..RECORDS {
-        deliveries.push(send(Record::to(TOPIC).value("keyless")).await.expect("room"));
-    }
+    cluster.delay(Some(gathering.next), Some(FETCH), PATIENT);
+    let deliveries = send_keyless(producer, 20).await;
     producer.flush().await.expect("acknowledged without the new leader");
     for delivery in deliveries {
-        assert_eq!(acknowledged(delivery).await.partition, 1 - chosen);
+        assert_eq!(acknowledged(delivery).await.partition, other);
     }
-    assert_eq!(producer.metrics().brokers[&former].batch_refused_total, 1);
-    producer.close().await.expect("closed");
+    assert_eq!(producer.metrics().brokers[&gathering.former].batch_refused_total, 1);
+    producer.clone().close().await.expect("closed");
 }
 
 /// Keyless records stay with an unresponsive broker only while the others refuse.

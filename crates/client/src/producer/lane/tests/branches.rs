@@ -1,20 +1,45 @@
 //! The side lane of a broker.
 
+use curtail_proto::accumulator::PartitionQueue;
 use curtail_wire::{
     ErrorCode,
     produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse},
 };
 
 use super::*;
-use crate::producer::settle;
+use crate::producer::{settle, topic::TopicState};
 
-/// A producer with side lanes. Records stay where they are.
-fn start_apart(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
-    start_with(|config| {
-        config.prefer_proven_partitions = false;
+/// Starts a producer whose broker 1 leads partitions 0 and 1, and broker 2 partition 2. Partition 0 has broker 2 in
+/// sync, partition 1 has not.
+fn start_with_followers(
+    change: impl FnOnce(&mut ProducerConfig),
+) -> (Arc<Shared>, [Arc<Partition>; 3]) {
+    let shared = start_with(|config| {
         config.linger = Duration::ZERO;
         change(config);
-    })
+    });
+    let topic = learn(&shared, &[1, 2]);
+    let partitions = [0, 1, 2].map(|index: usize| topic.partitions[index].clone());
+    (shared, partitions)
+}
+
+/// Metadata with these replicas of partition 0 in sync.
+fn learn(shared: &Shared, in_sync: &[i32]) -> Arc<TopicState> {
+    let mut answer = response(3, 1, 5);
+    let partitions = &mut answer.topics[0].partitions;
+    partitions[0].isr = in_sync.to_vec();
+    partitions[1].isr = vec![1];
+    (partitions[2].leader_id, partitions[2].isr) = (2, vec![2]);
+    shared.metadata.learn(&answer);
+    let known = shared.metadata.snapshot();
+    shared.adopt(known.topic("t").expect("it is known")).expect("open")
+}
+
+/// Broker 2 completes no handshake.
+fn cut_off(shared: &Shared, [_, _, gone]: &[Arc<Partition>; 3]) {
+    let unreachable = lane_of(gone);
+    unreachable.gate.set_unreachable();
+    shared.notice(&unreachable);
 }
 
 /// Acknowledges the first batch that the lane can send. Returns its partition.
@@ -41,20 +66,134 @@ fn acknowledge_one(shared: &Shared, lane: &Arc<Lane>) -> i32 {
     index
 }
 
-/// Opens a batch, and hands it over as a sender does.
-fn open_one(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
+/// Opens a batch, changes the queue, and hands it over as a sender does.
+fn open_and(
+    change: impl FnOnce(&mut PartitionQueue<Completion>),
+    shared: &Shared,
+    partition: &Arc<Partition>,
+) -> Arc<Lane> {
     drop(open_batch(shared, partition, Instant::now().into_std()));
-    resubmit(partition.state.lock(), partition);
+    let mut state = partition.state.lock();
+    change(&mut state.queue);
+    resubmit(state, partition);
     lane_of(partition)
 }
 
-/// The same with a record that must go to the partition.
+/// Hands over a batch that may go to any partition.
+fn open_one(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
+    open_and(|_| {}, shared, partition)
+}
+
+/// Hands over a batch that must go to this partition.
 fn make_bound(shared: &Shared, partition: &Arc<Partition>) -> Arc<Lane> {
-    drop(open_batch(shared, partition, Instant::now().into_std()));
-    let mut state = partition.state.lock();
-    state.queue.bind();
-    resubmit(state, partition);
-    lane_of(partition)
+    open_and(PartitionQueue::bind, shared, partition)
+}
+
+#[tokio::test]
+async fn bound_batches_that_wait_for_an_unreachable_replica_have_the_side_lane() {
+    let (shared, partitions) = start_with_followers(|_| {});
+    let [stuck, other, gone] = &partitions;
+    assert_eq!(make_bound(&shared, stuck).branch, Branch::Main);
+    cut_off(&shared, &partitions);
+    let side = lane_of(stuck);
+    assert_eq!((side.broker, side.branch), (1, Branch::Side), "the waiting batch is bound");
+    assert_eq!(make_bound(&shared, gone).branch, Branch::Main);
+
+    let main = make_bound(&shared, other);
+    assert_eq!(main.branch, Branch::Main);
+    assert_eq!(acknowledge_one(&shared, &main), 1, "it does not share a request");
+    learn(&shared, &[1]);
+    assert!(Arc::ptr_eq(&side, &lane_of(stuck)), "until it acknowledges");
+    assert_eq!(acknowledge_one(&shared, &side), 0);
+    assert_eq!(lane_of(stuck).branch, Branch::Main);
+    shared.stop();
+}
+
+#[tokio::test]
+async fn batches_that_are_not_bound_stay_on_the_main_lane() {
+    let (shared, partitions) = start_with_followers(|_| {});
+    drop(open_batch(&shared, &partitions[0], Instant::now().into_std()));
+    cut_off(&shared, &partitions);
+    assert_eq!(lane_of(&partitions[0]).branch, Branch::Main);
+    assert_eq!(make_bound(&shared, &partitions[0]).branch, Branch::Side);
+    shared.stop();
+}
+
+#[tokio::test]
+async fn batches_that_wait_move_with_their_partition() {
+    let (shared, partitions) = start_with_followers(|config| config.max_in_flight = 1);
+    let stuck = &partitions[0];
+    make_bound(&shared, stuck);
+    cut_off(&shared, &partitions);
+    let side = lane_of(stuck);
+    stuck.state.lock().queue.seal_now(&shared.policy);
+    make_bound(&shared, stuck);
+    learn(&shared, &[1]);
+    acknowledge_one(&shared, &side);
+    let main = lane_of(stuck);
+    for (lane, sends) in [(main, 1), (side, 0)] {
+        let socket = open(&lane, 9);
+        assert_eq!(written(&lane, &shared, &socket).len(), sends);
+    }
+    shared.stop();
+}
+
+#[tokio::test]
+async fn without_followers_to_wait_for_there_is_no_side_lane() {
+    let (shared, partitions) = start_with_followers(|config| config.acks = Acks::Leader);
+    make_bound(&shared, &partitions[0]);
+    cut_off(&shared, &partitions);
+    let lane = make_bound(&shared, &partitions[0]);
+    assert!(lane.branch == Branch::Main && lane.side().is_none());
+    shared.stop();
+}
+
+#[tokio::test]
+async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
+    let (shared, partitions) = start_with_followers(|_| {});
+    let stuck = &partitions[0];
+    make_bound(&shared, stuck);
+    cut_off(&shared, &partitions);
+    let side = lane_of(stuck);
+    assert_eq!(side.branch, Branch::Side);
+    shared.close_side(&side);
+    let main = lane_of(stuck);
+    assert_eq!((main.broker, main.branch), (1, Branch::Main));
+    shared.close_side(&main);
+    assert_eq!(acknowledge_one(&shared, &main), 0);
+    assert_eq!(make_bound(&shared, stuck).branch, Branch::Main);
+    shared.stop();
+}
+
+#[tokio::test]
+async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
+    let (shared, partitions) = start_with_followers(|_| {});
+    let main = make_bound(&shared, &partitions[0]);
+    cut_off(&shared, &partitions);
+    let side = lane_of(&partitions[0]);
+    side.open(Arc::new(Slow::default()), 9);
+    let later = Instant::now().into_std() + QUIET;
+    assert_eq!(side.timed_out(later).1, None, "a batch waits");
+    learn(&shared, &[1]);
+    acknowledge_one(&shared, &side);
+    for lane in [&main, &side] {
+        lane.open(Arc::new(Slow::default()), 9);
+    }
+    let later = Instant::now().into_std() + QUIET;
+    let at = side.next_deadline(&mut side.line()).expect("the driver looks again");
+    assert!(at <= later, "{:?}", later - at);
+    assert_eq!(side.timed_out(later - QUIET / 2).1, None);
+    assert_eq!([&main, &side].map(|lane| lane.timed_out(later).1), [None, Some(Reason::Unused)]);
+    shared.stop();
+}
+
+/// A producer whose partitions have no followers that are known. Records stay where they are.
+fn start_apart(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
+    start_with(|config| {
+        config.prefer_proven_partitions = false;
+        config.linger = Duration::ZERO;
+        change(config);
+    })
 }
 
 #[tokio::test]
@@ -95,25 +234,6 @@ async fn records_of_the_partition_stay_on_the_main_lane_to_a_new_leader() {
 }
 
 #[tokio::test]
-async fn batches_that_wait_move_with_their_partition() {
-    let shared = start_apart(|config| config.max_in_flight = 1);
-    let [partition, _] = adopt(&shared, 1, 5);
-    open_one(&shared, &partition);
-    adopt(&shared, 2, 6);
-    let side = lane_of(&partition);
-    assert_eq!((side.broker, side.branch), (2, Branch::Side), "with the batch that waits");
-    partition.state.lock().queue.seal_now(&shared.policy);
-    open_one(&shared, &partition);
-    acknowledge_one(&shared, &side);
-    let main = lane_of(&partition);
-    for (lane, sends) in [(main, 1), (side, 0)] {
-        let socket = open(&lane, 9);
-        assert_eq!(written(&lane, &shared, &socket).len(), sends);
-    }
-    shared.stop();
-}
-
-#[tokio::test]
 async fn new_leaders_share_the_connection_if_nothing_waits_for_followers_or_if_it_is_switched_off()
 {
     let without_followers = start_apart(|config| config.acks = Acks::Leader);
@@ -126,42 +246,8 @@ async fn new_leaders_share_the_connection_if_nothing_waits_for_followers_or_if_i
     }
 }
 
-/// Partition 0 needs broker 2, which is unreachable. Partition 1 has the same leader and does not need it.
 #[tokio::test]
-async fn batches_that_wait_for_an_unreachable_replica_have_the_side_lane() {
-    let shared = start_with(|config| config.linger = Duration::ZERO);
-    let learn = |in_sync: &[i32]| {
-        let mut answer = response(3, 1, 5);
-        let partitions = &mut answer.topics[0].partitions;
-        partitions[0].isr = in_sync.to_vec();
-        partitions[1].isr = vec![1];
-        (partitions[2].leader_id, partitions[2].isr) = (2, vec![2]);
-        shared.metadata.learn(&answer);
-        let known = shared.metadata.snapshot();
-        shared.adopt(known.topic("t").expect("it is known")).expect("open")
-    };
-    let topic = learn(&[1, 2]);
-    let [stuck, other, gone] = [0, 1, 2].map(|index: usize| topic.partitions[index].clone());
-    assert_eq!(make_bound(&shared, &stuck).branch, Branch::Main);
-    let unreachable = lane_of(&gone);
-    unreachable.gate.set_unreachable();
-    shared.notice(&unreachable);
-    let side = lane_of(&stuck);
-    assert_eq!((side.broker, side.branch), (1, Branch::Side));
-    assert_eq!(make_bound(&shared, &gone).branch, Branch::Main);
-
-    let main = make_bound(&shared, &other);
-    assert_eq!(main.branch, Branch::Main);
-    assert_eq!(acknowledge_one(&shared, &main), 1, "it does not share a request");
-    learn(&[1]);
-    assert!(Arc::ptr_eq(&side, &lane_of(&stuck)), "until it acknowledges");
-    assert_eq!(acknowledge_one(&shared, &side), 0);
-    assert_eq!(lane_of(&stuck).branch, Branch::Main);
-    shared.stop();
-}
-
-#[tokio::test]
-async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
+async fn a_new_leader_has_the_main_lane_if_the_side_lane_cannot_connect() {
     let shared = start_apart(|_| {});
     let [partition, other] = adopt(&shared, 1, 5);
     adopt(&shared, 2, 6);
@@ -176,27 +262,5 @@ async fn batches_return_to_the_main_lane_if_the_side_lane_cannot_connect() {
     shared.close_side(&main);
     adopt(&shared, 1, 7);
     assert_eq!(open_one(&shared, &partition).branch, Branch::Side, "the next leader");
-    shared.stop();
-}
-
-#[tokio::test]
-async fn the_side_connection_is_not_needed_after_a_while_without_batches() {
-    let shared = start_apart(|_| {});
-    let [partition, _] = adopt(&shared, 1, 5);
-    adopt(&shared, 2, 6);
-    let main = lane_of(&partition);
-    let side = open_one(&shared, &partition);
-    side.open(Arc::new(Slow::default()), 9);
-    let later = Instant::now().into_std() + QUIET;
-    assert_eq!(side.timed_out(later).1, None, "a batch waits");
-    acknowledge_one(&shared, &side);
-    for lane in [&main, &side] {
-        lane.open(Arc::new(Slow::default()), 9);
-    }
-    let later = Instant::now().into_std() + QUIET;
-    let at = side.next_deadline(&mut side.line()).expect("the driver looks again");
-    assert!(at <= later, "{:?}", later - at);
-    assert_eq!(side.timed_out(later - QUIET / 2).1, None);
-    assert_eq!([&main, &side].map(|lane| lane.timed_out(later).1), [None, Some(Reason::Unused)]);
     shared.stop();
 }
