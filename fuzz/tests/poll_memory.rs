@@ -5,8 +5,9 @@
 use std::{sync::mpsc, thread, time::Duration};
 
 use curtail::{
-    Codec, Consumer, ConsumerConfig, Env, OffsetReset, Producer, ProducerConfig, Record, Records,
-    TopicPartition,
+    Consumer, ConsumerConfig, Env, Producer, ProducerConfig, Record, TopicPartition,
+    config::{Codec, OffsetReset},
+    consumer::Records,
 };
 use curtail_cluster::{Cluster, ClusterConfig};
 use tokio::{runtime::Runtime, sync::oneshot};

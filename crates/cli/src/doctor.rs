@@ -6,7 +6,7 @@ mod tests;
 use std::path::PathBuf;
 
 use clap::Args;
-use curtail::{Acks, AdminConfig, ConsumerConfig, ProducerConfig};
+use curtail::{AdminConfig, ConsumerConfig, ProducerConfig, config::Acks};
 use curtail_lab::{
     doctor::{
         self, Event, Limit, Options, Phase, Plan, Report, Stop, Tried, Verdict,

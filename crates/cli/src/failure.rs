@@ -5,7 +5,7 @@ mod tests;
 
 use std::{fmt::Display, io};
 
-use curtail::{ConfigError, ConnectionProblem, Error};
+use curtail::{ConfigError, Error, error::ConnectionProblem};
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
 

@@ -6,7 +6,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use curtail::{ConfigError, ConsumerConfig, ProducerConfig, load_properties};
+use curtail::{ConfigError, ConsumerConfig, ProducerConfig, config::load_properties};
 use curtail_cluster::{ClusterConfig, is_topic_setting};
 
 use crate::failure::Failure;

@@ -14,7 +14,7 @@ mod unclean;
 
 use std::time::Duration;
 
-use curtail::{Acks, Codec};
+use curtail::config::{Acks, Codec};
 use curtail_cluster::Plant;
 use curtail_net::Entropy;
 

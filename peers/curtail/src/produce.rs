@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use curtail::{CompletionSink, Completions, Delivery, Error, Producer, Record};
+use curtail::{Delivery, Error, Producer, Record, producer::{CompletionSink, Completions}};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 

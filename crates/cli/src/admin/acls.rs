@@ -1,7 +1,7 @@
 //! `curtail acls`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use curtail::{
+use curtail::admin::{
     Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
 };
 

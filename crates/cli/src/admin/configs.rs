@@ -1,7 +1,10 @@
 //! `curtail configs`.
 
 use clap::{Args, Subcommand};
-use curtail::{Admin, ConfigChange, ConfigResource, ConfigSource, Mode};
+use curtail::{
+    Admin,
+    admin::{ConfigChange, ConfigResource, ConfigSource, Mode},
+};
 
 use super::{Cell, Format, admin, block_on, report};
 use crate::{

@@ -1,7 +1,7 @@
 //! `curtail elect`.
 
 use clap::{Args, ValueEnum};
-use curtail::{Elected, Election};
+use curtail::admin::{Elected, Election};
 
 use super::{TopicSelection, admin, block_on, partitions_of, report, topic_selection};
 use crate::{failure::Failure, output, settings::ClientArguments};

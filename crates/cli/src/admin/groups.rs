@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use curtail::{
-    Admin, ErrorCode, GroupDescription, GroupOffsets, IsolationLevel, MemberDescription,
-    OffsetSpec, TopicPartition,
+    Admin, ErrorCode, TopicPartition,
+    admin::{GroupDescription, GroupOffsets, MemberDescription, OffsetSpec},
+    config::IsolationLevel,
 };
 
 use super::{

@@ -10,7 +10,10 @@ pub(crate) mod topics;
 use std::{fmt::Display, path::Path};
 
 use clap::Args;
-use curtail::{Admin, AdminConfig, Each, TopicDescription, TopicPartition};
+use curtail::{
+    Admin, AdminConfig, TopicPartition,
+    admin::{Each, TopicDescription},
+};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Builder;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use curtail::{Admin, Reassignment, TopicPartition};
+use curtail::{Admin, TopicPartition, admin::Reassignment};
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, Format, admin, block_on, described, read_json, report};

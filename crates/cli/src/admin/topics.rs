@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use curtail::{Mode, NewPartitions, NewTopic, TopicDescription, TopicPartition};
+use curtail::{
+    TopicPartition,
+    admin::{Mode, NewPartitions, NewTopic, TopicDescription},
+};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -10,7 +10,10 @@ use std::{
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use curtail::{Admin, Consumer, ConsumerConfig, Error, IsolationLevel, OffsetSpec, TopicPartition};
+use curtail::{
+    Admin, Consumer, ConsumerConfig, Error, TopicPartition, admin::OffsetSpec,
+    config::IsolationLevel,
+};
 use tokio::runtime::Builder;
 
 use super::format::Format;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use curtail::{ConnectionProblem, Error};
+use curtail::{Error, error::ConnectionProblem};
 
 use super::Failure;
 

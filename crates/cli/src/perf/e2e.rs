@@ -1,7 +1,7 @@
 //! `curtail perf e2e`, after EndToEndLatency.
 
 use clap::{Args, ValueEnum};
-use curtail::{Acks, ConsumerConfig, ProducerConfig};
+use curtail::{ConsumerConfig, ProducerConfig, config::Acks};
 use curtail_lab::{
     latency::few_behind_p999,
     perf::{

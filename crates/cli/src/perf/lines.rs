@@ -5,7 +5,7 @@ mod tests;
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use curtail::NamedMetric;
+use curtail::metrics::NamedMetric;
 use curtail_lab::{
     latency::Summary,
     perf::{Interval, Report, Window},

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use curtail::{Admin, AdminConfig, ConsumerConfig, NewTopic, ProducerConfig, TopicPartition};
+use curtail::{
+    Admin, AdminConfig, ConsumerConfig, ProducerConfig, TopicPartition, admin::NewTopic,
+};
 use curtail_cluster::ClusterConfig;
 
 use super::{refuse, trogdor::TopicsSpec};

@@ -5,7 +5,10 @@ mod tests;
 
 use std::time::Duration;
 
-use curtail::{Acks, Codec, ConsumerConfig, ProducerConfig};
+use curtail::{
+    ConsumerConfig, ProducerConfig,
+    config::{Acks, Codec},
+};
 use serde::Serialize;
 
 use super::sample::Phase;

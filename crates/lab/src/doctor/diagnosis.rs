@@ -5,7 +5,7 @@ mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use curtail::Acks;
+use curtail::config::Acks;
 use serde::Serialize;
 
 use super::sample::{ClockOffset, Phase, Sample, micros};

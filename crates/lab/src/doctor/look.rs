@@ -5,7 +5,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use curtail::{Admin, ConfigEntry, ConfigResource, ConfigSource, PartitionDescription};
+use curtail::{
+    Admin,
+    admin::{ConfigEntry, ConfigResource, ConfigSource, PartitionDescription},
+};
 
 use super::diagnosis::Finding;
 use crate::perf::Result;

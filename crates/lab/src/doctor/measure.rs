@@ -10,8 +10,8 @@ use std::{
 };
 
 use curtail::{
-    Consumer, ConsumerConfig, Delivery, Producer, ProducerConfig, Record, RecordBatch,
-    RecordMetadata, TopicPartition,
+    Consumer, ConsumerConfig, Delivery, Producer, ProducerConfig, Record, RecordMetadata,
+    TopicPartition, consumer::RecordBatch,
 };
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};

@@ -21,7 +21,9 @@ pub mod units;
 use std::time::Duration;
 
 use curtail::{
-    Acks, Admin, AdminConfig, ConsumerConfig, NewTopic, ProducerConfig, TopicDescription,
+    Admin, AdminConfig, ConsumerConfig, ProducerConfig,
+    admin::{NewTopic, TopicDescription},
+    config::Acks,
 };
 use tokio::runtime::Runtime;
 

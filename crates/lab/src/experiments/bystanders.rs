@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::TopicDescription;
+use curtail::admin::TopicDescription;
 
 use super::{
     Act, Arm, Arms, Condition, Experiment, Figure, Measured, Published, Sample, SentTo, Setting,
@@ -219,7 +219,7 @@ struct Places {
 
 impl Places {
     fn find(topic: &TopicDescription) -> Result<Self> {
-        let numbers = |wanted: &dyn Fn(&curtail::PartitionDescription) -> bool| -> Vec<i32> {
+        let numbers = |wanted: &dyn Fn(&curtail::admin::PartitionDescription) -> bool| -> Vec<i32> {
             topic.partitions.iter().filter(|p| wanted(p)).map(|p| p.partition).collect()
         };
         let healthy = numbers(&|p| !p.replicas.contains(&VICTIM));

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Acks, Consumer, ConsumerConfig, TopicPartition};
+use curtail::{Consumer, ConsumerConfig, TopicPartition, config::Acks};
 
 use super::{
     Figure, Sample,

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{ProducerConfig, TopicDescription};
+use curtail::{ProducerConfig, admin::TopicDescription};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use curtail::{ProducerConfig, TopicDescription};
+use curtail::{ProducerConfig, admin::TopicDescription};
 
 use super::{
     Act, Arm, Arms, Condition, Experiment, Published, Sample, Setting, Simulated, Testbed, Turn,

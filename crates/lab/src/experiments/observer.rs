@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Admin, AdminConfig, TopicDescription};
+use curtail::{Admin, AdminConfig, admin::TopicDescription};
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Acks, PartitionDescription, Producer};
+use curtail::{Producer, admin::PartitionDescription, config::Acks};
 #[cfg(feature = "sim")]
 use curtail_cluster::ClusterHandle;
 

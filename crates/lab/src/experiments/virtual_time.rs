@@ -11,7 +11,9 @@ mod tests;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use curtail::{Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, TopicPartition};
+use curtail::{
+    Consumer, ConsumerConfig, Producer, ProducerConfig, TopicPartition, config::OffsetReset,
+};
 use curtail_cluster::{Cluster, ClusterConfig, ClusterHandle};
 use curtail_sim::world::{self, Handle, HostId, World};
 use tokio::{

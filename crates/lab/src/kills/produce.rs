@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Acks, Producer, Record, RecordMetadata};
+use curtail::{Producer, Record, RecordMetadata, config::Acks};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, task::JoinHandle};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use curtail::{Consumer, IsolationLevel};
+use curtail::{Consumer, config::IsolationLevel};
 
 use super::number;
 use crate::{

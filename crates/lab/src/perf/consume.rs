@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use curtail::{
-    Consumer, ConsumerConfig, ConsumerMetrics, Producer, ProducerConfig, Record, RecordBatch,
-    TopicPartition,
+    Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition,
+    consumer::RecordBatch, metrics::ConsumerMetrics,
 };
 use tokio::runtime::Runtime;
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use curtail::{
-    Acks, Consumer, ConsumerConfig, ConsumerRecord, Delivery, Header, Producer, ProducerConfig,
-    Record, RecordMetadata, TopicPartition,
+    Consumer, ConsumerConfig, ConsumerRecord, Delivery, Header, Producer, ProducerConfig, Record,
+    RecordMetadata, TopicPartition, config::Acks,
 };
 use curtail_cluster::Observer;
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{Delivery, ProducerConfig, ProducerMetrics, Record};
+use curtail::{Delivery, ProducerConfig, Record, metrics::ProducerMetrics};
 use tokio::runtime::Runtime;
 
 use self::{

@@ -5,7 +5,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use curtail::{Admin, AdminConfig, NewTopic, SecurityConfig};
+use curtail::{Admin, AdminConfig, admin::NewTopic, security::SecurityConfig};
 use curtail_cluster::{Cluster, ClusterConfig, ClusterError, Observer};
 use curtail_net::Env;
 use tokio::{

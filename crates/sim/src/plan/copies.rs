@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use curtail::Assignor;
+use curtail::config::Assignor;
 
 use super::{Dice, Fault, FaultKind, Plan, TRANSACTION_LOG_PARTITIONS, groups, scenario::fault};
 

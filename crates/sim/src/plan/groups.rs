@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use curtail::Assignor;
+use curtail::config::Assignor;
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, Host,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use curtail::{Acks, Codec};
+use curtail::config::{Acks, Codec};
 
 use super::{
     BROKERS, Crash, Dice, Fault, FaultKind, Host, Plan, Tuning, scenario::fault, scenario::moves,

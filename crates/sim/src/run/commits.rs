@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use curtail::{Consumer, Error, OffsetAndMetadata, TopicPartition};
+use curtail::{Consumer, Error, TopicPartition, transaction::OffsetAndMetadata};
 use curtail_net::{Entropy, Env};
 use tokio::time::sleep;
 

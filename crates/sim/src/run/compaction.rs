@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use curtail::{Consumer, Error, IsolationLevel, OffsetReset, TopicPartition};
+use curtail::{
+    Consumer, Error, TopicPartition,
+    config::{IsolationLevel, OffsetReset},
+};
 use curtail_net::{Entropy, Env};
 use tokio::time::timeout;
 
@@ -144,7 +147,7 @@ impl Reader {
         self.next.insert(partition, to);
     }
 
-    fn take(&mut self, records: curtail::Records) {
+    fn take(&mut self, records: curtail::consumer::Records) {
         for record in records {
             let (partition, offset) = (record.partition(), record.offset());
             let id = payload::id_of_record(&record);

@@ -12,8 +12,10 @@ use std::{
 };
 
 use curtail::{
-    Consumer, ConsumerConfig, ConsumerRecord, Error, IsolationLevel, OffsetAndMetadata,
-    OffsetReset, ProducerConfig, Record, TopicPartition, TransactionalProducer,
+    Consumer, ConsumerConfig, ConsumerRecord, Error, ProducerConfig, Record, TopicPartition,
+    TransactionalProducer,
+    config::{IsolationLevel, OffsetReset},
+    transaction::OffsetAndMetadata,
 };
 use curtail_net::{Entropy, Env};
 use tokio::{

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use curtail::{Admin, AdminConfig, Consumer, Error, OffsetReset, TopicPartition};
+use curtail::{Admin, AdminConfig, Consumer, Error, TopicPartition, config::OffsetReset};
 use curtail_net::{Entropy, Env};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -304,7 +304,7 @@ impl Seeker {
     fn take(
         &mut self,
         consumer: &mut Consumer,
-        polled: Result<curtail::Records, Error>,
+        polled: Result<curtail::consumer::Records, Error>,
     ) -> Result<(), Error> {
         match polled {
             Ok(records) => {

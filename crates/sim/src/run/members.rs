@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use curtail::{
-    Consumer, ConsumerConfig, Error, OffsetAndMetadata, OffsetReset, Rebalance, RebalanceListener,
-    Records, TopicPartition,
+    Consumer, ConsumerConfig, Error, TopicPartition,
+    config::OffsetReset,
+    consumer::{Rebalance, RebalanceListener, Records},
+    transaction::OffsetAndMetadata,
 };
 use curtail_net::Entropy;
 use parking_lot::Mutex;

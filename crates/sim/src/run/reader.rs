@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use curtail::{Consumer, ConsumerConfig, Error, IsolationLevel, OffsetReset, TopicPartition};
+use curtail::{
+    Consumer, ConsumerConfig, Error, TopicPartition,
+    config::{IsolationLevel, OffsetReset},
+};
 use curtail_net::Env;
 use tokio::time::sleep;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use curtail::{Consumer, Error, OffsetAndMetadata, TopicPartition};
+use curtail::{Consumer, Error, TopicPartition, transaction::OffsetAndMetadata};
 use curtail_net::{Entropy, Env};
 use tokio::time::{sleep, timeout};
 

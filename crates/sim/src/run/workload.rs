@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use curtail::{
-    Acks, CompletionSink, Completions, Delivery, Error, Producer, ProducerConfig, Record,
-    RecordMetadata,
+    Delivery, Error, Producer, ProducerConfig, Record, RecordMetadata,
+    config::Acks,
+    producer::{CompletionSink, Completions},
 };
 use curtail_net::{Entropy, Env};
 use tokio::{

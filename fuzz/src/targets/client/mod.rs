@@ -8,8 +8,9 @@ mod broker;
 use std::{sync::Arc, time::Duration};
 
 use curtail::{
-    Acks, Consumer, ConsumerConfig, Delivery, Env, Error, OffsetReset, Producer, ProducerConfig,
-    Record, TopicPartition,
+    Consumer, ConsumerConfig, Delivery, Env, Error, Producer, ProducerConfig, Record,
+    TopicPartition,
+    config::{Acks, OffsetReset},
 };
 use curtail_net::Entropy;
 use tokio::time::{Instant, timeout};
@@ -168,7 +169,7 @@ impl Player {
     }
 }
 
-fn short(common: &mut curtail::CommonConfig) {
+fn short(common: &mut curtail::config::CommonConfig) {
     common.request_timeout = REQUEST;
     common.connection_setup_timeout = REQUEST;
     common.default_api_timeout = API;
@@ -225,7 +226,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use curtail::Codec;
+    use curtail::config::Codec;
 
     use super::*;
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::GroupProtocol;
+use curtail::config::GroupProtocol;
 
 use crate::stage::{Stage, is_consecutive, poll_values, run};
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use curtail::GroupProtocol;
+use curtail::config::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::OffsetCommitRequest};
 
 use crate::stage::{Stage, Step, is_consecutive, poll_values, run};

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::{ErrorCode, GroupProtocol};
+use curtail::{ErrorCode, config::GroupProtocol};
 use curtail_wire::{
     ApiKey,
     cold::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse},

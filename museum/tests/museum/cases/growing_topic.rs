@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::{Mode, NewPartitions};
+use curtail::admin::{Mode, NewPartitions};
 use curtail_wire::ApiKey;
 
 use crate::stage::{Stage, Step, TOPIC, Work, ends, run};

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::GroupProtocol;
+use curtail::config::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::ConsumerGroupHeartbeatRequest};
 
 use crate::stage::{Gate, Reply, Request, Stage, Step, is_consecutive, poll_values, run};

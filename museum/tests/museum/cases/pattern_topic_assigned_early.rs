@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::GroupProtocol;
+use curtail::config::GroupProtocol;
 use curtail_wire::ApiKey;
 
 use crate::stage::{Stage, Step, curtail_only, ends, run};

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::GroupProtocol;
+use curtail::config::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::ConsumerGroupHeartbeatRequest};
 
 use crate::stage::{Request, Stage, ends, is_consecutive, is_peer, run};

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use curtail::Acks;
+use curtail::config::Acks;
 
 use crate::stage::{Stage, ends, run, within};
 

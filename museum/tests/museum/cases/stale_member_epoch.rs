@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use curtail::{ErrorCode, GroupProtocol};
+use curtail::{ErrorCode, config::GroupProtocol};
 use curtail_wire::{ApiKey, cold::messages::OffsetFetchResponse};
 
 use crate::stage::{Request, Stage, Step, ends, is_consecutive, poll_values, run};

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use curtail::GroupProtocol;
+use curtail::config::GroupProtocol;
 
 use crate::stage::{Consumer, Stage, ends, run};
 

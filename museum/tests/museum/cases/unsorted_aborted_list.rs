@@ -5,7 +5,7 @@
 //! - Failure: the list was taken for sorted, so records of aborted transactions were returned with read_committed
 //! - Promise: with read_committed no record of an aborted transaction is returned
 
-use curtail::{IsolationLevel, Record, TransactionalProducer};
+use curtail::{Record, TransactionalProducer, config::IsolationLevel};
 use curtail_wire::ApiKey;
 
 use crate::stage::{Stage, Step, TOPIC, ends, run};

@@ -22,8 +22,8 @@ use std::{
 };
 
 use curtail::{
-    Admin, AdminConfig, CommonConfig, ConsumerConfig, Env, IsolationLevel, OffsetReset,
-    ProducerConfig, TopicPartition, TransactionalProducer,
+    Admin, AdminConfig, ConsumerConfig, Env, ProducerConfig, TopicPartition, TransactionalProducer,
+    config::{CommonConfig, IsolationLevel, OffsetReset},
 };
 use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_net::{SystemClock, WallClock};

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use curtail::{
-    Admin, GroupOffsets, GroupState, IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition,
+    Admin, TopicPartition,
+    admin::{GroupOffsets, GroupState, OffsetSpec},
+    config::IsolationLevel,
+    transaction::OffsetAndMetadata,
 };
 use jiff::{Timestamp, civil, tz::TimeZone};
 

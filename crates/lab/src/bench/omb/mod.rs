@@ -9,7 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
-use curtail::parse_properties;
+use curtail::config::parse_properties;
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
 
 use self::backlog::Backlog;

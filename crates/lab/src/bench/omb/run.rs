@@ -81,7 +81,7 @@ async fn create(
     topics: &[String],
 ) -> Result<()> {
     let new = |name: &String| {
-        let topic = curtail::NewTopic::new(name)
+        let topic = curtail::admin::NewTopic::new(name)
             .partitions(workload.partitions_per_topic)
             .replication_factor(driver.replication_factor);
         driver.topic.iter().fold(topic, |topic, (name, value)| topic.config(name, value))

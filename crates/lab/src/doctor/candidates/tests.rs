@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use curtail::{Acks, ConsumerConfig, ProducerConfig};
+use curtail::{ConsumerConfig, ProducerConfig, config::Acks};
 
 use super::{Base, Change, MOST, candidates, probe};
 use crate::doctor::sample::Phase;

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use curtail::Acks;
+use curtail::config::Acks;
 
 use super::{Limit, Load, Probes, Verdict, blame, clocks, compare, phases, slow_brokers};
 use crate::{

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use curtail::PartitionDescription;
+use curtail::admin::PartitionDescription;
 
 use super::{Cluster, Setting, Topic};
 

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use curtail::{
-    CompletionSink, Completions, Delivery, Error as ClientError, Producer, Record, Timing,
+    Delivery, Error as ClientError, Producer, Record,
+    producer::{CompletionSink, Completions, Timing},
 };
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{

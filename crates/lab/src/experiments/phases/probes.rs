@@ -98,7 +98,7 @@ impl<'a> Prober<'a> {
         let mut delivery = producer.send(record).await?;
         (&mut delivery).await?;
         sleep(PAUSE).await;
-        let took = |timing: curtail::Timing| timing.acknowledged - timing.written;
+        let took = |timing: curtail::producer::Timing| timing.acknowledged - timing.written;
         Ok(delivery.timing().map(|timing| nanos(took(timing))))
     }
 }

@@ -17,8 +17,9 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use curtail::{
-    Admin, AdminConfig, ConsumerConfig, Election, Mechanism, NewTopic, PartitionDescription,
-    ProducerConfig, Reassignment, SecurityConfig, TopicDescription, TopicPartition,
+    Admin, AdminConfig, ConsumerConfig, ProducerConfig, TopicPartition,
+    admin::{Election, NewTopic, PartitionDescription, Reassignment, TopicDescription},
+    security::{Mechanism, SecurityConfig},
 };
 use curtail_cluster::{ClusterConfig, ClusterHandle, Observer, SecurityProtocol, User};
 use tokio::runtime::Runtime;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use curtail::{Acks, Delivery, Error as ClientError, Producer, Record};
+use curtail::{Delivery, Error as ClientError, Producer, Record, config::Acks};
 use curtail_cluster::ClusterHandle;
 use curtail_sim::world::Handle;
 use tokio::time::Instant;

@@ -3,8 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{
-    Consumer, ConsumerConfig, Error, IsolationLevel, OffsetAndMetadata, OffsetReset,
-    ProducerConfig, Record, Records, Result, TopicPartition, Transaction, TransactionalProducer,
+    Consumer, ConsumerConfig, Error, ProducerConfig, Record, Result, TopicPartition,
+    TransactionalProducer,
+    config::{IsolationLevel, OffsetReset},
+    consumer::Records,
+    transaction::{OffsetAndMetadata, Transaction},
 };
 
 use super::{GROUP, INPUT, OUTPUT};

@@ -1,8 +1,8 @@
 //! The producer of a run, plain or transactional, and the handle that accepts its records.
 
 use curtail::{
-    Delivery, Producer, ProducerConfig, ProducerMetrics, Record, Result, Transaction,
-    TransactionalProducer,
+    Delivery, Producer, ProducerConfig, Record, Result, TransactionalProducer,
+    metrics::ProducerMetrics, transaction::Transaction,
 };
 
 /// A producer, connected to the leaders of its topics.

@@ -1,0 +1,448 @@
+//! TLS and SASL: `security.protocol`, `ssl.*` and `sasl.*`.
+
+use std::{fmt, path::PathBuf, pin::Pin, sync::Arc};
+
+use curtail_net::tls;
+pub use curtail_net::tls::HostCheck;
+pub use curtail_proto::sasl::Secret;
+use curtail_proto::sasl::{Credentials, Hash};
+pub use curtail_wire::{Mechanism, SecurityProtocol};
+
+use super::{
+    jaas::{Jaas, Module},
+    oidc::{self, ClientCredentials, OidcConfig},
+};
+use crate::{error::ConfigError, security::Cache};
+
+/// Settings of TLS and SASL. `Debug` hides passwords and tokens.
+#[derive(Clone, Debug, Default)]
+pub struct SecurityConfig {
+    /// `security.protocol`.
+    pub protocol: SecurityProtocol,
+    /// `ssl.*`.
+    pub ssl: SslConfig,
+    /// `sasl.*`.
+    pub sasl: SaslConfig,
+    /// Data read from files or derived, shared by all connections of clients with this configuration.
+    pub(crate) cache: Arc<Cache>,
+}
+
+/// Format of a certificate or key file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreType {
+    /// Text between BEGIN and END.
+    Pem,
+    /// The format that `keytool` writes.
+    Pkcs12,
+}
+
+/// A file of certificates or keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Store {
+    /// `ssl.truststore.type`, `ssl.keystore.type`; detected from the file if unset.
+    pub kind: Option<StoreType>,
+    /// `ssl.truststore.location`, `ssl.keystore.location`. A changed file is reloaded for new connections.
+    pub location: Option<PathBuf>,
+    /// `ssl.truststore.password`, `ssl.keystore.password`.
+    pub password: Option<Secret>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLSv1.2
+    V12,
+    /// TLSv1.3
+    V13,
+}
+
+/// A cipher suite of TLS. Only suites that are considered safe exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CipherSuite(tls::CipherSuite);
+
+impl CipherSuite {
+    /// All suites, by their names in Java and in the TLS registry.
+    const ALL: [(&'static str, tls::CipherSuite); 9] = [
+        ("TLS_AES_256_GCM_SHA384", tls::CipherSuite::TLS13_AES_256_GCM_SHA384),
+        ("TLS_AES_128_GCM_SHA256", tls::CipherSuite::TLS13_AES_128_GCM_SHA256),
+        ("TLS_CHACHA20_POLY1305_SHA256", tls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            tls::CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            tls::CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+            tls::CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+    ];
+
+    /// Returns the suite with a name such as `TLS_AES_256_GCM_SHA384`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, suite)| Self(*suite))
+    }
+
+    /// Name of the suite.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        Self::ALL.iter().find(|(_, suite)| *suite == self.0).map_or("", |(name, _)| name)
+    }
+
+    /// TLS version of the suite.
+    #[must_use]
+    pub fn version(&self) -> TlsVersion {
+        // The suites of TLS 1.3 leave the key exchange open.
+        if self.name().contains("_WITH_") { TlsVersion::V12 } else { TlsVersion::V13 }
+    }
+
+    pub(crate) fn registered(&self) -> tls::CipherSuite {
+        self.0
+    }
+}
+
+/// Settings of TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SslConfig {
+    /// `ssl.truststore.*`: the trusted certificates; the platform's if unset.
+    pub truststore: Store,
+    /// `ssl.truststore.certificates`: PEM text, in place of a file.
+    pub truststore_certificates: Option<String>,
+    /// `ssl.keystore.*`: the client's certificate, if brokers request one.
+    pub keystore: Store,
+    /// `ssl.keystore.certificate.chain`: PEM text, in place of a file.
+    pub keystore_certificate_chain: Option<String>,
+    /// `ssl.keystore.key`: PEM text, in place of a file.
+    pub keystore_key: Option<Secret>,
+    /// `ssl.key.password`: for an encrypted private key.
+    pub key_password: Option<Secret>,
+    /// `ssl.endpoint.identification.algorithm`: `https`, or empty to disable it.
+    pub endpoint_identification: HostCheck,
+    /// `ssl.enabled.protocols`.
+    pub enabled_protocols: Vec<TlsVersion>,
+    /// `ssl.protocol`: the newest version to use, even if `ssl.enabled.protocols` has newer ones.
+    pub protocol: TlsVersion,
+    /// `ssl.cipher.suites`: suites offered to brokers, the preferred one first; all suites if empty.
+    pub cipher_suites: Vec<CipherSuite>,
+}
+
+impl Default for SslConfig {
+    fn default() -> Self {
+        Self {
+            truststore: Store::default(),
+            truststore_certificates: None,
+            keystore: Store::default(),
+            keystore_certificate_chain: None,
+            keystore_key: None,
+            key_password: None,
+            endpoint_identification: HostCheck::Https,
+            enabled_protocols: vec![TlsVersion::V12, TlsVersion::V13],
+            protocol: TlsVersion::V13,
+            cipher_suites: Vec::new(),
+        }
+    }
+}
+
+/// Settings of SASL.
+#[derive(Clone, Debug, Default)]
+pub struct SaslConfig {
+    /// `sasl.mechanism`. Java's default GSSAPI is not supported, so a mechanism must be set.
+    pub mechanism: Option<Mechanism>,
+    /// `sasl.jaas.config`.
+    pub jaas: Option<Secret>,
+    /// User name and password, in place of `sasl.jaas.config`.
+    pub login: Option<(String, Secret)>,
+    /// The application's source of tokens, for OAUTHBEARER.
+    pub token: Option<TokenSource>,
+    /// Source of tokens if [`token`](Self::token) is unset: `sasl.oauthbearer.*`, `sasl.login.*`.
+    pub oidc: OidcConfig,
+}
+
+/// A token for OAUTHBEARER.
+#[derive(Clone, Debug)]
+pub struct OAuthBearerToken {
+    pub(crate) token: Secret,
+    pub(crate) extensions: Vec<(String, String)>,
+}
+
+impl OAuthBearerToken {
+    /// A token, usually a JWT in its compact form.
+    pub fn new(token: impl Into<Secret>) -> Self {
+        Self { token: token.into(), extensions: Vec::new() }
+    }
+
+    /// Adds an extension (KIP-342).
+    #[must_use]
+    pub fn extension(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.extensions.push((name.into(), value.into()));
+        self
+    }
+}
+
+type Fetched = Pin<Box<dyn Future<Output = Result<OAuthBearerToken, String>> + Send>>;
+
+/// The application's source of tokens.
+#[derive(Clone)]
+pub struct TokenSource(Arc<dyn Fn() -> Fetched + Send + Sync>);
+
+impl TokenSource {
+    /// Creates a source. `fetch` is called for every connection and every renewal; it may return the same token
+    /// again.
+    pub fn new<F, T>(fetch: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<OAuthBearerToken, String>> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(fetch())))
+    }
+
+    pub(crate) async fn fetch(&self) -> Result<OAuthBearerToken, String> {
+        (self.0)().await
+    }
+}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSource")
+    }
+}
+
+/// Source of a connection's credentials.
+#[derive(Clone, Debug)]
+pub(crate) enum Login {
+    Fixed(Credentials),
+    Token(TokenSource),
+    Oidc(Box<ClientCredentials>),
+}
+
+impl SecurityConfig {
+    /// Settings for a protocol.
+    #[must_use]
+    pub fn new(protocol: SecurityProtocol) -> Self {
+        Self { protocol, ..Self::default() }
+    }
+
+    /// TLS. Trusts the platform's certificates unless a truststore is set.
+    #[must_use]
+    pub fn ssl() -> Self {
+        Self::new(SecurityProtocol::Ssl)
+    }
+
+    /// SASL over TLS with a user name and a password.
+    #[must_use]
+    pub fn sasl_ssl(
+        mechanism: Mechanism,
+        username: impl Into<String>,
+        password: impl Into<Secret>,
+    ) -> Self {
+        let mut config = Self::new(SecurityProtocol::SaslSsl);
+        config.sasl.mechanism = Some(mechanism);
+        config.sasl.login = Some((username.into(), password.into()));
+        config
+    }
+
+    /// OAUTHBEARER over TLS, with the application's tokens. See [`TokenSource::new`].
+    ///
+    /// ```
+    /// use curtail::{ProducerConfig, security::{OAuthBearerToken, SecurityConfig}};
+    ///
+    /// let security = SecurityConfig::oauth_bearer(|| async {
+    ///     let token = std::fs::read_to_string("/var/run/token");
+    ///     token.map(|text| OAuthBearerToken::new(text.trim())).map_err(|error| error.to_string())
+    /// });
+    /// let config = ProducerConfig::new("broker:9093").security(security);
+    /// ```
+    pub fn oauth_bearer<F, T>(fetch: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<OAuthBearerToken, String>> + Send + 'static,
+    {
+        let mut config = Self::new(SecurityProtocol::SaslSsl);
+        config.sasl.mechanism = Some(Mechanism::OAuthBearer);
+        config.sasl.token = Some(TokenSource::new(fetch));
+        config
+    }
+
+    /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a client id and a
+    /// secret (KIP-768). Sets `sasl.oauthbearer.token.endpoint.url` and
+    /// `sasl.oauthbearer.client.credentials.client.id` and `.secret`. [`SaslConfig::oidc`] has further settings.
+    ///
+    /// ```
+    /// use curtail::{ProducerConfig, security::SecurityConfig};
+    ///
+    /// let secret = std::env::var("CLIENT_SECRET").unwrap_or_default();
+    /// let mut security = SecurityConfig::client_credentials("https://login.example.com/token", "billing", secret);
+    /// security.sasl.oidc.scope = Some("kafka".into());
+    /// let config = ProducerConfig::new("broker:9093").security(security);
+    /// ```
+    #[must_use]
+    pub fn client_credentials(
+        token_endpoint_url: impl Into<String>,
+        client_id: impl Into<String>,
+        client_secret: impl Into<Secret>,
+    ) -> Self {
+        let mut config = Self::new(SecurityProtocol::SaslSsl);
+        config.sasl.mechanism = Some(Mechanism::OAuthBearer);
+        config.sasl.oidc.token_endpoint_url = Some(token_endpoint_url.into());
+        config.sasl.oidc.client_id = Some(client_id.into());
+        config.sasl.oidc.client_secret = Some(client_secret.into());
+        config
+    }
+
+    /// Sets `ssl.truststore.location`: a file with the certificates to trust, PEM or PKCS#12.
+    #[must_use]
+    pub fn truststore(mut self, file: impl Into<PathBuf>, password: Option<&str>) -> Self {
+        self.ssl.truststore.location = Some(file.into());
+        self.ssl.truststore.password = password.map(Secret::from);
+        self
+    }
+
+    /// Sets `ssl.keystore.location`: a file with the client's certificates and private key, PEM or PKCS#12.
+    /// `password` opens the store, or an encrypted PEM key.
+    #[must_use]
+    pub fn keystore(mut self, file: impl Into<PathBuf>, password: Option<&str>) -> Self {
+        self.ssl.keystore.location = Some(file.into());
+        self.ssl.keystore.password = password.map(Secret::from);
+        self.ssl.key_password = password.map(Secret::from);
+        self
+    }
+
+    /// Why previously read certificates are still in use although `ssl.truststore.location` or
+    /// `ssl.keystore.location` has changed: the current file cannot be used. `None` while new connections use the
+    /// current files.
+    ///
+    /// Describes the latest connection of any client with this configuration or a clone of it. The metric
+    /// `certificates-outdated` of producers and consumers reports the same.
+    #[must_use]
+    pub fn certificates_outdated(&self) -> Option<Arc<str>> {
+        self.cache.outdated()
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        if self.protocol.has_tls() {
+            self.ssl.validate()?;
+        }
+        if self.protocol.has_sasl() {
+            self.sasl.login()?;
+        }
+        Ok(())
+    }
+}
+
+impl SslConfig {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let contradiction = |text: &str| Err(ConfigError::Contradiction(text.into()));
+        if self.truststore.location.is_some() && self.truststore_certificates.is_some() {
+            return contradiction(
+                "ssl.truststore.location and ssl.truststore.certificates cannot be set together",
+            );
+        }
+        let texts = (self.keystore_certificate_chain.is_some(), self.keystore_key.is_some());
+        if texts.0 != texts.1 {
+            return contradiction(
+                "ssl.keystore.certificate.chain and ssl.keystore.key must be set together",
+            );
+        }
+        if self.keystore.location.is_some() && texts.0 {
+            return contradiction(
+                "ssl.keystore.location and ssl.keystore.certificate.chain cannot be set together",
+            );
+        }
+        if self.enabled_protocols.is_empty() {
+            return Err(ConfigError::Missing("ssl.enabled.protocols"));
+        }
+        if self.versions().next().is_none() {
+            return contradiction(
+                "ssl.protocol=TLSv1.2 excludes every version in ssl.enabled.protocols",
+            );
+        }
+        let mut versions = self.versions();
+        let has_suite = |version| self.cipher_suites.iter().any(|s| s.version() == version);
+        if !self.cipher_suites.is_empty() && !versions.any(has_suite) {
+            return contradiction(
+                "ssl.cipher.suites has no cipher suite for the versions of ssl.enabled.protocols and ssl.protocol",
+            );
+        }
+        Ok(())
+    }
+
+    /// The enabled versions that `ssl.protocol` permits.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = TlsVersion> {
+        self.enabled_protocols.iter().copied().filter(|version| *version <= self.protocol)
+    }
+}
+
+impl SaslConfig {
+    /// Returns the source of credentials.
+    pub(crate) fn login(&self) -> Result<Login, ConfigError> {
+        let Some(mechanism) = self.mechanism else {
+            return Err(ConfigError::Contradiction(
+                "sasl.mechanism defaults to GSSAPI, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
+            ));
+        };
+        let hash = match mechanism {
+            Mechanism::OAuthBearer => return self.token_login(),
+            Mechanism::Plain => None,
+            Mechanism::ScramSha256 => Some(Hash::Sha256),
+            Mechanism::ScramSha512 => Some(Hash::Sha512),
+        };
+        let (username, password, is_token) = match &self.login {
+            Some((username, password)) => (username.clone(), password.clone(), false),
+            None => self.jaas_login(mechanism)?,
+        };
+        Ok(Login::Fixed(match hash {
+            None => Credentials::Plain { username, password },
+            Some(hash) => Credentials::Scram { hash, username, password, is_token },
+        }))
+    }
+
+    /// Returns user name and password of `sasl.jaas.config`, and whether they belong to a delegation token.
+    fn jaas_login(&self, mechanism: Mechanism) -> Result<(String, Secret, bool), ConfigError> {
+        let jaas = self.read_jaas()?.ok_or(ConfigError::Missing("sasl.jaas.config"))?;
+        let module = if mechanism == Mechanism::Plain { Module::Plain } else { Module::Scram };
+        if jaas.module != module {
+            return Err(ConfigError::Contradiction(format!(
+                "sasl.jaas.config: its login module does not fit sasl.mechanism={mechanism}; use {}",
+                module.class()
+            )));
+        }
+        let required = |name| jaas.required(name).map_err(ConfigError::Contradiction);
+        let is_token =
+            jaas.option("tokenauth").is_some_and(|t| t.reveal().eq_ignore_ascii_case("true"));
+        Ok((required("username")?.reveal().to_owned(), required("password")?.clone(), is_token))
+    }
+
+    fn token_login(&self) -> Result<Login, ConfigError> {
+        if let Some(token) = &self.token {
+            return Ok(Login::Token(token.clone()));
+        }
+        let jaas = self.read_jaas()?;
+        match &self.oidc.token_endpoint_url {
+            Some(url) => Ok(Login::Oidc(Box::new(self.oidc.resolve(url, jaas.as_ref())?))),
+            None => Err(ConfigError::Contradiction(format!(
+                "sasl.mechanism=OAUTHBEARER needs {}, or a function that returns tokens (SecurityConfig::oauth_bearer)",
+                oidc::URL
+            ))),
+        }
+    }
+
+    fn read_jaas(&self) -> Result<Option<Jaas>, ConfigError> {
+        let read = self.jaas.as_ref().map(|jaas| Jaas::parse(jaas.reveal())).transpose();
+        read.map_err(|reason| ConfigError::Contradiction(format!("sasl.jaas.config: {reason}")))
+    }
+}

@@ -1,0 +1,763 @@
+//! Reading records: polls, streams, groups and their rebalances.
+//!
+//! A [`Consumer`] reads each assigned partition in log order.
+
+mod buffer;
+mod credit;
+mod cursor;
+mod group;
+mod lane;
+mod lookup;
+mod records;
+mod shared;
+mod signal;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+/// Synchronisation of [`signal`]. Its loom test replaces it.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+
+    pub(super) use tokio::sync::Notify;
+}
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+
+use curtail_net::Env;
+#[cfg(feature = "plants")]
+use curtail_proto::plant::{Plant, planted};
+use curtail_proto::{
+    later::Later,
+    position::{Position, Reset, Spot, Version, Versions},
+};
+use curtail_wire::records::DecompressLimit;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use self::{
+    cursor::{Budget, Cursor, Decoding},
+    shared::{Assigned, Next, Shared},
+};
+pub use curtail_wire::records::{HeaderIter, RecordRef};
+
+pub use crate::record::BatchMetadata;
+
+pub use self::{
+    group::{PendingCommit, Rebalance, RebalanceListener},
+    records::{RecordBatch, Records},
+    stream::{IntoStream, RecordStream},
+};
+use crate::{
+    ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
+    config::BufferedPartitions,
+    metadata::{AutoCreate, MetadataHandle},
+    metrics::{ConsumerMetrics, PartitionLag},
+    runtime::within,
+    transaction::OffsetAndMetadata,
+};
+
+/// Reads records of the partitions assigned to it.
+///
+/// One task per broker keeps a fetch in flight within `curtail.prefetch.bytes`, so records are usually buffered
+/// before the application asks for them. [`Consumer::poll`] verifies checksums and decompresses, on the caller's
+/// task.
+///
+/// With a `group.id` it can [`Consumer::subscribe`] and share topics with the group's other members, Java consumers
+/// included. A separate task maintains the membership. Partitions are assigned and revoked only inside `poll`.
+///
+/// Dropping the consumer ends its tasks; [`Consumer::close`] also waits until the brokers know. The membership of a
+/// dropped consumer ends only after `session.timeout.ms`.
+///
+/// When the tokio runtime on which it was made ends, so do its tasks. Calls then return [`Error::Closed`]
+/// instead of waiting; polls first return the records that are buffered. With `curtail.io.thread` its tasks run on a
+/// thread of the process: an application that blocks its runtime keeps its session in the group, up to
+/// `max.poll.interval.ms`.
+pub struct Consumer {
+    shared: Arc<Shared>,
+    decoding: Decoding,
+    /// The records being read. Its position is ahead of the one under the lock.
+    cursor: Option<Cursor>,
+    /// Damage found after records that were returned first.
+    failure: Option<Damage>,
+    choice: Choice,
+    /// The lock is never taken: it lets calls by shared reference be made from several threads.
+    listener: Option<Mutex<Box<dyn RebalanceListener>>>,
+}
+
+/// Damage at a position. Void once the position's version changes.
+struct Damage {
+    at: TopicPartition,
+    version: Version,
+    error: Error,
+}
+
+/// The source of the assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The application, with [`Consumer::assign`].
+    Assigned,
+    /// The group, for [`Consumer::subscribe`].
+    Subscribed,
+}
+
+/// The first record with a given timestamp or a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetAndTimestamp {
+    /// Offset of the record.
+    pub offset: i64,
+    /// Timestamp of the record, in milliseconds since 1970-01-01 UTC.
+    pub timestamp: i64,
+}
+
+/// A partition as [`Consumer::partitions_for`] describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub partition: i32,
+    /// Broker id of the leader; `None` while the partition has no leader.
+    pub leader: Option<i32>,
+    /// Leader epoch; `None` if the brokers do not report it.
+    pub leader_epoch: Option<i32>,
+}
+
+impl Consumer {
+    /// Creates a consumer without an assignment. Sends no request yet.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no
+    /// thread can be started.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
+    pub fn new(config: ConsumerConfig) -> Result<Self> {
+        Self::with_env(config, &Env::real())
+    }
+
+    /// As [`Consumer::new`], with the caller's network, clock and randomness.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the settings contradict each other. [`Error::Thread`] if `curtail.io.thread` is set and no
+    /// thread can be started.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, unless `curtail.io.thread` is set.
+    pub fn with_env(config: ConsumerConfig, env: &Env) -> Result<Self> {
+        config.validate()?;
+        let auto_create =
+            if config.allow_auto_create_topics { AutoCreate::Allowed } else { AutoCreate::Never };
+        let metadata = MetadataHandle::start(env, &config.common, auto_create)?;
+        let decoding = Decoding {
+            check_crcs: config.check_crcs,
+            limit: DecompressLimit { max_bytes: config.max_decompressed_batch },
+        };
+        let shared = Shared::new(config, env.clone(), metadata);
+        let choice = Choice::Assigned;
+        Ok(Self { shared, decoding, cursor: None, failure: None, choice, listener: None })
+    }
+
+    /// Replaces the assignment and ends a subscription. Partitions that stay assigned keep their positions. A new
+    /// partition begins at the group's committed offset, if there is a `group.id`. Otherwise it begins as
+    /// `auto.offset.reset` says, unless [`Consumer::seek`] follows.
+    pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
+        self.unsubscribe();
+        self.commit_positions();
+        self.save_position();
+        self.shared.assign(partitions.into_iter().collect());
+        self.drop_stale_cursor();
+    }
+
+    /// The assigned partitions.
+    pub fn assignment(&self) -> BTreeSet<TopicPartition> {
+        self.shared.state.lock().partitions.keys().cloned().collect()
+    }
+
+    /// Continues a partition at `offset`.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if the partition is not assigned or the offset is negative.
+    pub fn seek(&mut self, partition: &TopicPartition, offset: i64) -> Result<()> {
+        if offset < 0 {
+            return Err(Error::IllegalState("the offset is negative"));
+        }
+        self.jump(partition, |position, versions| position.seek(offset, versions))
+    }
+
+    /// As [`Consumer::seek`], with the leader epoch of the record before the offset, if known. The leader then
+    /// validates the position before anything is fetched. If an unclean election lost that record, the position is
+    /// reset as `auto.offset.reset` says, or polls return [`Error::LogTruncated`] (KIP-320).
+    ///
+    /// # Errors
+    /// As [`Consumer::seek`], and if the epoch is negative.
+    ///
+    /// ```
+    /// # fn example(consumer: &mut curtail::Consumer, orders: curtail::TopicPartition) -> curtail::Result<()> {
+    /// use curtail::transaction::OffsetAndMetadata;
+    ///
+    /// // The record at offset 41 was read in leader epoch 3.
+    /// let next = OffsetAndMetadata { leader_epoch: Some(3), ..OffsetAndMetadata::new(42) };
+    /// consumer.seek_to(&orders, &next)
+    /// # }
+    /// ```
+    pub fn seek_to(&mut self, partition: &TopicPartition, to: &OffsetAndMetadata) -> Result<()> {
+        let spot = valid_spot(to)?;
+        self.jump(partition, |position, versions| position.seek_to(spot, versions))
+    }
+
+    fn jump(
+        &mut self,
+        partition: &TopicPartition,
+        jump: impl FnOnce(&mut Position, &mut Versions),
+    ) -> Result<()> {
+        let jumped = self.shared.state.lock().jump(partition, jump);
+        self.drop_stale_cursor();
+        self.shared.settled.notify_waiters();
+        jumped
+    }
+
+    /// Continues each of the partitions at its first offset.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if one of them is not assigned.
+    pub fn seek_to_beginning<'a>(
+        &mut self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    ) -> Result<()> {
+        self.reset(partitions, Reset::Earliest)
+    }
+
+    /// Continues each of the partitions at its end.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if one of them is not assigned.
+    pub fn seek_to_end<'a>(
+        &mut self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    ) -> Result<()> {
+        self.reset(partitions, Reset::Latest)
+    }
+
+    /// Continues a partition at its first record with this timestamp (milliseconds since 1970-01-01 UTC) or a later
+    /// one. Without such a record, continues at the end.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] if the partition is not assigned.
+    pub fn seek_to_timestamp(&mut self, partition: &TopicPartition, timestamp: i64) -> Result<()> {
+        self.reset([partition], Reset::Timestamp(timestamp))
+    }
+
+    fn reset<'a>(
+        &mut self,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+        to: Reset,
+    ) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        let all = partitions
+            .into_iter()
+            .try_for_each(|at| state.jump(at, |position, versions| position.reset(to, versions)));
+        drop(state);
+        self.drop_stale_cursor();
+        all
+    }
+
+    /// Stops returning and fetching records of the partitions until they are resumed. Ignores unassigned partitions.
+    pub fn pause<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
+        self.save_position();
+        let mut state = self.shared.state.lock();
+        for at in partitions {
+            let reading = self.cursor.take_if(|cursor| cursor.at == *at);
+            state.pause(at, reading, self.shared.config.prefetch_bytes);
+        }
+    }
+
+    /// Resumes paused partitions.
+    pub fn resume<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
+        let mut state = self.shared.state.lock();
+        for at in partitions {
+            state.resume(at);
+        }
+    }
+
+    /// Returns the offset of the next record of a partition that [`Consumer::poll`] would return. Waits up to
+    /// `default.api.timeout.ms` while the offset is looked up, or validated after a leader change.
+    ///
+    /// # Errors
+    /// If the partition is not assigned, or its offset is still unknown at the timeout.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn position(&self, partition: &TopicPartition) -> Result<i64> {
+        let limit = self.shared.config.common.default_api_timeout;
+        let deadline = Instant::now().later(limit);
+        loop {
+            let mut settled = std::pin::pin!(self.shared.settled.notified());
+            // Registered before the look, so that a response in between is not missed.
+            settled.as_mut().enable();
+            if let Some(at) = self.position_now(partition, Position::confirmed)? {
+                return Ok(at);
+            }
+            let settled = async { timeout_at(deadline, settled).await };
+            if within(&self.shared.runtime, settled).await?.is_err() {
+                let what = "the position of a partition (default.api.timeout.ms)";
+                return Err(Error::Timeout { what, limit, last: None });
+            }
+        }
+    }
+
+    fn position_now(
+        &self,
+        partition: &TopicPartition,
+        of: impl FnOnce(&Position) -> Option<Spot>,
+    ) -> Result<Option<i64>> {
+        let state = self.shared.state.lock();
+        let Some(assigned) = state.partitions.get(partition) else {
+            return Err(Error::IllegalState("the partition is not assigned to this consumer"));
+        };
+        let position = &assigned.position;
+        match &self.cursor {
+            Some(cursor) if cursor.at == *partition && cursor.version == position.version() => {
+                Ok(Some(cursor.next_offset()))
+            }
+            _ => Ok(of(position).map(|at| at.offset)),
+        }
+    }
+
+    /// High watermark of a partition at its last fetch; `None` before the first response.
+    pub fn high_watermark(&self, partition: &TopicPartition) -> Option<i64> {
+        self.shared.state.lock().partitions.get(partition)?.high_watermark
+    }
+
+    /// Records of a partition that polls have not returned yet, up to its end at the last fetch. The end is the high
+    /// watermark, or with `isolation.level=read_committed` the last stable offset. `None` before the first response,
+    /// and for a partition that is not assigned.
+    pub fn current_lag(&self, partition: &TopicPartition) -> Option<i64> {
+        let end = self.shared.state.lock().partitions.get(partition)?.end?;
+        let position = self.position_now(partition, Position::consumed).ok()??;
+        Some(end.saturating_sub(position).max(0))
+    }
+
+    /// What the consumer has measured since it was made.
+    ///
+    /// ```
+    /// # fn example(consumer: &curtail::Consumer, before: &curtail::metrics::ConsumerMetrics) {
+    /// let metrics = consumer.metrics().since(before);
+    /// println!("lag {:?}, {} records", metrics.records_lag_max(), metrics.records_consumed_total);
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> ConsumerMetrics {
+        let stats = &self.shared.stats;
+        let taken = Instant::now();
+        let not_counted = self.cursor.as_ref().map_or(0, Cursor::given);
+        let held: Vec<(TopicPartition, usize)> = {
+            let state = self.shared.state.lock();
+            let held =
+                |(at, assigned): (&TopicPartition, &Assigned)| (at.clone(), assigned.held.bytes());
+            state.partitions.iter().map(held).collect()
+        };
+        let partition = |(at, buffered_bytes)| {
+            let lag = self.current_lag(&at);
+            (at, PartitionLag { lag, buffered_bytes })
+        };
+        ConsumerMetrics {
+            client_id: self.shared.config.common.client_id.clone(),
+            taken,
+            period: taken.saturating_duration_since(stats.started),
+            records_consumed_total: stats.records.get() + not_counted,
+            bytes_consumed_total: stats.bytes.get(),
+            certificates_outdated: self
+                .shared
+                .config
+                .common
+                .security
+                .certificates_outdated()
+                .is_some(),
+            brokers: stats.snapshot(),
+            group: self.shared.group.as_ref().map(|group| group.stats.snapshot(taken)),
+            partitions: held.into_iter().map(partition).collect(),
+        }
+    }
+
+    /// The broker that each assigned partition is read from: its leader, or with `client.rack` a replica that is nearer
+    /// (KIP-392); `None` while there is none.
+    pub fn read_from(&self) -> BTreeMap<TopicPartition, Option<i32>> {
+        let state = self.shared.state.lock();
+        state.partitions.iter().map(|(at, assigned)| (at.clone(), assigned.lane)).collect()
+    }
+
+    /// Returns buffered records, or the first ones that arrive within `timeout`: at most `max.poll.records`, none at
+    /// the timeout.
+    ///
+    /// # Errors
+    /// An error that keeps a partition from being read, such as [`Error::Corrupt`], [`Error::OffsetOutOfRange`] or
+    /// [`Error::LogTruncated`]. Other partitions are not affected, and polls may continue. The affected position
+    /// stays where it is, and later polls return the error again until a seek or until the partition becomes
+    /// readable. For a damaged batch, seek to the `next_offset` of [`Error::Corrupt`].
+    ///
+    /// Unreachable brokers are no error here: the consumer keeps trying. A membership that has ended for good fails
+    /// every poll until the next subscription. One cause is a newer consumer with the same `group.instance.id`
+    /// ([`Error::is_fenced`]).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has taken no records.
+    pub async fn poll(&mut self, timeout: Duration) -> Result<Records> {
+        let max = self.shared.config.max_poll_records;
+        let records =
+            self.until_timeout(timeout, |consumer, cx| consumer.poll_records(cx, max)).await?;
+        #[cfg(feature = "plants")]
+        if planted(Plant::PollAwaitsAfterTake) {
+            tokio::task::yield_now().await;
+        }
+        Ok(Records(records.unwrap_or_default()))
+    }
+
+    /// Returns the next batch as it was produced, if one is buffered or arrives within `timeout`. Costs the least CPU
+    /// time per record. All records of the batch count as returned. May be mixed with [`Consumer::poll`].
+    ///
+    /// # Errors
+    /// As [`Consumer::poll`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future has taken no records.
+    pub async fn poll_batch(&mut self, timeout: Duration) -> Result<Option<RecordBatch>> {
+        self.until_timeout(timeout, Self::poll_next_batch).await
+    }
+
+    /// Returns the records as a stream, which never ends: it returns errors as items, and continues after them like
+    /// polls. Dropping the stream leaves the remaining records in the consumer.
+    pub fn stream(&mut self) -> RecordStream<'_> {
+        RecordStream::new(self)
+    }
+
+    /// As [`Consumer::stream`], but owns the consumer.
+    pub fn into_stream(self) -> IntoStream {
+        IntoStream::new(self)
+    }
+
+    /// The first offset of each partition.
+    ///
+    /// # Errors
+    /// If a partition does not exist, or its leader does not respond within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn beginning_offsets(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, i64>> {
+        self.offsets(partitions, lookup::EARLIEST).await
+    }
+
+    /// The end of each partition, where its next record will be written: the high watermark, or with
+    /// `isolation.level=read_committed` the last stable offset.
+    ///
+    /// # Errors
+    /// As [`Consumer::beginning_offsets`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn end_offsets(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, i64>> {
+        self.offsets(partitions, lookup::LATEST).await
+    }
+
+    async fn offsets(
+        &self,
+        partitions: &[TopicPartition],
+        timestamp: i64,
+    ) -> Result<BTreeMap<TopicPartition, i64>> {
+        let wanted = partitions.iter().map(|at| (at.clone(), timestamp)).collect();
+        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await??;
+        Ok(found.into_iter().map(|(at, found)| (at, found.offset)).collect())
+    }
+
+    /// For each partition, the first record with the given timestamp (milliseconds since 1970-01-01 UTC) or a later
+    /// one; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Consumer::beginning_offsets`]; and [`Error::IllegalState`] for a negative time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn offsets_for_times(
+        &self,
+        times: impl IntoIterator<Item = (TopicPartition, i64)>,
+    ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndTimestamp>>> {
+        let wanted: BTreeMap<TopicPartition, i64> = times.into_iter().collect();
+        if wanted.values().any(|time| *time < 0) {
+            return Err(Error::IllegalState("the timestamp is negative"));
+        }
+        let found = within(&self.shared.runtime, lookup::ask_all(&self.shared, wanted)).await??;
+        let found = found.into_iter().map(|(at, found)| {
+            let record = OffsetAndTimestamp { offset: found.offset, timestamp: found.timestamp };
+            (at, (found.offset >= 0).then_some(record))
+        });
+        Ok(found.collect())
+    }
+
+    /// Connects to a bootstrap server, to fail early and clearly if none is usable.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if one round over the bootstrap servers fails.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn connect(&self) -> Result<()> {
+        within(&self.shared.runtime, self.shared.metadata.connect_any()).await?.map(drop)
+    }
+
+    /// The partitions of a topic.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`] or [`Error::Unreachable`] after `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
+        let deadline = Instant::now().later(self.shared.config.common.default_api_timeout);
+        let known = self.shared.metadata.topic(topic, deadline);
+        let topic = within(&self.shared.runtime, known).await??;
+        let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
+            topic: topic.name.clone(),
+            partition: index as i32,
+            leader: (leader.id >= 0).then_some(leader.id),
+            leader_epoch: (leader.epoch >= 0).then_some(leader.epoch),
+        };
+        Ok(topic.leaders.iter().enumerate().map(describe).collect())
+    }
+
+    /// Closes the consumer: auto-commit commits the positions, a dynamic member leaves its group, and the brokers
+    /// free the fetch sessions. Waits for the brokers up to `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the background tasks still shut down.
+    pub async fn close(mut self) {
+        let limit = self.shared.config.common.default_api_timeout;
+        self.unsubscribe();
+        self.commit_positions();
+        let tasks = self.shared.state.lock().close();
+        let group = self.shared.group.clone();
+        let farewell = async {
+            if let Some(group) = group {
+                group.gone().await;
+            }
+            for task in tasks {
+                // A lane that panicked has nothing left to close.
+                let _ = task.await;
+            }
+        };
+        let closing = async { timeout(limit, farewell).await };
+        let _ = within(&self.shared.runtime, closing).await;
+    }
+
+    /// Runs `step` until it is ready or the time is up. Buffered records are taken without setting a timer.
+    async fn until_timeout<T>(
+        &mut self,
+        timeout: Duration,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<T>>,
+    ) -> Result<Option<T>> {
+        let deadline = Instant::now().later(timeout);
+        let runtime = self.shared.runtime.clone();
+        // Only the timer is polled under the runtime's lock: a step calls the application's listener.
+        let over = within(&runtime, async { sleep_until(deadline).await });
+        tokio::select! {
+            biased;
+            result = poll_fn(|cx| {
+                // An application that always finds records must not keep the lanes from running.
+                let proceed = ready!(tokio::task::coop::poll_proceed(cx));
+                let entered = runtime.enter_from_outside();
+                let result = step(self, cx);
+                drop(entered);
+                if result.is_ready() {
+                    proceed.made_progress();
+                }
+                result
+            }) => result.map(Some),
+            over = over => over.map(|()| None),
+        }
+    }
+
+    /// Returns up to `max` buffered records without waiting; at least one when ready.
+    fn poll_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
+        self.attending(|me| me.take_records(cx, max))
+    }
+
+    /// Runs `step` after the group's calls are served, and again if a call arrives while `step` is pending. A later
+    /// call wakes the kept waker; an earlier call is seen here.
+    fn attending<T>(&mut self, mut step: impl FnMut(&mut Self) -> Poll<T>) -> Poll<T> {
+        loop {
+            if self.is_called() {
+                self.attend();
+            }
+            let polled = step(self);
+            if polled.is_ready() || !self.is_called() {
+                return polled;
+            }
+        }
+    }
+
+    fn take_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
+        let (mut out, mut budget) = (Vec::new(), Budget::new(&self.decoding));
+        loop {
+            if !self.advance(out.is_empty(), out.is_empty().then_some(cx.waker()))? {
+                break;
+            }
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.fill(&mut out, max, &mut budget, &self.decoding) {
+                Ok(true) => break,
+                Ok(false) => self.finish_cursor(),
+                Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),
+                Err(error) => {
+                    // The records before the damage are returned first.
+                    self.failure =
+                        self.give_up_cursor().map(|(at, version)| Damage { at, version, error });
+                    break;
+                }
+            }
+        }
+        self.save_position();
+        if out.is_empty() { Poll::Pending } else { Poll::Ready(Ok(out)) }
+    }
+
+    /// Returns one record. The position is saved when the cursor is exhausted, or on demand.
+    fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
+        self.attending(|me| me.take_one(cx))
+    }
+
+    fn take_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
+        while self.advance(true, Some(cx.waker()))? {
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.next_record(&self.decoding) {
+                Ok(Some(record)) => {
+                    cursor.stamp_first();
+                    return Poll::Ready(Ok(record));
+                }
+                Ok(None) => self.finish_cursor(),
+                Err(error) => return Poll::Ready(Err(self.damaged(error))),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn poll_next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordBatch>> {
+        self.attending(|me| me.take_next_batch(cx))
+    }
+
+    fn take_next_batch(&mut self, cx: &Context<'_>) -> Poll<Result<RecordBatch>> {
+        while self.advance(true, Some(cx.waker()))? {
+            let Some(cursor) = &mut self.cursor else { break };
+            match cursor.take_batch(&self.decoding) {
+                Ok(Some(records)) => {
+                    cursor.stamp_all();
+                    let (topic, partition) = (cursor.at.topic.clone(), cursor.at.partition);
+                    return Poll::Ready(Ok(RecordBatch { topic, partition, records }));
+                }
+                Ok(None) => self.finish_cursor(),
+                Err(error) => return Poll::Ready(Err(self.damaged(error))),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Ensures that there is a cursor. `false`: the buffer is empty, and it keeps the waker, if given.
+    fn advance(&mut self, failures: bool, waker: Option<&Waker>) -> Result<bool> {
+        if failures && let Some(damage) = self.failure.take() {
+            return Err(damage.error);
+        }
+        if self.cursor.is_some() {
+            return Ok(true);
+        }
+        match self.shared.next(failures, waker) {
+            Next::Cursor(cursor) => {
+                self.cursor = Some(cursor);
+                Ok(true)
+            }
+            Next::Failure(error) => Err(error),
+            Next::Nothing => Ok(false),
+        }
+    }
+
+    /// Saves in the shared state the position after the last returned record.
+    fn save_position(&mut self) {
+        let Some(cursor) = &mut self.cursor else { return };
+        self.shared.stats.records.add(cursor.take_given());
+        let mut state = self.shared.state.lock();
+        if let Some(assigned) = state.partitions.get_mut(&cursor.at) {
+            assigned.position.on_consumed(cursor.version, cursor.spot());
+        }
+    }
+
+    fn finish_cursor(&mut self) {
+        self.save_position();
+        if let Some(cursor) = self.cursor.take() {
+            self.shared.stats.bytes.add(cursor.bytes() as u64);
+        }
+        if self.shared.config.buffered_partitions == BufferedPartitions::SkipAll {
+            self.shared.state.lock().wake_lanes();
+        }
+    }
+
+    /// Drops the rest of the cursor, to be fetched again under the version returned.
+    fn give_up_cursor(&mut self) -> Option<(TopicPartition, Version)> {
+        self.save_position();
+        let cursor = self.cursor.take()?;
+        let mut state = self.shared.state.lock();
+        self.shared.fetch_again(&mut state, &cursor.at);
+        let version = state.partitions.get(&cursor.at)?.position.version();
+        Some((cursor.at, version))
+    }
+
+    fn damaged(&mut self, error: Error) -> Error {
+        self.give_up_cursor();
+        error
+    }
+
+    /// Drops the cursor, and unreported damage, if their partition was sought or unassigned.
+    fn drop_stale_cursor(&mut self) {
+        let state = self.shared.state.lock();
+        let stale = |at: &TopicPartition, version: Version| {
+            let assigned = state.partitions.get(at);
+            assigned.is_none_or(|assigned| assigned.position.version() != version)
+        };
+        self.cursor.take_if(|cursor| stale(&cursor.at, cursor.version));
+        self.failure.take_if(|damage| stale(&damage.at, damage.version));
+    }
+}
+
+/// Validates the application's position.
+fn valid_spot(to: &OffsetAndMetadata) -> Result<Spot> {
+    if to.offset < 0 {
+        return Err(Error::IllegalState("the offset is negative"));
+    }
+    if to.leader_epoch.is_some_and(|epoch| epoch < 0) {
+        return Err(Error::IllegalState("the leader epoch is negative"));
+    }
+    Ok(to.spot())
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        // The lanes end without being awaited.
+        drop(self.shared.state.lock().close());
+        if let Some(group) = &self.shared.group {
+            group.stop();
+        }
+        self.shared.settled.notify_waiters();
+    }
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("assignment", &self.assignment()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! Results of polls of [`crate::Consumer`].
+
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+
+use curtail_wire::records::{RecordRef, Records as WireRecords};
+
+use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
+
+/// Records of one [`crate::Consumer::poll`], in log order per partition; empty after the timeout.
+#[derive(Clone, Debug, Default)]
+pub struct Records(pub(super) Vec<ConsumerRecord>);
+
+impl Records {
+    /// Returns the records as a vector.
+    pub fn into_vec(self) -> Vec<ConsumerRecord> {
+        self.0
+    }
+
+    /// Returns, for each partition, the offset after the last record, with that record's leader epoch. Commit these
+    /// offsets once the records are processed (KIP-1094).
+    pub fn next_offsets(&self) -> BTreeMap<TopicPartition, OffsetAndMetadata> {
+        let mut next = BTreeMap::new();
+        let mut last: Option<&ConsumerRecord> = None;
+        for record in self.0.iter().rev() {
+            // Records of one partition are adjacent.
+            if last.is_some_and(|last| {
+                last.partition == record.partition && last.topic == record.topic
+            }) {
+                continue;
+            }
+            last = Some(record);
+            let at = TopicPartition { topic: record.topic.clone(), partition: record.partition };
+            next.entry(at).or_insert_with(|| OffsetAndMetadata {
+                leader_epoch: record.leader_epoch(),
+                ..OffsetAndMetadata::new(record.offset + 1)
+            });
+        }
+        next
+    }
+}
+
+impl Deref for Records {
+    type Target = [ConsumerRecord];
+
+    fn deref(&self) -> &[ConsumerRecord] {
+        &self.0
+    }
+}
+
+impl IntoIterator for Records {
+    type Item = ConsumerRecord;
+    type IntoIter = std::vec::IntoIter<ConsumerRecord>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Records {
+    type Item = &'a ConsumerRecord;
+    type IntoIter = std::slice::Iter<'a, ConsumerRecord>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// One batch as it was produced. It is read record by record, without a reference count per record.
+#[derive(Debug)]
+pub struct RecordBatch {
+    pub(super) topic: Arc<str>,
+    pub(super) partition: i32,
+    pub(super) records: WireRecords,
+}
+
+impl RecordBatch {
+    /// Topic.
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    /// Partition.
+    pub fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// Offset of the batch's last record. Compaction may have removed that record.
+    pub fn last_offset(&self) -> i64 {
+        self.records.batch_header().last_offset()
+    }
+
+    /// Epoch of the leader that appended the batch; `None` if the brokers keep no epochs.
+    pub fn leader_epoch(&self) -> Option<i32> {
+        let epoch = self.records.batch_header().partition_leader_epoch;
+        (epoch >= 0).then_some(epoch)
+    }
+
+    /// Returns the next record, borrowed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the checksum is valid but the content is not. The batch ends there, and the consumer's
+    /// position is after it. To get the error again, seek back to the batch's offset.
+    pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
+        let header = self.records.batch_header();
+        let (offset, next_offset) = (header.base_offset, header.last_offset().checked_add(1));
+        match self.records.next_ref()? {
+            Ok(record) => Some(Ok(record)),
+            Err(error) => Some(Err(Error::Corrupt {
+                topic: self.topic.clone(),
+                partition: self.partition,
+                offset,
+                next_offset,
+                reason: error.to_string().into(),
+            })),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Keyless records stay in the producer's rack (KIP-1123), and consumers read there (KIP-392). On the embedded
+//! cluster and on Apache Kafka, with three brokers in separate racks.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::common::{Backend, producer};
+use curtail::{
+    Admin, AdminConfig, Consumer, ConsumerConfig, Producer, Record, TopicPartition,
+    config::OffsetReset,
+};
+use curtail_cluster::ReplicaSelector;
+use tokio::time::timeout;
+
+const TOPIC: &str = "racks";
+const PARTITIONS: i32 = 6;
+const RACKS: [&str; 3] = ["near", "far", "farther"];
+const LIMIT: Duration = Duration::from_secs(60);
+const AWARE: (&str, &str) = ("partitioner.rack.aware", "true");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_stay_in_the_rack_embedded() {
+    let racks = RACKS.map(str::to_owned).to_vec();
+    keyless_records_stay_in_the_rack(Backend::embedded_with(3, |c| c.racks = racks).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_stay_in_the_rack_apache() {
+    let backend = Backend::apache_with("keyless_records_stay_in_the_rack_apache", 3, |builder| {
+        (0..3).fold(builder, |builder, index| {
+            builder.broker_property(index, "broker.rack", RACKS[index])
+        })
+    });
+    let Some(backend) = backend else { return };
+    keyless_records_stay_in_the_rack(backend).await;
+}
+
+async fn keyless_records_stay_in_the_rack(backend: Backend) {
+    backend.create_topic(TOPIC, PARTITIONS, 3).await;
+    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
+    let cluster = admin.describe_cluster().await.expect("described");
+    let broker = cluster.brokers.iter().find(|broker| broker.rack.as_deref() == Some("near"));
+    let broker = broker.expect("brokers report their racks").id;
+    let topic = admin.describe_topics(&[TOPIC]).await.expect("described").remove(0).1;
+    let partitions = topic.expect("the topic").partitions;
+    let led = partitions.iter().filter(|partition| partition.leader == Some(broker));
+    let near: BTreeSet<i32> = led.map(|partition| partition.partition).collect();
+    let all: BTreeSet<i32> = (0..PARTITIONS).collect();
+    assert!(!near.is_empty() && near != all, "{near:?}");
+
+    // Keyless records leave a broker whose response is late for another rack, and a busy machine makes brokers late.
+    // Here they do not leave.
+    let stay = ("curtail.route.around.trouble", "false");
+    assert_eq!(used(&in_rack(&backend, "near", &[AWARE, stay])).await, near);
+    let adaptive = [("client.rack", "near"), AWARE, ("linger.ms", "0"), stay];
+    assert!(used(&producer(&backend, &adaptive)).await.is_subset(&near));
+    assert_eq!(used(&in_rack(&backend, "near", &[])).await, all);
+    // Without a leader in the rack, every leader is used.
+    assert_eq!(used(&in_rack(&backend, "elsewhere", &[AWARE])).await, all);
+    // A record with an explicit partition goes there.
+    let aware = in_rack(&backend, "near", &[AWARE]);
+    let far = *all.difference(&near).next().expect("others");
+    let bound = aware.send(Record::to(TOPIC).partition(far).value("bound")).await.expect("sent");
+    assert_eq!(bound.await.expect("written").partition, far);
+    // The rack loses its leader.
+    backend.kill(broker);
+    let everywhere = async {
+        let mut seen = BTreeSet::new();
+        while seen != all {
+            seen.insert(keyless(&aware).await);
+        }
+    };
+    timeout(LIMIT, everywhere).await.expect("records go to other racks");
+}
+
+/// A producer that uses all leaders equally.
+fn in_rack(backend: &Backend, rack: &str, more: &[(&str, &str)]) -> Producer {
+    let properties = [
+        ("client.rack", rack),
+        ("partitioner.adaptive.partitioning.enable", "false"),
+        ("linger.ms", "0"),
+        // Each record is a batch, and the next one goes to another partition.
+        ("batch.size", "1"),
+    ];
+    producer(backend, &[&properties[..], more].concat())
+}
+
+async fn keyless(producer: &Producer) -> i32 {
+    let delivery = producer.send(Record::to(TOPIC).value("keyless")).await.expect("sent");
+    timeout(LIMIT, delivery).await.expect("an outcome").expect("written").partition
+}
+
+/// The partitions of many keyless records.
+async fn used(producer: &Producer) -> BTreeSet<i32> {
+    let mut partitions = BTreeSet::new();
+    for _ in 0..200 {
+        partitions.insert(keyless(producer).await);
+    }
+    partitions
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_read_in_their_rack_embedded() {
+    let backend = Backend::embedded_with(3, |c| {
+        c.racks = RACKS.map(str::to_owned).to_vec();
+        c.replica_selector = ReplicaSelector::RackAware;
+    });
+    consumers_read_in_their_rack(backend.await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_read_in_their_rack_apache() {
+    let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    let backend = Backend::apache_with("consumers_read_in_their_rack_apache", 3, |builder| {
+        let builder = builder.property("replica.selector.class", selector);
+        (0..3).fold(builder, |builder, index| {
+            builder.broker_property(index, "broker.rack", RACKS[index])
+        })
+    });
+    let Some(backend) = backend else { return };
+    consumers_read_in_their_rack(backend).await;
+}
+
+async fn consumers_read_in_their_rack(backend: Backend) {
+    backend.create_topic(TOPIC, PARTITIONS, 3).await;
+    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
+    let cluster = admin.describe_cluster().await.expect("described");
+    let broker = cluster.brokers.iter().find(|broker| broker.rack.as_deref() == Some("near"));
+    let near = broker.expect("brokers report their racks").id;
+    let sender = producer(&backend, &[("linger.ms", "0")]);
+    let config = ConsumerConfig::new(backend.bootstrap())
+        .client_rack("near")
+        .auto_offset_reset(OffsetReset::Earliest);
+    let mut consumer = Consumer::new(config).expect("usable");
+    let all: Vec<_> = (0..PARTITIONS).map(|index| TopicPartition::new(TOPIC, index)).collect();
+    consumer.assign(all.iter().cloned());
+    // Every partition has a replica in the rack, and is read there once its leader has named it.
+    let mut sent = 0;
+    while consumer.read_from().values().any(|from| *from != Some(near)) {
+        sent += round(&sender, &mut consumer).await;
+        assert!(sent < 6_000, "{:?}", consumer.read_from());
+    }
+    // Sought offsets are looked up at the leader, and the records are read in the rack again.
+    consumer.seek_to_beginning(&all).expect("assigned");
+    let mut again = 0;
+    while again < sent {
+        let records = timeout(LIMIT, consumer.poll(LIMIT)).await.expect("in time").expect("read");
+        again += records.len();
+    }
+    assert_eq!(again, sent);
+    while consumer.read_from().values().any(|from| *from != Some(near)) {
+        round(&sender, &mut consumer).await;
+    }
+    // The rack loses its replicas: the leaders, old and new, return the records.
+    backend.kill(near);
+    for _ in 0..10 {
+        round(&sender, &mut consumer).await;
+    }
+    assert!(consumer.read_from().values().all(|from| *from != Some(near)));
+    consumer.close().await;
+    sender.close().await.expect("closed");
+}
+
+/// Sends one record to each partition and reads all of them.
+async fn round(sender: &Producer, consumer: &mut Consumer) -> usize {
+    let mut deliveries = Vec::new();
+    for partition in 0..PARTITIONS {
+        let record = Record::to(TOPIC).partition(partition).value("x");
+        deliveries.push(sender.send(record).await.expect("sent"));
+    }
+    for delivery in deliveries {
+        delivery.await.expect("written");
+    }
+    let mut read = 0;
+    while read < PARTITIONS as usize {
+        let records = timeout(LIMIT, consumer.poll(LIMIT)).await.expect("in time").expect("read");
+        assert!(!records.is_empty(), "{read} of {PARTITIONS} came back");
+        read += records.len();
+    }
+    assert_eq!(read, PARTITIONS as usize);
+    read
+}
