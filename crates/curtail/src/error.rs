@@ -21,6 +21,7 @@ pub enum Error {
         /// Failure at the last broker tried.
         reason: Arc<str>,
         /// That failure as an error; `None` if no broker responded in time.
+        #[source]
         last: Option<Arc<Error>>,
     },
     /// A connection was lost or could not be used.
@@ -91,6 +92,7 @@ pub enum Error {
         /// The limit.
         limit: Duration,
         /// The last error during the wait.
+        #[source]
         last: Option<Arc<Error>>,
     },
     /// A broker responded with an error.
@@ -113,18 +115,21 @@ pub enum Error {
         /// Whether the record may still be in the log. `false` means that it certainly is not.
         may_have_been_written: bool,
         /// Why.
+        #[source]
         cause: Arc<Error>,
     },
     /// The open transaction has failed and can only be aborted; the next one may succeed (KIP-1050).
     #[error("the transaction must be aborted: {cause}")]
     TransactionAbortable {
         /// Why.
+        #[source]
         cause: Arc<Error>,
     },
     /// The transactional producer is unusable, for example because a newer one has fenced it. Close it.
     #[error("the transactional producer cannot continue: {cause}")]
     TransactionFatal {
         /// Why.
+        #[source]
         cause: Arc<Error>,
     },
     /// The record was not sent before its transaction was aborted.
@@ -287,6 +292,49 @@ impl Error {
     pub fn may_have_been_written(&self) -> bool {
         // Every other error comes from `send` itself, before the record is in a batch.
         matches!(self, Self::NotAcknowledged { may_have_been_written: true, .. })
+    }
+
+    /// Kafka's error code, if a broker sent one: that of this error, or of the error that caused it.
+    ///
+    /// ```
+    /// use curtail::{Error, ErrorCode};
+    ///
+    /// fn is_denied(error: &Error) -> bool {
+    ///     error.code() == Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Broker { code, .. } | Self::CommitFailed { code, .. } => Some(*code),
+            Self::Unreachable { last: Some(cause), .. }
+            | Self::Timeout { last: Some(cause), .. }
+            | Self::NotAcknowledged { cause, .. }
+            | Self::TransactionAbortable { cause }
+            | Self::TransactionFatal { cause } => cause.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may succeed later, with the same settings and arguments.
+    ///
+    /// The client has already retried within its own limits. Before another attempt for a record, see
+    /// [`Error::may_have_been_written`]: a second send may duplicate it.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::Unreachable { last: Some(cause), .. } => !cause.needs_other_settings(),
+            Self::Unreachable { last: None, .. }
+            | Self::Connection { .. }
+            | Self::UnknownTopic(_)
+            | Self::BufferFull { .. } => true,
+            Self::Timeout { last, .. } => {
+                last.as_ref().is_none_or(|cause| !cause.needs_other_settings())
+            }
+            Self::Broker { code, .. } | Self::CommitFailed { code, .. } => code.is_retriable(),
+            Self::NotAcknowledged { cause, .. } => cause.is_retriable(),
+            _ => false,
+        }
     }
 
     /// Whether the open transaction can only be aborted, and the producer can continue after that.
@@ -474,4 +522,52 @@ pub(crate) fn one_line(message: &str) -> String {
         line.push('\u{2026}');
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    fn broker(code: ErrorCode) -> Arc<Error> {
+        Arc::new(Error::Broker { what: "payments-0".into(), code, message: None })
+    }
+
+    fn unacknowledged(cause: Arc<Error>) -> Error {
+        Error::NotAcknowledged {
+            topic: "payments".into(),
+            partition: 0,
+            may_have_been_written: false,
+            cause,
+        }
+    }
+
+    #[test]
+    fn code_and_source_reach_through_the_causes() {
+        let error = unacknowledged(broker(ErrorCode::NOT_ENOUGH_REPLICAS));
+        assert_eq!(error.code(), Some(ErrorCode::NOT_ENOUGH_REPLICAS));
+        let source = error.source().expect("a cause").to_string();
+        assert!(source.starts_with("payments-0: NOT_ENOUGH_REPLICAS"), "{source}");
+        assert!(Error::Closed.source().is_none() && Error::Closed.code().is_none());
+    }
+
+    #[test]
+    fn retriable_is_what_a_later_call_may_cure() {
+        let refused: Arc<Error> = Error::from(ConfigError::Missing("bootstrap.servers")).into();
+        let timeout = |last| Error::Timeout { what: "metadata", limit: Duration::ZERO, last };
+        let cases = [
+            (unacknowledged(broker(ErrorCode::NOT_ENOUGH_REPLICAS)), true),
+            (unacknowledged(broker(ErrorCode::TOPIC_AUTHORIZATION_FAILED)), false),
+            (unacknowledged(Arc::new(timeout(None))), true),
+            (timeout(Some(refused)), false),
+            (Error::UnknownTopic("payments".into()), true),
+            (Error::BufferFull { waited: Duration::ZERO }, true),
+            (Error::TransactionFatal { cause: broker(ErrorCode::NOT_ENOUGH_REPLICAS) }, false),
+            (Error::Closed, false),
+        ];
+        for (error, retriable) in cases {
+            assert_eq!(error.is_retriable(), retriable, "{error}");
+        }
+    }
 }

@@ -102,6 +102,7 @@ pub const TRACE_TARGET: &str = "curtail::timeline";
 
 /// Parsers of untrusted bytes, for the fuzz targets. Not part of the interface.
 #[doc(hidden)]
+#[cfg(feature = "oidc")]
 pub mod fuzzing {
     /// Parses a token endpoint's response that arrived at `now_ms`.
     ///

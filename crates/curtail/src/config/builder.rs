@@ -363,6 +363,12 @@ impl ProducerConfig {
             ));
         }
         let Compression { codec, level } = self.compression;
+        if !codec.is_built() {
+            return Err(ConfigError::NotSupported {
+                name: format!("compression.type={codec}"),
+                why: "this build does not have the codec; add the feature of its name to the dependency curtail",
+            });
+        }
         match Compression::new(codec, level) {
             Ok(_) => Ok(()),
             Err(error) => contradiction(error.to_string()),

@@ -88,6 +88,7 @@ impl Jaas {
         self.options.get(name)
     }
 
+    #[cfg(feature = "oidc")]
     /// The options whose names begin with `prefix`, by the rest of their names.
     pub(super) fn options_after(&self, prefix: &str) -> impl Iterator<Item = (&str, &Secret)> {
         self.options.iter().filter_map(move |(n, value)| Some((n.strip_prefix(prefix)?, value)))

@@ -14,6 +14,7 @@ mod tests;
 mod values;
 
 pub use file::{load_properties, parse_properties};
+#[cfg(feature = "oidc")]
 pub(crate) use oidc::ClientCredentials;
 pub use properties::IGNORED_PROPERTIES;
 pub(crate) use redact::HIDDEN;

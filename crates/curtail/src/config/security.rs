@@ -10,7 +10,7 @@ pub use curtail_wire::{Mechanism, SecurityProtocol};
 
 use super::{
     jaas::{Jaas, Module},
-    oidc::{self, ClientCredentials, OidcConfig},
+    oidc::{self, OidcConfig},
 };
 use crate::{error::ConfigError, security::Cache};
 
@@ -227,7 +227,8 @@ impl fmt::Debug for TokenSource {
 pub(crate) enum Login {
     Fixed(Credentials),
     Token(TokenSource),
-    Oidc(Box<ClientCredentials>),
+    #[cfg(feature = "oidc")]
+    Oidc(Box<oidc::ClientCredentials>),
 }
 
 impl SecurityConfig {
@@ -431,9 +432,16 @@ impl SaslConfig {
         if let Some(token) = &self.token {
             return Ok(Login::Token(token.clone()));
         }
+        #[cfg_attr(not(feature = "oidc"), expect(unused_variables))]
         let jaas = self.read_jaas()?;
         match &self.oidc.token_endpoint_url {
+            #[cfg(feature = "oidc")]
             Some(url) => Ok(Login::Oidc(Box::new(self.oidc.resolve(url, jaas.as_ref())?))),
+            #[cfg(not(feature = "oidc"))]
+            Some(_) => Err(ConfigError::NotSupported {
+                name: oidc::URL.into(),
+                why: "this build has no provider of tokens; add the feature 'oidc' of the dependency curtail",
+            }),
             None => Err(ConfigError::Contradiction(format!(
                 "sasl.mechanism=OAUTHBEARER needs {}, or a function that returns tokens (SecurityConfig::oauth_bearer)",
                 oidc::URL

@@ -2,6 +2,7 @@
 //!
 //! Connections speak TLS over the socket, and SASL in their first requests.
 
+#[cfg(feature = "oidc")]
 pub(crate) mod oidc;
 pub(crate) mod sasl;
 mod tls;
@@ -30,6 +31,7 @@ pub(crate) struct Cache {
     outdated: Mutex<Option<Arc<str>>>,
     /// SCRAM's last derived password, for renewals and further connections (RFC 5802, 5.1).
     salted: Mutex<Option<(Derivation, SaltedPassword)>>,
+    #[cfg(feature = "oidc")]
     oidc: Mutex<Option<oidc::Kept>>,
     /// `bootstrap.servers` of the cluster that has last served a client, beyond handshakes.
     served: Mutex<Vec<String>>,

@@ -16,6 +16,7 @@ use curtail_wire::{
 use rand::Rng as _;
 use tokio::time::Instant;
 
+#[cfg(feature = "oidc")]
 use super::oidc;
 use crate::{
     Error, Result,
@@ -53,11 +54,13 @@ pub(crate) enum CredentialSource {
     /// Called for every login.
     Callback(TokenSource),
     /// Fetched in advance.
+    #[cfg(feature = "oidc")]
     Oidc(oidc::User),
 }
 
 impl CredentialSource {
     /// Prepares the credentials of a connection to `peer` before it opens. `None` if the protocol has no SASL.
+    #[cfg_attr(not(feature = "oidc"), expect(unused_variables))]
     pub(crate) async fn prepare(
         env: &Env,
         common: &CommonConfig,
@@ -70,6 +73,7 @@ impl CredentialSource {
         Ok(Some(match security.sasl.login()? {
             Login::Fixed(credentials) => Self::Fixed(credentials),
             Login::Token(source) => Self::Callback(source),
+            #[cfg(feature = "oidc")]
             Login::Oidc(credentials) => {
                 let user = oidc::user(&security.cache, env, common, *credentials);
                 user.token().await.map_err(|trouble| trouble.error(peer))?;
@@ -107,8 +111,9 @@ impl Authenticator {
             CredentialSource::Fixed(Credentials::Plain { .. }) => Mechanism::Plain,
             CredentialSource::Fixed(Credentials::Scram { hash, .. }) => hash.mechanism(),
             CredentialSource::Fixed(Credentials::OAuthBearer { .. })
-            | CredentialSource::Callback(_)
-            | CredentialSource::Oidc(_) => Mechanism::OAuthBearer,
+            | CredentialSource::Callback(_) => Mechanism::OAuthBearer,
+            #[cfg(feature = "oidc")]
+            CredentialSource::Oidc(_) => Mechanism::OAuthBearer,
         };
         let version = |api, ours| {
             versions.negotiate(api, ours).map_err(|error| {
@@ -197,6 +202,7 @@ impl Authenticator {
                 let reason = format!("no OAUTHBEARER token: {}", one_line(&reason));
                 problem_error(&self.peer, ConnectionProblem::NoToken, reason)
             })?,
+            #[cfg(feature = "oidc")]
             CredentialSource::Oidc(user) => {
                 user.current().map_err(|trouble| trouble.error(&self.peer))?
             }

@@ -250,6 +250,7 @@ fn refused(peer: &Arc<str>, host: &str, ssl: &SslConfig, error: &rustls::Error) 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     Broker,
+    #[cfg_attr(not(feature = "oidc"), expect(dead_code))]
     TokenEndpoint,
 }
 

@@ -1,24 +1,14 @@
-//! Certificates and private keys in their file formats: PEM, with plaintext or encrypted keys, and
-//! PKCS#12.
+//! Certificates and private keys in PEM, with plaintext or encrypted keys. `pkcs12` reads stores.
 
 use std::fmt;
 
-use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
-use pkcs8::{
-    EncryptedPrivateKeyInfoRef, ObjectIdentifier, PrivateKeyInfoRef,
-    der::{
-        self, Decode as _, Encode as _, Reader as _, SliceReader, Tag, TagMode, TagNumber,
-        Tagged as _,
-        asn1::{AnyRef, BitStringRef, ContextSpecific, OctetStringRef},
-    },
-    spki::SubjectPublicKeyInfoRef,
-};
-use rustls::{
-    pki_types::{
-        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
-        pem::{self, PemObject as _},
-    },
-    server::ParsedCertificate,
+#[cfg(feature = "encrypted-keys")]
+use pkcs8::EncryptedPrivateKeyInfoRef;
+#[cfg(feature = "encrypted-keys")]
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer,
+    pem::{self, PemObject as _},
 };
 
 /// Why certificates or a key cannot be used. Contains no part of the key or the password.
@@ -50,6 +40,9 @@ pub enum MaterialError {
     /// The certificate or key store cannot be read.
     #[error("{0}")]
     Store(String),
+    /// This build cannot read the format; the name is that of the missing cargo feature.
+    #[error("this build cannot read it; add the feature '{0}' of the dependency curtail")]
+    NotBuilt(&'static str),
     /// Key and certificates do not match, or their type is unsupported.
     #[error("{0}")]
     Unusable(String),
@@ -88,27 +81,6 @@ impl Identity {
         Ok(Self { chain: certificates_from_pem(chain)?, key: key_from_pem(key, password)? })
     }
 
-    /// Reads an identity from a PKCS#12 store written by `keytool` or OpenSSL: its private key and
-    /// the key's certificate chain.
-    ///
-    /// # Errors
-    /// The store cannot be read with this password, or has no private key with a certificate.
-    pub fn from_pkcs12(store: &[u8], password: &str) -> Result<Self, MaterialError> {
-        let store = open(store, password)?;
-        let identities = store.entries().filter_map(|(_, entry)| match entry {
-            KeyStoreEntry::PrivateKeyChain(identity) => Some(identity),
-            _ => None,
-        });
-        let none = || MaterialError::Store("no private key with a certificate in it".into());
-        let identity = identities.into_iter().next().ok_or_else(none)?;
-        let chain = identity.certs().iter().map(|c| CertificateDer::from(c.as_der().to_vec()));
-        let chain: Vec<_> = chain.collect();
-        let key = identity.key().as_der();
-        let whole = chain.first().and_then(|own| with_public_half(key, own));
-        let key = PrivatePkcs8KeyDer::from(whole.unwrap_or_else(|| key.to_vec()));
-        Ok(Self { chain, key: key.into() })
-    }
-
     /// The certificate and its chain.
     #[must_use]
     pub fn chain(&self) -> &[CertificateDer<'static>] {
@@ -142,33 +114,24 @@ pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>
     Ok(certificates)
 }
 
-/// Returns all certificates that a PKCS#12 store marks as trusted, as `keytool -importcert` does.
-///
-/// # Errors
-/// The store cannot be read with this password, or has no trusted certificate.
-pub fn certificates_from_pkcs12(
-    store: &[u8],
-    password: &str,
-) -> Result<Vec<CertificateDer<'static>>, MaterialError> {
-    let store = open(store, password)?;
-    let trusted = store.entries().filter_map(|(_, entry)| match entry {
-        KeyStoreEntry::Certificate(certificate) => {
-            Some(CertificateDer::from(certificate.as_der().to_vec()))
-        }
-        _ => None,
-    });
-    let trusted: Vec<_> = trusted.collect();
-    if trusted.is_empty() {
-        let reason = "no trusted certificate in it; add one with 'keytool -importcert'";
-        return Err(MaterialError::Store(reason.into()));
-    }
-    Ok(trusted)
+/// Decrypts a PEM key.
+#[cfg(not(feature = "encrypted-keys"))]
+fn decrypted(_: &[u8], _: &str) -> Result<PrivateKeyDer<'static>, MaterialError> {
+    Err(MaterialError::NotBuilt("encrypted-keys"))
 }
 
-fn open(store: &[u8], password: &str) -> Result<KeyStore, MaterialError> {
-    KeyStore::from_pkcs12(store, password, Pkcs12ImportPolicy::Strict).map_err(|error| {
-        MaterialError::Store(format!("not a PKCS#12 store, or not with this password: {error}"))
-    })
+/// Decrypts a PEM key.
+#[cfg(feature = "encrypted-keys")]
+fn decrypted(text: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, MaterialError> {
+    let text = std::str::from_utf8(text).map_err(|error| MaterialError::Pem(error.to_string()))?;
+    // The PEM parser does not know this section's label, so the label is replaced.
+    let relabelled = text.replace("ENCRYPTED PRIVATE KEY", "PRIVATE KEY");
+    let document = PrivatePkcs8KeyDer::from_pem_slice(relabelled.as_bytes())
+        .map_err(|error| MaterialError::Pem(error.to_string()))?;
+    let info = EncryptedPrivateKeyInfoRef::try_from(document.secret_pkcs8_der())
+        .map_err(|_| MaterialError::Decryption)?;
+    let clear = info.decrypt(password).map_err(|_| MaterialError::Decryption)?;
+    Ok(PrivatePkcs8KeyDer::from(clear.as_bytes().to_vec()).into())
 }
 
 fn key_from_pem(
@@ -188,54 +151,6 @@ fn key_from_pem(
         Err(pem::Error::NoItemsFound) => Err(MaterialError::NoKey),
         Err(error) => Err(MaterialError::Pem(error.to_string())),
     }
-}
-
-fn decrypted(text: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, MaterialError> {
-    let text = std::str::from_utf8(text).map_err(|error| MaterialError::Pem(error.to_string()))?;
-    // The PEM parser does not know this section's label, so the label is replaced.
-    let relabelled = text.replace("ENCRYPTED PRIVATE KEY", "PRIVATE KEY");
-    let document = PrivatePkcs8KeyDer::from_pem_slice(relabelled.as_bytes())
-        .map_err(|error| MaterialError::Pem(error.to_string()))?;
-    let info = EncryptedPrivateKeyInfoRef::try_from(document.secret_pkcs8_der())
-        .map_err(|_| MaterialError::Decryption)?;
-    let clear = info.decrypt(password).map_err(|_| MaterialError::Decryption)?;
-    Ok(PrivatePkcs8KeyDer::from(clear.as_bytes().to_vec()).into())
-}
-
-/// Adds the public half to an elliptic curve's private key; `None` for any other key.
-///
-/// Java omits the public half, and ring requires it. A certificate of another key is detected when
-/// the two are used.
-fn with_public_half(key: &[u8], certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
-    const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
-    let info = PrivateKeyInfoRef::try_from(key).ok()?;
-    if info.algorithm.oid != EC_PUBLIC_KEY {
-        return None;
-    }
-    let certificate = ParsedCertificate::try_from(certificate).ok()?;
-    let public = certificate.subject_public_key_info();
-    let public = SubjectPublicKeyInfoRef::try_from(public.as_ref()).ok()?;
-    let half = with_public_key(info.private_key.as_bytes(), public.subject_public_key).ok()??;
-    PrivateKeyInfoRef::new(info.algorithm, OctetStringRef::new(&half).ok()?).to_der().ok()
-}
-
-/// Appends the public key, the last field of RFC 5915's ECPrivateKey; `None` if the key already has
-/// it.
-fn with_public_key(key: &[u8], public: BitStringRef<'_>) -> der::Result<Option<Vec<u8>>> {
-    const PUBLIC_KEY: TagNumber = TagNumber(1);
-    let fields = AnyRef::from_der(key)?;
-    fields.tag().assert_eq(Tag::Sequence)?;
-    let mut reader = SliceReader::new(fields.value())?;
-    while !reader.is_finished() {
-        let field: AnyRef<'_> = reader.decode()?;
-        if field.tag() == (Tag::ContextSpecific { constructed: true, number: PUBLIC_KEY }) {
-            return Ok(None);
-        }
-    }
-    let last =
-        ContextSpecific { tag_number: PUBLIC_KEY, tag_mode: TagMode::Explicit, value: public };
-    let fields = [fields.value(), &last.to_der()?].concat();
-    AnyRef::new(Tag::Sequence, &fields)?.to_der().map(Some)
 }
 
 /// Puts section markers on separate lines. Kafka accepts a property with the whole text on one line

@@ -7,6 +7,8 @@
 
 mod config;
 mod material;
+#[cfg_attr(not(feature = "pkcs12"), path = "no_pkcs12.rs")]
+mod pkcs12;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -14,7 +16,8 @@ mod tests;
 use std::{io, time::Duration};
 
 pub use config::{ClientAuth, HostCheck, Terms, client_config, server_config};
-pub use material::{Identity, MaterialError, certificates_from_pem, certificates_from_pkcs12};
+pub use material::{Identity, MaterialError, certificates_from_pem};
+pub use pkcs12::certificates_from_pkcs12;
 pub use rustls::{
     self, CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},

@@ -3,14 +3,19 @@
 //! Compression appends to the caller's buffer. Decompression is bounded by a [`DecompressLimit`] and grows its output
 //! as bytes arrive, so that a length claimed by a peer never determines the memory alone.
 
+#[cfg(feature = "gzip")]
 mod gzip;
+#[cfg(feature = "lz4")]
 mod lz4;
+#[cfg(feature = "snappy")]
 mod snappy;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "zstd")]
 mod zstd;
 
 use std::fmt;
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -57,6 +62,18 @@ impl Codec {
             Self::Snappy => "snappy",
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
+        }
+    }
+
+    /// Whether this build has the codec: those but `none` are cargo features.
+    #[must_use]
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Gzip => cfg!(feature = "gzip"),
+            Self::Snappy => cfg!(feature = "snappy"),
+            Self::Lz4 => cfg!(feature = "lz4"),
+            Self::Zstd => cfg!(feature = "zstd"),
         }
     }
 
@@ -149,18 +166,33 @@ impl Compression {
     /// [`CompressError`] for a level out of range or an error of the codec. The contents of `out` beyond its previous
     /// length are then undefined.
     pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+        #[cfg_attr(not(any(feature = "gzip", feature = "zstd")), expect(unused_variables))]
         let level = self.checked_level()?;
         let done = match self.codec {
             Codec::None => {
                 out.extend_from_slice(input);
                 Ok(())
             }
+            #[cfg(feature = "gzip")]
             Codec::Gzip => gzip::compress(input, level, out),
+            #[cfg(feature = "snappy")]
             Codec::Snappy => snappy::compress(input, out),
+            #[cfg(feature = "lz4")]
             Codec::Lz4 => lz4::compress(input, out),
+            #[cfg(feature = "zstd")]
             Codec::Zstd => zstd::compress(input, level, out),
+            #[cfg(not(all(
+                feature = "gzip",
+                feature = "lz4",
+                feature = "snappy",
+                feature = "zstd"
+            )))]
+            codec => return Err(CompressError::NotBuilt(codec)),
         };
-        done.map_err(|error| CompressError::Codec { codec: self.codec, reason: error.to_string() })
+        done.map_err(|error: std::io::Error| CompressError::Codec {
+            codec: self.codec,
+            reason: error.to_string(),
+        })
     }
 }
 
@@ -190,6 +222,9 @@ pub enum CompressError {
         /// Error of the codec's library.
         reason: String,
     },
+    /// This build does not have the codec; see [`Codec::is_built`].
+    #[error("{0} is not in this build; add the feature '{0}' of the dependency curtail")]
+    NotBuilt(Codec),
     /// A batch is longer than the format can express (2 GiB).
     #[error("a record batch of {bytes} bytes is longer than the format allows")]
     BatchTooLong {
@@ -229,8 +264,12 @@ pub enum DecompressError {
         /// Error of the codec.
         reason: String,
     },
+    /// This build does not have the codec; see [`Codec::is_built`].
+    #[error("{0} is not in this build; add the feature '{0}' of the dependency curtail")]
+    NotBuilt(Codec),
 }
 
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd"))]
 impl DecompressError {
     fn invalid(codec: Codec, reason: impl fmt::Display) -> Self {
         Self::Invalid { codec, reason: reason.to_string() }
@@ -254,16 +293,24 @@ pub fn decompress(
             Err(DecompressError::TooLarge { limit: limit.max_bytes })
         }
         Codec::None => Ok(input.to_vec()),
+        #[cfg(feature = "gzip")]
         Codec::Gzip => gzip::decompress(input, limit),
+        #[cfg(feature = "snappy")]
         Codec::Snappy => snappy::decompress(input, limit),
+        #[cfg(feature = "lz4")]
         Codec::Lz4 => lz4::decompress(input, limit),
+        #[cfg(feature = "zstd")]
         Codec::Zstd => zstd::decompress(input, limit),
+        #[cfg(not(all(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd")))]
+        codec => Err(DecompressError::NotBuilt(codec)),
     }
 }
 
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
 /// Smallest step by which [`read_bounded`] grows its buffer.
 const GROWTH_STEP: usize = 16 * 1024;
 
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
 /// Reads a decompressing `source` to its end.
 ///
 /// The buffer starts at four times the input, the ratio of ordinary data, and doubles from there,
@@ -292,6 +339,7 @@ fn read_bounded(
     }
 }
 
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
 fn read_up_to(source: &mut impl Read, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
     source.take(count as u64).read_to_end(out)
 }

@@ -27,6 +27,13 @@ pub struct Header<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+impl<'a> Header<'a> {
+    /// A header with a value; without one it is `Header { key, value: None }`.
+    pub fn new<V: AsRef<[u8]> + ?Sized>(key: &'a str, value: &'a V) -> Self {
+        Self { key, value: Some(value.as_ref()) }
+    }
+}
+
 /// A record to encode, borrowed from the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordData<'a> {

@@ -108,7 +108,7 @@ impl From<DecompressError> for RecordError {
     fn from(error: DecompressError) -> Self {
         match error {
             DecompressError::TooLarge { limit } => Self::TooLarge { limit },
-            invalid @ DecompressError::Invalid { .. } => Self::Decompress(invalid),
+            other => Self::Decompress(other),
         }
     }
 }
