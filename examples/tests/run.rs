@@ -1,0 +1,66 @@
+//! Every example runs to its end and prints what it promises.
+
+use std::{error::Error, process::Command};
+
+use curtail_examples::Brokers;
+
+const PROGRAMS: [(&str, &str, &[&str]); 7] = [
+    (
+        "first_record",
+        env!("CARGO_BIN_EXE_first_record"),
+        &["read 42.00 at offset", "header trace-id=Some(\"7f3a\")", "header retried=None"],
+    ),
+    ("batches", env!("CARGO_BIN_EXE_batches"), &["10000 of 10000 records written"]),
+    (
+        "group",
+        env!("CARGO_BIN_EXE_group"),
+        &["assigned", "100 records done and committed", "revoked"],
+    ),
+    ("exactly_once", env!("CARGO_BIN_EXE_exactly_once"), &["100 invoices for 100 orders"]),
+    (
+        "admin",
+        env!("CARGO_BIN_EXE_admin"),
+        &["created ledger", "6 partitions", "retention.ms=Some(\"3600000\")", "deleted ledger"],
+    ),
+    ("threads", env!("CARGO_BIN_EXE_threads"), &["4000 of 4000 records written"]),
+    ("broker_dies", env!("CARGO_BIN_EXE_broker_dies"), &["1000 of 1000 records acknowledged"]),
+];
+
+#[test]
+fn every_example_starts_its_own_cluster_and_prints_what_it_promises() -> Result<(), Box<dyn Error>>
+{
+    for (name, path, promised) in PROGRAMS {
+        let output = Command::new(path).output()?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {printed}{errors}");
+        for line in promised {
+            assert!(printed.contains(line), "{name} did not print {line}: {printed}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_example_uses_the_brokers_of_its_argument() -> Result<(), Box<dyn Error>> {
+    let brokers = Brokers::embedded().await?;
+    let bootstrap = brokers.bootstrap().to_owned();
+    let path = env!("CARGO_BIN_EXE_first_record");
+    // The second run reads its own record, after that of the first one.
+    for _ in 0..2 {
+        let bootstrap = bootstrap.clone();
+        let run = move || Command::new(path).arg(bootstrap).output();
+        let output = tokio::task::spawn_blocking(run).await??;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// The list above is complete.
+#[test]
+fn every_program_is_run() -> Result<(), Box<dyn Error>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin");
+    let found = std::fs::read_dir(folder)?.count();
+    assert_eq!(found, PROGRAMS.len());
+    Ok(())
+}
