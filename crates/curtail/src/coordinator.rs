@@ -63,6 +63,7 @@ impl Coordinators {
         }
     }
 
+    #[cfg_attr(not(feature = "admin"), expect(dead_code))]
     /// Describes a key, for errors.
     pub(crate) fn name(self, id: &str) -> String {
         match self {
@@ -75,6 +76,7 @@ impl Coordinators {
 /// First version that names several keys in one request.
 const BATCHED: i16 = 4;
 
+#[cfg_attr(not(feature = "admin"), expect(dead_code))]
 /// Returns the coordinator of each key, in the order of the keys. Sends one request if the broker accepts several
 /// keys.
 pub(crate) async fn ask_each(

@@ -63,7 +63,9 @@ mod documents {
     struct Security;
 }
 
+#[cfg(feature = "admin")]
 pub mod admin;
+#[cfg(feature = "blocking")]
 pub mod blocking;
 pub mod config;
 mod conn;
@@ -79,6 +81,7 @@ mod runtime;
 pub mod security;
 pub mod transaction;
 
+#[cfg(feature = "admin")]
 pub use admin::Admin;
 pub use config::{AdminConfig, ConsumerConfig, ProducerConfig};
 pub use consumer::Consumer;
