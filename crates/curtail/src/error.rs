@@ -151,6 +151,9 @@ pub enum Error {
     /// [`Consumer::seek`](crate::Consumer::seek) passes the batch. Other partitions continue. The seek loses the
     /// records of the batch, which is why the consumer never skips it automatically.
     ///
+    /// A batch whose codec this build does not have is intact, but cannot be read either: the reason names the cargo
+    /// feature to add, and `next_offset` is `None`.
+    ///
     /// ```
     /// # async fn example(consumer: &mut curtail::Consumer) -> curtail::Result<()> {
     /// # use std::time::Duration;
@@ -323,12 +326,8 @@ impl Error {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Unreachable { last: Some(cause), .. } => !cause.needs_other_settings(),
-            Self::Unreachable { last: None, .. }
-            | Self::Connection { .. }
-            | Self::UnknownTopic(_)
-            | Self::BufferFull { .. } => true,
-            Self::Timeout { last, .. } => {
+            Self::Connection { .. } | Self::UnknownTopic(_) | Self::BufferFull { .. } => true,
+            Self::Unreachable { last, .. } | Self::Timeout { last, .. } => {
                 last.as_ref().is_none_or(|cause| !cause.needs_other_settings())
             }
             Self::Broker { code, .. } | Self::CommitFailed { code, .. } => code.is_retriable(),

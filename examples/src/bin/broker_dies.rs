@@ -1,4 +1,4 @@
-//! A test with a fault: one of three brokers is killed while records are sent.
+//! Kills one of three brokers while it sends records, as a test with a fault does.
 #![allow(clippy::print_stdout)]
 
 use std::{error::Error, time::Duration};

@@ -62,7 +62,7 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
-    /// use curtail::{TopicPartition, config::IsolationLevel, admin::OffsetSpec};
+    /// use curtail::{TopicPartition, admin::OffsetSpec, config::IsolationLevel};
     ///
     /// let wanted = [(TopicPartition::new("payments", 0), OffsetSpec::MaxTimestamp)];
     /// for (partition, found) in admin.list_offsets(&wanted, IsolationLevel::ReadUncommitted).await? {

@@ -10,7 +10,8 @@ use crate::{
     producer::{CompletionRun, CompletionSink},
 };
 
-/// [`crate::producer::Completions`] for plain threads, made by [`Producer::completions`](super::Producer::completions) or
+/// [`crate::producer::Completions`] for plain threads, made by
+/// [`Producer::completions`](super::Producer::completions) or
 /// [`TransactionalProducer::completions`](super::TransactionalProducer::completions). As an iterator it returns runs
 /// until the last sink and its last record have ended, as [`Completions::recv`] does.
 ///

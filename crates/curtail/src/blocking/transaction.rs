@@ -158,7 +158,8 @@ pub struct Transaction<'p> {
 }
 
 impl Transaction<'_> {
-    /// As [`crate::transaction::Transaction::send`]: returns when the record is in its batch, after `max.block.ms` at the latest.
+    /// As [`crate::transaction::Transaction::send`]: returns when the record is in its batch, after
+    /// `max.block.ms` at the latest.
     ///
     /// # Errors
     /// As the async method, and inside an async context.
@@ -180,8 +181,8 @@ impl Transaction<'_> {
         Completions::with(self.runtime, self.inner.completions())
     }
 
-    /// As [`crate::transaction::Transaction::send_tagged`]: returns when the record is in its batch, after `max.block.ms` at the
-    /// latest.
+    /// As [`crate::transaction::Transaction::send_tagged`]: returns when the record is in its batch, after
+    /// `max.block.ms` at the latest.
     ///
     /// # Errors
     /// As the async method, and inside an async context. On any error the sink receives nothing.

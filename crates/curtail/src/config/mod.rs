@@ -19,7 +19,7 @@ pub(crate) use oidc::ClientCredentials;
 pub use properties::IGNORED_PROPERTIES;
 pub(crate) use redact::HIDDEN;
 pub(crate) use security::Login;
-pub(crate) use security::{
+use security::{
     CipherSuite, HostCheck, Mechanism, Secret, SecurityConfig, SecurityProtocol, SslConfig, Store,
     StoreType, TlsVersion,
 };

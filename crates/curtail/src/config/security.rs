@@ -260,7 +260,8 @@ impl SecurityConfig {
     /// OAUTHBEARER over TLS, with the application's tokens. See [`TokenSource::new`].
     ///
     /// ```
-    /// use curtail::{ProducerConfig, security::{OAuthBearerToken, SecurityConfig}};
+    /// use curtail::ProducerConfig;
+    /// use curtail::security::{OAuthBearerToken, SecurityConfig};
     ///
     /// let security = SecurityConfig::oauth_bearer(|| async {
     ///     let token = std::fs::read_to_string("/var/run/token");

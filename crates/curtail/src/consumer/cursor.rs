@@ -10,8 +10,8 @@ use curtail_proto::{
 use curtail_wire::{
     fetch::AbortedTransaction,
     records::{
-        self, Batch, Batches, ControlRecord, DecompressLimit, EndTxnMarker, RecordError,
-        Records as BatchRecords,
+        self, Batch, Batches, ControlRecord, DecompressError, DecompressLimit, EndTxnMarker,
+        RecordError, Records as BatchRecords,
     },
 };
 
@@ -345,9 +345,11 @@ pub(super) fn corrupt(
     next_offset: Option<i64>,
     error: &RecordError,
 ) -> Error {
-    let advice = match error {
-        RecordError::TooLarge { .. } => " (curtail.decompressed.batch.max.bytes)",
-        _ => "",
+    let (advice, next_offset) = match error {
+        RecordError::TooLarge { .. } => (" (curtail.decompressed.batch.max.bytes)", next_offset),
+        // The batch is intact, so the error must not advise to skip it.
+        RecordError::Decompress(DecompressError::NotBuilt(_)) => ("", None),
+        _ => ("", next_offset),
     };
     let reason = format!("{error}{advice}").into();
     let (topic, partition) = (at.topic.clone(), at.partition);

@@ -23,7 +23,8 @@ use crate::{Error, Result, consumer::BatchMetadata, record::offset_in_batch};
 const SINKS_LOOKED_AT: usize = 4;
 
 /// The sending side of [`Completions`]: names the receiver in [`Producer::send_tagged`](super::Producer::send_tagged)
-/// and [`Transaction::send_tagged`](crate::transaction::Transaction::send_tagged), and in those of [`blocking`](crate::blocking).
+/// and [`Transaction::send_tagged`](crate::transaction::Transaction::send_tagged), and in those of
+/// [`blocking`](crate::blocking).
 ///
 /// Clones name the same receiver. One sink for many senders is cheaper than one for each. A sink belongs to no
 /// producer: any of them may send with it, and each run counts in the `buffer.memory` of the one that sent its records.
@@ -35,8 +36,8 @@ pub struct CompletionSink(UnboundedSender<CompletionRun>);
 ///
 /// Each record appears in exactly one run. While a partition keeps its leader, runs of its written batches arrive in
 /// the order of its log. When [`Producer::flush`](super::Producer::flush) or
-/// [`Transaction::commit`](crate::transaction::Transaction::commit) succeeds, the runs of all records sent before it have arrived.
-/// If the producer is closed or dropped, its open records fail, and their runs arrive.
+/// [`Transaction::commit`](crate::transaction::Transaction::commit) succeeds, the runs of all records sent before it
+/// have arrived. If the producer is closed or dropped, its open records fail, and their runs arrive.
 ///
 /// A batch holds its part of `buffer.memory` until its last run is dropped, so a task that sends must not be the only one
 /// to receive. The receiver needs no runtime, and may outlive the producer.

@@ -31,7 +31,8 @@ use crate::{Error, Header, Record, RecordMetadata};
 /// producer was made. Acknowledgements wait for it, so it should be quick.
 ///
 /// ```
-/// use curtail::{Error, ProducerConfig, RecordMetadata, producer::{OutgoingRecord, ProducerInterceptor}};
+/// use curtail::producer::{OutgoingRecord, ProducerInterceptor};
+/// use curtail::{Error, ProducerConfig, RecordMetadata};
 ///
 /// struct Stamp;
 ///

@@ -19,7 +19,8 @@ use crate::Record;
 /// Called once for every record without an explicit partition, on the sending task. It must not block.
 ///
 /// ```
-/// use curtail::{ProducerConfig, Record, producer::{Partitioner, TopicPartitions}};
+/// use curtail::producer::{Partitioner, TopicPartitions};
+/// use curtail::{ProducerConfig, Record};
 ///
 /// /// Partitions by the first byte of the key.
 /// #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
-use super::{Codec, DecompressError, DecompressLimit, read_bounded};
+use super::{Codec, DecompressError, DecompressLimit, bounded::read_bounded};
 
 pub(super) fn compress(input: &[u8], level: i32, out: &mut Vec<u8>) -> io::Result<()> {
     let level = u32::try_from(level).map_or_else(|_| Default::default(), flate2::Compression::new);

@@ -7,7 +7,7 @@ use std::io;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use lz4_flex::frame::FrameDecoder;
 
-use super::{Codec, DecompressError, DecompressLimit, read_bounded};
+use super::{Codec, DecompressError, DecompressLimit, bounded::read_bounded};
 
 /// Magic number, flags (version 1, independent blocks), block size class 4 (64 KiB), and the second
 /// byte of the descriptor's xxHash32. With nothing variable in the descriptor it is a constant.

@@ -3,6 +3,8 @@
 //! Compression appends to the caller's buffer. Decompression is bounded by a [`DecompressLimit`] and grows its output
 //! as bytes arrive, so that a length claimed by a peer never determines the memory alone.
 
+#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
+mod bounded;
 #[cfg(feature = "gzip")]
 mod gzip;
 #[cfg(feature = "lz4")]
@@ -15,8 +17,6 @@ mod tests;
 mod zstd;
 
 use std::fmt;
-#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
-use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -304,42 +304,4 @@ pub fn decompress(
         #[cfg(not(all(feature = "gzip", feature = "lz4", feature = "snappy", feature = "zstd")))]
         codec => Err(DecompressError::NotBuilt(codec)),
     }
-}
-
-#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
-/// Smallest step by which [`read_bounded`] grows its buffer.
-const GROWTH_STEP: usize = 16 * 1024;
-
-#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
-/// Reads a decompressing `source` to its end.
-///
-/// The buffer starts at four times the input, the ratio of ordinary data, and doubles from there,
-/// never beyond the limit and one byte (which tells "exactly full" from "too large").
-fn read_bounded(
-    codec: Codec,
-    mut source: impl Read,
-    input_len: usize,
-    limit: &DecompressLimit,
-) -> Result<Vec<u8>, DecompressError> {
-    let ceiling = limit.max_bytes.saturating_add(1);
-    let mut out = Vec::new();
-    let mut step = input_len.saturating_mul(4).max(GROWTH_STEP);
-    loop {
-        step = step.min(ceiling - out.len());
-        out.reserve_exact(step);
-        let got = read_up_to(&mut source, step, &mut out)
-            .map_err(|error| DecompressError::invalid(codec, error))?;
-        if out.len() > limit.max_bytes {
-            return Err(DecompressError::TooLarge { limit: limit.max_bytes });
-        }
-        if got < step {
-            return Ok(out);
-        }
-        step = out.len();
-    }
-}
-
-#[cfg(any(feature = "gzip", feature = "lz4", feature = "zstd"))]
-fn read_up_to(source: &mut impl Read, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
-    source.take(count as u64).read_to_end(out)
 }

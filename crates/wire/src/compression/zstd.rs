@@ -7,7 +7,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::stream::read::Decoder;
 use zstd::zstd_safe::get_frame_content_size;
 
-use super::{Codec, DecompressError, DecompressLimit, read_bounded};
+use super::{Codec, DecompressError, DecompressLimit, bounded::read_bounded};
 
 /// Windows up to this (8 MiB, the size RFC 8878 asks every decoder to support) are accepted even
 /// under a smaller limit: a frame states the window of its level, not of its content.

@@ -150,8 +150,8 @@ impl Consumer {
         self.listener = Some(Mutex::new(Box::new(listener)));
     }
 
-    /// This consumer's identity in its group, for [`crate::transaction::Transaction::send_offsets_to_transaction`]; `None` without
-    /// a `group.id`.
+    /// This consumer's identity in its group, for
+    /// [`crate::transaction::Transaction::send_offsets_to_transaction`]; `None` without a `group.id`.
     pub fn group_metadata(&self) -> Option<ConsumerGroupMetadata> {
         self.shared.group.as_ref().map(|group| group.metadata())
     }
