@@ -75,7 +75,7 @@ struct Pair {
 
 /// Runs an experiment: every arm with every client once per round.
 ///
-/// Each round starts with another pair, so that changes of the machine during the run affect all pairs alike.
+/// The order of the pairs alternates (`pair_at`), so that changes of the machine during the run affect all pairs alike.
 ///
 /// # Errors
 /// An unknown arm, arms that none of the clients can run, a driver that cannot be built, a cluster that does
@@ -124,7 +124,7 @@ fn measure(
     let of = rounds as usize * pairs.len();
     for done in 0..of {
         let (round, place) = (done / pairs.len(), done % pairs.len());
-        let at = (round + place) % pairs.len();
+        let at = pair_at(round, place, pairs.len());
         let Pair { arm, client, dropped, .. } = pairs[at];
         if dropped {
             continue;
@@ -149,6 +149,13 @@ fn measure(
         pairs[at].add(started, sample, told)?;
     }
     Ok(())
+}
+
+/// The pair that runs at this place of a round. Every second round runs in the reverse order of the one before it, so that
+/// in both together each pair has the same average place. Each two rounds start with another pair.
+fn pair_at(round: usize, place: usize, pairs: usize) -> usize {
+    let place = if round.is_multiple_of(2) { place } else { pairs - 1 - place };
+    (round / 2 + place) % pairs
 }
 
 /// Runs all pairs once in virtual time and returns the models used. Once is enough: a second run would be

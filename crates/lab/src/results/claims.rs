@@ -293,13 +293,29 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::P999,
         Aim::Others,
     )),
-    claim(
+    front(&claim(
         "roll",
         APACHE,
         "few-all-keyless",
         "All brokers restart in turn; 12 partitions, acks=all, keyless",
         Metric::P999,
         Aim::Others,
+    )),
+    claim(
+        "roll",
+        APACHE,
+        "few-all-keyless",
+        "All brokers restart in turn; 12 partitions, acks=all, keyless",
+        Metric::P99,
+        Aim::Others,
+    ),
+    claim(
+        "roll",
+        APACHE,
+        "few-all-keyless",
+        "All brokers restart in turn; 12 partitions, acks=all, keyless",
+        Metric::Max,
+        Aim::Limit(1000.0),
     ),
     claim(
         "roll",
@@ -356,6 +372,14 @@ pub(super) const CLAIMS: &[Claim] = &[
         "All leaders move at once; 100 partitions",
         Metric::P999,
         limit(1000.0),
+    )),
+    front(&claim(
+        "leader-move",
+        APACHE,
+        "one-by-one",
+        "100 leaders move one by one; keyless",
+        Metric::P999,
+        Aim::Others,
     )),
     claim(
         "leader-move",
