@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 pub use curtail_proto::TopicPartition;
 pub use curtail_wire::records::Header;
-use curtail_wire::records::RecordHeaders;
+use curtail_wire::records::{RecordHeaders, TimestampType};
 
-use crate::producer::Timing;
+use crate::{producer::Timing, transaction::OffsetAndMetadata};
 
 /// A record to send, borrowed: [`crate::Producer::send`] encodes it in place and retains no reference.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +130,7 @@ pub struct ConsumerRecord {
     pub(crate) leader_epoch: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
+    pub(crate) timestamp_type: TimestampType,
     pub(crate) key: Option<Bytes>,
     pub(crate) value: Option<Bytes>,
     pub(crate) headers: RecordHeaders,
@@ -139,6 +140,11 @@ impl ConsumerRecord {
     /// Topic.
     pub fn topic(&self) -> &str {
         &self.topic
+    }
+
+    /// Topic and partition. Costs a reference count, no copy of the name.
+    pub fn topic_partition(&self) -> TopicPartition {
+        TopicPartition { topic: self.topic.clone(), partition: self.partition }
     }
 
     /// Partition.
@@ -157,9 +163,22 @@ impl ConsumerRecord {
         (self.leader_epoch >= 0).then_some(self.leader_epoch)
     }
 
-    /// Timestamp in milliseconds since 1970-01-01 UTC: creation or append time, as the topic is configured.
+    /// The offset to commit once this record is processed: the next one, with this record's leader epoch.
+    pub fn next_offset(&self) -> OffsetAndMetadata {
+        OffsetAndMetadata {
+            leader_epoch: self.leader_epoch(),
+            ..OffsetAndMetadata::new(self.offset.saturating_add(1))
+        }
+    }
+
+    /// Timestamp in milliseconds since 1970-01-01 UTC. [`ConsumerRecord::timestamp_type`] says which time it is.
     pub fn timestamp(&self) -> i64 {
         self.timestamp
+    }
+
+    /// Whether the timestamp is the producer's time or the broker's append time (`message.timestamp.type`).
+    pub fn timestamp_type(&self) -> TimestampType {
+        self.timestamp_type
     }
 
     /// The key.
@@ -172,8 +191,35 @@ impl ConsumerRecord {
         self.value.as_deref()
     }
 
+    /// The key as [`Bytes`]. A clone copies nothing and keeps the batch in memory.
+    pub fn key_bytes(&self) -> Option<&Bytes> {
+        self.key.as_ref()
+    }
+
+    /// The value as [`Bytes`]. A clone copies nothing and keeps the batch in memory.
+    ///
+    /// ```
+    /// # fn example(record: curtail::ConsumerRecord) -> Option<bytes::Bytes> {
+    /// record.value_bytes().cloned()
+    /// # }
+    /// ```
+    pub fn value_bytes(&self) -> Option<&Bytes> {
+        self.value.as_ref()
+    }
+
     /// The headers, in order, duplicates included.
     pub fn headers(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         self.headers.iter()
+    }
+
+    /// As [`ConsumerRecord::headers`], with the values as [`Bytes`] that share the batch's memory.
+    pub fn headers_bytes(&self) -> impl Iterator<Item = (&str, Option<Bytes>)> {
+        self.headers.shared()
+    }
+
+    /// The value of the last header of this name; `None` without the header, and for a header without a value.
+    #[doc(alias = "lastHeader")]
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().filter(|(at, _)| *at == name).last()?.1
     }
 }

@@ -188,6 +188,18 @@ pub enum Handover {
     },
 }
 
+/// Whether a member that unsubscribes leaves its group at once, or keeps its place until its session expires (KIP-1092).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Departure {
+    /// A dynamic member leaves, and a static one keeps its place.
+    #[default]
+    ByKind,
+    /// It leaves.
+    Leave,
+    /// It keeps its place.
+    Remain,
+}
+
 /// Identity under which offsets can be committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -466,9 +478,9 @@ impl<E: Clone> Membership<E> {
         }
     }
 
-    /// Unsubscribes. A dynamic member leaves the group; a static one keeps its place until its session expires.
-    pub fn leave(&mut self) {
-        self.depart();
+    /// Unsubscribes.
+    pub fn leave(&mut self, departure: Departure) {
+        self.depart(departure);
         self.handing = Handing::Nothing;
         self.phase = Phase::Out;
         self.topics.clear();
@@ -478,17 +490,29 @@ impl<E: Clone> Membership<E> {
         self.rejoin = false;
     }
 
-    fn depart(&mut self) {
+    fn depart(&mut self, departure: Departure) {
         let is_static = self.settings.instance.is_some();
+        let leaves = match departure {
+            Departure::ByKind => !is_static,
+            Departure::Leave => true,
+            Departure::Remain => false,
+        };
         let generation = match &mut self.reconciliation {
-            Some(reconciliation) => reconciliation.farewell(is_static),
-            None => (!is_static && !self.member.is_empty()).then_some(self.generation),
+            Some(reconciliation) => reconciliation.farewell(is_static, leaves),
+            None => (leaves && !self.member.is_empty()).then_some(self.generation),
         };
         if let Some(generation) = generation {
             self.departure = Some(Identity { generation, member: self.member.clone() });
             self.retry_at_once();
         }
         self.forget_membership();
+    }
+
+    /// Requests a rebalance of a settled member of the classic protocol.
+    pub fn enforce_rebalance(&mut self, now: Instant) {
+        if self.reconciliation.is_none() {
+            self.ask_to_rejoin(now);
+        }
     }
 
     /// Whether the member waits for other members in a rebalance, which may take long. Returns false once the
@@ -526,6 +550,14 @@ impl<E: Clone> Membership<E> {
     /// Whether a handover is due.
     pub fn wants_application(&self) -> bool {
         matches!(self.handing, Handing::Nothing) && self.due().is_some()
+    }
+
+    /// Partitions that are lost: other members may already read them.
+    pub fn lost(&self) -> &[Key] {
+        match &self.phase {
+            Phase::Yielding(Letting::Lost, keys) | Phase::Failed(keys, ..) => keys,
+            _ => &[],
+        }
     }
 
     /// Starts the handover that is due. The application must finish it and call [`Self::handed_over`], whatever happens
@@ -767,7 +799,7 @@ impl<E: Clone> Membership<E> {
     /// and it joins again at the next poll. A static member of the classic protocol only stops its heartbeats, as in
     /// the Java client.
     fn neglected(&mut self, now: Instant) -> Step {
-        self.depart();
+        self.depart(Departure::ByKind);
         if matches!(self.handing, Handing::Nothing) {
             self.rejoin = false;
             self.phase = Phase::Yielding(Letting::Lost, self.owned.iter().cloned().collect());

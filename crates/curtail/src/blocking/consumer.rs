@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,7 +14,8 @@ use super::Runtime;
 use crate::{
     ConsumerConfig, ConsumerRecord, Result, TopicPartition,
     consumer::{
-        OffsetAndTimestamp, PartitionInfo, RebalanceListener, RecordBatch, RecordStream, Records,
+        CloseOptions, ConsumerHandle, OffsetAndTimestamp, PartitionInfo, RebalanceListener,
+        RecordBatch, RecordStream, Records,
     },
     metrics::ConsumerMetrics,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
@@ -110,32 +112,32 @@ impl Consumer {
         self.inner.metrics()
     }
 
-    /// As [`crate::Consumer::commit_sync`].
+    /// As [`crate::Consumer::commit`].
     ///
     /// # Errors
     /// As the async method, and inside an async context.
-    pub fn commit_sync(&mut self) -> Result<()> {
-        self.runtime.block_on(self.inner.commit_sync())?
+    pub fn commit(&mut self) -> Result<()> {
+        self.runtime.block_on(self.inner.commit())?
     }
 
-    /// As [`crate::Consumer::commit_sync_offsets`].
+    /// As [`crate::Consumer::commit_offsets`].
     ///
     /// # Errors
     /// As the async method, and inside an async context.
-    pub fn commit_sync_offsets(
+    pub fn commit_offsets(
         &mut self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
     ) -> Result<()> {
-        self.runtime.block_on(self.inner.commit_sync_offsets(offsets))?
+        self.runtime.block_on(self.inner.commit_offsets(offsets))?
     }
 
-    /// As [`crate::Consumer::commit_async`], but without the outcome.
+    /// As [`crate::Consumer::commit_nowait`], but without the outcome.
     ///
     /// # Errors
     /// As the async method.
-    pub fn commit_async(&mut self) -> Result<()> {
+    pub fn commit_nowait(&mut self) -> Result<()> {
         let _entered = self.runtime.enter();
-        self.inner.commit_async().map(drop)
+        self.inner.commit_nowait().map(drop)
     }
 
     /// As [`crate::Consumer::committed`].
@@ -217,6 +219,24 @@ impl Consumer {
         self.inner.resume(partitions);
     }
 
+    /// As [`crate::Consumer::paused`].
+    pub fn paused(&self) -> BTreeSet<TopicPartition> {
+        self.inner.paused()
+    }
+
+    /// As [`crate::Consumer::handle`].
+    pub fn handle(&self) -> ConsumerHandle {
+        self.inner.handle()
+    }
+
+    /// As [`crate::Consumer::enforce_rebalance`].
+    ///
+    /// # Errors
+    /// As the async method.
+    pub fn enforce_rebalance(&mut self) -> Result<()> {
+        self.inner.enforce_rebalance()
+    }
+
     /// As [`crate::Consumer::position`].
     ///
     /// # Errors
@@ -291,6 +311,24 @@ impl Consumer {
     /// As the async method, and inside an async context.
     pub fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
         self.runtime.block_on(self.inner.partitions_for(topic))?
+    }
+
+    /// As [`crate::Consumer::list_topics`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn list_topics(&self) -> Result<BTreeMap<Arc<str>, Vec<PartitionInfo>>> {
+        self.runtime.block_on(self.inner.list_topics())?
+    }
+
+    /// As [`crate::Consumer::close_with`].
+    ///
+    /// # Errors
+    /// Inside an async context. The consumer is then dropped without requests to the brokers.
+    pub fn close_with(self, options: CloseOptions) -> Result<()> {
+        self.runtime.block_on(async {
+            self.inner.close_with(options).await;
+        })
     }
 
     /// As [`crate::Consumer::close`].

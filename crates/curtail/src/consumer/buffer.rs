@@ -38,8 +38,21 @@ pub(super) struct Queue {
     chunks: VecDeque<Chunk>,
     /// Whether the partition is in the list of ready partitions.
     listed: bool,
+    /// Whether the partition has no turn: a claim reads it.
+    alone: bool,
     /// Bytes set aside while the partition is paused.
     parked: usize,
+}
+
+impl Queue {
+    /// Takes the partition out of the turns, from now on.
+    pub(super) fn read_alone(&mut self) {
+        self.alone = true;
+    }
+
+    fn may_be_listed(&mut self) -> bool {
+        !self.alone && !self.chunks.is_empty() && !std::mem::replace(&mut self.listed, true)
+    }
 }
 
 /// The order of turns, and the bytes set aside.
@@ -134,13 +147,13 @@ impl Buffer {
     }
 
     fn list_first(&mut self, at: TopicPartition, queue: &mut Queue) {
-        if !queue.chunks.is_empty() && !std::mem::replace(&mut queue.listed, true) {
+        if queue.may_be_listed() {
             self.ready.push_front(at);
         }
     }
 
     fn list_last(&mut self, at: TopicPartition, queue: &mut Queue) {
-        if !queue.chunks.is_empty() && !std::mem::replace(&mut queue.listed, true) {
+        if queue.may_be_listed() {
             self.ready.push_back(at);
         }
     }

@@ -209,6 +209,7 @@ impl Cursor {
                         leader_epoch: open.epoch,
                         offset: record.offset,
                         timestamp: record.timestamp,
+                        timestamp_type: open.records.batch_header().timestamp_type(),
                         key: record.key,
                         value: record.value,
                         headers: record.headers,

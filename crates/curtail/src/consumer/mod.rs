@@ -3,17 +3,25 @@
 //! A [`Consumer`] reads each assigned partition in log order.
 
 mod buffer;
+mod claims;
+mod close;
+mod control;
 mod credit;
 mod cursor;
 mod group;
+mod handle;
+mod in_key_order;
 mod lane;
 mod lookup;
+mod queues;
+mod reading;
 mod records;
 mod shared;
 mod signal;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod validate;
 
 /// Synchronisation of [`signal`]. Its loom test replaces it.
@@ -27,7 +35,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -36,31 +44,37 @@ use curtail_net::Env;
 use curtail_proto::plant::{Plant, planted};
 use curtail_proto::{
     later::Later,
-    position::{Position, Reset, Spot, Version, Versions},
+    membership::Handover,
+    position::{Position, Reset, Spot, Versions},
 };
 use curtail_wire::records::DecompressLimit;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::{
-    cursor::{Budget, Cursor, Decoding},
-    shared::{Assigned, Next, Shared},
+    cursor::Decoding,
+    reading::{Reading, Source},
+    shared::{Assigned, Shared},
 };
-pub use curtail_wire::records::{HeaderIter, RecordRef};
+pub use curtail_wire::records::{HeaderIter, RecordRef, TimestampType};
 
 pub use crate::record::BatchMetadata;
 
 pub use self::{
+    close::{CloseOptions, GroupMembership},
     group::{PendingCommit, Rebalance, RebalanceListener},
+    handle::ConsumerHandle,
+    in_key_order::InKeyOrder,
+    queues::{PartitionQueue, PartitionQueues},
     records::{RecordBatch, Records},
     stream::{IntoStream, RecordStream},
+    topics::PartitionInfo,
 };
 use crate::{
     ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
-    config::BufferedPartitions,
     metadata::{AutoCreate, MetadataHandle},
     metrics::{ConsumerMetrics, PartitionLag},
-    runtime::within,
+    runtime::{Runtime, within},
     transaction::OffsetAndMetadata,
 };
 
@@ -82,27 +96,18 @@ use crate::{
 /// `max.poll.interval.ms`.
 pub struct Consumer {
     shared: Arc<Shared>,
-    decoding: Decoding,
-    /// The records being read. Its position is ahead of the one under the lock.
-    cursor: Option<Cursor>,
-    /// Damage found after records that were returned first.
-    failure: Option<Damage>,
-    choice: Choice,
+    reading: Reading,
+    /// A handover of the group that waits for queues to end.
+    held: Option<Handover>,
     /// The lock is never taken: it lets calls by shared reference be made from several threads.
     listener: Option<Mutex<Box<dyn RebalanceListener>>>,
 }
 
-/// Damage at a position. Void once the position's version changes.
-struct Damage {
-    at: TopicPartition,
-    version: Version,
-    error: Error,
-}
-
 /// The source of the assignment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Choice {
     /// The application, with [`Consumer::assign`].
+    #[default]
     Assigned,
     /// The group, for [`Consumer::subscribe`].
     Subscribed,
@@ -115,19 +120,6 @@ pub struct OffsetAndTimestamp {
     pub offset: i64,
     /// Timestamp of the record, in milliseconds since 1970-01-01 UTC.
     pub timestamp: i64,
-}
-
-/// A partition as [`Consumer::partitions_for`] describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartitionInfo {
-    /// Topic.
-    pub topic: Arc<str>,
-    /// Partition index.
-    pub partition: i32,
-    /// Broker id of the leader; `None` while the partition has no leader.
-    pub leader: Option<i32>,
-    /// Leader epoch; `None` if the brokers do not report it.
-    pub leader_epoch: Option<i32>,
 }
 
 impl Consumer {
@@ -161,8 +153,8 @@ impl Consumer {
             limit: DecompressLimit { max_bytes: config.max_decompressed_batch },
         };
         let shared = Shared::new(config, env.clone(), metadata);
-        let choice = Choice::Assigned;
-        Ok(Self { shared, decoding, cursor: None, failure: None, choice, listener: None })
+        let reading = Reading::new(Source::Turns, decoding);
+        Ok(Self { shared, reading, held: None, listener: None })
     }
 
     /// Replaces the assignment and ends a subscription. Partitions that stay assigned keep their positions. A new
@@ -178,7 +170,7 @@ impl Consumer {
 
     /// The assigned partitions.
     pub fn assignment(&self) -> BTreeSet<TopicPartition> {
-        self.shared.state.lock().partitions.keys().cloned().collect()
+        self.shared.assignment()
     }
 
     /// Continues a partition at `offset`.
@@ -218,9 +210,8 @@ impl Consumer {
         partition: &TopicPartition,
         jump: impl FnOnce(&mut Position, &mut Versions),
     ) -> Result<()> {
-        let jumped = self.shared.state.lock().jump(partition, jump);
+        let jumped = self.shared.jump(partition, jump);
         self.drop_stale_cursor();
-        self.shared.settled.notify_waiters();
         jumped
     }
 
@@ -260,11 +251,7 @@ impl Consumer {
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
         to: Reset,
     ) -> Result<()> {
-        let mut state = self.shared.state.lock();
-        let all = partitions
-            .into_iter()
-            .try_for_each(|at| state.jump(at, |position, versions| position.reset(to, versions)));
-        drop(state);
+        let all = self.shared.reset(partitions, to);
         self.drop_stale_cursor();
         all
     }
@@ -274,17 +261,19 @@ impl Consumer {
         self.save_position();
         let mut state = self.shared.state.lock();
         for at in partitions {
-            let reading = self.cursor.take_if(|cursor| cursor.at == *at);
+            let reading = self.reading.take_if_of(at);
             state.pause(at, reading, self.shared.config.prefetch_bytes);
         }
     }
 
     /// Resumes paused partitions.
     pub fn resume<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>) {
-        let mut state = self.shared.state.lock();
-        for at in partitions {
-            state.resume(at);
-        }
+        self.shared.resume(partitions);
+    }
+
+    /// The paused partitions.
+    pub fn paused(&self) -> BTreeSet<TopicPartition> {
+        self.shared.paused()
     }
 
     /// Returns the offset of the next record of a partition that [`Consumer::poll`] would return. Waits up to
@@ -323,12 +312,8 @@ impl Consumer {
             return Err(Error::IllegalState("the partition is not assigned to this consumer"));
         };
         let position = &assigned.position;
-        match &self.cursor {
-            Some(cursor) if cursor.at == *partition && cursor.version == position.version() => {
-                Ok(Some(cursor.next_offset()))
-            }
-            _ => Ok(of(position).map(|at| at.offset)),
-        }
+        let reading = self.reading.next_offset(partition, position.version());
+        Ok(reading.or_else(|| of(position).map(|at| at.offset)))
     }
 
     /// High watermark of a partition at its last fetch; `None` before the first response.
@@ -356,7 +341,7 @@ impl Consumer {
     pub fn metrics(&self) -> ConsumerMetrics {
         let stats = &self.shared.stats;
         let taken = Instant::now();
-        let not_counted = self.cursor.as_ref().map_or(0, Cursor::given);
+        let not_counted = self.reading.not_counted();
         let held: Vec<(TopicPartition, usize)> = {
             let state = self.shared.state.lock();
             let held =
@@ -407,7 +392,9 @@ impl Consumer {
     /// ([`Error::is_fenced`]).
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped future has taken no records.
+    /// Cancel safe: a dropped future has taken no records. Dropping it, for example in `tokio::select!`, takes the place
+    /// of Java's `wakeup`.
+    #[doc(alias = "wakeup")]
     pub async fn poll(&mut self, timeout: Duration) -> Result<Records> {
         let max = self.shared.config.max_poll_records;
         let records =
@@ -516,50 +503,6 @@ impl Consumer {
         within(&self.shared.runtime, self.shared.metadata.connect_any()).await?.map(drop)
     }
 
-    /// The partitions of a topic.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTopic`] or [`Error::Unreachable`] after `default.api.timeout.ms`.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>> {
-        let deadline = Instant::now().later(self.shared.config.common.default_api_timeout);
-        let known = self.shared.metadata.topic(topic, deadline);
-        let topic = within(&self.shared.runtime, known).await??;
-        let describe = |(index, leader): (usize, &curtail_proto::metadata::Leader)| PartitionInfo {
-            topic: topic.name.clone(),
-            partition: index as i32,
-            leader: (leader.id >= 0).then_some(leader.id),
-            leader_epoch: (leader.epoch >= 0).then_some(leader.epoch),
-        };
-        Ok(topic.leaders.iter().enumerate().map(describe).collect())
-    }
-
-    /// Closes the consumer: auto-commit commits the positions, a dynamic member leaves its group, and the brokers
-    /// free the fetch sessions. Waits for the brokers up to `default.api.timeout.ms`.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: the background tasks still shut down.
-    pub async fn close(mut self) {
-        let limit = self.shared.config.common.default_api_timeout;
-        self.unsubscribe();
-        self.commit_positions();
-        let tasks = self.shared.state.lock().close();
-        let group = self.shared.group.clone();
-        let farewell = async {
-            if let Some(group) = group {
-                group.gone().await;
-            }
-            for task in tasks {
-                // A lane that panicked has nothing left to close.
-                let _ = task.await;
-            }
-        };
-        let closing = async { timeout(limit, farewell).await };
-        let _ = within(&self.shared.runtime, closing).await;
-    }
-
     /// Runs `step` until it is ready or the time is up. Buffered records are taken without setting a timer.
     async fn until_timeout<T>(
         &mut self,
@@ -587,9 +530,17 @@ impl Consumer {
         }
     }
 
-    /// Returns up to `max` buffered records without waiting; at least one when ready.
+    pub(crate) fn config(&self) -> &ConsumerConfig {
+        &self.shared.config
+    }
+
+    /// The backoff after this number of failures, and the runtime on which to wait.
+    pub(crate) fn pause_after(&self, failures: u32) -> (Runtime, Duration) {
+        (self.shared.runtime.clone(), self.shared.backoff(failures))
+    }
+
     fn poll_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
-        self.attending(|me| me.take_records(cx, max))
+        self.attending(|me| me.reading.take_records(&me.shared, cx, max))
     }
 
     /// Runs `step` after the group's calls are served, and again if a call arrives while `step` is pending. A later
@@ -606,131 +557,20 @@ impl Consumer {
         }
     }
 
-    fn take_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
-        let (mut out, mut budget) = (Vec::new(), Budget::new(&self.decoding));
-        loop {
-            if !self.advance(out.is_empty(), out.is_empty().then_some(cx.waker()))? {
-                break;
-            }
-            let Some(cursor) = &mut self.cursor else { break };
-            match cursor.fill(&mut out, max, &mut budget, &self.decoding) {
-                Ok(true) => break,
-                Ok(false) => self.finish_cursor(),
-                Err(error) if out.is_empty() => return Poll::Ready(Err(self.damaged(error))),
-                Err(error) => {
-                    // The records before the damage are returned first.
-                    self.failure =
-                        self.give_up_cursor().map(|(at, version)| Damage { at, version, error });
-                    break;
-                }
-            }
-        }
-        self.save_position();
-        if out.is_empty() { Poll::Pending } else { Poll::Ready(Ok(out)) }
-    }
-
-    /// Returns one record. The position is saved when the cursor is exhausted, or on demand.
     fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
-        self.attending(|me| me.take_one(cx))
-    }
-
-    fn take_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
-        while self.advance(true, Some(cx.waker()))? {
-            let Some(cursor) = &mut self.cursor else { break };
-            match cursor.next_record(&self.decoding) {
-                Ok(Some(record)) => {
-                    cursor.stamp_first();
-                    return Poll::Ready(Ok(record));
-                }
-                Ok(None) => self.finish_cursor(),
-                Err(error) => return Poll::Ready(Err(self.damaged(error))),
-            }
-        }
-        Poll::Pending
+        self.attending(|me| me.reading.take_one(&me.shared, cx))
     }
 
     fn poll_next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordBatch>> {
-        self.attending(|me| me.take_next_batch(cx))
+        self.attending(|me| me.reading.take_batch(&me.shared, cx))
     }
 
-    fn take_next_batch(&mut self, cx: &Context<'_>) -> Poll<Result<RecordBatch>> {
-        while self.advance(true, Some(cx.waker()))? {
-            let Some(cursor) = &mut self.cursor else { break };
-            match cursor.take_batch(&self.decoding) {
-                Ok(Some(records)) => {
-                    cursor.stamp_all();
-                    let (topic, partition) = (cursor.at.topic.clone(), cursor.at.partition);
-                    return Poll::Ready(Ok(RecordBatch { topic, partition, records }));
-                }
-                Ok(None) => self.finish_cursor(),
-                Err(error) => return Poll::Ready(Err(self.damaged(error))),
-            }
-        }
-        Poll::Pending
-    }
-
-    /// Ensures that there is a cursor. `false`: the buffer is empty, and it keeps the waker, if given.
-    fn advance(&mut self, failures: bool, waker: Option<&Waker>) -> Result<bool> {
-        if failures && let Some(damage) = self.failure.take() {
-            return Err(damage.error);
-        }
-        if self.cursor.is_some() {
-            return Ok(true);
-        }
-        match self.shared.next(failures, waker) {
-            Next::Cursor(cursor) => {
-                self.cursor = Some(cursor);
-                Ok(true)
-            }
-            Next::Failure(error) => Err(error),
-            Next::Nothing => Ok(false),
-        }
-    }
-
-    /// Saves in the shared state the position after the last returned record.
     fn save_position(&mut self) {
-        let Some(cursor) = &mut self.cursor else { return };
-        self.shared.stats.records.add(cursor.take_given());
-        let mut state = self.shared.state.lock();
-        if let Some(assigned) = state.partitions.get_mut(&cursor.at) {
-            assigned.position.on_consumed(cursor.version, cursor.spot());
-        }
+        self.reading.save_position(&self.shared);
     }
 
-    fn finish_cursor(&mut self) {
-        self.save_position();
-        if let Some(cursor) = self.cursor.take() {
-            self.shared.stats.bytes.add(cursor.bytes() as u64);
-        }
-        if self.shared.config.buffered_partitions == BufferedPartitions::SkipAll {
-            self.shared.state.lock().wake_lanes();
-        }
-    }
-
-    /// Drops the rest of the cursor, to be fetched again under the version returned.
-    fn give_up_cursor(&mut self) -> Option<(TopicPartition, Version)> {
-        self.save_position();
-        let cursor = self.cursor.take()?;
-        let mut state = self.shared.state.lock();
-        self.shared.fetch_again(&mut state, &cursor.at);
-        let version = state.partitions.get(&cursor.at)?.position.version();
-        Some((cursor.at, version))
-    }
-
-    fn damaged(&mut self, error: Error) -> Error {
-        self.give_up_cursor();
-        error
-    }
-
-    /// Drops the cursor, and unreported damage, if their partition was sought or unassigned.
     fn drop_stale_cursor(&mut self) {
-        let state = self.shared.state.lock();
-        let stale = |at: &TopicPartition, version: Version| {
-            let assigned = state.partitions.get(at);
-            assigned.is_none_or(|assigned| assigned.position.version() != version)
-        };
-        self.cursor.take_if(|cursor| stale(&cursor.at, cursor.version));
-        self.failure.take_if(|damage| stale(&damage.at, damage.version));
+        self.reading.drop_stale_cursor(&self.shared);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
-use curtail_wire::records::{RecordRef, Records as WireRecords};
+use curtail_wire::records::{RecordRef, Records as WireRecords, TimestampType};
 
 use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
 
@@ -29,11 +29,7 @@ impl Records {
                 continue;
             }
             last = Some(record);
-            let at = TopicPartition { topic: record.topic.clone(), partition: record.partition };
-            next.entry(at).or_insert_with(|| OffsetAndMetadata {
-                leader_epoch: record.leader_epoch(),
-                ..OffsetAndMetadata::new(record.offset + 1)
-            });
+            next.entry(record.topic_partition()).or_insert_with(|| record.next_offset());
         }
         next
     }
@@ -93,6 +89,11 @@ impl RecordBatch {
     pub fn leader_epoch(&self) -> Option<i32> {
         let epoch = self.records.batch_header().partition_leader_epoch;
         (epoch >= 0).then_some(epoch)
+    }
+
+    /// Whether the timestamps are the producer's time or the broker's append time.
+    pub fn timestamp_type(&self) -> TimestampType {
+        self.records.batch_header().timestamp_type()
     }
 
     /// Returns the next record, borrowed.

@@ -7,7 +7,10 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
     pin::pin,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Waker,
     time::Duration,
 };
@@ -18,7 +21,6 @@ use curtail_proto::{
     later::Later,
     metadata::Snapshot,
     path::policy,
-    plant::{Plant, planted},
     position::{Misfit, Policy, Position, Truncation, Version, Versions, is_soon_over},
 };
 use curtail_wire::{ErrorCode, Uuid, frame};
@@ -30,7 +32,9 @@ use tokio::{
 };
 
 use super::{
+    Choice,
     buffer::{Buffer, Chunk, Queue, Taken},
+    claims::{Seat, Split},
     credit::{Held, LaneSignal},
     cursor::Cursor,
     group::{Group, place},
@@ -67,7 +71,9 @@ pub(super) struct Shared {
     /// Notified when positions become known, or never will.
     pub(super) settled: Notify,
     pub(super) runtime: Runtime,
-    me: Weak<Shared>,
+    /// Number of changes by handles.
+    outside: AtomicU64,
+    pub(super) me: Weak<Shared>,
 }
 
 /// The state under the lock.
@@ -75,23 +81,26 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) versions: Versions,
     pub(super) partitions: BTreeMap<TopicPartition, Assigned>,
+    pub(super) choice: Choice,
+    /// `None` while polls return the records.
+    pub(super) split: Option<Split>,
     /// By broker id. A lane stays when its last partition leaves: the partition may come back.
     pub(super) lanes: BTreeMap<i32, LaneEntry>,
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
     /// Partitions whose position may need validation by the leader.
     pub(super) unvalidated: BTreeSet<TopicPartition>,
     /// Wakes the validation task.
     pub(super) validator: Arc<Notify>,
     /// Partitions without a position. A poll reports them to the application.
-    unplaced: BTreeSet<TopicPartition>,
+    pub(super) unplaced: BTreeSet<TopicPartition>,
     /// Errors of no place in the buffer.
     errors: VecDeque<Error>,
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
     /// Tasks that wait for topics to appear or for offsets; they end with the consumer.
     watchers: Vec<AbortHandle>,
     pub(super) closed: bool,
     /// Whether the runtime has ended. No further record arrives.
-    cut_off: bool,
+    pub(super) cut_off: bool,
 }
 
 /// An assigned partition.
@@ -118,7 +127,8 @@ pub(super) struct Assigned {
     /// Whether the missing partition was reported to the application.
     reported_missing: bool,
     /// Fetched records that were not returned yet.
-    queue: Queue,
+    pub(super) queue: Queue,
+    pub(super) seat: Seat,
     /// Bytes counted against the partition's credit: the queue, and the records that the application is reading.
     pub(super) held: Arc<Held>,
 }
@@ -153,6 +163,7 @@ impl Shared {
             stats: ConsumerStats::new(stamps),
             state: Mutex::default(),
             settled: Notify::new(),
+            outside: AtomicU64::new(0),
             me: me.clone(),
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
@@ -274,6 +285,7 @@ impl Shared {
             state.unplaced.remove(at);
             if let Some(mut assigned) = state.partitions.remove(at) {
                 state.buffer.clear(&mut assigned.queue);
+                assigned.seat.wake();
             }
         }
         drop(state);
@@ -298,6 +310,7 @@ impl Shared {
                     awaited.push((at.clone(), position.version()));
                 }
                 state.partitions.insert(at.clone(), Assigned::new(position));
+                state.offer(at);
             }
             if snapshot.topic(&at.topic).is_none() {
                 unknown.insert(at.topic.clone());
@@ -467,11 +480,8 @@ impl Shared {
     /// Failures stay in the buffer unless requested.
     pub(super) fn next(&self, failures: bool, waker: Option<&Waker>) -> Next {
         let state = &mut *self.state.lock();
-        if failures && let Some(error) = state.errors.pop_front() {
+        if failures && let Some(error) = state.next_error() {
             return Next::Failure(error);
-        }
-        if failures && let Some(at) = state.unplaced.pop_first() {
-            return Next::Failure(out_of_range(&at, -1));
         }
         while let Some(at) = state.buffer.next_ready() {
             let State { partitions, buffer, .. } = state;
@@ -501,6 +511,25 @@ impl Shared {
             }
         }
         Next::Nothing
+    }
+
+    /// Makes the application's side look at the group, and a waiting call look at the state.
+    pub(super) fn call_application(&self) {
+        match &self.group {
+            Some(group) => group.call_application(self),
+            None => self.state.lock().wake_application(),
+        }
+    }
+
+    /// Makes the readers compare the records that they are reading with the state.
+    pub(super) fn change_from_outside(&self) {
+        self.outside.fetch_add(1, Ordering::Release);
+    }
+
+    /// Number of changes by handles.
+    #[inline]
+    pub(super) fn outside(&self) -> u64 {
+        self.outside.load(Ordering::Acquire)
     }
 
     /// Fetches a partition again from the application's position, after a backoff.
@@ -578,6 +607,7 @@ impl Listener for Shared {
         }
         let mut state = self.state.lock();
         state.cut_off = true;
+        state.partitions.values_mut().for_each(|assigned| assigned.seat.wake());
         let waker = state.take_waker();
         drop(state);
         if let Some(waker) = waker {
@@ -626,6 +656,7 @@ impl State {
         }
         let at = cursor.at.clone();
         self.buffer.push(&at, &mut assigned.queue, Chunk::Records(cursor));
+        assigned.seat.wake();
     }
 
     /// Appends a failure to the partition's buffer, and stops fetching until the application has seen it.
@@ -634,6 +665,7 @@ impl State {
         assigned.halted = true;
         let version = assigned.position.version();
         self.buffer.push(at, &mut assigned.queue, Chunk::Failure { version, error });
+        assigned.seat.wake();
         self.wake_application();
     }
 
@@ -642,6 +674,12 @@ impl State {
         if self.errors.is_empty() {
             self.errors.push_back(error);
         }
+    }
+
+    /// Takes an error of no place in the buffer.
+    pub(super) fn next_error(&mut self) -> Option<Error> {
+        let unplaced = |at: TopicPartition| out_of_range(&at, -1);
+        self.errors.pop_front().or_else(|| self.unplaced.pop_first().map(unplaced))
     }
 
     /// Makes the next poll report that the partition has no position.
@@ -660,6 +698,7 @@ impl State {
     pub(super) fn close(&mut self) -> Vec<JoinHandle<()>> {
         self.closed = true;
         self.buffer = Buffer::default();
+        self.partitions.values_mut().for_each(|assigned| assigned.seat.wake());
         self.partitions.clear();
         for watcher in self.watchers.drain(..) {
             watcher.abort();
@@ -678,69 +717,12 @@ impl State {
         self.waker.take()
     }
 
-    /// Sets a paused partition's records aside: its queue, the records being read (`first`) and the records just
-    /// fetched (`last`). If all paused partitions together exceed `limit` bytes, drops the records, and they are
-    /// fetched again later. A paused partition therefore neither blocks others nor takes unbounded memory.
-    fn park(
-        &mut self,
-        at: &TopicPartition,
-        first: Option<Cursor>,
-        last: Option<Cursor>,
-        limit: usize,
-    ) {
-        let Some(assigned) = self.partitions.get_mut(at) else { return };
-        if !self.buffer.park(&mut assigned.queue, first, last, limit) {
-            self.buffer.clear(&mut assigned.queue);
-            assigned.halted = false;
-            assigned.position.rewind(&mut self.versions);
-        }
-    }
-
-    /// Pauses a partition, and sets aside its records that the application is reading.
-    pub(super) fn pause(&mut self, at: &TopicPartition, reading: Option<Cursor>, limit: usize) {
-        let Some(assigned) = self.partitions.get_mut(at) else { return };
-        assigned.paused = true;
-        if !planted(Plant::PauseLeaks) {
-            self.park(at, reading, None, limit);
-        }
-        self.touch(at);
-    }
-
-    /// Resumes a paused partition: the records set aside are returned before all records fetched later.
-    pub(super) fn resume(&mut self, at: &TopicPartition) {
-        let Some(assigned) = self.partitions.get_mut(at) else { return };
-        assigned.paused = false;
-        self.buffer.unpark(at, &mut assigned.queue);
-        self.wake_application();
-        self.touch(at);
-    }
-
     /// Drops a partition's buffered records, which are obsolete.
     pub(super) fn drop_buffered(&mut self, at: &TopicPartition) {
         if let Some(assigned) = self.partitions.get_mut(at) {
             self.buffer.clear(&mut assigned.queue);
             assigned.halted = false;
         }
-    }
-
-    /// Moves a position: in-flight and buffered records of the partition no longer count.
-    pub(super) fn jump(
-        &mut self,
-        at: &TopicPartition,
-        jump: impl FnOnce(&mut Position, &mut Versions),
-    ) -> Result<()> {
-        let Some(assigned) = self.partitions.get_mut(at) else {
-            return Err(Error::IllegalState("the partition is not assigned to this consumer"));
-        };
-        jump(&mut assigned.position, &mut self.versions);
-        self.unplaced.remove(at);
-        self.buffer.clear(&mut assigned.queue);
-        assigned.halted = false;
-        assigned.failures = 0;
-        assigned.refused_since = None;
-        assigned.retry_at = None;
-        self.touch(at);
-        Ok(())
     }
 }
 
@@ -761,6 +743,7 @@ impl Assigned {
             end: None,
             reported_missing: false,
             queue: Queue::default(),
+            seat: Seat::default(),
             held: Arc::default(),
         }
     }

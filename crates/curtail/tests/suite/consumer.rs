@@ -10,7 +10,10 @@ use std::{
 use crate::common::{self, Backend};
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Error, Header, Producer, Record,
-    TopicPartition, admin::NewTopic, config::OffsetReset, consumer::OffsetAndTimestamp,
+    TopicPartition,
+    admin::NewTopic,
+    config::OffsetReset,
+    consumer::{OffsetAndTimestamp, TimestampType},
 };
 use futures_core::Stream;
 
@@ -316,6 +319,17 @@ async fn reads_every_codec_and_all_fields(backend: &Backend) {
         assert_eq!(pair[0].key(), Some(codec.as_bytes()));
         assert_eq!(pair[0].value(), Some(long.as_bytes()), "{codec}");
         assert_eq!(pair[0].timestamp(), 7);
+        assert_eq!(pair[0].timestamp_type(), TimestampType::CreateTime);
+        assert_eq!(pair[0].topic_partition(), TopicPartition::new(topic, 0));
+        assert_eq!(pair[0].next_offset().offset, pair[1].offset());
+        assert_eq!(pair[0].header("same"), Some(b"2".as_slice()), "the last one");
+        assert_eq!((pair[0].header("none"), pair[0].header("missing")), (None, None));
+        let shared: Vec<_> = pair[0].headers_bytes().map(|(_, value)| value).collect();
+        assert_eq!(shared, [Some("1".into()), Some("2".into()), None]);
+        // No copy: the values lie where the record's do.
+        assert_eq!(pair[0].value_bytes().unwrap().as_ptr(), pair[0].value().unwrap().as_ptr());
+        let first = pair[0].headers().next().and_then(|(_, value)| value).unwrap();
+        assert_eq!(shared[0].as_ref().unwrap().as_ptr(), first.as_ptr());
         let headers: Vec<_> = pair[0].headers().collect();
         let expected: [(&str, Option<&[u8]>); 3] =
             [("same", Some(b"1")), ("same", Some(b"2")), ("none", None)];

@@ -418,7 +418,7 @@ async fn in_a_group(name: &str, extreme: Extreme, config: ConsumerConfig) {
     consumer.subscribe([TOPIC]).expect("a group");
     let polled = async {
         let records = consumer.poll(Duration::MAX).await?;
-        consumer.commit_sync().await?;
+        consumer.commit().await?;
         Ok(records)
     };
     // Coordinators refuse a session.timeout.ms beyond theirs.

@@ -1,6 +1,8 @@
 //! Behaviour of consumer group members, on the embedded cluster and on Apache Kafka.
 
 mod by_coordinator;
+mod queues;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::Pin,
@@ -40,6 +42,14 @@ impl std::ops::Deref for Bench<'_> {
 use by_coordinator::{
     a_pattern_of_the_brokers_finds_topics, a_second_static_member_is_refused,
     coordinator_refusal_names_the_setting,
+};
+use queues::{
+    a_handle_controls_a_consumer_that_is_polled, a_member_chooses_how_it_leaves,
+    a_rebalance_is_enforced, a_revoked_partition_waits_for_its_unfinished_records,
+    a_slow_queue_does_not_delay_the_others, partitions_are_processed_in_parallel,
+    processing_commits_only_what_precedes_a_failure,
+    records_are_processed_in_the_order_of_their_keys, topics_are_listed,
+    unfinished_records_of_a_dropped_queue_are_read_again,
 };
 
 /// Settings that make coordinators act faster than by default.
@@ -136,6 +146,14 @@ consumer_cases! {
     a_pattern_of_the_brokers_finds_topics,
     a_second_static_member_is_refused,
     coordinator_refusal_names_the_setting,
+    partitions_are_processed_in_parallel,
+    a_slow_queue_does_not_delay_the_others,
+    unfinished_records_of_a_dropped_queue_are_read_again,
+    a_revoked_partition_waits_for_its_unfinished_records,
+    records_are_processed_in_the_order_of_their_keys,
+    processing_commits_only_what_precedes_a_failure,
+    a_handle_controls_a_consumer_that_is_polled,
+    a_member_chooses_how_it_leaves,
 }
 
 classic_cases! {
@@ -156,6 +174,16 @@ classic_cases! {
     new_partitions_are_assigned,
     offsets_go_with_a_transaction,
     incompatible_member_joins_once_the_others_have_left,
+    partitions_are_processed_in_parallel,
+    a_slow_queue_does_not_delay_the_others,
+    unfinished_records_of_a_dropped_queue_are_read_again,
+    a_revoked_partition_waits_for_its_unfinished_records,
+    records_are_processed_in_the_order_of_their_keys,
+    processing_commits_only_what_precedes_a_failure,
+    a_handle_controls_a_consumer_that_is_polled,
+    a_member_chooses_how_it_leaves,
+    a_rebalance_is_enforced,
+    topics_are_listed,
 }
 
 /// A group continues when its coordinator has died or is unresponsive, with the same generation and all committed offsets.
@@ -169,7 +197,7 @@ async fn group_survives_the_loss_of_its_coordinator(backend: &Bench<'_>, name: &
     };
     let mut consumer = member(backend, name, patient);
     poll_until(&mut [&mut consumer], |_, records| records.len() == 20).await;
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     let generation = consumer.group_metadata().unwrap().generation_id;
     for (round, hang) in [false, true].into_iter().enumerate() {
         let coordinator = coordinator(backend, name).await;
@@ -181,7 +209,7 @@ async fn group_survives_the_loss_of_its_coordinator(backend: &Bench<'_>, name: &
         let begin = 10 * (round as u32 + 1);
         produce(&producer, name, 2, begin..begin + 10).await;
         poll_until(&mut [&mut consumer], |_, records| records.len() == 20).await;
-        consumer.commit_sync().await.unwrap();
+        consumer.commit().await.unwrap();
         assert_eq!(consumer.group_metadata().unwrap().generation_id, generation);
         let committed = consumer.committed(&[at(name, 0), at(name, 1)]).await.unwrap();
         let is_expected = |committed: &Option<OffsetAndMetadata>| {
@@ -226,7 +254,7 @@ async fn continuous_commits_do_not_delay_a_rebalance() {
     while busy.assignment().len() != 1 || other.assignment().len() != 1 {
         assert!(begun.elapsed() < LIMIT, "{:?} {:?}", busy.assignment(), other.assignment());
         busy.poll(Duration::from_millis(2)).await.unwrap();
-        outcomes.push(busy.commit_async().unwrap());
+        outcomes.push(busy.commit_nowait().unwrap());
         other.poll(Duration::from_millis(2)).await.unwrap();
     }
     let told = notes.take();
@@ -485,7 +513,7 @@ async fn a_second_static_member_fences_the_first(backend: &Bench<'_>, name: &str
     }
     assert_eq!(notes.take(), [Event::Lost(vec![0, 1])]);
     assert!(first.assignment().is_empty());
-    let failed = first.commit_sync_offsets([(at(name, 0), OffsetAndMetadata::new(0))]).await;
+    let failed = first.commit_offsets([(at(name, 0), OffsetAndMetadata::new(0))]).await;
     assert!(matches!(failed, Err(Error::CommitFailed { .. })), "{failed:?}");
     first.close().await;
     second.close().await;
@@ -519,7 +547,7 @@ async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     let mut consumer = member(backend, name, &properties);
     let read = poll_until(&mut [&mut consumer], |_, records| !records.is_empty()).await;
     assert_eq!(offsets(&read)[&0], [0, 1, 2, 3]);
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     let committed = consumer.committed(&[at(name, 0)]).await.unwrap();
     let expected = OffsetAndMetadata { leader_epoch: Some(0), ..OffsetAndMetadata::new(4) };
     assert_eq!(committed[&at(name, 0)], Some(expected));
@@ -532,7 +560,7 @@ async fn commits_survive_a_restart(backend: &Bench<'_>, name: &str) {
     assert_eq!(offsets(&read)[&0], [4, 5, 6, 7]);
     let chosen =
         OffsetAndMetadata { offset: 6, leader_epoch: Some(0), metadata: "half way".into() };
-    let pending = consumer.commit_async_offsets([(at(name, 0), chosen.clone())]).unwrap();
+    let pending = consumer.commit_offsets_nowait([(at(name, 0), chosen.clone())]).unwrap();
     pending.await.unwrap();
     let asked = [at(name, 0), at("elsewhere", 3)];
     let committed = consumer.committed(&asked).await.unwrap();
@@ -671,7 +699,7 @@ async fn removed_member_cannot_commit(backend: &Bench<'_>, name: &str) {
     poll_until(&mut [&mut idle], |_, records| records.len() == 3).await;
     let mut other = member(backend, name, &[]);
     poll_until(&mut [&mut other], |_, records| records.len() == 3).await;
-    let failed = idle.commit_sync().await.unwrap_err();
+    let failed = idle.commit().await.unwrap_err();
     assert!(
         matches!(failed, Error::CommitFailed { code: ErrorCode::UNKNOWN_MEMBER_ID, .. }),
         "{failed}"
@@ -694,7 +722,7 @@ async fn a_pattern_finds_topics(backend: &Bench<'_>, name: &str) {
     settle(&mut [&mut consumer], &[3]).await;
     assert_eq!(consumer.subscription(), [topic("a"), topic("b")].into());
     // The group has committed by now, so Kafka's internal topic exists.
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     consumer.subscribe_matching(|topic| topic == "__consumer_offsets").unwrap();
     settle(&mut [&mut consumer], &[0]).await;
     assert!(consumer.subscription().is_empty());
@@ -753,7 +781,7 @@ async fn partitions_assigned_by_hand_are_committed_too(backend: &Bench<'_>, name
     none.set("auto.offset.reset", "earliest").unwrap();
     let mut none = Consumer::new(none).unwrap();
     assert!(matches!(none.subscribe([name]), Err(Error::IllegalState(_))));
-    assert!(matches!(none.commit_sync().await, Err(Error::IllegalState(_))));
+    assert!(matches!(none.commit().await, Err(Error::IllegalState(_))));
     none.close().await;
 }
 

@@ -92,7 +92,7 @@ async fn keeps_its_session(backend: &Backend, io_thread: &str) -> bool {
     // The subject of the test, not a wait for something.
     thread::sleep(2 * SESSION);
     let offset = [(partition, OffsetAndMetadata::new(0))];
-    let is_same = consumer.commit_sync_offsets(offset).await.is_ok();
+    let is_same = consumer.commit_offsets(offset).await.is_ok();
     consumer.close().await;
     is_same
 }

@@ -97,7 +97,7 @@ impl Scene {
 async fn commit_all(scene: &Scene) {
     let mut consumer = consumer(&scene.backend, OffsetReset::Earliest);
     assert_eq!(read(&mut consumer, READ).await.last().unwrap().0, READ - 1);
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     consumer.close().await;
 }
 
@@ -210,8 +210,8 @@ async fn commits_carry_the_leader_epoch() {
             last = records.last().map(|record| (record.offset(), record.leader_epoch()));
         }
         match group {
-            "sync" => consumer.commit_sync().await.unwrap(),
-            "async" => consumer.commit_async().unwrap().await.unwrap(),
+            "sync" => consumer.commit().await.unwrap(),
+            "async" => consumer.commit_nowait().unwrap().await.unwrap(),
             "transactional" => {
                 let config = ProducerConfig::new(backend.bootstrap()).transactional_id(group);
                 let mut producer = TransactionalProducer::new(config).unwrap();

@@ -133,10 +133,15 @@ impl Reconciliation {
         }
     }
 
-    /// Returns the epoch with which to leave, if the coordinator may count this member.
-    pub(super) fn farewell(&mut self, is_static: bool) -> Option<i32> {
-        let epoch = if is_static { LEAVES_FOR_A_WHILE } else { LEAVES };
-        std::mem::take(&mut self.met).then_some(epoch)
+    /// Returns the epoch with which to leave, if the coordinator may count this member and must know. A dynamic member
+    /// that keeps its place sends nothing.
+    pub(super) fn farewell(&mut self, is_static: bool, leaves: bool) -> Option<i32> {
+        let met = std::mem::take(&mut self.met);
+        match (leaves, is_static) {
+            (true, _) => met.then_some(LEAVES),
+            (false, true) => met.then_some(LEAVES_FOR_A_WHILE),
+            (false, false) => None,
+        }
     }
 
     /// Ends the membership and keeps the subscription.

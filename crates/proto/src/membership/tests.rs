@@ -554,14 +554,21 @@ fn a_member_id_that_is_required_repeatedly_is_requested_with_backoff() {
 }
 
 #[test]
-fn a_leaving_member_sends_leave_group_unless_it_is_static() {
-    for instance in [None, Some("i".into())] {
-        let is_static = instance.is_some();
+fn a_leaving_member_sends_leave_group_unless_it_keeps_its_place() {
+    for (instance, departure, leaves) in [
+        (None, Departure::ByKind, true),
+        (Some("i"), Departure::ByKind, false),
+        (Some("i"), Departure::Leave, true),
+        (None, Departure::Leave, true),
+        (None, Departure::Remain, false),
+        (Some("i"), Departure::Remain, false),
+    ] {
+        let instance = instance.map(Arc::from);
         let mut member = Member::with(Settings { instance, ..settings(&[Assignor::Range]) });
         member.settle(&[0]);
-        member.machine.leave();
+        member.machine.leave(departure);
         assert!(member.machine.owned().is_empty());
-        if !is_static {
+        if leaves {
             assert_eq!(member.next(), Step::Leave(node(1), identity(1, "m")));
             assert!(member.machine.is_departing());
             member.machine.left();
@@ -575,11 +582,23 @@ fn a_leaving_member_sends_leave_group_unless_it_is_static() {
 }
 
 #[test]
+fn an_enforced_rebalance_revokes_and_joins() {
+    let mut member = Member::new(Assignor::Range);
+    member.settle(&[0]);
+    member.machine.enforce_rebalance(member.now);
+    let revoked = Handover::Revoke(vec![("t".into(), 0)]);
+    assert_eq!(member.machine.handover(), Some(revoked));
+    member.machine.handed_over(member.now);
+    member.flush();
+    member.expect_join("m");
+}
+
+#[test]
 fn a_leave_does_not_wait_for_a_coordinator_that_cannot_be_found() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[0]);
     member.machine.coordinator_lost(&node(1));
-    member.machine.leave();
+    member.machine.leave(Departure::ByKind);
     assert_eq!(member.next(), Step::Find);
     member.machine.found(Err(Trouble::Lost("gone")), member.now, 0.5);
     assert_eq!(member.next(), Step::Idle);
@@ -592,7 +611,7 @@ fn a_member_that_leaves_while_joining_ignores_the_response() {
     member.find(1);
     member.expect_join("");
     assert!(member.machine.awaits_group());
-    member.machine.leave();
+    member.machine.leave(Departure::ByKind);
     assert!(!member.machine.awaits_group());
     member.join_behind(1, "m");
     assert_eq!(member.next(), Step::Idle);

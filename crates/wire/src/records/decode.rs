@@ -408,6 +408,11 @@ impl RecordHeaders {
         HeaderIter { bytes: &self.bytes, left: self.count }
     }
 
+    /// As [`Self::iter`]. The values share the batch's memory.
+    pub fn shared(&self) -> impl ExactSizeIterator<Item = (&str, Option<Bytes>)> {
+        self.iter().map(|(name, value)| (name, value.map(|value| self.bytes.slice_ref(value))))
+    }
+
     /// Number of headers.
     #[must_use]
     pub fn len(&self) -> usize {

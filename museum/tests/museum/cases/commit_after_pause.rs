@@ -26,7 +26,7 @@ async fn pauses_and_empty_polls(protocol: GroupProtocol) {
     while records.len() < 30 {
         records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
     }
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     consumer.pause(0).await;
     for _ in 0..5 {
         assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
@@ -44,7 +44,7 @@ async fn pauses_and_empty_polls(protocol: GroupProtocol) {
     assert!(is_consecutive(&rest, 30), "{rest:?}");
     for _ in 0..3 {
         assert_eq!(poll_values(&mut next, Duration::from_millis(10)).await, []);
-        next.commit_sync().await.unwrap();
+        next.commit().await.unwrap();
     }
     assert_eq!(stage.committed("museum").await, Some(50));
     next.close().await;

@@ -63,7 +63,7 @@ async fn loading_coordinator(protocol: GroupProtocol, heartbeat: ApiKey) {
         records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
     }
     stage.arrived(heartbeat, 4).await;
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     stage.fill(0, 50..60).await;
     while records.len() < 60 {
         records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);

@@ -30,7 +30,7 @@ pub(crate) fn a_fenced_member_continues() {
         while records.len() < 50 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
         }
-        consumer.commit_sync().await.unwrap();
+        consumer.commit().await.unwrap();
         let mut fences = 2;
         stage.script(move |request| {
             if request.api != ApiKey::CONSUMER_GROUP_HEARTBEAT || fences == 0 {

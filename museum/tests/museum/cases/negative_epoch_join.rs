@@ -37,7 +37,7 @@ fn a_late_response_to_the_leave_changes_nothing() {
             }
             Step::Pass
         });
-        consumer.commit_sync().await.unwrap();
+        consumer.commit().await.unwrap();
         consumer.unsubscribe().await;
         let left = || {
             let heartbeats = stage.seen(ApiKey::CONSUMER_GROUP_HEARTBEAT);

@@ -37,7 +37,7 @@ async fn late_member(protocol: GroupProtocol) {
         let polled = ends("poll", consumer.poll(Duration::from_millis(100))).await.unwrap();
         records.extend(polled.into_iter().map(|record| (record.offset, record.offset as u32)));
     }
-    consumer.commit_sync().await.unwrap();
+    consumer.commit().await.unwrap();
     let mut requests = 0;
     while !has_left(&stage) {
         requests = stage.next_request(requests).await;

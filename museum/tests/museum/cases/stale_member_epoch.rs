@@ -48,7 +48,7 @@ fn a_member_asks_again_with_its_new_epoch() {
         while records.is_empty() {
             records.extend(poll_values(&mut first, Duration::from_millis(100)).await);
         }
-        ends("commit", first.commit_sync()).await.unwrap();
+        ends("commit", first.commit()).await.unwrap();
         let committed = stage.committed("museum").await.unwrap();
         assert_eq!(committed, records.len() as i64);
         ends("close", first.close()).await;

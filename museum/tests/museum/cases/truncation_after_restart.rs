@@ -23,7 +23,7 @@ fn a_committed_offset_is_validated() {
         while records.len() < 15 {
             records.extend(poll_values(&mut consumer, Duration::from_millis(100)).await);
         }
-        consumer.commit_sync().await.unwrap();
+        consumer.commit().await.unwrap();
         consumer.close().await;
         let (leader, _) = stage.cluster.leader(TOPIC, 0).unwrap();
         stage.cluster.move_leader(TOPIC, 0, 3 - leader).unwrap();

@@ -251,9 +251,9 @@ impl Consumer {
     }
 
     /// Commits the records returned so far.
-    pub(crate) async fn commit_sync(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn commit(&mut self) -> Result<(), Failure> {
         match self {
-            Self::Own(consumer) => Ok(consumer.commit_sync().await?),
+            Self::Own(consumer) => Ok(consumer.commit().await?),
             Self::Peer(driver, _) => driver.call("commit").await.map(drop),
         }
     }

@@ -225,10 +225,10 @@ impl Queue {
     }
 }
 
-/// Outcome of [`crate::Consumer::commit_async`], to be awaited or dropped: the offsets are still committed.
+/// Outcome of [`crate::Consumer::commit_nowait`], to be awaited or dropped: the offsets are still committed.
 ///
 /// # Errors
-/// As [`crate::Consumer::commit_sync`].
+/// As [`crate::Consumer::commit`].
 #[derive(Debug)]
 #[must_use = "a commit can fail; check the outcome, or drop it to ignore failures"]
 pub struct PendingCommit(oneshot::Receiver<Result<()>>);

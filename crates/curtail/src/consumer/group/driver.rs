@@ -1,7 +1,7 @@
 //! The task that carries out the steps of the membership machine, one request at a time, whether or not the
 //! application polls.
 
-use std::{collections::BTreeMap, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use curtail_proto::{
     assignor::{Assignor, Member, Topics, wanted_topics},
@@ -9,21 +9,18 @@ use curtail_proto::{
     membership::{GroupHeartbeat, Identity, Step, Trouble},
     metadata::Node,
 };
-use curtail_wire::{
-    ApiKey, Uuid,
-    metadata::{self, MetadataRequest, MetadataRequestTopic, MetadataResponse},
-};
+use curtail_wire::Uuid;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{
-    Group,
+    Group, partition,
     requests::{self, Who, lost},
 };
 use crate::{
-    Error, Result,
+    Error, Result, TopicPartition,
     config::GroupProtocol,
     conn::Connection,
-    consumer::shared::Shared,
+    consumer::{shared::Shared, topics},
     coordinator::{Coordinated, find},
     metrics::{GroupStats, Histogram},
 };
@@ -182,7 +179,7 @@ impl Driver {
         let missing: Vec<Uuid> =
             ids.iter().filter(|id| !names.contains_key(*id)).copied().collect();
         if !missing.is_empty() {
-            match timeout_at(until, names_of(&self.shared, &missing)).await {
+            match timeout_at(until, topics::names_of(&self.shared, &missing)).await {
                 Ok(Ok(found)) => names.extend(found),
                 failed => tracing::debug!(group = &*self.group.id, ?failed, "names of topics"),
             }
@@ -217,7 +214,17 @@ impl Driver {
         let needed =
             self.group.look(|machine| machine.wants_application() || machine.failure().is_some());
         if needed && !self.group.wants_attention() {
+            self.end_lost_queues();
             self.group.call_application(&self.shared);
+        }
+    }
+
+    /// Ends the queues of lost partitions at once: an application that does not poll must not read on.
+    fn end_lost_queues(&self) {
+        let lost: Vec<TopicPartition> =
+            self.group.look(|machine| machine.lost().iter().cloned().map(partition).collect());
+        if !lost.is_empty() {
+            self.shared.state.lock().end_queues(&lost);
         }
     }
 
@@ -366,7 +373,7 @@ impl Driver {
     async fn apply_pattern(&mut self) {
         let common = &self.shared.config.common;
         let Some(pattern) = self.group.pattern.lock().clone() else { return };
-        let listed = timeout(common.request_timeout, list_topics(&self.shared)).await;
+        let listed = timeout(common.request_timeout, topics::list(&self.shared)).await;
         let Ok(Ok(answer)) = listed else {
             tracing::debug!(group = &*self.group.id, "no list of topics for the pattern");
             self.list_at =
@@ -396,33 +403,6 @@ fn answered<T>(histogram: &Histogram, asked: Instant, reply: &Result<T, Trouble<
     if !matches!(reply, Err(Trouble::Lost(_))) {
         GroupStats::took(histogram, asked);
     }
-}
-
-async fn list_topics(shared: &Shared) -> Result<MetadataResponse> {
-    ask_for_topics(shared, metadata::VERSIONS, &MetadataRequest::default()).await
-}
-
-/// Returns the names of topics that the brokers know.
-async fn names_of(shared: &Shared, ids: &[Uuid]) -> Result<Vec<(Uuid, Arc<str>)>> {
-    /// First version in which a request by id may omit the name.
-    const BY_ID: i16 = 12;
-    let topics = ids.iter().map(|id| MetadataRequestTopic { topic_id: *id, name: None }).collect();
-    let request = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };
-    let answer = ask_for_topics(shared, BY_ID..=*metadata::VERSIONS.end(), &request).await?;
-    let named = answer.topics.into_iter().filter(|topic| topic.error.is_none());
-    Ok(named.filter_map(|topic| Some((topic.topic_id, topic.name?.into()))).collect())
-}
-
-async fn ask_for_topics(
-    shared: &Shared,
-    versions: RangeInclusive<i16>,
-    request: &MetadataRequest,
-) -> Result<MetadataResponse> {
-    let mut connection = shared.metadata.connect_any().await?;
-    let (version, body) = connection
-        .request_hot(ApiKey::METADATA, versions, |version, w| request.encode(version, w))
-        .await?;
-    MetadataResponse::decode(version, &body).map_err(|e| connection.protocol_error(e))
 }
 
 async fn or_when<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {

@@ -7,7 +7,7 @@ use std::{
 
 use curtail_proto::{
     assignor::Key,
-    membership::{Handover, Membership},
+    membership::{Departure, Handover, Membership},
     plant::{Plant, planted},
     position::{Spot, Version},
 };
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Error, Result, TopicPartition,
     config::GroupProtocol,
-    consumer::{Choice, Consumer},
+    consumer::{Choice, Consumer, shared::Shared},
     metrics::GroupStats,
     runtime::within,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
@@ -39,6 +39,45 @@ enum Going {
 struct Deaf;
 
 impl RebalanceListener for Deaf {}
+
+impl Shared {
+    pub(in crate::consumer) fn choice(&self) -> Choice {
+        self.state.lock().choice
+    }
+
+    fn choose(&self, choice: Choice) {
+        self.state.lock().choice = choice;
+    }
+
+    fn authority(&self) -> Authority {
+        match self.choice() {
+            Choice::Assigned => Authority::Application,
+            Choice::Subscribed => Authority::Owner,
+        }
+    }
+
+    /// Queues offsets to commit.
+    pub(in crate::consumer) fn commit(&self, offsets: Offsets) -> Result<PendingCommit> {
+        let Some(group) = &self.group else {
+            return Err(Error::IllegalState("committing needs a group.id"));
+        };
+        if offsets.values().any(|offset| offset.offset < 0) {
+            return Err(Error::IllegalState("the offset is negative"));
+        }
+        Ok(group.commits.push(self, offsets, self.authority()))
+    }
+
+    /// Looks committed offsets up.
+    pub(in crate::consumer) async fn committed_offsets(
+        self: &Arc<Self>,
+        partitions: &[TopicPartition],
+    ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndMetadata>>> {
+        let Some(group) = &self.group else {
+            return Err(Error::IllegalState("committed offsets need a group.id"));
+        };
+        within(&self.runtime, committed::look_up(self, group, partitions)).await?
+    }
+}
 
 impl Consumer {
     /// Subscribes to these topics with the other members of the group (`group.id`). Replaces the previous
@@ -112,11 +151,11 @@ impl Consumer {
         let Some(group) = self.shared.group.clone() else {
             return Err(Error::IllegalState("subscribing needs a group.id"));
         };
-        if self.choice == Choice::Assigned {
+        if self.shared.choice() == Choice::Assigned {
             self.commit_positions();
             self.shared.assign(BTreeSet::new());
             self.drop_stale_cursor();
-            self.choice = Choice::Subscribed;
+            self.shared.choose(Choice::Subscribed);
         }
         Ok(group)
     }
@@ -124,10 +163,16 @@ impl Consumer {
     /// Ends the subscription and revokes its partitions. A dynamic member leaves the group; a static member keeps its
     /// place until `session.timeout.ms`. Does nothing for partitions from [`Consumer::assign`].
     pub fn unsubscribe(&mut self) {
+        self.unsubscribe_with(Departure::ByKind);
+    }
+
+    /// Ends the subscription, and leaves the group or not.
+    pub(in crate::consumer) fn unsubscribe_with(&mut self, departure: Departure) {
         let Some(group) = self.shared.group.clone() else { return };
-        if self.choice == Choice::Assigned {
+        if self.shared.choice() == Choice::Assigned {
             return;
         }
+        self.held = None;
         *group.pattern.lock() = None;
         let going = match group.identity() {
             Some(_) => Going::Revoked,
@@ -135,14 +180,27 @@ impl Consumer {
         };
         let owned = group.look(|machine| machine.owned().iter().cloned().collect());
         self.let_go(&group, owned, going);
-        group.change(|machine, _| machine.leave());
-        self.choice = Choice::Assigned;
+        group.change(|machine, _| machine.leave(departure));
+        self.shared.choose(Choice::Assigned);
     }
 
     /// The subscribed topics. For a subscription by pattern, the topics that matched.
     pub fn subscription(&self) -> BTreeSet<String> {
         let topics = self.shared.group.as_ref().map(|group| group.topics()).unwrap_or_default();
         topics.iter().map(ToString::to_string).collect()
+    }
+
+    /// Makes the group assign its partitions again, at the next poll. Does nothing without a subscription, during a
+    /// rebalance, and with `group.protocol=consumer`, where the coordinator decides when to assign.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] without a `group.id`.
+    pub fn enforce_rebalance(&mut self) -> Result<()> {
+        let Some(group) = &self.shared.group else {
+            return Err(Error::IllegalState("a rebalance needs a group.id"));
+        };
+        group.change(Membership::enforce_rebalance);
+        Ok(())
     }
 
     /// Sets the listener for assigned and revoked partitions, in place of the previous one.
@@ -165,58 +223,52 @@ impl Consumer {
     ///
     /// # Cancel safety
     /// Cancel safe: a commit that was begun is still carried out.
-    pub async fn commit_sync(&mut self) -> Result<()> {
-        self.commit_async()?.await
+    #[doc(alias = "commit_sync")]
+    #[doc(alias = "commitSync")]
+    pub async fn commit(&mut self) -> Result<()> {
+        self.commit_nowait()?.await
     }
 
-    /// As [`Consumer::commit_sync`], with the application's offsets: for each partition the next offset to read.
+    /// As [`Consumer::commit`], with the application's offsets: for each partition the next offset to read.
     ///
     /// # Errors
-    /// As [`Consumer::commit_sync`]; and [`Error::IllegalState`] if an offset is negative.
+    /// As [`Consumer::commit`]; and [`Error::IllegalState`] if an offset is negative.
     ///
     /// # Cancel safety
     /// Cancel safe: a commit that was begun is still carried out.
-    pub async fn commit_sync_offsets(
+    #[doc(alias = "commit_sync")]
+    #[doc(alias = "commitSync")]
+    pub async fn commit_offsets(
         &mut self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
     ) -> Result<()> {
-        self.commit_async_offsets(offsets)?.await
+        self.commit_offsets_nowait(offsets)?.await
     }
 
-    /// As [`Consumer::commit_sync`], without waiting for the outcome. Commits are sent one after the other. A later
+    /// As [`Consumer::commit`], without waiting for the outcome. Commits are sent one after the other. A later
     /// commit of the same partitions replaces a waiting one, which shares its outcome.
     ///
     /// # Errors
     /// [`Error::IllegalState`] without a `group.id`. The outcome has all other errors.
-    pub fn commit_async(&mut self) -> Result<PendingCommit> {
+    #[doc(alias = "commit_async")]
+    #[doc(alias = "commitAsync")]
+    pub fn commit_nowait(&mut self) -> Result<PendingCommit> {
         self.save_position();
         let positions = self.positions(|_, _| true);
-        self.commit_async_offsets(positions)
+        self.commit_offsets_nowait(positions)
     }
 
-    /// As [`Consumer::commit_sync_offsets`], without waiting for the outcome.
+    /// As [`Consumer::commit_offsets`], without waiting for the outcome.
     ///
     /// # Errors
     /// [`Error::IllegalState`] without a `group.id` or with a negative offset. The outcome has all other errors.
-    pub fn commit_async_offsets(
+    #[doc(alias = "commit_async")]
+    #[doc(alias = "commitAsync")]
+    pub fn commit_offsets_nowait(
         &mut self,
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
     ) -> Result<PendingCommit> {
-        let Some(group) = &self.shared.group else {
-            return Err(Error::IllegalState("committing needs a group.id"));
-        };
-        let offsets: Offsets = offsets.into_iter().collect();
-        if offsets.values().any(|offset| offset.offset < 0) {
-            return Err(Error::IllegalState("the offset is negative"));
-        }
-        Ok(group.commits.push(&self.shared, offsets, self.authority()))
-    }
-
-    fn authority(&self) -> Authority {
-        match self.choice {
-            Choice::Assigned => Authority::Application,
-            Choice::Subscribed => Authority::Owner,
-        }
+        self.shared.commit(offsets.into_iter().collect())
     }
 
     /// The committed offsets of partitions; `None` without one. Waits for offsets that an open transaction may
@@ -232,10 +284,7 @@ impl Consumer {
         &self,
         partitions: &[TopicPartition],
     ) -> Result<BTreeMap<TopicPartition, Option<OffsetAndMetadata>>> {
-        let Some(group) = &self.shared.group else {
-            return Err(Error::IllegalState("committed offsets need a group.id"));
-        };
-        within(&self.shared.runtime, committed::look_up(&self.shared, group, partitions)).await?
+        self.shared.committed_offsets(partitions).await
     }
 
     /// The application's positions in the partitions that `wanted` selects. `wanted` also receives the last known
@@ -243,7 +292,7 @@ impl Consumer {
     fn positions(&self, wanted: impl Fn(&TopicPartition, (i64, Option<i64>)) -> bool) -> Offsets {
         let state = self.shared.state.lock();
         let known = state.partitions.iter().filter_map(|(at, assigned)| {
-            let position = assigned.position.consumed()?;
+            let position = assigned.to_commit()?;
             let wanted = wanted(at, (position.offset, assigned.committed));
             let ahead = i64::from(planted(Plant::CommitAhead));
             let position = Spot { offset: position.offset + ahead, ..position };
@@ -260,7 +309,7 @@ impl Consumer {
         }
         self.save_position();
         let changed = self.positions(|_, (position, committed)| Some(position) != committed);
-        drop(group.commits.push(&self.shared, changed, self.authority()));
+        drop(group.commits.push(&self.shared, changed, self.shared.authority()));
     }
 
     /// Whether the group has work for the application's side. Also records that the application polls.
@@ -277,7 +326,11 @@ impl Consumer {
         let Some(group) = self.shared.group.clone() else { return };
         group.attention.begin();
         self.save_position();
-        while let Some(handover) = group.handover() {
+        while let Some(handover) = self.held.take().or_else(|| group.handover()) {
+            if !self.are_finished(&handover) {
+                self.held = Some(handover);
+                break;
+            }
             match handover {
                 Handover::Revoke(keys) => self.let_go(&group, keys, Going::Revoked),
                 Handover::Lose(keys) => self.let_go(&group, keys, Going::Lost),
@@ -295,6 +348,20 @@ impl Consumer {
             self.shared.state.lock().report(error);
             group.attention.call();
         }
+    }
+
+    /// Tells the queues of partitions to revoke to end. Returns whether their records are finished. A coordinator that
+    /// waits too long ends the membership.
+    fn are_finished(&self, handover: &Handover) -> bool {
+        let (Handover::Revoke(keys) | Handover::Adopt { revoked: keys, .. }) = handover else {
+            return true;
+        };
+        let mut state = self.shared.state.lock();
+        if state.split.is_none() {
+            return true;
+        }
+        let going: Vec<TopicPartition> = keys.iter().cloned().map(partition).collect();
+        state.release(&going)
     }
 
     fn let_go(&mut self, group: &Arc<Group>, keys: Vec<Key>, going: Going) {

@@ -113,11 +113,12 @@ impl Group {
         self.tasks.lock().extend([driver.abort_handle(), commits.abort_handle()]);
     }
 
-    /// Ends the group's tasks without a request to the coordinator.
+    /// Ends the group's tasks without a request to the coordinator. Queued commits fail.
     pub(super) fn stop(&self) {
         for task in self.tasks.lock().drain(..) {
             task.abort();
         }
+        self.commits.close();
     }
 
     /// Fails all queued and all later commits, which no task sends any longer.
@@ -153,7 +154,7 @@ impl Group {
     }
 
     /// Makes the next poll, or the one that waits, look at the group.
-    fn call_application(&self, shared: &Shared) {
+    pub(super) fn call_application(&self, shared: &Shared) {
         self.attention.call();
         shared.state.lock().wake_application();
     }

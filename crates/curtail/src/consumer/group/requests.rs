@@ -168,7 +168,10 @@ pub(super) async fn leave(
             if version < BATCHED {
                 return request.with_member_id(member);
             }
-            request.with_members(vec![MemberIdentity::default().with_member_id(member)])
+            let member = MemberIdentity::default()
+                .with_member_id(member)
+                .with_group_instance_id(who.instance.map(text));
+            request.with_members(vec![member])
         })
         .await
         .map_err(lost)?;

@@ -47,7 +47,7 @@ async fn member(backend: &Backend, protocol: &str) -> Consumer {
         let offset = OffsetAndMetadata { metadata: "mine".into(), ..OffsetAndMetadata::new(1) };
         (at("shared", partition), offset)
     });
-    consumer.commit_sync_offsets(offsets).await.unwrap();
+    consumer.commit_offsets(offsets).await.unwrap();
     consumer
 }
 

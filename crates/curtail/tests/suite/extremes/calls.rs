@@ -104,16 +104,16 @@ fn extreme_offsets_that_are_committed_are_harmless() {
         consumer.subscribe([TOPIC]).expect("a group");
         ends("poll", consumer.poll(LIMIT)).await.expect("joined");
         for spot in spots() {
-            let _ = ends("commit", consumer.commit_sync_offsets([(at(0), spot)])).await;
+            let _ = ends("commit", consumer.commit_offsets([(at(0), spot)])).await;
         }
         for partition in I32 {
             let spot = OffsetAndMetadata::new(0);
-            let _ = ends("commit", consumer.commit_sync_offsets([(at(partition), spot)])).await;
+            let _ = ends("commit", consumer.commit_offsets([(at(partition), spot)])).await;
         }
         let long = OffsetAndMetadata { metadata: "m".repeat(1 << 20), ..OffsetAndMetadata::new(1) };
-        let refused = ends("commit", consumer.commit_sync_offsets([(at(0), long)])).await;
+        let refused = ends("commit", consumer.commit_offsets([(at(0), long)])).await;
         assert!(refused.is_err(), "{refused:?}");
-        let committed = consumer.commit_sync_offsets([(at(0), OffsetAndMetadata::new(1))]);
+        let committed = consumer.commit_offsets([(at(0), OffsetAndMetadata::new(1))]);
         ends("commit", committed).await.expect("the member is intact");
         ends("close", consumer.close()).await;
     });

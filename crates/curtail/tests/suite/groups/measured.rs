@@ -17,8 +17,8 @@ async fn commits_and_rebalances_are_measured(backend: &Bench<'_>, name: &str) {
     let by_hand = [("enable.auto.commit", "false")];
     let mut one = member(backend, name, &by_hand);
     poll_until(&mut [&mut one], |_, records| records.len() == 6).await;
-    one.commit_sync().await.unwrap();
-    one.commit_sync_offsets([(at(name, 0), OffsetAndMetadata::new(2))]).await.unwrap();
+    one.commit().await.unwrap();
+    one.commit_offsets([(at(name, 0), OffsetAndMetadata::new(2))]).await.unwrap();
     let before = one.metrics();
     let alone = of_group(&one);
     assert!(alone.commit_latency.count() >= 2 && alone.commit_latency.p50() > 0, "{alone:?}");

@@ -118,8 +118,8 @@ fn a_consumers_calls_fail_with_closed_after_its_runtime_has_ended() {
             let polled = park_on(consumer.poll_batch(HOUR));
             assert!(matches!(polled, Err(Error::Closed)), "poll_batch: {polled:?}");
             let offsets = [(at.clone(), curtail::transaction::OffsetAndMetadata::new(0))];
-            let committed = park_on(consumer.commit_sync_offsets(offsets));
-            assert!(matches!(committed, Err(Error::Closed)), "commit_sync: {committed:?}");
+            let committed = park_on(consumer.commit_offsets(offsets));
+            assert!(matches!(committed, Err(Error::Closed)), "commit: {committed:?}");
             let partitions = std::slice::from_ref(&at);
             is_closed("committed", || consumer.committed(partitions));
             is_closed("end_offsets", || consumer.end_offsets(partitions));

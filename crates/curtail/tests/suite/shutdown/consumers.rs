@@ -129,11 +129,11 @@ fn call(trap: &mut Trap, consumer: &mut Consumer, topic: &str, which: u64, seen:
     let all = all(topic);
     match which {
         0 | 1 => {
-            if trap.run("commit_sync", consumer.commit_sync()).is_ok() {
+            if trap.run("commit", consumer.commit()).is_ok() {
                 seen.committed = seen.next.clone();
             }
         }
-        2 => seen.pending.extend(trap.now("commit_async", || consumer.commit_async())),
+        2 => seen.pending.extend(trap.now("commit_nowait", || consumer.commit_nowait())),
         3 => drop(trap.run("position", consumer.position(&all[0]))),
         4 => drop(trap.run("committed", consumer.committed(&all))),
         5 => drop(trap.run("end_offsets", consumer.end_offsets(&all))),

@@ -353,12 +353,12 @@ fn the_epoch_of_a_leave_shows_whether_the_member_is_static() {
                 member.find(1);
                 member.heartbeat();
             }
-            member.machine.leave();
+            member.machine.leave(Departure::ByKind);
             member.answer(reply(2, Some(&[1])));
             assert_eq!(member.next(), Step::Leave(node(1), identity(epoch, "m")));
             member.machine.left();
             assert_eq!(member.next(), Step::Idle);
-            member.machine.leave();
+            member.machine.leave(Departure::ByKind);
             assert_eq!(member.next(), Step::Idle, "once");
             member.machine.subscribe(["t".into()].into(), member.now);
             member.flush();
@@ -366,8 +366,24 @@ fn the_epoch_of_a_leave_shows_whether_the_member_is_static() {
         }
     }
     let mut member = Member::of_coordinator(None);
-    member.machine.leave();
+    member.machine.leave(Departure::ByKind);
     assert_eq!(member.next(), Step::Idle, "the coordinator does not know the member");
+}
+
+#[test]
+fn a_member_may_leave_although_it_is_static_and_stay_although_it_is_dynamic() {
+    for (instance, departure, epoch) in [
+        (Some("i"), Departure::Leave, Some(-1)),
+        (None, Departure::Leave, Some(-1)),
+        (Some("i"), Departure::Remain, Some(-2)),
+        (None, Departure::Remain, None),
+    ] {
+        let mut member = Member::of_coordinator(instance);
+        member.settle_at_coordinator(&[0]);
+        member.machine.leave(departure);
+        let expected = epoch.map_or(Step::Idle, |epoch| Step::Leave(node(1), identity(epoch, "m")));
+        assert_eq!(member.next(), expected, "{instance:?} {departure:?}");
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl World {
                 let player = &mut self.players[who % count];
                 // An application that leaves does nothing else.
                 if player.doing.is_none() {
-                    player.machine.leave();
+                    player.machine.leave(Departure::ByKind);
                     player.reads.clear();
                 }
             }
