@@ -58,6 +58,8 @@ pub struct LifePlan {
     pub work: Duration,
     /// Start and duration of a time without polls; the start counts from the member's start.
     pub stall: Option<(Duration, Duration)>,
+    /// Whether a task reads each partition, from its queue.
+    pub queues: bool,
 }
 
 /// How a member ends.
@@ -76,9 +78,9 @@ pub enum LifeEnd {
 pub enum Commits {
     /// Auto-commit, at this interval.
     Auto(Duration),
-    /// With `commit_sync`, after some polls.
+    /// With `commit`, after some polls.
     Sync,
-    /// With `commit_async`, after some polls.
+    /// With `commit_nowait`, after some polls.
     Async,
 }
 
@@ -142,6 +144,8 @@ fn life(dice: &Dice, is_static: bool) -> LifePlan {
         max_poll_records: dice.one_of(&[1, 5, 500]),
         work: dice.one_of(&[0, 1, 20]).in_ms(dice),
         stall: (stalls.1 > 0).then(|| (dice.ms(50, 1500), stalls.in_ms(dice))),
+        // Queues commit automatically. Half of those members have them, without another throw of the dice.
+        queues: matches!(commits, Commits::Auto(interval) if interval.as_millis() % 2 == 0),
     }
 }
 

@@ -76,7 +76,7 @@ impl Committer {
     async fn commit(&mut self, offset: i64, polls: u64) {
         self.requested = Some(offset);
         let offsets = [(self.at.clone(), OffsetAndMetadata::new(offset))];
-        let outcome = mortal::for_polls(self.consumer.commit_sync_offsets(offsets), polls).await;
+        let outcome = mortal::for_polls(self.consumer.commit_offsets(offsets), polls).await;
         let trace = self.shared.fabric.trace();
         trace.event("committer", format_args!("commit of {offset}: {outcome:?}"));
         if let Some(Ok(())) = outcome {

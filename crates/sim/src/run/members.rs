@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use curtail::{
     Consumer, ConsumerConfig, Error, TopicPartition,
     config::OffsetReset,
-    consumer::{Rebalance, RebalanceListener, Records},
+    consumer::{PartitionQueue, Rebalance, RebalanceListener, Records},
     transaction::OffsetAndMetadata,
 };
 use curtail_net::Entropy;
@@ -228,7 +228,14 @@ impl Member {
         note(&self.shared, self.number, what);
     }
 
-    async fn run(mut self, mut closing: watch::Receiver<bool>) -> Result<(), Error> {
+    async fn run(self, closing: watch::Receiver<bool>) -> Result<(), Error> {
+        if self.life.queues && self.bug.is_none() {
+            return self.run_queues(closing).await;
+        }
+        self.run_polls(closing).await
+    }
+
+    async fn run_polls(mut self, mut closing: watch::Receiver<bool>) -> Result<(), Error> {
         let mut stall = self.life.stall.map(|(after, lasts)| (Instant::now() + after, lasts));
         let mut polled = Instant::now();
         while !*closing.borrow_and_update() {
@@ -266,6 +273,49 @@ impl Member {
         Ok(())
     }
 
+    /// As [`Self::run_polls`], with a task for each partition.
+    async fn run_queues(self, mut closing: watch::Receiver<bool>) -> Result<(), Error> {
+        let mut stall = self.life.stall.map(|(after, lasts)| (Instant::now() + after, lasts));
+        let mut queues = self.consumer.into_queues();
+        let mut readers = JoinSet::new();
+        while !*closing.borrow_and_update() {
+            if let Some((_, lasts)) = stall.take_if(|(at, _)| *at <= Instant::now()) {
+                note(&self.shared, self.number, What::Neglects);
+                let _ = timeout(lasts, closing.changed()).await;
+                continue;
+            }
+            note(&self.shared, self.number, What::Polls);
+            let patience = Duration::from_millis(self.entropy.below(200));
+            match timeout(patience, queues.next()).await {
+                Err(_) => {}
+                Ok(Ok(queue)) => {
+                    let reader = QueueReader {
+                        shared: self.shared.clone(),
+                        number: self.number,
+                        next: self.next.clone(),
+                        longest: self.life.work,
+                        entropy: self.entropy.fork(),
+                    };
+                    drop(readers.spawn(reader.run(queue)));
+                }
+                Ok(Err(error)) if error.is_fenced() => {
+                    note(&self.shared, self.number, What::Ended);
+                    return Ok(());
+                }
+                Ok(Err(error)) => {
+                    tell(&self.shared, self.number, "queues", &error);
+                    // The limit of the whole run ends this.
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        note(&self.shared, self.number, What::Polls);
+        drop(self.presence);
+        queues.close().await;
+        note(&self.shared, self.number, What::Ended);
+        Ok(())
+    }
+
     /// One poll; some are dropped while they wait.
     async fn poll(&mut self) -> Result<Vec<(i32, i64)>, Error> {
         let patience = match self.entropy.below(DROPPED) {
@@ -283,14 +333,8 @@ impl Member {
             Some(MemberBug::ReadOn) => std::mem::replace(&mut self.unread, records.to_vec()),
             _ => records.to_vec(),
         };
-        for &(partition, offset) in &given {
-            self.note(What::Given(partition, offset));
-            self.next.lock().insert(partition, offset + 1);
-            self.shared.given.update(|given| {
-                let next = given.entry(partition).or_default();
-                *next = (*next).max(offset + 1);
-                true
-            });
+        for &record in &given {
+            returned(&self.shared, self.number, &self.next, record);
         }
         let longest = self.life.work.as_micros() as u64;
         sleep(Duration::from_micros(self.entropy.below(longest + 1))).await;
@@ -322,16 +366,59 @@ impl Member {
                     (at, OffsetAndMetadata::new(next + 3))
                 });
                 // The checker reads the outcome from the coordinators' log.
-                drop(self.consumer.commit_sync_offsets(ahead.collect::<Vec<_>>()).await);
+                drop(self.consumer.commit_offsets(ahead.collect::<Vec<_>>()).await);
             }
-            Commits::Sync => told(self.consumer.commit_sync().await, offsets),
+            Commits::Sync => told(self.consumer.commit().await, offsets),
             Commits::Async => {
-                if let Ok(pending) = self.consumer.commit_async() {
+                if let Ok(pending) = self.consumer.commit_nowait() {
                     self.commits.spawn(async move { told(pending.await, offsets) });
                 }
             }
         }
     }
+}
+
+/// Reads one partition of a member.
+struct QueueReader {
+    shared: Shared,
+    number: u32,
+    next: Next,
+    /// Longest time for which it works on the records of a call.
+    longest: Duration,
+    entropy: Entropy,
+}
+
+impl QueueReader {
+    async fn run(self, mut queue: PartitionQueue) {
+        let partition = queue.partition().partition;
+        loop {
+            let records = match queue.next().await {
+                None => return,
+                Some(Ok(records)) => records,
+                Some(Err(error)) => {
+                    tell(&self.shared, self.number, "queue", &error);
+                    sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            for record in &records {
+                returned(&self.shared, self.number, &self.next, (partition, record.offset()));
+            }
+            let longest = self.longest.as_micros() as u64;
+            sleep(Duration::from_micros(self.entropy.below(longest + 1))).await;
+        }
+    }
+}
+
+/// Records that a member received a record.
+fn returned(shared: &Shared, number: u32, next: &Next, (partition, offset): (i32, i64)) {
+    note(shared, number, What::Given(partition, offset));
+    next.lock().insert(partition, offset + 1);
+    shared.given.update(|given| {
+        let next = given.entry(partition).or_default();
+        *next = (*next).max(offset + 1);
+        true
+    });
 }
 
 fn config(shared: &Shared, group: &GroupPlan, life: &LifePlan) -> ConsumerConfig {
