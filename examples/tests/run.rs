@@ -4,7 +4,7 @@ use std::{error::Error, process::Command};
 
 use curtail_examples::Brokers;
 
-const PROGRAMS: [(&str, &str, &[&str]); 7] = [
+const PROGRAMS: [(&str, &str, &[&str]); 12] = [
     (
         "first_record",
         env!("CARGO_BIN_EXE_first_record"),
@@ -16,7 +16,32 @@ const PROGRAMS: [(&str, &str, &[&str]); 7] = [
         env!("CARGO_BIN_EXE_group"),
         &["assigned", "100 records done and committed", "revoked"],
     ),
-    ("exactly_once", env!("CARGO_BIN_EXE_exactly_once"), &["100 invoices for 100 orders"]),
+    ("by_partition", env!("CARGO_BIN_EXE_by_partition"), &["1000 of 1000 records processed"]),
+    ("by_key", env!("CARGO_BIN_EXE_by_key"), &["500 transfers scored"]),
+    (
+        "exactly_once",
+        env!("CARGO_BIN_EXE_exactly_once"),
+        &["killed the worker", "killed a broker", "1000 of 1000 orders have exactly one invoice"],
+    ),
+    (
+        "transactions",
+        env!("CARGO_BIN_EXE_transactions"),
+        &["debits: 10.00 20.00", "credits: 10.00 20.00"],
+    ),
+    (
+        "metrics_over_http",
+        env!("CARGO_BIN_EXE_metrics_over_http"),
+        &[
+            "HTTP/1.1 200 OK",
+            "text/plain",
+            "curtail_consumer_records_total{client_id=\"curtail\"} 100",
+        ],
+    ),
+    (
+        "tls_and_sasl",
+        env!("CARGO_BIN_EXE_tls_and_sasl"),
+        &["written at offset Some(0) over TLS", "refused: "],
+    ),
     (
         "admin",
         env!("CARGO_BIN_EXE_admin"),

@@ -1,76 +1,143 @@
-//! Consumes orders and produces invoices. Invoices and the offsets of their orders are committed in one transaction.
+//! Consumes orders and produces one invoice for each, though the program and a broker are killed in between.
+//!
+//! This program starts a cluster and itself again as the worker. It kills the worker and a broker, and starts another
+//! worker.
 #![allow(clippy::print_stdout)]
 
-use std::{error::Error, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    process::{Child, Command},
+    time::Duration,
+};
 
 use curtail::{
-    Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TransactionalProducer,
+    Consumer, ConsumerConfig, Env, Producer, ProducerConfig, Record, TransactionalProducer,
     config::{IsolationLevel, OffsetReset},
+    transaction::ExactlyOnce,
 };
-use curtail_examples::Brokers;
+use curtail_cluster::{Cluster, ClusterConfig};
 
-const ORDERS: usize = 100;
+const ORDERS: usize = 1_000;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let brokers = Brokers::of_this_program().await?;
-    fill(brokers.bootstrap()).await?;
-    bill(brokers.bootstrap()).await?;
-
-    let config = ConsumerConfig::new(brokers.bootstrap())
-        .group_id("audit")
-        .auto_offset_reset(OffsetReset::Earliest)
-        .isolation_level(IsolationLevel::ReadCommitted);
-    let mut invoices = Consumer::new(config)?;
-    invoices.subscribe(["invoices"])?;
-    let mut read = 0;
-    while read < ORDERS {
-        read += invoices.poll(Duration::from_secs(1)).await?.into_iter().count();
+    match std::env::args().nth(1) {
+        Some(bootstrap) => Ok(bill(&bootstrap).await?),
+        None => supervise().await,
     }
-    println!("{read} invoices for {ORDERS} orders");
-    invoices.close().await;
-    Ok(())
 }
 
-async fn bill(bootstrap: &str) -> Result<(), Box<dyn Error>> {
+/// The worker. Its ids are the same after a restart: a static member gets its partitions back at once, and the
+/// transaction that the crashed worker left open is aborted at once.
+async fn bill(bootstrap: &str) -> curtail::Result<()> {
     let config = ConsumerConfig::new(bootstrap)
         .group_id("billing")
+        .group_instance_id("billing-1")
         .auto_offset_reset(OffsetReset::Earliest)
         .isolation_level(IsolationLevel::ReadCommitted)
-        .enable_auto_commit(false);
+        .enable_auto_commit(false)
+        .max_poll_records(20);
     let mut orders = Consumer::new(config)?;
     orders.subscribe(["orders"])?;
     let config = ProducerConfig::new(bootstrap).transactional_id("billing-1");
-    let mut producer = TransactionalProducer::new(config)?;
-    producer.init_transactions().await?;
+    let mut billing = ExactlyOnce::new(orders, TransactionalProducer::new(config)?)?;
 
-    let mut billed = 0;
-    while billed < ORDERS {
-        let records = orders.poll(Duration::from_secs(1)).await?;
-        let next = records.next_offsets();
-        // The group refuses the offsets of a member that has lost its partitions.
-        let Some(member) = orders.group_metadata().filter(|_| !next.is_empty()) else { continue };
-        let transaction = producer.begin_transaction().await?;
-        let mut count = 0;
-        for order in records {
-            let invoice = [b"invoice for ", order.value().unwrap_or_default()].concat();
-            // A record that fails also fails the commit.
-            drop(transaction.send(Record::to("invoices").value(&invoice)).await?);
-            count += 1;
-        }
-        transaction.send_offsets_to_transaction(next, &member).await?;
-        transaction.commit().await?;
-        billed += count;
-    }
-    orders.close().await;
-    producer.close().await?;
+    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    billing
+        .run(stop, |batch| async move {
+            for order in batch.records() {
+                let order = order.value().unwrap_or_default();
+                // A record that cannot be written fails the commit.
+                drop(batch.send(Record::to("invoices").value(order)).await?);
+            }
+            Ok::<(), curtail::Error>(())
+        })
+        .await?;
+    billing.close().await
+}
+
+async fn supervise() -> Result<(), Box<dyn Error>> {
+    let config = ClusterConfig {
+        default_replication_factor: 3,
+        min_insync_replicas: 2,
+        num_partitions: 4,
+        broker_session_timeout: Duration::from_secs(1),
+        broker_heartbeat_interval: Duration::from_millis(200),
+        ..ClusterConfig::default()
+    };
+    let cluster = Cluster::start(config, Env::real()).await?;
+    let bootstrap = cluster.bootstrap();
+    fill(&bootstrap).await?;
+
+    let mut invoices = Invoices::open(&bootstrap)?;
+    let worker = Worker::start(&bootstrap)?;
+    invoices.read_until(ORDERS / 10).await?;
+    drop(worker);
+    println!("killed the worker after {} invoices", invoices.count());
+    cluster.kill(1);
+    println!("killed a broker");
+    let _worker = Worker::start(&bootstrap)?;
+    invoices.read_until(ORDERS).await?;
+    let once = invoices.by_order.values().filter(|count| **count == 1).count();
+    println!("{once} of {ORDERS} orders have exactly one invoice");
     Ok(())
+}
+
+/// The worker's process. It is killed (SIGKILL on Unix) when this is dropped.
+struct Worker(Child);
+
+impl Worker {
+    fn start(bootstrap: &str) -> std::io::Result<Self> {
+        Ok(Self(Command::new(std::env::current_exe()?).arg(bootstrap).spawn()?))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// The committed invoices.
+struct Invoices {
+    consumer: Consumer,
+    by_order: BTreeMap<Vec<u8>, usize>,
+}
+
+impl Invoices {
+    fn open(bootstrap: &str) -> curtail::Result<Self> {
+        let config = ConsumerConfig::new(bootstrap)
+            .group_id("audit")
+            .auto_offset_reset(OffsetReset::Earliest)
+            .isolation_level(IsolationLevel::ReadCommitted);
+        let mut consumer = Consumer::new(config)?;
+        consumer.subscribe(["invoices"])?;
+        Ok(Self { consumer, by_order: BTreeMap::new() })
+    }
+
+    fn count(&self) -> usize {
+        self.by_order.values().sum()
+    }
+
+    async fn read_until(&mut self, count: usize) -> curtail::Result<()> {
+        while self.count() < count {
+            for invoice in self.consumer.poll(Duration::from_secs(1)).await? {
+                let order = invoice.value().unwrap_or_default().to_vec();
+                *self.by_order.entry(order).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 async fn fill(bootstrap: &str) -> curtail::Result<()> {
     let producer = Producer::new(ProducerConfig::new(bootstrap))?;
     for number in 0..ORDERS {
-        producer.send(Record::to("orders").value(&number.to_string())).await?.await?;
+        let number = number.to_string();
+        drop(producer.send(Record::to("orders").key(&number).value(&number)).await?);
     }
     producer.close().await
 }

@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ = tokio::signal::ctrl_c() => break,
         };
         done += records.into_iter().count();
-        consumer.commit_sync().await?;
+        consumer.commit().await?;
     }
     println!("{done} records done and committed");
     // Revokes the partitions and leaves the group, so that others take over at once.
