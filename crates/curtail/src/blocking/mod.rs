@@ -1,6 +1,6 @@
 //! The same clients for plain threads.
 //!
-//! [`Producer`], [`TransactionalProducer`] and [`Consumer`] match those of the crate's root in settings, errors and
+//! [`Producer`], [`TransactionalProducer`], [`Consumer`] and `Admin` match those of the crate's root in settings, errors and
 //! guarantees. Their methods block the calling thread. Each client has its own runtime on a separate thread. Between
 //! calls that thread reads responses, keeps deadlines and fetches ahead. With `curtail.io.thread` the process's I/O thread
 //! does so for all clients.
@@ -30,6 +30,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "admin")]
+mod admin;
 mod completions;
 mod consumer;
 mod producer;
@@ -46,6 +48,8 @@ use tokio::{
     sync::oneshot,
 };
 
+#[cfg(feature = "admin")]
+pub use self::admin::Admin;
 pub use self::{
     completions::Completions,
     consumer::{Consumer, Iter},

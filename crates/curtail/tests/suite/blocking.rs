@@ -4,8 +4,9 @@ use std::{thread, time::Duration};
 
 use crate::common::{self, Backend};
 use curtail::{
-    ConsumerConfig, Error, ProducerConfig, Record, TopicPartition,
-    blocking::{Consumer, Producer, TransactionalProducer},
+    AdminConfig, ConsumerConfig, Error, ProducerConfig, Record, TopicPartition,
+    admin::NewTopic,
+    blocking::{Admin, Consumer, Producer, TransactionalProducer},
     config::IsolationLevel,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
 };
@@ -186,4 +187,39 @@ fn an_async_context_is_refused_with_a_clear_error() {
     producer.run(async |producer| producer.flush().await).expect("not refused").expect("flushed");
     producer.close().expect("closed");
     runtime.block_on(async { drop(consumer) });
+}
+
+#[test]
+fn threads_administer_without_a_runtime() {
+    let (runtime, backend) = cluster("blocking", 1);
+    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
+    let topic = NewTopic::new("made").partitions(3).replication_factor(1);
+    for (_, made) in admin.create_topics(&[topic]).expect("answered") {
+        made.expect("created");
+    }
+    let described = admin.describe_topics(&["made"]).expect("answered").remove(0).1.expect("known");
+    assert_eq!(described.partitions.len(), 3);
+    let both = admin.run(async |admin| tokio::join!(admin.list_topics(), admin.describe_cluster()));
+    let (topics, cluster) = both.expect("outside a runtime");
+    assert_eq!((topics.expect("listed").len(), cluster.expect("described").brokers.len()), (2, 1));
+    let refused = runtime.block_on(async { admin.list_topics().map(drop) });
+    assert!(matches!(refused, Err(Error::IllegalState(_))), "{refused:?}");
+}
+
+/// `blocking::Admin` has every request of `Admin`.
+#[test]
+fn the_blocking_admin_is_complete() -> std::io::Result<()> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let blocking = std::fs::read_to_string(format!("{source}/blocking/admin.rs"))?;
+    let mut requests = 0;
+    for file in std::fs::read_dir(format!("{source}/admin"))? {
+        let text = std::fs::read_to_string(file?.path())?;
+        for method in text.split("pub async fn ").skip(1) {
+            let name = method.split('(').next().unwrap_or_default();
+            assert!(blocking.contains(&format!("pub fn {name}(")), "{name}");
+            requests += 1;
+        }
+    }
+    assert!(requests > 30, "{requests}");
+    Ok(())
 }
