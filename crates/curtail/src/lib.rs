@@ -73,6 +73,7 @@ pub mod consumer;
 mod coordinator;
 pub mod env;
 pub mod error;
+mod exactly_once;
 mod metadata;
 pub mod metrics;
 pub mod producer;

@@ -12,6 +12,7 @@ mod completions_of_threads;
 mod completions_of_transactions;
 mod consumer;
 mod consumer_faults;
+mod exactly_once;
 mod extremes;
 mod groups;
 mod io_thread;

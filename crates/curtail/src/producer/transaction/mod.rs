@@ -401,6 +401,25 @@ pub struct Transaction<'p> {
     producer: &'p mut TransactionalProducer,
 }
 
+/// Sends records of the transaction that is open.
+pub(crate) struct Writer {
+    producer: Producer,
+    control: std::sync::Arc<Control>,
+}
+
+impl Writer {
+    pub(crate) async fn send(&self, record: Record<'_>) -> Result<Delivery> {
+        self.control.check_open()?;
+        self.producer.send(record).await
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
 impl Transaction<'_> {
     /// Appends a record, as [`Producer::send`]. The [`Delivery`] reports the record's own outcome;
     /// [`Transaction::commit`] fails if any record failed.
@@ -458,6 +477,16 @@ impl Transaction<'_> {
         sink: &CompletionSink,
     ) -> Result<()> {
         self.open()?.try_send_tagged(record, tag, sink)
+    }
+
+    /// Returns a value that sends records of this transaction, for code that cannot borrow it.
+    pub(crate) fn writer(&self) -> Result<Writer> {
+        Ok(Writer { producer: self.producer.inner.clone(), control: self.producer.control()? })
+    }
+
+    /// Returns the error of a transaction that has failed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.open().map(drop)
     }
 
     /// The producer, while the transaction is open and intact.
