@@ -30,6 +30,13 @@ pub(crate) fn property(text: &str) -> Result<Property, String> {
     }
 }
 
+/// `name=value` for `--config`, which was the file of client properties in earlier versions and is in some other tools.
+pub(crate) fn config_of_topic(text: &str) -> Result<Property, String> {
+    property(text).map_err(|expected| {
+        format!("{expected}, a setting of the topic; a file of client properties is --command-config FILE")
+    })
+}
+
 /// The address and the properties of a client, with the spellings of kcat and of Kafka's tools.
 #[derive(Debug, Args)]
 pub(crate) struct ClientArguments {
@@ -40,14 +47,14 @@ pub(crate) struct ClientArguments {
     #[arg(short = 'X', long = "property", alias = "command-property", value_name = "NAME=VALUE", value_parser = property)]
     pub(crate) properties: Vec<Property>,
     /// A file of client properties.
-    #[arg(short = 'F', long = "config", alias = "command-config", value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[arg(short = 'F', long, value_name = "FILE")]
+    pub(crate) command_config: Option<PathBuf>,
 }
 
 impl ClientArguments {
     /// All properties, later ones win: the file, the flags, the address.
     pub(crate) fn all(&self) -> Result<Vec<(String, String)>, Failure> {
-        let mut all = properties(self.config.as_deref(), &self.properties)?;
+        let mut all = properties(self.command_config.as_deref(), &self.properties)?;
         if let Some(servers) = &self.bootstrap_server {
             all.push((BOOTSTRAP.into(), servers.clone()));
         }
@@ -74,17 +81,17 @@ pub(crate) fn properties(
     Ok(all)
 }
 
-/// The failure for a file of properties that does not exist. Kafka's tools take a topic's setting with `--config`.
+/// The failure for a file of properties that does not exist. Its name may be a setting, which other flags take.
 fn no_file(path: &Path) -> Failure {
     let text = path.to_string_lossy();
     // A value may be a secret and is not shown.
     match text.split_once('=') {
         Some((name, _)) if is_topic_setting(name) => Failure::new(format!(
-            "{}; --config is a file of client properties",
+            "{}; --command-config is a file of client properties",
             topic_setting(name)
         )),
         Some((name, _)) => Failure::new(format!(
-            "--config is a file of client properties; set one property with --command-property {name}=VALUE"
+            "--command-config is a file of client properties; set one property with --command-property {name}=VALUE"
         )),
         None => Failure::new(format!("cannot read properties from {text}: no such file")),
     }
@@ -92,7 +99,7 @@ fn no_file(path: &Path) -> Failure {
 
 fn topic_setting(name: &str) -> String {
     format!(
-        "{name} is a setting of topics; use `curtail topics create --topic-config {name}=VALUE` or \
+        "{name} is a setting of topics; use `curtail topics create --config {name}=VALUE` or \
          `curtail configs alter --topic NAME --add {name}=VALUE`"
     )
 }

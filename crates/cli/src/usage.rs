@@ -88,7 +88,6 @@ impl<'a> Mistake<'a> {
             ErrorKind::UnknownArgument => {
                 habits::argument(self, self.context(ContextKind::InvalidArg)?)
             }
-            ErrorKind::MissingRequiredArgument => habits::missing(self),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use super::{Cell, Format, admin, block_on, read_json, report, report_named};
 use crate::{
     failure::Failure,
     output,
-    settings::{ClientArguments, Property, property},
+    settings::{ClientArguments, Property, config_of_topic},
 };
 
 /// Subcommands of `curtail topics`.
@@ -46,8 +46,9 @@ pub(crate) struct Create {
     /// Replicas of each partition [default: the brokers' default.replication.factor].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
-    /// A setting of the topics, for example min.insync.replicas=2. May be given several times.
-    #[arg(long = "topic-config", value_name = "NAME=VALUE", value_parser = property)]
+    /// A setting of the topics, for example min.insync.replicas=2. May be given several times. A file of client
+    /// properties is --command-config.
+    #[arg(long = "config", alias = "topic-config", value_name = "NAME=VALUE", value_parser = config_of_topic)]
     settings: Vec<Property>,
 }
 

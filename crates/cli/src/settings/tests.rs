@@ -20,7 +20,7 @@ fn the_address_flag_counts_most_and_there_is_a_default() {
     let mut arguments = ClientArguments {
         bootstrap_server: None,
         properties: vec![property("linger.ms=0").unwrap()],
-        config: None,
+        command_config: None,
     };
     let expected = pairs(&[("linger.ms", "0"), ("bootstrap.servers", "localhost:9092")]);
     assert_eq!(arguments.all().unwrap(), expected);
@@ -55,7 +55,7 @@ fn a_property_in_place_of_a_file_is_explained_without_its_value() {
     };
     let topic = said("retention.ms=1000");
     assert!(topic.starts_with("retention.ms is a setting of topics; use "), "{topic}");
-    assert!(topic.contains("topics create --topic-config retention.ms=VALUE"), "{topic}");
+    assert!(topic.contains("topics create --config retention.ms=VALUE"), "{topic}");
     let client = said("ssl.key.password=hunter2");
     assert!(client.ends_with("--command-property ssl.key.password=VALUE"), "{client}");
     assert_eq!(said("none"), "cannot read properties from none: no such file");

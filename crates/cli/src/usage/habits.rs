@@ -29,6 +29,7 @@ const NO_GENERATE: &str = "reassign has no --generate: write the file, see `curt
                            and start it with `curtail reassign execute`";
 const AS_BYTES: &str = "leave it out: keys and values are printed as they are";
 const ONE_TOPIC: &str = "name one topic with --topic";
+const PROPERTIES: &str = "a file of client properties is --command-config FILE; one property is --command-property NAME=VALUE";
 const RESOURCE: &str = "use --topic NAME, --broker ID, --all-brokers or --group NAME";
 const REPLICAS_AND_ISR: &str = "use `curtail topics describe`, which prints replicas and ISR";
 const ONE_READER: &str = "leave it out: one consumer reads all partitions";
@@ -46,8 +47,8 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("consume", "--formatter-property", "use --format, for example -f '%k %s\\n'"),
     ("consume", "--isolation-level", "use -X isolation.level=read_committed"),
     ("consume", "--consumer-property", "use -X NAME=VALUE"),
-    ("consume", "--consumer.config", "use -F FILE"),
-    ("consume", "--consumer-config", "use -F FILE"),
+    ("consume", "--consumer.config", "use --command-config FILE"),
+    ("consume", "--consumer-config", "use --command-config FILE"),
     ("consume", "--include", ONE_TOPIC),
     ("consume", "--whitelist", ONE_TOPIC),
     (
@@ -58,8 +59,8 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("consume", "--key-deserializer", AS_BYTES),
     ("consume", "--value-deserializer", AS_BYTES),
     ("produce", "--producer-property", "use -X NAME=VALUE"),
-    ("produce", "--producer.config", "use -F FILE"),
-    ("produce", "--producer-config", "use -F FILE"),
+    ("produce", "--producer.config", "use --command-config FILE"),
+    ("produce", "--producer-config", "use --command-config FILE"),
     (
         "produce",
         "--reader-property",
@@ -123,6 +124,9 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("lab", "--bootstrap-server", "use --cluster HOST:PORT"),
     ("cluster", "--bootstrap-server", "use --port N: this command starts a cluster"),
     ("cluster", "--override", "use --property NAME=VALUE"),
+    ("lab", "--config", "use --variant NAME:PROPERTY=VALUE for client properties"),
+    ("cluster", "--config", "use --property NAME=VALUE"),
+    ("", "--config", PROPERTIES),
     ("", "--zookeeper", "use --bootstrap-server HOST:PORT"),
     ("", "--bootstrap-controller", "use --bootstrap-server HOST:PORT: requests go through brokers"),
     ("", "--bootstrap-servers", "use --bootstrap-server HOST:PORT"),
@@ -170,6 +174,11 @@ pub(super) fn argument(mistake: &Mistake<'_>, argument: &str) -> Option<String> 
     if !argument.starts_with('-') {
         return value(mistake, argument).map(|text| format!("{unexpected}; {text}"));
     }
+    if argument == "--config"
+        && let Some(text) = setting(mistake)
+    {
+        return Some(text);
+    }
     let (_, _, instead) =
         FLAGS.iter().find(|(of, flag, _)| *flag == argument && (of.is_empty() || of == command))?;
     Some(format!("{unexpected}; {instead}"))
@@ -210,7 +219,7 @@ fn value(mistake: &Mistake<'_>, value: &str) -> Option<String> {
 }
 
 /// Kafka's older tools alter settings with `topics --alter --config`.
-pub(super) fn missing(mistake: &Mistake<'_>) -> Option<String> {
+fn setting(mistake: &Mistake<'_>) -> Option<String> {
     let at = mistake.given.iter().position(|given| given == "--config")?;
     let setting = mistake.given.get(at + 1).filter(|setting| setting.contains('='))?;
     (mistake.words == ["topics", "alter"]).then(|| {

@@ -147,6 +147,14 @@ fn habits_of_kafkas_tools_have_an_equivalent() {
             "`curtail topics alter` changes no settings; use `curtail configs alter --topic NAME --add retention.ms=1`",
         ),
         (
+            "topics list --config client.properties",
+            "unexpected argument '--config'; a file of client properties is --command-config FILE; one property is --command-property NAME=VALUE",
+        ),
+        (
+            "topics create t --config client.properties",
+            "invalid value 'client.properties' for --config: expected name=value, a setting of the topic; a file of client properties is --command-config FILE; --help shows the usage",
+        ),
+        (
             "kafka-console-consumer.sh --topic t",
             "unknown command 'kafka-console-consumer.sh'; use `curtail consume`",
         ),

@@ -246,9 +246,9 @@ fn mistakes_are_explained_with_what_to_do() {
     at("topics create single --partitions 1").ok();
     for (command, expected) in [
         (
-            "topics create t --config retention.ms=1000",
-            "retention.ms is a setting of topics; use `curtail topics create --topic-config retention.ms=VALUE` or \
-             `curtail configs alter --topic NAME --add retention.ms=VALUE`; --config is a file of client properties",
+            "topics create t --command-config retention.ms=1000",
+            "retention.ms is a setting of topics; use `curtail topics create --config retention.ms=VALUE` or \
+             `curtail configs alter --topic NAME --add retention.ms=VALUE`; --command-config is a file of client properties",
         ),
         ("elect -t paymets", "topic 'paymets' does not exist; did you mean 'payments'?"),
         (

@@ -68,6 +68,16 @@ fn topics_are_created_listed_described_and_deleted() {
     assert_eq!(topics(&create).ok(), "Created topic b.\n");
     assert_eq!(topics(&["create", "a"]).ok(), "Created topic a.\n");
     assert!(topics(&["create", "a"]).failed().contains("already exists"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "client.id=from-file\nbootstrap.servers=nowhere:1\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let settings = ["--config", "retention.ms=7000", "--config", "min.insync.replicas=2"];
+    let create = [&["create", "c", "--command-config", path][..], &settings].concat();
+    assert_eq!(topics(&create).ok(), "Created topic c.\n");
+    let named = run(&["configs", "describe", "-t", "c", "-b", bootstrap, "-F", path]).ok();
+    assert!(named.contains("retention.ms         7000"), "{named}");
+    assert!(named.contains("min.insync.replicas  2"), "{named}");
+    topics(&["delete", "c"]).ok();
     assert_eq!(topics(&["list"]).ok(), "a\nb\n");
     let described = topics(&["describe", "b"]).ok();
     let lines: Vec<_> = described.lines().collect();

@@ -157,7 +157,7 @@ fn producing_names_the_topic_that_it_leaves_also_if_records_failed() {
     let cluster = Cluster::start(&["--brokers", "1"]);
     let bootstrap = cluster.bootstrap.as_str();
     let create =
-        ["topics", "create", "small", "-b", bootstrap, "--topic-config", "max.message.bytes=200"];
+        ["topics", "create", "small", "-b", bootstrap, "--config", "max.message.bytes=200"];
     run(&create).ok();
     let produce = ["perf", "produce", "--bootstrap-server", bootstrap, "--topic", "small"];
     let out = run(&[&produce[..], &["--num-records", "2", "--record-size", "1000"]].concat());
