@@ -41,21 +41,59 @@ pub(crate) struct Alter {
     client: ClientArguments,
     #[command(flatten)]
     of: Resources,
-    /// Set a value. May be given several times.
-    #[arg(long, alias = "add-config", value_name = "NAME=VALUE", value_parser = property)]
-    add: Vec<Property>,
+    /// Set values, separated by commas. A value with commas is in square brackets: cleanup.policy=[compact,delete].
+    #[arg(long, visible_alias = "add-config", value_name = "NAME=VALUE,...", value_parser = additions)]
+    add: Vec<Additions>,
     /// Append a value to a list setting. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
     append: Vec<Property>,
     /// Remove a value from a list setting. May be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
     subtract: Vec<Property>,
-    /// Remove a setting, so that its default applies. May be given several times.
-    #[arg(long, alias = "delete-config", value_name = "NAME")]
+    /// Remove settings, separated by commas, so that their defaults apply.
+    #[arg(long, visible_alias = "delete-config", value_name = "NAME,...", value_delimiter = ',')]
     delete: Vec<String>,
     /// Validate the change without applying it.
     #[arg(long)]
     dry_run: bool,
+}
+
+/// The settings of one `--add`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Additions(Vec<Property>);
+
+/// Parses kafka-configs' syntax: `a=1,b=[x,y]`. Commas in square brackets belong to the value, but the brackets around it
+/// do not.
+fn additions(text: &str) -> Result<Additions, String> {
+    let mut pieces = vec![String::new()];
+    let mut bracketed = false;
+    for c in text.chars() {
+        bracketed = c == '[' || (bracketed && c != ']');
+        match pieces.last_mut() {
+            Some(piece) if c != ',' || bracketed => piece.push(c),
+            _ => pieces.push(String::new()),
+        }
+    }
+    if bracketed {
+        return Err("expected a closing square bracket".into());
+    }
+    let mut all: Vec<Property> = Vec::new();
+    for piece in pieces {
+        let Ok(Property { name, value }) = property(&piece) else {
+            return Err(match all.last() {
+                Some(Property { name, .. }) => format!(
+                    "expected name=value after each comma; a value with commas is in square brackets: {name}=[x,y]"
+                ),
+                None => "expected name=value, several separated by commas".into(),
+            });
+        };
+        let value = value.trim();
+        let inner = value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
+        // Other brackets are a part of the value.
+        let inner = inner.filter(|inner| !inner.contains(['[', ']']));
+        all.push(Property { name, value: inner.unwrap_or(value).trim().to_owned() });
+    }
+    Ok(Additions(all))
 }
 
 /// Resources whose settings are described or altered.
@@ -134,7 +172,8 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
     let pairs = |properties: Vec<Property>, change: fn(String, String) -> ConfigChange| {
         properties.into_iter().map(move |Property { name, value }| change(name, value))
     };
-    let changes: Vec<ConfigChange> = pairs(arguments.add, ConfigChange::Set)
+    let added = arguments.add.into_iter().flat_map(|Additions(added)| added).collect();
+    let changes: Vec<ConfigChange> = pairs(added, ConfigChange::Set)
         .chain(pairs(arguments.append, ConfigChange::Append))
         .chain(pairs(arguments.subtract, ConfigChange::Subtract))
         .chain(arguments.delete.into_iter().map(ConfigChange::Delete))
@@ -176,4 +215,50 @@ async fn are_known(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Additions, additions};
+
+    #[test]
+    fn additions_are_separated_by_commas_outside_of_square_brackets() {
+        let pairs = |text: &str| {
+            let Additions(all) = additions(text).unwrap();
+            all.into_iter().map(|p| (p.name, p.value)).collect::<Vec<_>>()
+        };
+        let expected = |list: &[(&str, &str)]| {
+            list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<Vec<_>>()
+        };
+        for (text, list) in [
+            ("a=1", &[("a", "1")][..]),
+            ("a=1,b=2", &[("a", "1"), ("b", "2")]),
+            (" a = 1 , b=", &[("a", "1"), ("b", "")]),
+            ("a=[x,y],b=2", &[("a", "x,y"), ("b", "2")]),
+            ("b=2,a=[x=1,y]", &[("b", "2"), ("a", "x=1,y")]),
+            ("a=[]", &[("a", "")]),
+            ("a=//[::1]:9", &[("a", "//[::1]:9")]),
+            ("a=[x][y]", &[("a", "[x][y]")]),
+        ] {
+            assert_eq!(pairs(text), expected(list), "{text}");
+        }
+    }
+
+    #[test]
+    fn additions_that_are_no_settings_are_refused() {
+        for (text, expected) in [
+            ("", "expected name=value, several separated by commas"),
+            ("a=[x,y", "expected a closing square bracket"),
+            (
+                "cleanup.policy=compact,delete",
+                "expected name=value after each comma; a value with commas is in square brackets: cleanup.policy=[x,y]",
+            ),
+            (
+                "a=1,",
+                "expected name=value after each comma; a value with commas is in square brackets: a=[x,y]",
+            ),
+        ] {
+            assert_eq!(additions(text).unwrap_err(), expected, "{text}");
+        }
+    }
 }

@@ -100,6 +100,7 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("configs", "--entity-type", RESOURCE),
     ("configs", "--entity-name", RESOURCE),
     ("configs", "--entity-default", RESOURCE),
+    ("configs", "--add-config-file", "use --add NAME=VALUE,NAME=VALUE"),
     ("acls", "--deny-principal", "use --principal NAME with --deny"),
     ("acls", "--deny-host", "use --host ADDRESS with --deny"),
     ("acls", "--producer", "use --operation write --operation describe --operation create"),

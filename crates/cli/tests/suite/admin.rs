@@ -100,6 +100,18 @@ fn settings_are_changed_and_printed() {
     assert_eq!(described, entry);
     with(&["--delete", "retention.ms"]).ok();
     assert_eq!(bench.json(&["configs", "describe", "--topic", "t"]), json!([]));
+    with(&["--add-config", "retention.ms=7000,cleanup.policy=[compact,delete],segment.ms=9000"])
+        .ok();
+    let values = || {
+        let described = bench.json(&["configs", "describe", "--topic", "t"]);
+        let entries = described.as_array().unwrap().iter();
+        let pair = |entry: &Value| format!("{}={}", entry["name"], entry["value"]).replace('"', "");
+        entries.map(pair).collect::<Vec<_>>()
+    };
+    let three = ["cleanup.policy=compact,delete", "retention.ms=7000", "segment.ms=9000"];
+    assert_eq!(values(), three);
+    with(&["--delete-config", "retention.ms,segment.ms"]).ok();
+    assert_eq!(values(), three[..1]);
     let all = bench.run(&["configs", "describe", "--broker", "2", "--all"]).ok();
     assert!(all.contains("broker 2  num.partitions"), "{all}");
     assert!(bench.run(&["configs", "describe"]).failed().contains("--topic, --broker"));
