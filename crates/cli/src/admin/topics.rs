@@ -1,15 +1,18 @@
 //! `curtail topics`.
 
+mod describe;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use curtail::{
-    TopicPartition,
-    admin::{Mode, NewPartitions, NewTopic, TopicDescription},
+    Error, ErrorCode, TopicPartition,
+    admin::{Each, Mode, NewPartitions, NewTopic},
 };
 use serde::Deserialize;
 use serde_json::json;
 
+use self::describe::Selection;
 use super::{Cell, Format, admin, block_on, read_json, report, report_named};
 use crate::{
     failure::Failure,
@@ -22,10 +25,10 @@ use crate::{
 pub(crate) enum Command {
     /// Creates topics.
     Create(Create),
-    /// Lists all topics.
+    /// Lists all topics, or those with under-replicated partitions.
     List(List),
     /// Prints partitions, leaders and replicas of topics, by default of all topics.
-    Describe(Describe),
+    Describe(describe::Describe),
     /// Adds partitions to topics.
     Alter(Alter),
     /// Deletes topics and all their records.
@@ -50,6 +53,9 @@ pub(crate) struct Create {
     /// properties is --command-config.
     #[arg(long = "config", alias = "topic-config", value_name = "NAME=VALUE", value_parser = config_of_topic)]
     settings: Vec<Property>,
+    /// Leave a topic that exists as it is.
+    #[arg(long)]
+    if_not_exists: bool,
 }
 
 #[derive(Debug, Args)]
@@ -58,16 +64,9 @@ pub(crate) struct List {
     client: ClientArguments,
     #[command(flatten)]
     format: Format,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Describe {
-    #[command(flatten)]
-    client: ClientArguments,
-    #[command(flatten)]
-    topics: Names,
-    #[command(flatten)]
-    format: Format,
+    /// List only topics that have a partition with fewer in-sync replicas than replicas.
+    #[arg(long)]
+    under_replicated_partitions: bool,
 }
 
 #[derive(Debug, Args)]
@@ -79,6 +78,9 @@ pub(crate) struct Alter {
     /// New total number of partitions of each topic.
     #[arg(long, value_name = "N")]
     partitions: i32,
+    /// Leave out a topic that does not exist.
+    #[arg(long)]
+    if_exists: bool,
     /// Validate the change without applying it.
     #[arg(long)]
     dry_run: bool,
@@ -133,6 +135,9 @@ pub(crate) struct Delete {
     client: ClientArguments,
     #[command(flatten)]
     topics: Names,
+    /// Leave out a topic that does not exist.
+    #[arg(long)]
+    if_exists: bool,
 }
 
 /// Topics, as bare arguments or with the flags of Kafka's tools.
@@ -166,7 +171,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         match command {
             Command::Create(arguments) => create(arguments).await,
             Command::List(arguments) => list(arguments).await,
-            Command::Describe(arguments) => describe(arguments).await,
+            Command::Describe(arguments) => describe::describe(arguments).await,
             Command::Alter(arguments) => alter(arguments).await,
             Command::Delete(arguments) => delete(arguments).await,
             Command::DeleteRecords(arguments) => delete_records(arguments).await,
@@ -191,61 +196,59 @@ async fn create(arguments: Create) -> Result<(), Failure> {
         topic
     };
     let topics: Vec<_> = names.iter().map(topic).collect();
-    report(admin.create_topics(&topics).await?, |name, ()| {
-        output::line(format_args!("Created topic {name}."))
-    })
+    let mut created = admin.create_topics(&topics).await?;
+    if arguments.if_not_exists {
+        created.retain(|(name, result)| {
+            let code = result.as_ref().err().and_then(Error::code);
+            let exists = code == Some(ErrorCode::TOPIC_ALREADY_EXISTS);
+            if exists {
+                output::note(format_args!("topic '{name}' exists; nothing changed"));
+            }
+            !exists
+        });
+    }
+    report(created, |name, ()| output::line(format_args!("Created topic {name}.")))
+}
+
+/// Removes the topics that do not exist from results, and says so.
+fn if_exists<T>(mut results: Each<String, T>, then: &str) -> Each<String, T> {
+    results.retain(|(name, result)| {
+        let missing = matches!(result, Err(Error::UnknownTopic(_)));
+        if missing {
+            output::note(format_args!("topic '{name}' does not exist; {then}"));
+        }
+        !missing
+    });
+    results
 }
 
 async fn list(arguments: List) -> Result<(), Failure> {
-    let topics = admin(&arguments.client)?.list_topics().await?;
-    let mut names: Vec<_> = topics.iter().map(|topic| topic.name.as_str()).collect();
+    let admin = admin(&arguments.client)?;
+    let topics = admin.list_topics().await?;
+    let mut names: Vec<_> = topics.into_iter().map(|topic| topic.name).collect();
+    let selection =
+        Selection { under_replicated: arguments.under_replicated_partitions, unavailable: false };
+    if arguments.under_replicated_partitions && !names.is_empty() {
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut described = admin.describe_topics(&all).await?;
+        selection.apply(&admin, &mut described).await?;
+        // A topic that was deleted since the list is not described.
+        let selected = described
+            .into_iter()
+            .filter(|(_, topic)| topic.as_ref().is_ok_and(|topic| !topic.partitions.is_empty()));
+        names = selected.map(|(name, _)| name).collect();
+    }
     names.sort_unstable();
     if arguments.format.json {
         return output::line(json!(names));
     }
     if names.is_empty() {
-        output::note("no topics");
+        output::note(selection.none());
     }
     for name in names {
         output::line(name)?;
     }
     Ok(())
-}
-
-const PARTITION: [&str; 6] = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "REPLICAS", "ISR"];
-
-async fn describe(arguments: Describe) -> Result<(), Failure> {
-    let admin = admin(&arguments.client)?;
-    let mut names = arguments.topics.all();
-    if names.is_empty() {
-        names = admin.list_topics().await?.into_iter().map(|topic| topic.name).collect();
-        names.sort_unstable();
-    }
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    if names.is_empty() {
-        return arguments.format.rows(&PARTITION, Vec::new(), "no topics");
-    }
-    let described = admin.describe_topics(&names).await?;
-    if !arguments.format.json {
-        return report_named(&admin, described, |_, topic| output::print(&lines(&topic))).await;
-    }
-    let mut rows = Vec::new();
-    let all_known = report_named(&admin, described, |_, topic| {
-        rows.extend(topic.partitions.iter().map(|partition| {
-            vec![
-                Cell::from(topic.name.as_str()),
-                partition.partition.into(),
-                partition.leader.into(),
-                partition.leader_epoch.into(),
-                Cell::Numbers(partition.replicas.clone()),
-                Cell::Numbers(partition.isr.clone()),
-            ]
-        }));
-        Ok(())
-    })
-    .await;
-    arguments.format.rows(&PARTITION, rows, "no topics")?;
-    all_known
 }
 
 async fn alter(arguments: Alter) -> Result<(), Failure> {
@@ -257,7 +260,11 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
         true => (Mode::Validate, "would have"),
         false => (Mode::Apply, "has"),
     };
-    report_named(&admin, admin.create_partitions(&more, mode).await?, |name, ()| {
+    let mut altered = admin.create_partitions(&more, mode).await?;
+    if arguments.if_exists {
+        altered = if_exists(altered, "nothing to alter");
+    }
+    report_named(&admin, altered, |name, ()| {
         output::line(format_args!("Topic {name} {done} {total} partitions."))
     })
     .await
@@ -301,32 +308,14 @@ async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
     all_done
 }
 
-/// Formats a topic as kafka-topics does.
-fn lines(topic: &TopicDescription) -> String {
-    let numbers = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
-    let replicas = topic.partitions.first().map_or(0, |first| first.replicas.len());
-    let count = topic.partitions.len();
-    let name = &topic.name;
-    let mut text =
-        format!("Topic: {name}\tPartitionCount: {count}\tReplicationFactor: {replicas}\n");
-    for partition in &topic.partitions {
-        let leader = partition.leader.map_or_else(|| "none".to_owned(), |id| id.to_string());
-        text += &format!(
-            "\tTopic: {name}\tPartition: {}\tLeader: {leader}\tReplicas: {}\tIsr: {}\n",
-            partition.partition,
-            numbers(&partition.replicas),
-            numbers(&partition.isr)
-        );
-    }
-    text
-}
-
 async fn delete(arguments: Delete) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let names = arguments.topics.at_least_one()?;
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    report_named(&admin, admin.delete_topics(&names).await?, |name, ()| {
-        output::line(format_args!("Deleted topic {name}."))
-    })
-    .await
+    let mut deleted = admin.delete_topics(&names).await?;
+    if arguments.if_exists {
+        deleted = if_exists(deleted, "nothing to delete");
+    }
+    report_named(&admin, deleted, |name, ()| output::line(format_args!("Deleted topic {name}.")))
+        .await
 }

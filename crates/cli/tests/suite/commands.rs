@@ -1,5 +1,7 @@
 //! Commands in normal operation.
 
+use std::time::{Duration, Instant};
+
 use crate::common::{self, Cluster, run, run_with_input};
 
 #[test]
@@ -77,15 +79,91 @@ fn topics_are_created_listed_described_and_deleted() {
     let named = run(&["configs", "describe", "-t", "c", "-b", bootstrap, "-F", path]).ok();
     assert!(named.contains("retention.ms         7000"), "{named}");
     assert!(named.contains("min.insync.replicas  2"), "{named}");
+    let described = topics(&["describe", "c"]).ok();
+    let configs = "\tConfigs: min.insync.replicas=2,retention.ms=7000\n";
+    assert!(described.contains(configs), "{described}");
     topics(&["delete", "c"]).ok();
     assert_eq!(topics(&["list"]).ok(), "a\nb\n");
     let described = topics(&["describe", "b"]).ok();
     let lines: Vec<_> = described.lines().collect();
-    assert_eq!(lines[0], "Topic: b\tPartitionCount: 2\tReplicationFactor: 3");
+    assert_eq!(lines[0], "Topic: b\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: ");
     assert_eq!(lines.len(), 3);
     assert!(lines[2].starts_with("\tTopic: b\tPartition: 1\tLeader: "), "{described}");
     assert_eq!(topics(&["delete", "b", "a"]).ok(), "Deleted topic b.\nDeleted topic a.\n");
     assert_eq!(topics(&["list"]).ok(), "");
+}
+
+#[test]
+fn topics_that_exist_already_or_no_longer_are_left_out_on_request() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let topics = |arguments: &[&str]| {
+        run(&[&["topics"], arguments, &["--bootstrap-server", &cluster.bootstrap]].concat())
+    };
+    topics(&["create", "a", "--partitions", "2"]).ok();
+    let again = topics(&["create", "a", "b", "--if-not-exists"]);
+    assert_eq!(again.err, "topic 'a' exists; nothing changed\n");
+    assert_eq!(again.ok(), "Created topic b.\n");
+    let deleted = topics(&["delete", "b", "c", "--if-exists"]);
+    assert_eq!(deleted.err, "topic 'c' does not exist; nothing to delete\n");
+    assert_eq!(deleted.ok(), "Deleted topic b.\n");
+    let described = topics(&["describe", "a", "b", "--if-exists"]);
+    assert_eq!(described.err, "topic 'b' does not exist; nothing to describe\n");
+    assert_eq!(described.ok().lines().count(), 3);
+    let altered = topics(&["alter", "b", "--partitions", "2", "--if-exists"]);
+    assert_eq!(altered.err, "topic 'b' does not exist; nothing to alter\n");
+    assert_eq!(altered.ok(), "");
+    assert!(topics(&["delete", "b"]).failed().contains("does not exist"));
+}
+
+#[test]
+fn partitions_are_selected_by_their_replicas_and_leaders() {
+    let config = curtail_cluster::ClusterConfig {
+        brokers: 2,
+        broker_session_timeout: Duration::from_secs(1),
+        broker_heartbeat_interval: Duration::from_millis(200),
+        ..Default::default()
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let start = curtail_cluster::Cluster::start(config, curtail_net::Env::real());
+    let cluster = runtime.block_on(start).unwrap();
+    let topics =
+        |arguments: &[&str]| run(&[&["topics"], arguments, &["-b", &cluster.bootstrap()]].concat());
+    let create = |name: &str, replicas: &str| {
+        topics(&["create", name, "--partitions", "2", "--replication-factor", replicas]).ok();
+    };
+    create("two", "2");
+    create("one", "1");
+    let under_replicated = ["describe", "--under-replicated-partitions"];
+    let unavailable = ["describe", "--unavailable-partitions"];
+    let list = ["list", "--under-replicated-partitions"];
+    for (arguments, none) in [
+        (&under_replicated[..], "no under-replicated partitions\n"),
+        (&unavailable, "no unavailable partitions\n"),
+        (&list, "no under-replicated partitions\n"),
+    ] {
+        let said = topics(arguments);
+        assert_eq!(said.err, none, "{arguments:?}");
+        assert_eq!(said.ok(), "", "{arguments:?}");
+    }
+    cluster.kill(2);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let both = loop {
+        let text = topics(&under_replicated).ok();
+        if text.lines().count() == 2 && topics(&unavailable).ok().lines().count() == 1 {
+            break text;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+    };
+    for line in both.lines() {
+        let (partition, isr) = line.split_once("\tIsr: ").unwrap();
+        assert!(partition.starts_with("\tTopic: two\tPartition: ") && isr == "1", "{both}");
+    }
+    let one = topics(&unavailable).ok();
+    assert!(one.starts_with("\tTopic: one\t") && one.contains("\tLeader: none\t"), "{one}");
+    assert_eq!(topics(&list).ok(), "two\n");
+    let json = topics(&[&unavailable[..], &["--json"]].concat()).ok();
+    assert!(json.starts_with("[{") && json.matches("topic").count() == 1, "{json}");
+    runtime.block_on(cluster.shutdown());
 }
 
 #[test]
