@@ -76,13 +76,36 @@ pub(crate) async fn failure(admin: &Admin, name: &str, error: Error) -> Failure 
     match &error {
         Error::UnknownTopic(_) => Missing::new(admin, name).await.into(),
         Error::Broker { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND => {
-            let groups = admin.list_groups().await.unwrap_or_default();
-            let listed = groups.into_iter().filter_map(|(_, groups)| groups.ok()).flatten();
-            let groups: Vec<String> = listed.map(|group| group.group_id).collect();
-            let nearest = nearest(name, groups.iter().map(String::as_str));
-            Failure::new(missing("group", name, nearest))
+            Failure::new(missing_group(admin, name).await.text())
         }
         _ => error.into(),
+    }
+}
+
+/// A group that does not exist.
+pub(crate) struct MissingGroup {
+    name: String,
+    nearest: Option<String>,
+}
+
+/// Looks up the nearest group to one that does not exist.
+pub(crate) async fn missing_group(admin: &Admin, name: &str) -> MissingGroup {
+    let groups = admin.list_groups().await.unwrap_or_default();
+    let listed = groups.into_iter().filter_map(|(_, groups)| groups.ok()).flatten();
+    let groups: Vec<String> = listed.map(|group| group.group_id).collect();
+    let nearest = nearest(name, groups.iter().map(String::as_str)).map(str::to_owned);
+    MissingGroup { name: name.to_owned(), nearest }
+}
+
+impl MissingGroup {
+    fn text(&self) -> String {
+        missing("group", &self.name, self.nearest.as_deref())
+    }
+
+    /// The failure of a command that creates groups with --create.
+    pub(crate) fn not_created(&self) -> Failure {
+        let mark = if self.nearest.is_some() { "" } else { ";" };
+        Failure::new(format!("{}{mark} --create creates a new group", self.text()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::{Args, Subcommand};
 use curtail::{
     Admin, ErrorCode, TopicPartition,
-    admin::{GroupDescription, GroupOffsets, MemberDescription, OffsetSpec},
+    admin::{GroupDescription, GroupKind, GroupOffsets, MemberDescription, OffsetSpec},
     config::IsolationLevel,
 };
 
@@ -15,7 +15,7 @@ use super::{
     Cell, Format, TopicSelection, admin, block_on, partitions_of, report, report_named,
     topic_selection,
 };
-use crate::{failure::Failure, output, settings::ClientArguments};
+use crate::{failure::Failure, names, output, settings::ClientArguments};
 
 /// Subcommands of `curtail groups`.
 #[derive(Debug, Subcommand)]
@@ -46,6 +46,9 @@ pub(crate) struct List {
     client: ClientArguments,
     #[command(flatten)]
     format: Format,
+    /// List all groups, which is the default.
+    #[arg(long, hide = true)]
+    all_groups: bool,
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +57,9 @@ pub(crate) struct Describe {
     client: ClientArguments,
     #[command(flatten)]
     groups: Names,
+    /// Describe all groups of consumers.
+    #[arg(long, conflicts_with_all = ["bare", "flagged"])]
+    all_groups: bool,
     #[command(flatten)]
     format: Format,
     /// Print the members and their partitions.
@@ -96,10 +102,12 @@ struct Names {
 }
 
 impl Names {
-    fn at_least_one(self) -> Result<Vec<String>, Failure> {
+    /// The names; without any, the failure offers the `alternative`.
+    fn at_least_one(self, alternative: &str) -> Result<Vec<String>, Failure> {
         let names: Vec<String> = self.bare.into_iter().chain(self.flagged).collect();
         if names.is_empty() {
-            return Err(Failure::new("no group given; use for example --group billing"));
+            let text = format!("no group given; use for example --group billing{alternative}");
+            return Err(Failure::new(text));
         }
         Ok(names)
     }
@@ -140,9 +148,16 @@ async fn list(arguments: &List) -> Result<(), Failure> {
 
 async fn describe(arguments: Describe) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
-    let names = arguments.groups.at_least_one()?;
+    let (names, all_listed) = match arguments.all_groups {
+        true => consumer_groups(&admin).await?,
+        false => (arguments.groups.at_least_one(" or --all-groups")?, Ok(())),
+    };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut groups = Vec::new();
+    if names.is_empty() {
+        all_listed?;
+        return arguments.format.rows(&STATE, Vec::new(), "no groups");
+    }
     let all_known = report_named(&admin, admin.describe_groups(&names).await?, |_, group| {
         groups.push(group);
         Ok(())
@@ -163,7 +178,22 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     if !groups.is_empty() {
         arguments.format.rows(columns, rows, none)?;
     }
+    all_listed?;
     all_known
+}
+
+/// Names of all groups of consumers, as kafka-consumer-groups selects them, and the errors of brokers that list none.
+async fn consumer_groups(admin: &Admin) -> Result<(Vec<String>, Result<(), Failure>), Failure> {
+    let mut names = BTreeSet::new();
+    let all_listed = report(admin.list_groups().await?, |_, groups| {
+        let of_consumers = groups.into_iter().filter(|group| {
+            !matches!(&group.kind, GroupKind::Other(kind) if !kind.is_empty())
+                && ["", "consumer"].contains(&group.protocol_type.as_str())
+        });
+        names.extend(of_consumers.map(|group| group.group_id));
+        Ok(())
+    });
+    Ok((names.into_iter().collect(), all_listed))
 }
 
 const STATE: [&str; 5] = ["GROUP", "COORDINATOR", "ASSIGNOR", "STATE", "MEMBERS"];
@@ -255,7 +285,7 @@ async fn ends_of(
 
 async fn delete(arguments: Delete) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
-    let names = arguments.groups.at_least_one()?;
+    let names = arguments.groups.at_least_one("")?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     report_named(&admin, admin.delete_groups(&names).await?, |name, ()| {
         output::line(format_args!("Deleted group {name}."))
@@ -267,9 +297,35 @@ async fn delete_offsets(arguments: &DeleteOffsets) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
     let partitions = partitions_of(&admin, &arguments.topics).await?;
     let group = &arguments.group;
-    report(admin.delete_group_offsets(group, &partitions).await?, |at, ()| {
-        output::line(format_args!("Deleted the offset of {at} in group {group}."))
+    // A coordinator also reports success for a partition without an offset.
+    let before = committed(&admin, group).await?;
+    let deleted = match admin.delete_group_offsets(group, &partitions).await {
+        Ok(deleted) => deleted,
+        Err(error) => return Err(names::failure(&admin, group, error).await),
+    };
+    report(deleted, |at, ()| match before.get(at) {
+        Some(committed) => {
+            let offset = committed.offset;
+            output::line(format_args!("Deleted offset {offset} of {at} in group {group}."))
+        }
+        None => {
+            output::note(format_args!("group '{group}' has no offset for {at}; nothing deleted"));
+            Ok(())
+        }
     })
+}
+
+/// Committed offsets of a group; none if it does not exist.
+async fn committed(admin: &Admin, group: &str) -> Result<GroupOffsets, Failure> {
+    let mut all = GroupOffsets::new();
+    for (_, offsets) in admin.list_group_offsets(&[group]).await? {
+        match offsets {
+            Ok(offsets) => all.extend(offsets),
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(all)
 }
 
 /// Whether the broker reports that the group does not exist.

@@ -81,7 +81,7 @@ fn mistakes_in_arguments_are_one_line() {
         ("acls add --topic t", "missing --principal <PRINCIPAL>, --operation <OPERATION>"),
         (
             "groups offsets reset -g g --to-earliest",
-            "missing --topic <TOPIC[:0,1]> or --all-topics",
+            "missing --topic <TOPIC[:0,1]>, --all-topics or --from-file <FILE>",
         ),
         (
             "perf produce --print-metrics=x",

@@ -157,6 +157,24 @@ fn groups_are_printed_and_reset() {
         with(&[to, &["--topic", "t:0", "--execute"]].concat()).ok();
         assert_eq!(current(), expected, "{to:?}");
     }
+    for (to, expected) in [("PT1H", 0), ("PT0S", 3)] {
+        with(&["--by-duration", to, "--topic", "t", "--execute"]).ok();
+        assert_eq!(current(), expected, "{to}");
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let from_file = |text: &str, extra: &[&str]| {
+        std::fs::write(file.path(), text).unwrap();
+        with(&[&["--from-file", file.path().to_str().unwrap()], extra].concat())
+    };
+    from_file("t,0,1\n", &["--execute"]).ok();
+    assert_eq!(current(), 1);
+    from_file("t,0,99\n", &["--execute"]).ok();
+    assert_eq!(current(), 3, "the log end offset");
+    let refused = from_file("t,0\n", &[]).failed();
+    assert!(
+        refused.ends_with(", line 1: expected TOPIC,PARTITION,OFFSET, for example payments,0,42")
+    );
+    assert!(from_file("t,0,1\n", &["--topic", "t"]).failed().contains("cannot be used with"));
     assert!(with(&["--topic", "t"]).failed().contains("--to-earliest"));
     assert!(with(&["--topic", "t", "--to-datetime", "soon"]).failed().contains("2026-01-31"));
     let missing = with(&["--topic", "missing", "--to-latest"]).failed();
@@ -170,12 +188,52 @@ fn groups_are_printed_and_reset() {
     assert_eq!(unknown, "topic 'missing' does not exist; `curtail topics list` prints the topics");
     assert_eq!(current(), 3);
     let forget = [&forget[..], &["t"]].concat();
-    assert_eq!(bench.run(&forget).ok(), "Deleted the offset of t-0 in group g.\n");
+    assert_eq!(bench.run(&forget).ok(), "Deleted offset 3 of t-0 in group g.\n");
+    let again = bench.run(&forget);
+    assert_eq!(again.err, "group 'g' has no offset for t-0; nothing deleted\n");
+    assert_eq!(again.ok(), "");
     assert_eq!(bench.run(&["groups", "delete", "g"]).ok(), "Deleted group g.\n");
     let gone = bench.run(&["groups", "describe", "g"]).failed();
     assert!(gone.starts_with("group 'g' does not exist; "), "{gone}");
     assert_eq!(bench.json(&["groups", "list"]), json!([]));
-    assert!(bench.run(&["groups", "delete"]).failed().contains("--group billing"));
+    assert!(bench.run(&["groups", "delete"]).failed().ends_with("--group billing"));
+    assert!(
+        bench.run(&["groups", "describe"]).failed().ends_with("--group billing or --all-groups")
+    );
+}
+
+/// A commit for a mistyped group would create it, and the right one would stay as it is.
+#[test]
+fn offsets_of_a_group_that_does_not_exist_are_neither_planned_nor_deleted() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t", "--partitions", "1"]).ok();
+    bench.produce("t", b"a\n");
+    let reset = |group: &str, extra: &[&str]| {
+        let reset = ["groups", "offsets", "reset", "--topic", "t", "--to-latest", "--group", group];
+        bench.run(&[&reset[..], extra].concat())
+    };
+    for extra in [&[][..], &["--execute"]] {
+        let refused = reset("billing", extra);
+        assert_eq!(refused.out, "");
+        let expected = "group 'billing' does not exist; `curtail groups list` prints the groups; --create \
+                        creates a new group";
+        assert_eq!(refused.failed(), expected);
+    }
+    assert!(reset("billing", &["--create"]).err.starts_with("dry run"));
+    assert_eq!(bench.json(&["groups", "list"]), json!([]));
+    reset("billing", &["--create", "--execute"]).ok();
+    reset("billing", &["--execute"]).ok();
+    reset("audit", &["--create", "--execute"]).ok();
+    assert_eq!(
+        reset("biling", &[]).failed(),
+        "group 'biling' does not exist; did you mean 'billing'? --create creates a new group"
+    );
+    let delete = ["groups", "offsets", "delete", "--topic", "t", "--group", "biling"];
+    let refused = bench.run(&delete).failed();
+    assert_eq!(refused, "group 'biling' does not exist; did you mean 'billing'?");
+    let all = bench.json(&["groups", "describe", "--all-groups"]);
+    assert_eq!((&all[0]["group"], &all[1]["group"]), (&json!("audit"), &json!("billing")));
+    assert_eq!(bench.json(&["groups", "list", "--all-groups"]).as_array().unwrap().len(), 2);
 }
 
 #[test]
