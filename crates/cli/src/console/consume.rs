@@ -4,8 +4,9 @@
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write as _},
+    slice,
     time::Duration,
 };
 
@@ -17,7 +18,7 @@ use curtail::{
 use tokio::runtime::Builder;
 
 use super::format::Format;
-use crate::{failure::Failure, names, settings::ClientArguments};
+use crate::{failure::Failure, names, output, settings::ClientArguments};
 
 /// Arguments of `curtail consume`.
 #[derive(Debug, Args)]
@@ -43,6 +44,9 @@ pub(crate) struct Arguments {
     /// committed offset.
     #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
     offset: Start,
+    /// Start at the beginning, which is the default: --offset beginning.
+    #[arg(long, conflicts_with = "offset")]
+    from_beginning: bool,
     /// End after this number of records.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
@@ -51,9 +55,12 @@ pub(crate) struct Arguments {
     exit: bool,
     /// How to print a record: %t topic, %p partition, %o offset, %T timestamp in ms, %h headers, %k key, %K bytes of the key,
     /// %s value, %S bytes of the value (-1: null), %R the same as a 4-byte big-endian number, %% a percent sign. Escapes: \n \t
-    /// \r \0 \\ \xNN.
+    /// \r \0 \\ \xNN. The format json is --json.
     #[arg(short, long, value_parser = Format::parse, conflicts_with_all = ["key_delimiter", "delimiter"])]
     format: Option<Format>,
+    /// Print a JSON object for each record: topic, partition, offset, ts, headers, key and payload, as kcat does.
+    #[arg(short = 'J', long, conflicts_with_all = ["format", "key_delimiter", "delimiter", "null"])]
+    json: bool,
     /// Print the key before the value, separated by this text (an equals sign as -K '=').
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
@@ -155,10 +162,11 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
 const POLL: Duration = Duration::from_millis(200);
 
 async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Failure> {
-    let format = arguments
-        .format
-        .clone()
-        .unwrap_or_else(|| Format::lines(arguments.key_delimiter.as_deref(), &arguments.delimiter));
+    let format = match &arguments.format {
+        _ if arguments.json => Format::json(),
+        Some(format) => format.clone(),
+        None => Format::lines(arguments.key_delimiter.as_deref(), &arguments.delimiter),
+    };
     let null = if arguments.null { "NULL" } else { "" };
     let mut out = BufWriter::new(io::stdout().lock());
     let mut left = arguments.count;
@@ -239,11 +247,17 @@ async fn assign(
         Start::Beginning => consumer.seek_to_beginning(&partitions)?,
         Start::End => consumer.seek_to_end(&partitions)?,
         Start::At(offset) => {
-            if !has_reset(&arguments.client.all()?) {
-                check_range(admin, &partitions, offset).await?;
-            }
+            let properties = arguments.client.all()?;
+            let reset = reset(&properties);
+            let outside = check_range(admin, &partitions, offset, reset).await?;
             for partition in &partitions {
-                consumer.seek(partition, offset)?;
+                let is_outside = outside.contains(partition);
+                // The reset of the consumer itself could come after a check for the end (--exit).
+                match reset.filter(|_| is_outside).map(str::to_ascii_lowercase).as_deref() {
+                    Some("earliest") => consumer.seek_to_beginning(slice::from_ref(partition))?,
+                    Some("latest") => consumer.seek_to_end(slice::from_ref(partition))?,
+                    _ => consumer.seek(partition, offset)?,
+                }
             }
         }
         Start::Time(ms) => {
@@ -262,13 +276,13 @@ async fn assign(
     Ok(())
 }
 
-/// Whether the properties choose a position in place of an offset outside the log.
-fn has_reset(properties: &[(String, String)]) -> bool {
+/// The position in place of an offset outside the log, if the properties choose one.
+fn reset(properties: &[(String, String)]) -> Option<&str> {
     let chosen = properties.iter().rfind(|(name, _)| name == RESET);
-    chosen.is_some_and(|(_, value)| !value.eq_ignore_ascii_case("none"))
+    chosen.map(|(_, value)| value.as_str()).filter(|value| !value.eq_ignore_ascii_case("none"))
 }
 
-/// Refuses an offset outside the log of one of the partitions.
+/// Refuses an offset outside the log of one of the partitions. With a `reset` it returns these partitions, and says so.
 ///
 /// Kafka's console consumer and kcat then start at the end, because `auto.offset.reset` is latest by default. The
 /// requested records are missing, and nothing says so.
@@ -276,13 +290,14 @@ async fn check_range(
     admin: &Admin,
     partitions: &[TopicPartition],
     offset: i64,
-) -> Result<(), Failure> {
+    reset: Option<&str>,
+) -> Result<BTreeSet<TopicPartition>, Failure> {
     // Brokers also accept offsets that only read_committed hides.
     let isolation = IsolationLevel::ReadUncommitted;
     let of = |spec: OffsetSpec| partitions.iter().map(|at| (at.clone(), spec)).collect::<Vec<_>>();
     let begins = admin.list_offsets(&of(OffsetSpec::Earliest), isolation).await?;
     let ends = admin.list_offsets(&of(OffsetSpec::Latest), isolation).await?;
-    let mut outside = Vec::new();
+    let (mut partitions, mut outside) = (BTreeSet::new(), Vec::new());
     for ((at, begin), (_, end)) in begins.into_iter().zip(ends) {
         let (begin, end) = (begin?.offset.unwrap_or(0), end?.offset.unwrap_or(0));
         // The end is the position of the next record.
@@ -294,13 +309,20 @@ async fn check_range(
             1 => format!("{at} (only offset {begin})"),
             _ => format!("{at} (offsets {begin} to {})", end - 1),
         });
+        partitions.insert(at);
     }
     if outside.is_empty() {
-        return Ok(());
+        return Ok(partitions);
+    }
+    let outside = outside.join(", ");
+    if let Some(reset) = reset {
+        output::note(format_args!(
+            "offset {offset} is outside the log of {outside}; {RESET}={reset} decides where to start there"
+        ));
+        return Ok(partitions);
     }
     Err(Failure::new(format!(
-        "offset {offset} is outside the log of {}; use an offset of the log, or -X {RESET}=earliest or latest to start \
-         at its beginning or end",
-        outside.join(", ")
+        "offset {offset} is outside the log of {outside}; use an offset of the log, or -X {RESET}=earliest or latest \
+         to start at its beginning or end"
     )))
 }

@@ -1,10 +1,15 @@
 //! Format strings for printed records.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
+
+use serde::Serialize;
 
 use super::unescape;
 
-/// A parsed format string.
+/// A parsed format string, or JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format(Vec<Part>);
 
@@ -21,6 +26,22 @@ enum Part {
     ValueLengthBinary,
     Timestamp,
     Headers,
+    Json,
+}
+
+/// A record as kcat's JSON has it, except for `broker` and `tstype`. Bytes that are not UTF-8 become U+FFFD.
+#[derive(Serialize)]
+struct Json<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+    /// Milliseconds.
+    ts: i64,
+    /// Names and values by turns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    headers: Vec<Option<Cow<'a, str>>>,
+    key: Option<Cow<'a, str>>,
+    payload: Option<Cow<'a, str>>,
 }
 
 /// Fields of a record that a format can show.
@@ -65,8 +86,16 @@ impl Shown for curtail::ConsumerRecord {
 }
 
 impl Format {
-    /// Parses `%t %p %o %k %K %s %S %R %T %h %%` and the escapes of [`unescape`].
+    /// One JSON object for each record, on one line.
+    pub(super) fn json() -> Self {
+        Self(vec![Part::Json, Part::Text("\n".into())])
+    }
+
+    /// Parses `json`, or `%t %p %o %k %K %s %S %R %T %h %%` and the escapes of [`unescape`].
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "json" {
+            return Ok(Self::json());
+        }
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut chars = text.chars();
@@ -142,10 +171,28 @@ impl Format {
                 }
                 Part::Timestamp => write!(out, "{}", record.timestamp())?,
                 Part::Headers => headers(record, null, out)?,
+                Part::Json => json(record, out)?,
             }
         }
         Ok(())
     }
+}
+
+fn json(record: &impl Shown, out: &mut impl Write) -> io::Result<()> {
+    let headers = record.headers();
+    let object = Json {
+        topic: record.topic(),
+        partition: record.partition(),
+        offset: record.offset(),
+        ts: record.timestamp(),
+        headers: headers
+            .iter()
+            .flat_map(|(name, value)| [Some(Cow::from(*name)), value.map(String::from_utf8_lossy)])
+            .collect(),
+        key: record.key().map(String::from_utf8_lossy),
+        payload: record.value().map(String::from_utf8_lossy),
+    };
+    Ok(serde_json::to_writer(out, &object)?)
 }
 
 fn headers(record: &impl Shown, null: &str, out: &mut impl Write) -> io::Result<()> {

@@ -34,9 +34,12 @@ pub(crate) struct Arguments {
     /// The key of every record.
     #[arg(short, long, conflicts_with = "key_delimiter")]
     key: Option<String>,
-    /// Separator of key and value (an equals sign as -K '='). A line without it becomes a value without a key.
+    /// Separator of key and value (an equals sign as -K '='). A line without it is an error.
     #[arg(short = 'K', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_delimiter: Option<String>,
+    /// Send a line without the separator of --key-delimiter as a value without a key.
+    #[arg(long, requires = "key_delimiter")]
+    optional_key: bool,
     /// Separator of records.
     #[arg(short = 'D', long, value_name = "TEXT", default_value = "\\n")]
     delimiter: String,
@@ -117,7 +120,10 @@ fn send_all(
     while arguments.count.is_none_or(|limit| count < limit)
         && splitter.next(&mut input, &mut piece).map_err(|error| unreadable(&error))?
     {
-        let (key, value) = splitter.key_and_value(&piece);
+        let (key, value) = match splitter.key_and_value(&piece) {
+            Some(pair) => pair,
+            None => return Err(no_key(arguments, count + 1)),
+        };
         let mut record = Record::to(&arguments.topic).headers(&headers);
         if let Some(partition) = arguments.partition {
             record = record.partition(partition);
@@ -144,6 +150,16 @@ fn send_all(
     Ok(())
 }
 
+/// The failure for a record without the separator of its key. The record may be a secret and is not shown.
+fn no_key(arguments: &Arguments, number: u64) -> Failure {
+    let thing = if arguments.delimiter == "\\n" { "line" } else { "record" };
+    let separator = arguments.key_delimiter.as_deref().unwrap_or_default();
+    Failure::new(format!(
+        "{thing} {number} has no key separator '{separator}', and was not sent; --optional-key sends such records \
+         without a key"
+    ))
+}
+
 fn unreadable(error: &io::Error) -> Failure {
     Failure::new(format!("cannot read standard input: {error}"))
 }
@@ -157,10 +173,13 @@ fn settle(outstanding: &mut VecDeque<Delivery>) -> Result<(), Failure> {
     Ok(())
 }
 
+type KeyAndValue<'p> = (Option<&'p [u8]>, Option<&'p [u8]>);
+
 /// Splits the input into records, and each record into key and value.
 struct Splitter {
     delimiter: Vec<u8>,
     key_delimiter: Option<Vec<u8>>,
+    optional_key: bool,
     null: bool,
 }
 
@@ -170,6 +189,7 @@ impl Splitter {
         Self {
             delimiter: bytes(&arguments.delimiter),
             key_delimiter: arguments.key_delimiter.as_deref().map(bytes),
+            optional_key: arguments.optional_key,
             null: arguments.null,
         }
     }
@@ -189,14 +209,15 @@ impl Splitter {
         Ok(!piece.is_empty())
     }
 
-    fn key_and_value<'p>(&self, piece: &'p [u8]) -> (Option<&'p [u8]>, Option<&'p [u8]>) {
+    /// Key and value; `None` without the delimiter of a key that is not optional.
+    fn key_and_value<'p>(&self, piece: &'p [u8]) -> Option<KeyAndValue<'p>> {
         let present = |bytes: &'p [u8]| Some(bytes).filter(|b| !(self.null && b.is_empty()));
         let Some(delimiter) = self.key_delimiter.as_deref().filter(|d| !d.is_empty()) else {
-            return (None, present(piece));
+            return Some((None, present(piece)));
         };
         match piece.windows(delimiter.len()).position(|window| window == delimiter) {
-            Some(at) => (present(&piece[..at]), present(&piece[at + delimiter.len()..])),
-            None => (None, present(piece)),
+            Some(at) => Some((present(&piece[..at]), present(&piece[at + delimiter.len()..]))),
+            None => self.optional_key.then(|| (None, present(piece))),
         }
     }
 }

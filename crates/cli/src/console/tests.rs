@@ -67,6 +67,20 @@ fn values_are_not_unescaped() {
 }
 
 #[test]
+fn json_is_one_object_on_a_line() {
+    let json = Format::parse("json").unwrap();
+    let start = r#"{"topic":"topic","partition":3,"offset":42,"ts":1700000000000,"headers":["a","1","a",null,"b",""],"key":"key""#;
+    for (value, payload) in [
+        (Some(&b"a \"b\"\n%s"[..]), r#""a \"b\"\n%s""#),
+        (Some(b"\xff"), "\"\u{fffd}\""),
+        (None, "null"),
+    ] {
+        let shown = String::from_utf8(show(&json, value, "NULL")).unwrap();
+        assert_eq!(shown, format!("{start},\"payload\":{payload}}}\n"));
+    }
+}
+
+#[test]
 fn formats_not_understood_are_refused() {
     assert!(Format::parse("%q").unwrap_err().contains("%q"));
     assert!(Format::parse("50%").is_err());

@@ -36,11 +36,6 @@ const ONE_READER: &str = "leave it out: one consumer reads all partitions";
 
 /// A flag of Kafka's tools, by the command here that lacks it; an empty command stands for all.
 pub(super) const FLAGS: &[(&str, &str, &str)] = &[
-    (
-        "consume",
-        "--from-beginning",
-        "leave it out: consume starts at the beginning unless --offset says otherwise",
-    ),
     ("consume", "--max-messages", "use --count N"),
     ("consume", "--timeout-ms", "use --exit, which ends at the last record of every partition"),
     ("consume", "--formatter", "use --format, for example -f '%k %s\\n'"),

@@ -118,10 +118,6 @@ fn habits_of_kafkas_tools_have_an_equivalent() {
             "unexpected argument '--bootstrap-server'; the command comes first, for example `curtail topics list --bootstrap-server HOST:PORT`",
         ),
         (
-            "consume --topic t --from-beginning",
-            "unexpected argument '--from-beginning'; leave it out: consume starts at the beginning unless --offset says otherwise",
-        ),
-        (
             "consume --topic t --max-messages 5",
             "unexpected argument '--max-messages'; use --count N",
         ),

@@ -292,6 +292,22 @@ fn mistakes_are_explained_with_what_to_do() {
     }
 }
 
+/// As in kafka-console-producer. A record with another key than intended may go to another partition, unnoticed.
+#[test]
+fn a_line_without_a_key_is_named_by_its_number() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let produce = |extra: &[&str], input: &[u8]| {
+        let produce = ["produce", "-t", "t", "-b", &cluster.bootstrap, "-K", ":"];
+        run_with_input(&[&produce[..], extra].concat(), input)
+    };
+    run(&["topics", "create", "t", "-b", &cluster.bootstrap]).ok();
+    let end = "has no key separator ':', and was not sent; --optional-key sends such records without a key";
+    assert_eq!(produce(&[], b"k:v\nhunter2\nl:w\n").failed(), format!("line 2 {end}"));
+    assert_eq!(produce(&["-D", ";"], b"hunter2;").failed(), format!("record 1 {end}"));
+    let consume = ["consume", "-t", "t", "-e", "-K", ":", "-b", &cluster.bootstrap];
+    assert_eq!(run(&consume).ok(), "k:v\n", "the lines before are sent");
+}
+
 /// A silent start at the end would look as if the topic had no such records.
 #[test]
 fn consume_from_an_offset_outside_the_log_fails_with_the_range() {
@@ -324,9 +340,15 @@ fn consume_from_an_offset_outside_the_log_fails_with_the_range() {
     // The end is the position of the next record.
     assert_eq!(consume(&["-p", "0", "-o", "3"]).ok(), "");
     assert_eq!(consume(&["-p", "0", "-o", "1"]).ok(), "b\nc\n");
-    let chosen = |reset: &str| consume(&["-p", "0", "-o", "9", "-X", reset]).ok();
-    assert_eq!(chosen("auto.offset.reset=earliest"), "b\nc\n");
-    assert_eq!(chosen("auto.offset.reset=latest"), "");
+    let chosen = |reset: &str| {
+        let said = consume(&["-p", "0", "-o", "9", "-X", &format!("auto.offset.reset={reset}")]);
+        let place = "offset 9 is outside the log of t-0 (offsets 1 to 2)";
+        let note = format!("{place}; auto.offset.reset={reset} decides where to start there\n");
+        assert_eq!(said.err, note);
+        said.ok()
+    };
+    assert_eq!(chosen("earliest"), "b\nc\n");
+    assert_eq!(chosen("latest"), "");
     run(&["topics", "delete-records", "-t", "t", "--before", "1:-1", "-b", bootstrap]).ok();
     let empty = consume(&["-p", "1", "-o", "0"]).failed();
     assert!(

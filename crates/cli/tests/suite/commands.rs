@@ -11,7 +11,8 @@ fn lines_become_records_and_records_lines() {
     assert_eq!(bootstrap.split(',').count(), 3, "{bootstrap}");
     let produce =
         ["produce", "-t", "t", "-b", bootstrap, "-p", "1", "-K", ":", "-H", "a=1", "-H", "a=2"];
-    run_with_input(&produce, b"k:v\nplain\n:\n").ok();
+    let optional = [&produce[..], &["--optional-key"]].concat();
+    run_with_input(&optional, b"k:v\nplain\n:\n").ok();
     let consume = ["consume", "-t", "t", "-e", "-b", bootstrap];
     let formatted = [&consume[..], &["-f", r"%t[%p]@%o %K:%k %S:%s %h\n"]].concat();
     assert_eq!(
@@ -20,6 +21,10 @@ fn lines_become_records_and_records_lines() {
     );
     let with = |extra: &[&str]| run(&[&consume[..], extra].concat()).ok();
     assert_eq!(with(&["-c", "2"]), "v\nplain\n");
+    assert_eq!(with(&["-c", "1", "--from-beginning"]), "v\n");
+    let json: serde_json::Value = serde_json::from_str(&with(&["-c", "1", "-J"])).unwrap();
+    assert_eq!((&json["key"], &json["payload"]), (&"k".into(), &"v".into()));
+    assert_eq!(json["headers"], serde_json::json!(["a", "1", "a", "2"]));
     assert_eq!(with(&["-p", "1", "-o", "-1", "-K", "/"]), "/\n");
     assert_eq!(with(&["-p", "1", "-o", "1", "-Z", "-f", "%k %s;"]), "NULL plain; ;");
     assert_eq!(with(&["-p", "0"]), "");

@@ -4,6 +4,7 @@ fn splitter(delimiter: &str, key: Option<&str>, null: bool) -> Splitter {
     Splitter {
         delimiter: delimiter.into(),
         key_delimiter: key.map(|k| k.as_bytes().to_vec()),
+        optional_key: false,
         null,
     }
 }
@@ -29,9 +30,12 @@ fn input_is_cut_at_the_delimiter() {
 #[test]
 fn keys_stand_before_the_first_delimiter() {
     let keyed = splitter("\n", Some("::"), false);
-    assert_eq!(keyed.key_and_value(b"k::v::w"), (Some(&b"k"[..]), Some(&b"v::w"[..])));
-    assert_eq!(keyed.key_and_value(b"only"), (None, Some(&b"only"[..])));
-    assert_eq!(keyed.key_and_value(b"::"), (Some(&b""[..]), Some(&b""[..])));
-    assert_eq!(splitter("\n", Some("::"), true).key_and_value(b"k::"), (Some(&b"k"[..]), None));
-    assert_eq!(splitter("\n", None, true).key_and_value(b""), (None, None));
+    assert_eq!(keyed.key_and_value(b"k::v::w"), Some((Some(&b"k"[..]), Some(&b"v::w"[..]))));
+    assert_eq!(keyed.key_and_value(b"::"), Some((Some(&b""[..]), Some(&b""[..]))));
+    assert_eq!(keyed.key_and_value(b"only"), None);
+    let optional = Splitter { optional_key: true, ..keyed };
+    assert_eq!(optional.key_and_value(b"only"), Some((None, Some(&b"only"[..]))));
+    let null = splitter("\n", Some("::"), true);
+    assert_eq!(null.key_and_value(b"k::"), Some((Some(&b"k"[..]), None)));
+    assert_eq!(splitter("\n", None, true).key_and_value(b""), Some((None, None)));
 }
