@@ -1,5 +1,6 @@
 //! `curtail produce`: sends parts of standard input as records.
 
+mod stall;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use curtail::{Delivery, Error, Header, Producer, ProducerConfig, Record};
 use tokio::runtime::{Builder, Runtime};
 
+use self::stall::{Watch, Watched};
 use super::unescape;
 use crate::{
     failure::Failure,
@@ -69,12 +71,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime =
         Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(Failure::new)?;
     let _inside = runtime.enter();
-    let producer = Producer::new(config)?;
+    let producer = Producer::new(config.clone())?;
     runtime.block_on(producer.connect())?;
     let admin = names::admin(&arguments.client.all()?)?;
     // If it cannot be looked up, the producer reports the reason.
     let missing = runtime.block_on(names::missing_topic(&admin, &arguments.topic)).ok().flatten();
-    let sent = send_all(arguments, &runtime, &producer, missing);
+    let watched = Watched::new(admin, &arguments.topic, &config);
+    let watch = Watch::start(&runtime, &producer, watched);
+    let sent = send_all(arguments, &runtime, &producer, &watch, missing);
     let closed = runtime.block_on(producer.close());
     sent?;
     Ok(closed?)
@@ -102,6 +106,7 @@ fn send_all(
     arguments: &Arguments,
     runtime: &Runtime,
     producer: &Producer,
+    watch: &Watch,
     mut missing: Option<Missing>,
 ) -> Result<(), Failure> {
     if io::stdin().is_terminal() {
@@ -135,6 +140,7 @@ fn send_all(
             record = record.value(value);
         }
         outstanding.push_back(send(runtime, producer, record, &mut missing)?);
+        watch.sent();
         count += 1;
         settle(&mut outstanding)?;
         if outstanding.len() > OUTSTANDING

@@ -1,6 +1,9 @@
 //! Commands in normal operation.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    time::{Duration, Instant},
+};
 
 use crate::common::{self, Cluster, run, run_with_input};
 
@@ -168,6 +171,50 @@ fn partitions_are_selected_by_their_replicas_and_leaders() {
     assert_eq!(topics(&list).ok(), "two\n");
     let json = topics(&[&unavailable[..], &["--json"]].concat()).ok();
     assert!(json.starts_with("[{") && json.matches("topic").count() == 1, "{json}");
+    runtime.block_on(cluster.shutdown());
+}
+
+/// The input stays open, as in a terminal. Without the message the command would look as if it had no input.
+#[test]
+fn produce_says_once_why_records_are_not_acknowledged() {
+    let mut config = curtail_cluster::ClusterConfig {
+        brokers: 2,
+        default_replication_factor: 2,
+        broker_session_timeout: Duration::from_secs(1),
+        broker_heartbeat_interval: Duration::from_millis(200),
+        ..Default::default()
+    };
+    config.set("min.insync.replicas", "2").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let start = curtail_cluster::Cluster::start(config, curtail_net::Env::real());
+    let cluster = runtime.block_on(start).unwrap();
+    let bootstrap = cluster.bootstrap();
+    run(&["topics", "create", "t", "-b", &bootstrap]).ok();
+    cluster.kill(2);
+    let shrunk = cluster.wait_until(|cluster| cluster.isr("t", 0) == Some(vec![1]));
+    runtime.block_on(shrunk);
+    let mut child = common::curtail()
+        .args(["produce", "-t", "t", "-b", &bootstrap])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"a\nb\n").unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let start = "2 records have waited 5s for the acknowledgement: t-0 has 1 in-sync replica, fewer than \
+                 min.insync.replicas=2";
+    assert!(line.starts_with(start), "{line}");
+    assert!(line.contains(", broker 1 ") && line.ends_with("(delivery.timeout.ms)\n"), "{line}");
+    runtime.block_on(cluster.restart(2)).unwrap();
+    drop(input);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(run(&["consume", "-t", "t", "-e", "-b", &bootstrap]).ok(), "a\nb\n");
     runtime.block_on(cluster.shutdown());
 }
 
