@@ -14,9 +14,9 @@ pub(crate) enum Command {
     /// Lists ACLs.
     List(List),
     /// Adds ACLs: one for each combination of resource, principal and operation.
-    Add(Change),
-    /// Removes ACLs.
-    Remove(Change),
+    Add(Add),
+    /// Removes ACLs: those with the given operations, or all of a principal or about a resource.
+    Remove(Remove),
 }
 
 #[derive(Debug, Args)]
@@ -37,14 +37,11 @@ pub(crate) struct List {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Change {
+pub(crate) struct Add {
     #[command(flatten)]
     client: ClientArguments,
     #[command(flatten)]
-    things: Things,
-    /// Whether names are complete (literal) or prefixes of names (prefixed).
-    #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Pattern::Literal)]
-    pattern: Pattern,
+    rules: Rules,
     /// Principal, such as User:alice, or User:* for every user. May be given several times.
     #[arg(
         long = "principal",
@@ -54,15 +51,59 @@ pub(crate) struct Change {
         value_parser = principal
     )]
     principals: Vec<String>,
-    /// Client address that the ACL applies to; * for every address.
-    #[arg(long, alias = "allow-host", default_value = "*")]
-    host: String,
     /// Operation, such as read or describe-configs. May be given several times.
-    #[arg(long = "operation", required = true, value_name = "OPERATION", value_parser = operation)]
+    #[arg(
+        long = "operation",
+        required_unless_present_any = ["producer", "consumer"],
+        value_name = "OPERATION",
+        value_parser = operation
+    )]
     operations: Vec<AclOperation>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    #[command(flatten)]
+    client: ClientArguments,
+    #[command(flatten)]
+    rules: Rules,
+    /// Principal, such as User:alice [default: every principal]. May be given several times.
+    #[arg(
+        long = "principal",
+        alias = "allow-principal",
+        value_name = "PRINCIPAL",
+        value_parser = principal
+    )]
+    principals: Vec<String>,
+    /// Operation, such as read or describe-configs. May be given several times. Without it (and without --producer and
+    /// --consumer) ACLs of every operation are removed, also those that deny, and of every host unless --host names one.
+    #[arg(long = "operation", value_name = "OPERATION", value_parser = operation)]
+    operations: Vec<AclOperation>,
+}
+
+/// The parts of ACLs that `add` and `remove` have in common.
+#[derive(Debug, Args)]
+struct Rules {
+    #[command(flatten)]
+    things: Things,
+    /// Whether names are complete (literal) or prefixes of names (prefixed).
+    #[arg(long, alias = "resource-pattern-type", value_enum, default_value_t = Pattern::Literal)]
+    pattern: Pattern,
+    /// Client address that the ACL applies to [default: *, for every address].
+    #[arg(long, alias = "allow-host")]
+    host: Option<String>,
     /// Deny the operation instead of allowing it.
     #[arg(long)]
     deny: bool,
+    /// The operations of a producer: write, describe and create for --topic, write and describe for --transactional-id.
+    #[arg(long, conflicts_with_all = ["operations", "deny", "cluster"])]
+    producer: bool,
+    /// The operations of a consumer: read and describe for --topic, read for --group.
+    #[arg(long, conflicts_with_all = ["operations", "deny", "cluster"])]
+    consumer: bool,
+    /// With --producer, also idempotent-write for the cluster, for brokers before Apache Kafka 2.8.
+    #[arg(long)]
+    idempotent: bool,
 }
 
 /// Resources of ACLs.
@@ -200,42 +241,162 @@ async fn list(arguments: &List) -> Result<(), Failure> {
     arguments.format.rows(&columns, rows.collect(), "no ACL matches")
 }
 
-fn acls(arguments: &Change) -> Result<Vec<Acl>, Failure> {
-    let things = arguments.things.all();
-    if things.is_empty() {
-        let text = "no resource given; use --topic, --group, --transactional-id or --cluster";
-        return Err(Failure::new(text));
+const EVERY_HOST: &str = "*";
+
+/// A resource, its name, and the operations on it.
+type Allowed<'a> = (AclResource, &'a str, Vec<AclOperation>);
+
+impl Rules {
+    /// Each resource with its operations: the given ones, or those of `--producer` and `--consumer`.
+    fn operations<'a>(&'a self, given: &'a [AclOperation]) -> Result<Vec<Allowed<'a>>, Failure> {
+        use AclOperation::{Create, Describe, IdempotentWrite, Read, Write};
+        let things = self.things.all();
+        if self.idempotent && !self.producer {
+            return Err(Failure::new("--idempotent needs --producer"));
+        }
+        if !self.producer && !self.consumer {
+            let all = things.into_iter().map(|(resource, name)| (resource, name, given.to_vec()));
+            return Ok(all.collect());
+        }
+        self.check_convenience()?;
+        let mut all = Vec::new();
+        for (resource, name) in things {
+            let operations: &[(bool, AclOperation)] = match resource {
+                AclResource::Topic => &[
+                    (self.consumer, Read),
+                    (self.producer, Write),
+                    (true, Describe),
+                    (self.producer, Create),
+                ],
+                AclResource::TransactionalId => &[(true, Write), (true, Describe)],
+                _ => &[(true, Read)],
+            };
+            let operations = operations.iter().filter(|(is_needed, _)| *is_needed);
+            all.push((resource, name, operations.map(|(_, operation)| *operation).collect()));
+        }
+        if self.idempotent {
+            all.push((AclResource::Cluster, CLUSTER, vec![IdempotentWrite]));
+        }
+        Ok(all)
     }
-    let mut acls = Vec::new();
-    for (resource, name) in things {
-        for principal in &arguments.principals {
-            for operation in &arguments.operations {
-                acls.push(Acl {
+
+    /// As kafka-acls, which names each missing or superfluous resource.
+    fn check_convenience(&self) -> Result<(), Failure> {
+        let Things { topics, groups, transactional_ids, .. } = &self.things;
+        let flag = if self.producer { "--producer" } else { "--consumer" };
+        let problem = if topics.is_empty() {
+            format!("{flag} needs --topic")
+        } else if self.consumer && groups.is_empty() {
+            "--consumer needs --group".into()
+        } else if !self.consumer && !groups.is_empty() {
+            "--producer uses no group; leave out --group or add --consumer".into()
+        } else if !self.producer && !transactional_ids.is_empty() {
+            "--consumer uses no transactional id; leave out --transactional-id or add --producer"
+                .into()
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(problem))
+    }
+
+    fn acls(&self, principals: &[String], given: &[AclOperation]) -> Result<Vec<Acl>, Failure> {
+        let mut acls = Vec::new();
+        for (resource, name, operations) in self.operations(given)? {
+            // The cluster's name is never a prefix.
+            let pattern = match resource {
+                AclResource::Cluster => AclPattern::Literal,
+                _ => self.pattern.acl(),
+            };
+            for principal in principals {
+                acls.extend(operations.iter().map(|operation| Acl {
                     resource,
                     name: name.to_owned(),
-                    pattern: arguments.pattern.acl(),
+                    pattern,
                     principal: principal.clone(),
-                    host: arguments.host.clone(),
+                    host: self.host.clone().unwrap_or_else(|| EVERY_HOST.into()),
                     operation: *operation,
-                    permission: match arguments.deny {
+                    permission: match self.deny {
                         true => AclPermission::Deny,
                         false => AclPermission::Allow,
                     },
-                });
+                }));
             }
         }
+        Ok(acls)
     }
-    Ok(acls)
 }
 
-async fn add(arguments: &Change) -> Result<(), Failure> {
-    let acls = acls(arguments)?;
+fn no_resource() -> Failure {
+    Failure::new("no resource given; use --topic, --group, --transactional-id or --cluster")
+}
+
+async fn add(arguments: &Add) -> Result<(), Failure> {
+    let acls = arguments.rules.acls(&arguments.principals, &arguments.operations)?;
+    if acls.is_empty() {
+        return Err(no_resource());
+    }
     let admin = admin(&arguments.client)?;
     report(admin.create_acls(&acls).await?, |acl, ()| output::line(format_args!("Added: {acl}.")))
 }
 
-async fn remove(arguments: &Change) -> Result<(), Failure> {
-    let filters: Vec<AclFilter> = acls(arguments)?.iter().map(AclFilter::from).collect();
+impl Remove {
+    /// The rules to remove. Without operations, all of the principals about the resources.
+    fn filters(&self) -> Result<Vec<AclFilter>, Failure> {
+        let Self { rules, principals, operations, .. } = self;
+        let every_operation = operations.is_empty() && !rules.producer && !rules.consumer;
+        if !every_operation && !principals.is_empty() {
+            let acls = rules.acls(principals, operations)?;
+            if acls.is_empty() {
+                return Err(no_resource());
+            }
+            return Ok(acls.iter().map(AclFilter::from).collect());
+        }
+        if !every_operation {
+            return Err(Failure::new("no principal given; use for example --principal User:alice"));
+        }
+        let things = rules.things.all();
+        if things.is_empty() && principals.is_empty() {
+            return Err(Failure::new(
+                "nothing to remove given; use --principal, --topic, --group, --transactional-id or --cluster",
+            ));
+        }
+        let about = AclFilter {
+            host: rules.host.clone(),
+            permission: rules.deny.then_some(AclPermission::Deny),
+            ..AclFilter::default()
+        };
+        let of_things: Vec<AclFilter> = match things.is_empty() {
+            true => vec![about],
+            false => things
+                .into_iter()
+                .map(|(resource, name)| AclFilter {
+                    resource: Some(resource),
+                    name: Some(name.to_owned()),
+                    pattern: match resource {
+                        AclResource::Cluster => AclPatternFilter::Any,
+                        _ => AclPatternFilter::Only(rules.pattern.acl()),
+                    },
+                    ..about.clone()
+                })
+                .collect(),
+        };
+        if principals.is_empty() {
+            return Ok(of_things);
+        }
+        let of = |principal: &String| {
+            let principal = Some(principal.clone());
+            let filter = move |about: &AclFilter| AclFilter {
+                principal: principal.clone(),
+                ..about.clone()
+            };
+            of_things.iter().map(filter).collect::<Vec<_>>()
+        };
+        Ok(principals.iter().flat_map(of).collect())
+    }
+}
+
+async fn remove(arguments: &Remove) -> Result<(), Failure> {
+    let filters = arguments.filters()?;
     let admin = admin(&arguments.client)?;
     let mut removed = Vec::new();
     report(admin.delete_acls(&filters).await?, |_, acls| {
@@ -246,4 +407,116 @@ async fn remove(arguments: &Change) -> Result<(), Failure> {
         return Err(Failure::new("no such ACL; `curtail acls list` prints the existing ones"));
     }
     report(removed, |acl, ()| output::line(format_args!("Removed: {acl}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Adding {
+        #[command(flatten)]
+        add: Add,
+    }
+
+    #[derive(Parser)]
+    struct Removing {
+        #[command(flatten)]
+        remove: Remove,
+    }
+
+    fn words(line: &str) -> impl Iterator<Item = &str> {
+        std::iter::once("acls").chain(line.split(' '))
+    }
+
+    fn said<T>(result: Result<T, Failure>) -> Result<T, String> {
+        result.map_err(|failure| match failure {
+            Failure::Message(text) => text,
+            _ => panic!("another failure"),
+        })
+    }
+
+    fn added(line: &str) -> Result<Vec<String>, String> {
+        let Adding { add } = Adding::try_parse_from(words(line)).map_err(|e| e.to_string())?;
+        let acls = said(add.rules.acls(&add.principals, &add.operations))?;
+        Ok(acls.iter().map(ToString::to_string).collect())
+    }
+
+    fn filters(line: &str) -> Result<Vec<AclFilter>, String> {
+        said(Removing::try_parse_from(words(line)).unwrap().remove.filters())
+    }
+
+    #[test]
+    fn producers_and_consumers_get_the_rules_of_kafka_acls() {
+        let expected = |operations: &[&str]| {
+            let rule = |text: &&str| format!("allow User:a from * to {text} (literal)");
+            Ok::<_, String>(operations.iter().map(rule).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            added("--principal User:a --producer --topic t --transactional-id x --idempotent"),
+            expected(&[
+                "write topic 't'",
+                "describe topic 't'",
+                "create topic 't'",
+                "write transactional-id 'x'",
+                "describe transactional-id 'x'",
+                "idempotent-write cluster 'kafka-cluster'",
+            ])
+        );
+        assert_eq!(
+            added("--principal User:a --consumer --topic t --group g"),
+            expected(&["read topic 't'", "describe topic 't'", "read group 'g'"])
+        );
+        assert_eq!(
+            added("--principal User:a --producer --consumer --topic t --group g"),
+            expected(&[
+                "read topic 't'",
+                "write topic 't'",
+                "describe topic 't'",
+                "create topic 't'",
+                "read group 'g'",
+            ])
+        );
+        for (line, problem) in [
+            ("--producer --group g", "--producer needs --topic"),
+            ("--consumer --topic t", "--consumer needs --group"),
+            ("--producer --topic t --group g", "--producer uses no group; "),
+            ("--consumer --topic t --group g --transactional-id x", "--consumer uses no trans"),
+            ("--producer --topic t --operation read", "cannot be used with"),
+            ("--topic t --idempotent --operation read", "--idempotent needs --producer"),
+        ] {
+            let error = added(&format!("--principal User:a {line}")).unwrap_err();
+            assert!(error.contains(problem), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn rules_are_removed_by_principal_resource_or_operation() {
+        let any = AclFilter::default();
+        let of = |name: &str| AclFilter { principal: Some(name.into()), ..any.clone() };
+        let all = filters("--principal User:a --principal User:b").unwrap();
+        assert_eq!(all, [of("User:a"), of("User:b")]);
+        let denied = AclFilter { permission: Some(AclPermission::Deny), ..of("User:a") };
+        assert_eq!(filters("--principal User:a --deny").unwrap(), [denied]);
+        let about = AclFilter {
+            resource: Some(AclResource::Topic),
+            name: Some("t".into()),
+            pattern: AclPatternFilter::Only(AclPattern::Prefixed),
+            ..any
+        };
+        assert_eq!(filters("--topic t --pattern prefixed").unwrap(), [about]);
+        let one = Acl::allow("User:a", AclOperation::Read, AclResource::Topic, "t");
+        let exact = filters("--principal User:a --topic t --operation read").unwrap();
+        assert_eq!(exact, [AclFilter::from(&one)]);
+        for (line, problem) in [
+            ("--host *", "nothing to remove given; "),
+            ("--topic t --operation read", "no principal given; "),
+            ("--principal User:a --operation read", "no resource given; "),
+        ] {
+            let error = filters(line).unwrap_err();
+            assert!(error.starts_with(problem), "{line}: {error}");
+        }
+    }
 }

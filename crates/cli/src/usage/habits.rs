@@ -93,12 +93,6 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("configs", "--add-config-file", "use --add NAME=VALUE,NAME=VALUE"),
     ("acls", "--deny-principal", "use --principal NAME with --deny"),
     ("acls", "--deny-host", "use --host ADDRESS with --deny"),
-    ("acls", "--producer", "use --operation write --operation describe --operation create"),
-    (
-        "acls",
-        "--consumer",
-        "use --operation read --operation describe, for the topic and for the group",
-    ),
     ("acls", "--force", "leave it out: remove asks no question"),
     ("acls", "--authorizer-properties", "use --bootstrap-server HOST:PORT"),
     ("reassign", "--generate", NO_GENERATE),

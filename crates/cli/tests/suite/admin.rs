@@ -38,13 +38,22 @@ impl At<'_> {
         run(&[arguments, &["--bootstrap-server", self.0]].concat())
     }
 
+    /// Repeats the command until it prints this number of rows.
+    fn until_count(&self, arguments: &[&str], expected: usize) {
+        self.until_printed(arguments, |found| found.as_array().map(Vec::len) == Some(expected));
+    }
+
     /// Repeats the command until it prints this: changes reach brokers with a delay.
     fn until(&self, arguments: &[&str], expected: &Value) {
+        self.until_printed(arguments, |found| found == expected);
+    }
+
+    fn until_printed(&self, arguments: &[&str], expected: impl Fn(&Value) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let arguments = [arguments, &["--json"]].concat();
         loop {
             let found: Value = serde_json::from_str(&self.run(&arguments).ok()).unwrap();
-            if found == *expected {
+            if expected(&found) {
                 return;
             }
             assert!(Instant::now() < deadline, "{arguments:?}: {found}");
@@ -332,6 +341,28 @@ fn rules_are_kept(at: &At<'_>) {
     at.until(&["acls", "list"], &json!([]));
     let again = at.run(&[&["acls", "remove"][..], &about, &who].concat()).failed();
     assert!(again.contains("no such ACL"), "{again}");
+    at.run(&["acls", "add", "--principal", "User:bob", "--producer", "--topic", "t"]).ok();
+    at.run(&[
+        "acls",
+        "add",
+        "--principal",
+        "User:bob",
+        "--deny",
+        "--operation",
+        "read",
+        "--group",
+        "g",
+    ])
+    .ok();
+    let carol = ["--principal", "User:carol", "--consumer", "--topic", "t", "--group", "g"];
+    at.run(&[&["acls", "add"][..], &carol].concat()).ok();
+    at.until_count(&["acls", "list"], 4 + 3);
+    let removed = at.run(&["acls", "remove", "--principal", "User:bob"]).ok();
+    assert_eq!(removed.lines().count(), 4, "{removed}");
+    assert!(removed.contains("Removed: deny User:bob from * to read group 'g' (literal).\n"));
+    at.until_count(&["acls", "list", "--principal", "User:carol"], 3);
+    at.run(&[&["acls", "remove"][..], &carol].concat()).ok();
+    at.until(&["acls", "list"], &json!([]));
     assert!(at.run(&[&["acls", "add"][..], &who].concat()).failed().contains("--topic"));
 }
 
