@@ -39,8 +39,16 @@ impl Failure {
         }
         let Some(last) = texts.pop() else { return Ok(()) };
         // Messages of brokers end with a full stop.
-        let before = texts.iter().map(|text| format!("{}; ", text.trim_end_matches('.')));
+        let before = texts.iter().map(|text| format!("{}; ", clause(text)));
         Err(Self::Message(before.collect::<String>() + &last))
+    }
+}
+
+/// A text without the punctuation at its end, so that more text may follow.
+pub(crate) fn clause(text: &str) -> &str {
+    match text.ends_with("...") {
+        true => text,
+        false => text.trim_end_matches(['.', ':', ';', ' ']),
     }
 }
 
@@ -53,7 +61,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match advice(&error) {
-            Some(advice) => Self::new(format!("{}; {advice}", text.trim_end_matches('.'))),
+            Some(advice) => Self::new(format!("{}; {advice}", clause(&text))),
             None => Self::new(text),
         }
     }

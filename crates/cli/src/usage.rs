@@ -14,7 +14,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::failure::Failure;
+use crate::failure::{Failure, clause};
 
 /// Prints help and version to standard output; a mistake in the arguments becomes one line. `given` are the arguments
 /// without the name of the program.
@@ -32,7 +32,7 @@ pub(crate) fn explain(error: &clap::Error, given: &[String]) -> Result<(), Failu
     let text = mistake.habit().unwrap_or_else(|| match mistake.text() {
         // The question is the advice.
         text if text.ends_with('?') => text,
-        text => format!("{text}; --help shows the usage"),
+        text => format!("{}; --help shows the usage", clause(&text)),
     });
     Err(Failure::new(text))
 }

@@ -85,7 +85,7 @@ pub enum Error {
         waited: Duration,
     },
     /// A wait ended at its limit without a result.
-    #[error("{what} took longer than {limit:?}{}", .last.as_ref().map(|e| format!(" (last error: {e})")).unwrap_or_default())]
+    #[error("{what} took longer than {limit:?}{}", .last.as_ref().map(|e| last_error(e)).unwrap_or_default())]
     Timeout {
         /// The awaited event, and the setting that limits the wait.
         what: &'static str,
@@ -96,7 +96,7 @@ pub enum Error {
         last: Option<Arc<Error>>,
     },
     /// A broker responded with an error.
-    #[error("{what}: {code}{}", broker_message(*.code, .message.as_deref()))]
+    #[error("{what}: {code}{}", broker_message(.what, *.code, .message.as_deref()))]
     Broker {
         /// The topic and partition, or the operation.
         what: Arc<str>,
@@ -478,18 +478,26 @@ fn divergence(offset: Option<i64>, epoch: Option<i32>) -> String {
     }
 }
 
+/// The end of the text of [`Error::Timeout`].
+fn last_error(error: &Error) -> String {
+    format!(" (last error: {})", error.to_string().trim_end_matches('.'))
+}
+
 /// The broker's message, and the ACL permission to grant.
-fn broker_message(code: ErrorCode, message: Option<&str>) -> String {
-    let permission = missing_permission(code);
-    match message {
+fn broker_message(what: &str, code: ErrorCode, message: Option<&str>) -> String {
+    let permission = missing_permission(what, code);
+    match message.map(str::trim).filter(|message| !message.is_empty()) {
         None => permission.to_owned(),
         Some(message) if permission.is_empty() => format!(": {message}"),
         Some(message) => format!(": {}{permission}", message.trim_end_matches('.')),
     }
 }
 
+/// The subject of an [`Error::Broker`] about the id of an idempotent producer.
+pub(crate) const PRODUCER_ID: &str = "a producer id (InitProducerId)";
+
 /// Names the ACL permission to grant.
-fn missing_permission(code: ErrorCode) -> &'static str {
+fn missing_permission(what: &str, code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
             "; the principal needs an ACL for the topic: WRITE to produce, READ to consume, CREATE, DESCRIBE, ALTER or DELETE to administer"
@@ -500,8 +508,11 @@ fn missing_permission(code: ErrorCode) -> &'static str {
         ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
             "; the principal needs an ACL for the transactional id: WRITE"
         }
+        ErrorCode::CLUSTER_AUTHORIZATION_FAILED if what == PRODUCER_ID => {
+            "; the principal needs an ACL for the cluster: IDEMPOTENT_WRITE for an idempotent producer that may not WRITE to any topic"
+        }
         ErrorCode::CLUSTER_AUTHORIZATION_FAILED => {
-            "; the principal needs an ACL for the cluster: IDEMPOTENT_WRITE for an idempotent producer that may not WRITE to any topic, DESCRIBE, CREATE or ALTER to administer"
+            "; the principal needs an ACL for the cluster: DESCRIBE or DESCRIBE_CONFIGS to list and describe, CREATE, ALTER or ALTER_CONFIGS to change"
         }
         _ => "",
     }
@@ -549,6 +560,37 @@ mod tests {
         let source = error.source().expect("a cause").to_string();
         assert!(source.starts_with("payments-0: NOT_ENOUGH_REPLICAS"), "{source}");
         assert!(Error::Closed.source().is_none() && Error::Closed.code().is_none());
+    }
+
+    #[test]
+    fn a_missing_permission_fits_the_request() {
+        let text = |what: &str, code: ErrorCode| {
+            Error::Broker { what: what.into(), code, message: Some("denied.".into()) }.to_string()
+        };
+        let cluster = ErrorCode::CLUSTER_AUTHORIZATION_FAILED;
+        let listing = text("ACLs", cluster);
+        assert!(listing.contains("DESCRIBE") && !listing.contains("IDEMPOTENT"), "{listing}");
+        let producing = text(PRODUCER_ID, cluster);
+        assert!(producing.contains("IDEMPOTENT_WRITE") && !producing.contains("ALTER"));
+        assert!(producing.contains(": denied; the principal"), "{producing}");
+    }
+
+    #[test]
+    fn texts_have_no_empty_part_and_no_full_stop_inside() {
+        let broker = |message: &str| Error::Broker {
+            what: "users".into(),
+            code: ErrorCode::UNKNOWN_SERVER_ERROR,
+            message: Some(message.into()),
+        };
+        let code = ErrorCode::UNKNOWN_SERVER_ERROR;
+        for empty in ["", " "] {
+            assert_eq!(broker(empty).to_string(), format!("users: {code}"));
+        }
+        let last = Some(Arc::new(broker("It failed.")));
+        let timeout = Error::Timeout { what: "the call", limit: Duration::from_secs(1), last };
+        let expected =
+            format!("the call took longer than 1s (last error: users: {code}: It failed)");
+        assert_eq!(timeout.to_string(), expected);
     }
 
     #[test]

@@ -20,6 +20,19 @@ fn a_message_is_one_line() {
 fn failures_are_joined_without_full_stops() {
     let failures = vec![Failure::new("a."), Failure::new("b."), Failure::new("c.")];
     assert_eq!(message(Failure::all(failures).unwrap_err()), "a; b; c.");
+    let failures = vec![Failure::new("a: "), Failure::new("b;"), Failure::new("c?")];
+    assert_eq!(message(Failure::all(failures).unwrap_err()), "a; b; c?");
+}
+
+/// Some brokers send an empty message.
+#[test]
+fn advice_follows_a_broker_error_without_a_second_mark() {
+    let code = curtail::ErrorCode::KAFKA_STORAGE_ERROR;
+    let advice = "is a broker's disk full? see its output";
+    for (text, shown) in [("", ""), ("It is full.", ": It is full")] {
+        let error = Error::Broker { what: "t-0".into(), code, message: Some(text.into()) };
+        assert_eq!(message(error.into()), format!("t-0: {code}{shown}; {advice}"));
+    }
 }
 
 /// A failure to reach a cluster after this one at the last broker.

@@ -406,6 +406,16 @@ fn rules_and_replicas_embedded() {
     replicas_are_moved(&at, &[3, 2]);
 }
 
+#[test]
+fn a_missing_permission_to_list_acls_names_no_producer() {
+    let authorizer = format!("authorizer.class.name={AUTHORIZER}");
+    let cluster = Cluster::start(&["--brokers", "1", "--property", &authorizer]);
+    let refused = At(&cluster.bootstrap).run(&["acls", "list"]).failed();
+    assert!(refused.contains("CLUSTER_AUTHORIZATION_FAILED"), "{refused}");
+    assert!(refused.contains("DESCRIBE") && !refused.contains("IDEMPOTENT_WRITE"), "{refused}");
+    assert!(!refused.contains(".;") && !refused.contains(": ;"), "{refused}");
+}
+
 /// One broker: the protocol is Kafka's, and where replicas can go is the cluster's matter.
 #[test]
 fn rules_and_replicas_apache() {

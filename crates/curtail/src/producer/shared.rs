@@ -823,11 +823,7 @@ async fn init_producer_id(shared: &Shared) -> Result<ProducerIdentity> {
         ErrorCode::NONE => {
             Ok(ProducerIdentity { id: answer.producer_id.0, epoch: answer.producer_epoch })
         }
-        code => Err(Error::Broker {
-            what: "a producer id (InitProducerId)".into(),
-            code,
-            message: None,
-        }),
+        code => Err(Error::Broker { what: crate::error::PRODUCER_ID.into(), code, message: None }),
     }
 }
 
