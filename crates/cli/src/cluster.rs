@@ -8,7 +8,8 @@ use std::{net::IpAddr, path::PathBuf};
 
 use clap::Args;
 use curtail_cluster::{
-    ClientAuth, Cluster, ClusterConfig, Ports, Resize, Security, SecurityProtocol, Storage,
+    ClientAuth, ClientFile, Cluster, ClusterConfig, Ports, Resize, Security, SecurityProtocol,
+    Storage,
 };
 use curtail_net::Env;
 use tokio::{
@@ -160,20 +161,35 @@ impl Arguments {
                 "every process of this machine can read the passwords of --user; use --user-file FILE or CURTAIL_USERS",
             );
         }
-        let protocol = security.protocol;
-        if protocol != SecurityProtocol::Plaintext {
-            output::note(format_args!("clients need security.protocol={}", protocol.name()));
+        let files = cluster.write_client_files().unwrap_or_else(|error| {
+            output::note(format_args!("cannot write files of client properties: {error}"));
+            Vec::new()
+        });
+        if files.is_empty() {
+            explain_properties(cluster, security.protocol);
         }
-        if let Some(file) = cluster.ca_file() {
-            let file = file.display();
-            output::note(format_args!(
-                "clients need ssl.truststore.type=PEM and ssl.truststore.location={file}"
-            ));
+        for ClientFile { user, path, .. } in files {
+            let of = user.map(|user| format!(" as user '{user}'")).unwrap_or_default();
+            let path = path.display();
+            output::note(format_args!("clients connect{of} with --command-config {path}"));
         }
         if let Some(address) = beyond_loopback {
             let who = risk(security).unwrap_or("users can connect from other machines");
             output::note(format_args!("listening on {address}, not only for this machine: {who}"));
         }
+    }
+}
+
+/// Prints the properties that clients need where no file has them.
+fn explain_properties(cluster: &Cluster, protocol: SecurityProtocol) {
+    if protocol != SecurityProtocol::Plaintext {
+        output::note(format_args!("clients need security.protocol={}", protocol.name()));
+    }
+    if let Some(file) = cluster.ca_file() {
+        let file = file.display();
+        output::note(format_args!(
+            "clients need ssl.truststore.type=PEM and ssl.truststore.location={file}"
+        ));
     }
 }
 

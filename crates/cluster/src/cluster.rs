@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     admission::Admissions,
     broker::{self, Phase, Slot, broker_dir},
-    config::{ClusterConfig, Ports, Storage},
+    config::{ClusterConfig, Ports, Security, Storage},
     controller::{Controller, MorePartitions, TopicSpec},
     error::ClusterError,
     faults::Delays,
@@ -45,6 +45,8 @@ struct Shared {
     controller: Arc<Controller>,
     observers: Arc<Observers>,
     slots: BTreeMap<i32, Arc<Slot>>,
+    /// The directory of the cluster's own files, if it has one.
+    dir: Option<PathBuf>,
     ca_file: Option<PathBuf>,
 }
 
@@ -159,7 +161,8 @@ impl ClusterHandle {
         let slots = slots.collect();
         let observers = Arc::default();
         let ca_file = admissions.ca_file.clone();
-        let shared = Shared { config, controller, observers, slots, ca_file };
+        let dir = certificates.map(Path::to_owned);
+        let shared = Shared { config, controller, observers, slots, dir, ca_file };
         Ok(Self(Arc::new(shared)))
     }
 
@@ -194,6 +197,14 @@ impl ClusterHandle {
     /// brokers use TLS with certificates created by the cluster, and the cluster has a directory.
     pub fn ca_file(&self) -> Option<&Path> {
         self.0.ca_file.as_deref()
+    }
+
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.0.dir.as_deref()
+    }
+
+    pub(crate) fn security(&self) -> &Security {
+        &self.0.config.security
     }
 
     /// Freezes a broker as SIGSTOP freezes a process: it reads and handles no requests, sends no

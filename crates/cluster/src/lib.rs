@@ -18,6 +18,7 @@ struct Readme;
 mod acl;
 mod admission;
 mod broker;
+mod client_files;
 mod cluster;
 pub mod config;
 mod controller;
@@ -41,6 +42,7 @@ mod storage;
 mod topic_config;
 mod transaction;
 
+pub use client_files::ClientFile;
 pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
 #[doc(hidden)]
 pub use config::Plant;

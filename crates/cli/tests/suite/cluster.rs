@@ -86,6 +86,59 @@ fn users_of_the_environment_log_in_and_flags_are_warned_of() {
     assert!(error.contains("CURTAIL_USERS, line 1: expected NAME:PASSWORD"), "{error}");
 }
 
+/// The names of the flags are those of Kafka's tools, which read the same files.
+#[test]
+fn a_secure_cluster_writes_the_properties_of_each_user() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let data = tempfile::tempdir().unwrap();
+    let path = fs::canonicalize(data.path()).unwrap();
+    let file = |name: &str| path.join(name).to_str().unwrap().to_owned();
+    let common = ["--brokers", "1", "--data", data.path().to_str().unwrap()];
+    let secured = ["--security-protocol", "SASL_SSL"];
+    let users = ["--user", r#"alice:p"\ w="#, "--user", "bob/x:secret:PLAIN"];
+    for _ in 0..2 {
+        let cluster = Cluster::start(&[&common[..], &secured, &users].concat());
+        let mut notes = String::new();
+        for (user, name) in
+            [("alice", "client-alice.properties"), ("bob/x", "client-bob_x.properties")]
+        {
+            let file = file(name);
+            run(&["topics", "list", "--command-config", &file]).ok();
+            let mode = fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+            notes += &format!("clients connect as user '{user}' with --command-config {file}\n");
+        }
+        let said = cluster.stop("-TERM").err;
+        assert!(said.contains(&notes) && !said.contains("clients need"), "{said}");
+    }
+    let cluster = Cluster::start(&[&common[..], &["--security-protocol", "SSL"]].concat());
+    let file = file("client.properties");
+    run(&["topics", "list", "--command-config", &file]).ok();
+    let note = format!("clients connect with --command-config {file}\n");
+    assert!(cluster.stop("-TERM").err.contains(&note));
+    let plain = Cluster::start(&["--brokers", "1"]).stop("-TERM").err;
+    assert!(!plain.contains("--command-config"), "{plain}");
+}
+
+/// Java reads the file as ISO 8859-1, and its value as a JAAS configuration: both have their own escapes.
+#[test]
+fn kafkas_tools_read_the_properties_of_a_secure_cluster() {
+    let name = "kafkas_tools_read_the_properties_of_a_secure_cluster";
+    let Some(toolchain) = curtail_apache::require_or_skip(name) else { return };
+    let data = tempfile::tempdir().unwrap();
+    let common = ["--brokers", "1", "--data", data.path().to_str().unwrap()];
+    let secured = ["--security-protocol", "SASL_SSL", "--user", "alice:p\"\\ w\u{e9}\u{1f600};"];
+    let cluster = Cluster::start(&[&common[..], &secured].concat());
+    let file = data.path().join("client-alice.properties");
+    let file = file.to_str().unwrap();
+    run(&["topics", "create", "t", "--command-config", file]).ok();
+    let list = ["--bootstrap-server", &cluster.bootstrap, "--command-config", file, "--list"];
+    let tool = toolchain.tool("org.apache.kafka.tools.TopicCommand").short_lived().args(&list);
+    let output = tool.run().unwrap();
+    assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    assert_eq!(output.stdout.trim(), "t", "{}", output.stderr);
+}
+
 #[test]
 fn a_mistyped_topic_is_not_created_and_its_nearest_is_named() {
     let cluster = Cluster::start(&["--brokers", "1"]);

@@ -101,6 +101,10 @@ impl User {
         mechanisms.iter().any(|mechanism| self.mechanisms.contains(mechanism))
     }
 
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+
     /// The user's name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -1,0 +1,167 @@
+//! Files of client properties, with which clients connect to a cluster that has TLS or SASL.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{ClientAuth, ClusterHandle, Mechanism, Security, SecurityProtocol, User};
+
+/// A file of client properties, see [`ClusterHandle::write_client_files`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientFile {
+    /// The SASL user; `None` without SASL.
+    pub user: Option<String>,
+    /// The absolute path.
+    pub path: PathBuf,
+}
+
+/// Mechanisms by preference: SCRAM does not send the password.
+const PREFERENCE: [Mechanism; 3] =
+    [Mechanism::ScramSha512, Mechanism::ScramSha256, Mechanism::Plain];
+
+impl ClusterHandle {
+    /// Writes a file of client properties for each SASL user, or one without SASL. This client and
+    /// Kafka's tools read it with `--command-config`. It has the bootstrap servers, the truststore
+    /// if the cluster has created its certificates, and the password. Only its owner can read it.
+    /// It replaces the file of an earlier run.
+    ///
+    /// Returns the files: none for PLAINTEXT and for a cluster without a directory.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_client_files(&self) -> io::Result<Vec<ClientFile>> {
+        let security = self.security();
+        let secured = security.protocol != SecurityProtocol::Plaintext;
+        let Some(dir) = self.dir().filter(|_| secured) else { return Ok(Vec::new()) };
+        let dir = fs::canonicalize(dir)?;
+        let ca = self.ca_file().map(fs::canonicalize).transpose()?;
+        let common = common(&self.bootstrap(), security, ca.as_deref());
+        if !security.protocol.has_sasl() {
+            let path = dir.join("client.properties");
+            write(&path, &common)?;
+            return Ok(vec![ClientFile { user: None, path }]);
+        }
+        let mut files = Vec::new();
+        let mut taken = BTreeSet::new();
+        for (user, mechanism) in logins(security) {
+            let path = dir.join(file_name(user.name(), &mut taken));
+            write(&path, &(common.clone() + &login(user, mechanism)))?;
+            files.push(ClientFile { user: Some(user.name().to_owned()), path });
+        }
+        Ok(files)
+    }
+}
+
+/// Each user once, with the preferred mechanism of its entries that the listeners offer.
+fn logins(security: &Security) -> Vec<(&User, Mechanism)> {
+    let mut names = BTreeSet::new();
+    let first = security.users.iter().filter(|user| names.insert(user.name()));
+    let best = |name: &str| {
+        let offered = PREFERENCE.into_iter().filter(|one| security.mechanisms.contains(one));
+        offered.into_iter().find_map(|mechanism| {
+            // A later entry replaces an earlier one of the same mechanism.
+            let mut entries = security.users.iter().rev().filter(|user| user.name() == name);
+            entries.find(|user| user.has_one_of(&[mechanism])).map(|user| (user, mechanism))
+        })
+    };
+    first.filter_map(|user| best(user.name())).collect()
+}
+
+/// `client-NAME.properties`, with characters that are special in paths replaced.
+fn file_name(user: &str, taken: &mut BTreeSet<String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+    let name: String = user.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    let mut file = format!("client-{name}.properties");
+    let mut number = 2;
+    while !taken.insert(file.clone()) {
+        file = format!("client-{name}-{number}.properties");
+        number += 1;
+    }
+    file
+}
+
+fn common(bootstrap: &str, security: &Security, ca: Option<&Path>) -> String {
+    let mut text = property("bootstrap.servers", bootstrap);
+    text += &property("security.protocol", security.protocol.name());
+    if security.protocol.has_tls() {
+        match ca {
+            Some(path) => {
+                text += &property("ssl.truststore.type", "PEM");
+                text += &property("ssl.truststore.location", &path.to_string_lossy());
+            }
+            None => text += "# ssl.truststore.location: the authority of ssl.keystore.location\n",
+        }
+        if security.client_auth == ClientAuth::Required {
+            text += "# ssl.keystore.location: a certificate that the brokers' truststore trusts\n";
+        }
+    }
+    text
+}
+
+fn login(user: &User, mechanism: Mechanism) -> String {
+    let module = match mechanism {
+        Mechanism::Plain => "plain.PlainLoginModule",
+        _ => "scram.ScramLoginModule",
+    };
+    let login = format!(
+        "org.apache.kafka.common.security.{module} required username={} password={};",
+        quoted(user.name()),
+        quoted(user.password())
+    );
+    property("sasl.mechanism", mechanism.name()) + &property("sasl.jaas.config", &login)
+}
+
+/// A quoted text of a JAAS configuration.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            '"' | '\\' => out.extend(['\\', c]),
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A line of a Java properties file, which Kafka's tools read as ISO 8859-1.
+fn property(name: &str, value: &str) -> String {
+    let mut line = format!("{name}=");
+    for c in value.chars() {
+        match c {
+            '\\' => line.push_str("\\\\"),
+            ' '..='~' => line.push(c),
+            _ => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    line += &format!("\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    line.push('\n');
+    line
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(
+        b"# Written by the embedded cluster at its start; read it with --command-config.\n",
+    )?;
+    file.write_all(text.as_bytes())
+}
