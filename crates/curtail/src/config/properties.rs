@@ -10,6 +10,7 @@
 //! Any other name is a mistake.
 
 mod elsewhere;
+mod librdkafka;
 mod range;
 mod security;
 
@@ -676,6 +677,9 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     }
     if let Some((harmless, why)) = elsewhere::find(name) {
         return if harmless.has(value) { Ok(()) } else { not_supported(why) };
+    }
+    if let Some(why) = librdkafka::find(name) {
+        return not_supported(why);
     }
     if let Some(clients) = of_other_clients(S::KIND, name) {
         return Err(ConfigError::OfOtherClients { name: redact::name(name), clients });

@@ -401,7 +401,7 @@ fn unknown_names_name_the_nearest() {
     assert_eq!(nearest("linger_ms"), Some("linger.ms"));
     assert_eq!(nearest("bootstrap.server"), Some("bootstrap.servers"));
     assert_eq!(nearest("max.in.flight.requests"), None);
-    assert_eq!(nearest("queue.buffering.max.kbytes"), None);
+    assert_eq!(nearest("queue.buffering.max.things"), None);
     assert_eq!(nearest(&"x".repeat(100_000)), None);
     let error = ProducerConfig::default().set("batchsize", "1").unwrap_err();
     assert_eq!(error.to_string(), "unknown property 'batchsize'; did you mean 'batch.size'?");
