@@ -26,8 +26,8 @@ const POLL: Duration = Duration::from_secs(1);
 /// Failures in a row after which the error is returned.
 const ATTEMPTS: u32 = 10;
 
-/// Reads records, and writes records made from them, exactly once: what is written and the offsets of the input are
-/// committed in one transaction.
+/// Reads records, and writes records made from them, exactly once: results and input offsets are committed in one
+/// transaction.
 ///
 /// Each [`Consumer::poll`] with records is one transaction. An aborted one has no effect: the consumer returns to the
 /// first of its records, and they are read again. After a crash of the program or of brokers, a new program continues

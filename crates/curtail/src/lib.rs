@@ -49,6 +49,7 @@
 
 // `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+#![warn(missing_debug_implementations)]
 
 /// The code in these documents compiles in the test run.
 #[cfg(doctest)]

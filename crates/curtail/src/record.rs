@@ -79,6 +79,7 @@ impl<'a> Record<'a> {
 
 /// Position of an acknowledged record in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecordMetadata {
     /// Topic.
     pub topic: Arc<str>,
@@ -96,6 +97,7 @@ pub struct RecordMetadata {
 
 /// Metadata of an acknowledged batch: [`RecordMetadata`] for all its records.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BatchMetadata {
     /// Topic.
     pub topic: Arc<str>,

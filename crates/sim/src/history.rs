@@ -424,6 +424,8 @@ pub enum What {
     Lost(Vec<i32>),
     /// It polls: the records returned before are completed.
     Polls,
+    /// Asks the queue of a partition for more: the records before are processed.
+    Finishes(i32),
     /// It received the record of a partition at an offset.
     Given(i32, i64),
     /// It will not poll for longer than `max.poll.interval.ms`, or another member has taken its place.

@@ -86,6 +86,7 @@ impl NewPartitions {
 
 /// A topic in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopicListing {
     /// Name.
     pub name: String,
@@ -99,6 +100,7 @@ pub struct TopicListing {
 
 /// A topic described.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopicDescription {
     /// Name.
     pub name: String,
@@ -112,6 +114,7 @@ pub struct TopicDescription {
 
 /// A partition described.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartitionDescription {
     /// Partition index.
     pub partition: i32,
@@ -129,6 +132,7 @@ pub struct PartitionDescription {
 
 /// The cluster described.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClusterDescription {
     /// The cluster's id, if it has one.
     pub cluster_id: Option<String>,
@@ -140,6 +144,7 @@ pub struct ClusterDescription {
 
 /// A broker described.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BrokerDescription {
     /// Broker id.
     pub id: i32,

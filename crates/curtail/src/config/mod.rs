@@ -156,6 +156,7 @@ impl Acks {
 
 /// How a producer detects a leader change. A new leader counts only with a newer epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeaderDiscovery {
     /// From the response that refuses a batch, which names the new leader (KIP-951), or else from metadata. The batch
     /// goes to the new leader immediately.
@@ -307,6 +308,7 @@ impl Default for ProducerConfig {
 
 /// `auto.offset.reset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OffsetReset {
     /// Start at the first offset.
     Earliest,
@@ -320,6 +322,7 @@ pub enum OffsetReset {
 
 /// `group.protocol`: which side computes the assignment of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GroupProtocol {
     /// A member, in rebalances that involve all members.
     #[default]

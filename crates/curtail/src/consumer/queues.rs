@@ -218,7 +218,7 @@ impl PartitionQueue {
     }
 
     /// Whether the partition is revoked: the next call of [`PartitionQueue::next`] returns `None`. A task with much work
-    /// at hand may look here and stop early.
+    /// left may check this and stop early.
     pub fn is_revoked(&self) -> bool {
         self.shared.has_ended(&self.claim)
     }

@@ -152,8 +152,8 @@ impl Reading {
         self.cursor.take_if(|cursor| cursor.at == *at)
     }
 
-    /// Obeys what a handle has done since the last look: records of a partition that it has sought are dropped, and
-    /// those of one that it has paused are set aside.
+    /// Obeys a handle's calls since the last look: drops records of a partition that was sought, and sets aside the records
+    /// of a partition that was paused.
     #[inline]
     fn follow(&mut self, shared: &Shared) {
         let now = shared.outside();

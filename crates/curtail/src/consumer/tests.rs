@@ -15,6 +15,7 @@ use super::{
     cursor::{Budget, Cursor, Decoding},
     *,
 };
+use crate::transaction::ExactlyOnce;
 
 const TRANSACTIONAL: i16 = 1 << 4;
 
@@ -241,7 +242,33 @@ fn everything_is_send() {
     fn closing(consumer: Consumer) -> impl Future + Send {
         consumer.close()
     }
-    let _ = (polling, asking, closing);
+    fn queues(queues: &mut PartitionQueues) -> impl Future + Send {
+        queues.next()
+    }
+    fn queue(queue: &mut PartitionQueue) -> impl Future + Send {
+        queue.next()
+    }
+    fn keyed(consumer: Consumer, state: Arc<()>) -> impl Future + Send {
+        let handler = move |record| {
+            let state = state.clone();
+            async move {
+                drop((record, state));
+                Ok::<(), Error>(())
+            }
+        };
+        InKeyOrder::new(1).run(consumer, std::future::pending(), handler)
+    }
+    fn once(once: &mut ExactlyOnce, state: Arc<()>) -> impl Future + Send {
+        let transform = move |batch| {
+            let state = state.clone();
+            async move {
+                drop((batch, state));
+                Ok::<(), Error>(())
+            }
+        };
+        once.run(std::future::pending(), transform)
+    }
+    let _ = (polling, asking, closing, queues, queue, keyed, once);
     send(|| -> Consumer { unreachable!("never called") });
     send(|| -> IntoStream { unreachable!("never called") });
 }

@@ -14,6 +14,7 @@ use crate::{Error, Result, runtime::within};
 
 /// A partition as [`Consumer::partitions_for`] describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartitionInfo {
     /// Topic.
     pub topic: Arc<str>,

@@ -107,7 +107,7 @@ impl<'a> Ownership<'a> {
                 self.negligent.insert(member);
             }
             What::Ended => self.readers.retain(|(_, reader), _| *reader != member),
-            What::Polls | What::Committed(_) => {}
+            What::Polls | What::Finishes(_) | What::Committed(_) => {}
         }
     }
 
@@ -308,11 +308,18 @@ impl Progress {
                 self.open.entry(deed.member).or_default().push((partition, offset));
             }
             What::Polls => {
-                for (partition, offset) in self.open.remove(&deed.member).unwrap_or_default() {
-                    self.done.entry(partition).or_default().add(offset);
-                }
+                self.finish(deed.member, |_| true);
             }
+            What::Finishes(partition) => self.finish(deed.member, |at| at == partition),
             _ => {}
+        }
+    }
+
+    /// Counts the member's open records of these partitions as processed.
+    fn finish(&mut self, member: u32, of: impl Fn(i32) -> bool) {
+        let Some(open) = self.open.get_mut(&member) else { return };
+        for (partition, offset) in open.extract_if(.., |(partition, _)| of(*partition)) {
+            self.done.entry(partition).or_default().add(offset);
         }
     }
 

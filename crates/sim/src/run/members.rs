@@ -284,7 +284,6 @@ impl Member {
                 let _ = timeout(lasts, closing.changed()).await;
                 continue;
             }
-            note(&self.shared, self.number, What::Polls);
             let patience = Duration::from_millis(self.entropy.below(200));
             match timeout(patience, queues.next()).await {
                 Err(_) => {}
@@ -309,7 +308,6 @@ impl Member {
                 }
             }
         }
-        note(&self.shared, self.number, What::Polls);
         drop(self.presence);
         queues.close().await;
         note(&self.shared, self.number, What::Ended);
@@ -392,6 +390,7 @@ impl QueueReader {
     async fn run(self, mut queue: PartitionQueue) {
         let partition = queue.partition().partition;
         loop {
+            note(&self.shared, self.number, What::Finishes(partition));
             let records = match queue.next().await {
                 None => return,
                 Some(Ok(records)) => records,

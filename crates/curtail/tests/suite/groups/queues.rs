@@ -182,7 +182,7 @@ pub(super) async fn a_revoked_partition_waits_for_its_unfinished_records(
         }
         kept.extend(queue);
     }
-    // Each of the rest is read once, whoever has it now.
+    // Each of the other records is read once, by either member.
     let expected: Vec<i64> = (10..20).collect();
     assert_eq!(read, [(0, expected.clone()), (1, expected)].into());
     drop(kept);

@@ -143,6 +143,14 @@ fn a_commit_covers_only_returned_records() {
     let automatic = automatic.given(1, 0, 3..5).offset(0, 3);
     assert_eq!(automatic.kinds(), [""; 0]);
     assert_eq!(automatic.offset(0, 4).kinds(), ["committed-ahead"]);
+    let automatic = || {
+        let mut automatic = one_reader();
+        automatic.group().automatic.insert(1);
+        automatic.given(1, 0, 3..5)
+    };
+    let queues = |partition| automatic().deed(1, What::Finishes(partition)).offset(0, 5).kinds();
+    assert_eq!(queues(0), [""; 0], "its queue has asked for more");
+    assert_eq!(queues(1), ["committed-ahead"], "another queue has");
     assert_eq!(one_reader().generation(2, &[]).offset(0, 3).kinds(), ["committed-by-nobody"]);
 }
 
