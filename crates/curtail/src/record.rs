@@ -79,7 +79,6 @@ impl<'a> Record<'a> {
 
 /// Position of an acknowledged record in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RecordMetadata {
     /// Topic.
     pub topic: Arc<str>,

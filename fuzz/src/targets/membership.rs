@@ -11,8 +11,8 @@ use curtail_proto::{
     assignor::{Assignments, Assignor, Key, Topics},
     backoff::Backoff,
     membership::{
-        GroupReply, Handover, Identity, JoinReply, Membership, Protocol, Settings, Standing, Step,
-        Trouble,
+        Departure, GroupReply, Handover, Identity, JoinReply, Membership, Protocol, Settings,
+        Standing, Step, Trouble,
     },
     metadata::Node,
 };
@@ -92,11 +92,14 @@ impl Bench {
 
     fn operate(&mut self, input: &mut Input<'_>) {
         let now = self.now;
-        match input.below(16) {
+        match input.below(17) {
             0 => self.machine.subscribe(topics(input.byte()), now),
             1 if !self.is_classic => self.machine.subscribe_pattern("t.*".into(), now),
-            2 if self.doing.is_none() => {
-                self.machine.leave();
+            // Also while a handover waits for queues.
+            2 => {
+                let ways = [Departure::ByKind, Departure::Leave, Departure::Remain];
+                self.machine.leave(*input.pick(&ways));
+                self.doing = None;
                 self.reads.clear();
             }
             3 => self.machine.polled(now),
@@ -113,6 +116,7 @@ impl Bench {
             }
             7 => drop(self.machine.complaint(now)),
             8 | 9 => self.hand_over(),
+            10 => self.machine.enforce_rebalance(now),
             _ => self.step(input),
         }
     }
@@ -294,7 +298,7 @@ impl Bench {
         if self.doing.is_some() {
             self.hand_over();
         }
-        self.machine.leave();
+        self.machine.leave(Departure::ByKind);
         assert!(self.machine.owned().is_empty());
         for _ in 0..4 {
             match self.machine.next(self.now) {

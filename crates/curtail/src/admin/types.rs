@@ -114,7 +114,6 @@ pub struct TopicDescription {
 
 /// A partition described.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PartitionDescription {
     /// Partition index.
     pub partition: i32,

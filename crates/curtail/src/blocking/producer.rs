@@ -174,6 +174,7 @@ impl Producer {
 
 /// The acknowledgement of one record. Dropping it does not cancel the record.
 #[derive(Debug)]
+#[must_use = "only the delivery reports a record that failed; await it, or drop it to ignore failures"]
 pub struct Delivery {
     inner: crate::Delivery,
     runtime: Runtime,

@@ -428,11 +428,13 @@ impl Drop for Completion {
 
 /// The acknowledgement of one record, to be awaited or polled.
 ///
-/// Dropping it does not cancel the record.
+/// Dropping it does not cancel the record. [`crate::Producer::flush`] then waits for the record, but does not report its
+/// failure.
 ///
 /// # Cancel safety
 /// Cancel safe: `&mut delivery` can be awaited any number of times before it is ready. Awaiting by value consumes it.
 #[derive(Debug)]
+#[must_use = "only the delivery reports a record that failed; await it, or drop it to ignore failures"]
 pub struct Delivery {
     place: Place,
     /// Its waker's slot in the batch or the ticket of `place`.
