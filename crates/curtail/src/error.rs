@@ -406,13 +406,15 @@ pub enum ConfigError {
     /// A property that has no default is missing.
     #[error("{}", required(.0))]
     Missing(&'static str),
-    /// A property of the Java client without an equivalent here. The error omits the value, which may be a secret.
-    #[error("{name} is not supported: {why}")]
+    /// A property of the Java client without an equivalent here, with another value than Java's default.
+    #[error("{}{} is not supported: {why}", .name, .value.as_ref().map(|v| format!("={v}")).unwrap_or_default())]
     NotSupported {
         /// Property.
         name: String,
-        /// The reason, and the alternative.
-        why: &'static str,
+        /// The value given; `None` if it may be a secret.
+        value: Option<String>,
+        /// The reason, and what to do.
+        why: String,
     },
     /// Certificates or keys that cannot be read, or that do not fit together. Clients read them when they connect.
     #[error("{0}")]

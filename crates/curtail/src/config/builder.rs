@@ -366,7 +366,8 @@ impl ProducerConfig {
         if !codec.is_built() {
             return Err(ConfigError::NotSupported {
                 name: format!("compression.type={codec}"),
-                why: "this build does not have the codec; add the feature of its name to the dependency curtail",
+                value: None,
+                why: "this build does not have the codec; add the feature of its name to the dependency curtail".into(),
             });
         }
         match Compression::new(codec, level) {

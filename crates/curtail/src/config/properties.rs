@@ -1,11 +1,10 @@
 //! Java's property names: values, ranges and units, and a helpful error for an unusable name.
 //!
 //! Names, ranges and defaults are those of `ProducerConfig`, `ConsumerConfig` and `AdminClientConfig` in Apache Kafka
-//! 4.3. A property belongs to one of four classes:
+//! 4.3. A property belongs to one of three classes:
 //! - supported: the tables below
 //! - ignored: it only tunes the Java virtual machine ([`IGNORED_PROPERTIES`])
-//! - fixed: accepted only with the value that describes what Curtail does ([`FIXED`])
-//! - not supported yet
+//! - without effect ([`elsewhere`]): accepted only with Java's default, or a value that describes what Curtail does
 //!
 //! Any other name is a mistake.
 
@@ -96,6 +95,16 @@ enum Kind {
     Producer,
     Consumer,
     Admin,
+}
+
+impl Kind {
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Producer => "producers",
+            Self::Consumer => "consumers",
+            Self::Admin => "Admin",
+        }
+    }
 }
 
 const BOOLEAN: &str = "true or false";
@@ -539,47 +548,6 @@ fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
     name.as_ref().map(drop)
 }
 
-const TWO_PHASE: &str = "two-phase commit is not supported yet; leave it out or set it to false";
-const SHARE: &str = "share groups are not supported yet";
-const JAVA_CLASS: &str = "it names a Java class";
-const BYTES_ONLY: &str = "records are bytes in Curtail; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
-const YET: &str = "not supported yet";
-
-/// Properties accepted only with the value that describes Curtail's behaviour, and why other values are refused.
-static FIXED: &[(&str, &[&str], &str)] = &[
-    (
-        "client.dns.lookup",
-        &["use_all_dns_ips"],
-        "all addresses of a name are tried; leave it out or set it to use_all_dns_ips",
-    ),
-    ("config.providers", &[""], JAVA_CLASS),
-    ("connections.max.idle.ms", &["-1"], "idle connections are kept; leave it out or set it to -1"),
-    (
-        "enable.metrics.push",
-        &["false"],
-        "client telemetry is not supported yet; leave it out or set it to false",
-    ),
-    (
-        "interceptor.classes",
-        &[""],
-        "it names a Java class; add interceptors to a producer with ProducerConfig::interceptor",
-    ),
-    ("transaction.two.phase.commit.enable", &["false"], TWO_PHASE),
-];
-
-/// Properties of the Java clients without an equivalent here yet.
-static NOT_YET: &[(&str, &str)] = &[
-    ("bootstrap.controllers", "connecting to controllers is not supported yet"),
-    ("security.providers", JAVA_CLASS),
-    ("share.acknowledgement.mode", SHARE),
-    ("share.acquire.mode", SHARE),
-    ("socket.connection.setup.timeout.max.ms", YET),
-];
-
-/// Serializer and deserializer properties.
-const SERIALIZATION: [&str; 4] =
-    ["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
-
 impl Settings for ProducerConfig {
     const KIND: Kind = Kind::Producer;
     const TABLE: &'static [Property<Self>] = PRODUCER;
@@ -661,53 +629,22 @@ fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), Confi
 
 /// Classifies a name that sets nothing: harmless, not supported, or a mistake.
 fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigError> {
-    let not_supported = |why| Err(ConfigError::NotSupported { name: redact::name(name), why });
     if IGNORED_PROPERTIES.contains(&name) {
         return Ok(());
     }
-    if SERIALIZATION.contains(&name) {
-        return if keeps_bytes(value) { Ok(()) } else { not_supported(BYTES_ONLY) };
-    }
-    if let Some((_, accepted, why)) = FIXED.iter().find(|(n, _, _)| *n == name) {
-        let fits = accepted.iter().any(|a| a.eq_ignore_ascii_case(value));
-        return if fits { Ok(()) } else { not_supported(why) };
-    }
-    if let Some((_, why)) = NOT_YET.iter().find(|(n, _)| *n == name) {
-        return not_supported(why);
-    }
-    if let Some((harmless, why)) = elsewhere::find(name) {
-        return if harmless.has(value) { Ok(()) } else { not_supported(why) };
+    if let Some(set) = elsewhere::set(S::KIND, name, value) {
+        return set;
     }
     if let Some(why) = librdkafka::find(name) {
-        return not_supported(why);
+        let (name, value, why) = (redact::name(name), None, why.to_owned());
+        return Err(ConfigError::NotSupported { name, value, why });
     }
-    if let Some(clients) = of_other_clients(S::KIND, name) {
+    if let Some(clients) = elsewhere::of_other_clients(S::KIND, name) {
         return Err(ConfigError::OfOtherClients { name: redact::name(name), clients });
     }
-    let known = supported::<S>()
-        .chain(IGNORED_PROPERTIES.iter().copied())
-        .chain(SERIALIZATION)
-        .chain(FIXED.iter().map(|(n, _, _)| *n))
-        .chain(NOT_YET.iter().map(|(n, _)| *n));
+    let known =
+        supported::<S>().chain(IGNORED_PROPERTIES.iter().copied()).chain(elsewhere::names());
     Err(ConfigError::Unknown { name: redact::name(name), nearest: nearest(name, known) })
-}
-
-fn of_other_clients(kind: Kind, name: &str) -> Option<&'static str> {
-    if kind != Kind::Producer && supported::<ProducerConfig>().any(|n| n == name) {
-        return Some("producers");
-    }
-    if kind != Kind::Consumer && supported::<ConsumerConfig>().any(|n| n == name) {
-        return Some("consumers");
-    }
-    None
-}
-
-fn keeps_bytes(class: &str) -> bool {
-    let Some(name) = class.strip_prefix("org.apache.kafka.common.serialization.") else {
-        return false;
-    };
-    let name = name.strip_suffix("Deserializer").or(name.strip_suffix("Serializer"));
-    matches!(name, Some("ByteArray" | "ByteBuffer" | "Bytes" | "String"))
 }
 
 /// Checks every value against its property's parser, which defines the range. Covers values from builder methods and

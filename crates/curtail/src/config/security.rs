@@ -394,7 +394,7 @@ impl SaslConfig {
     pub(crate) fn login(&self) -> Result<Login, ConfigError> {
         let Some(mechanism) = self.mechanism else {
             return Err(ConfigError::Contradiction(
-                "sasl.mechanism defaults to GSSAPI, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
+                "sasl.mechanism is GSSAPI (Kerberos) by default, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
             ));
         };
         let hash = match mechanism {
@@ -441,7 +441,8 @@ impl SaslConfig {
             #[cfg(not(feature = "oidc"))]
             Some(_) => Err(ConfigError::NotSupported {
                 name: oidc::URL.into(),
-                why: "this build has no provider of tokens; add the feature 'oidc' of the dependency curtail",
+                value: None,
+                why: "this build has no provider of tokens; add the feature 'oidc' of the dependency curtail".into(),
             }),
             None => Err(ConfigError::Contradiction(format!(
                 "sasl.mechanism=OAUTHBEARER needs {}, or a function that returns tokens (SecurityConfig::oauth_bearer)",

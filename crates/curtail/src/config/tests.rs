@@ -1,5 +1,7 @@
 //! Tests of every property: accepted values, refused values, defaults; and combinations.
 
+mod java;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail_wire::compression::{Codec, Compression};
@@ -19,7 +21,7 @@ const FLAG: (&[&str], &[&str]) = (&["true", "false", "TRUE => true"], &["", "yes
 const INT_BYTES: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", "1k", ""]);
 
 const SECRET: &[&str] = &["x => [hidden]", ""];
-const STORE_TYPE: (&[&str], &[&str]) = (&["PEM", "pkcs12 => PKCS12"], &["", "JKS"]);
+const STORE_TYPE: (&[&str], &[&str]) = (&["PEM", "pkcs12 => PKCS12", "JKS => "], &["", "BKS"]);
 
 const COMMON: &[Row] = &[
     (
@@ -62,8 +64,8 @@ const COMMON: &[Row] = &[
     (
         "sasl.mechanism",
         "",
-        &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
-        &["", "GSSAPI", "SCRAM"],
+        &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI => "],
+        &["", "SCRAM"],
     ),
     ("sasl.oauthbearer.client.credentials.client.id", "", &["x", ""], &[]),
     ("sasl.oauthbearer.client.credentials.client.secret", "", SECRET, &[]),
@@ -517,10 +519,10 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     }
     let refused = [
         ("value.deserializer", class("LongDeserializer")),
-        ("sasl.login.class", "hush".into()),
-        ("sasl.kerberos.service.name", "hush".into()),
-        ("sasl.oauthbearer.jwks.endpoint.url", "hush".into()),
-        ("sasl.oauthbearer.assertion.private.key.passphrase", "hush".into()),
+        ("sasl.login.class", "hush-hush".into()),
+        ("sasl.kerberos.service.name", "hush-hush".into()),
+        ("sasl.oauthbearer.jwks.endpoint.url", "hush-hush".into()),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", "hush-hush".into()),
     ];
     for (name, value) in refused {
         let error = config.set(name, &value).unwrap_err();
@@ -746,10 +748,11 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         format!("{BEARER} required clientId=a clientSecret=hush ssl.truststore.type=hush;");
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[("security.protocol", "TLS")], "SASL_PLAINTEXT"),
-        (&[("ssl.truststore.type", "JKS")], "keytool -importkeystore"),
+        (&[("ssl.truststore.type", "BKS")], "keytool -importkeystore"),
         (&[("ssl.enabled.protocols", "TLSv1.1")], "TLSv1.2"),
-        (&[("sasl.mechanism", "GSSAPI")], "SCRAM-SHA-512"),
-        (&[sasl], "sasl.mechanism defaults to GSSAPI"),
+        (&[("sasl.mechanism", "SCRAM")], "SCRAM-SHA-512"),
+        (&[sasl], "sasl.mechanism is GSSAPI (Kerberos) by default"),
+        (&[sasl, ("sasl.mechanism", "GSSAPI")], "SCRAM-SHA-512"),
         (&[sasl, plain], "sasl.jaas.config is required"),
         (&[sasl, plain, ("sasl.jaas.config", scram)], "does not fit sasl.mechanism=PLAIN"),
         (&[sasl, plain, ("sasl.jaas.config", "x.Krb5LoginModule required;")], "x.Krb5LoginModule"),

@@ -1,22 +1,46 @@
-//! `ssl.*` and `sasl.*` of the Java clients that have no meaning here, with their alternatives.
+//! Settings of the Java clients that do nothing here: the accepted values, and what to use in place of others.
+//!
+//! Java's default is always accepted, so a file with every default written out works.
+
+use super::{Kind, supported};
+use crate::{
+    AdminConfig, ConsumerConfig, ProducerConfig,
+    config::{HIDDEN, redact},
+    error::ConfigError,
+};
 
 /// Values that are harmless.
-pub(super) enum Harmless {
-    None,
+enum Harmless {
     All,
-    /// These values, or an empty one.
+    /// These values, in any case. Java's default comes first.
     Only(&'static [&'static str]),
+    /// These values, or an empty one: Java's default is no value.
+    OrEmpty(&'static [&'static str]),
 }
 
 impl Harmless {
-    pub(super) fn has(&self, value: &str) -> bool {
+    fn has(&self, value: &str) -> bool {
+        let is = |values: &[&str]| values.iter().any(|v| v.eq_ignore_ascii_case(value));
         match self {
-            Self::None => false,
             Self::All => true,
-            Self::Only(values) => value.is_empty() || values.contains(&value),
+            Self::Only(values) => is(values),
+            Self::OrEmpty(values) => value.is_empty() || is(values),
+        }
+    }
+
+    /// Returns the remedy that an error names.
+    fn advice(&self) -> String {
+        match self {
+            Self::Only([default, ..]) => format!("leave it out or set it to {default}"),
+            _ => "leave it out".to_owned(),
         }
     }
 }
+
+const NOTHING: Harmless = Harmless::OrEmpty(&[]);
+
+const EVERY: &[Kind] = &[Kind::Producer, Kind::Consumer, Kind::Admin];
+const MESSAGES: &[Kind] = &[Kind::Producer, Kind::Consumer];
 
 const HANDLERS: &[&str] = &[
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
@@ -35,47 +59,177 @@ const CLASS: &str = "it names a Java class";
 const OWN_TOKENS: &str =
     "it names a Java class; use SecurityConfig::oauth_bearer with a function that returns tokens";
 const BROKERS: &str = "brokers check tokens, clients do not";
+const KERBEROS: &str = "it is for GSSAPI (Kerberos), which is not supported";
+const ASSERTION: &str = "login with a signed assertion is not supported; use a client secret, or a function that returns tokens (SecurityConfig::oauth_bearer)";
+const SHARE: &str = "share groups are not supported yet";
+const BYTES_ONLY: &str = "records are bytes in Curtail; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
 
-static NAMES: &[(&str, Harmless, &str)] = &[
-    ("sasl.client.callback.handler.class", Harmless::Only(&[]), CLASS),
-    ("sasl.login.callback.handler.class", Harmless::Only(HANDLERS), OWN_TOKENS),
-    ("sasl.login.class", Harmless::Only(&[]), CLASS),
-    ("sasl.oauthbearer.clock.skew.seconds", Harmless::None, BROKERS),
-    ("sasl.oauthbearer.expected.audience", Harmless::None, BROKERS),
-    ("sasl.oauthbearer.expected.issuer", Harmless::None, BROKERS),
-    ("sasl.oauthbearer.jwt.retriever.class", Harmless::Only(RETRIEVERS), OWN_TOKENS),
-    ("sasl.oauthbearer.jwt.validator.class", Harmless::Only(VALIDATORS), BROKERS),
-    // Claims of a token concern the brokers only, whatever their names.
-    ("sasl.oauthbearer.scope.claim.name", Harmless::All, BROKERS),
-    ("sasl.oauthbearer.sub.claim.name", Harmless::All, BROKERS),
+/// Clients that have the setting in Java, its name, the accepted values, and why others are refused.
+static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
     (
+        &[Kind::Admin],
+        "bootstrap.controllers",
+        NOTHING,
+        "connecting to controllers is not supported yet; use bootstrap.servers",
+    ),
+    (
+        EVERY,
+        "client.dns.lookup",
+        Harmless::Only(&["use_all_dns_ips"]),
+        "all addresses of a name are tried",
+    ),
+    (EVERY, "config.providers", NOTHING, CLASS),
+    (
+        EVERY,
+        "connections.max.idle.ms",
+        // The default of Admin is another than that of producers and consumers.
+        Harmless::Only(&["-1", "540000", "300000"]),
+        "idle connections are kept",
+    ),
+    // Java's default is true for producers and consumers. It has no effect unless brokers ask for metrics.
+    (
+        EVERY,
+        "enable.metrics.push",
+        Harmless::Only(&["false", "true"]),
+        "client telemetry is not supported yet",
+    ),
+    (
+        MESSAGES,
+        "interceptor.classes",
+        NOTHING,
+        "it names a Java class; add interceptors to a producer with ProducerConfig::interceptor",
+    ),
+    (
+        &[Kind::Admin],
+        "retries",
+        Harmless::Only(&["2147483647"]),
+        "calls of Admin are retried until default.api.timeout.ms",
+    ),
+    (EVERY, "sasl.client.callback.handler.class", NOTHING, CLASS),
+    (EVERY, "sasl.kerberos.kinit.cmd", Harmless::Only(&["/usr/bin/kinit"]), KERBEROS),
+    (EVERY, "sasl.kerberos.min.time.before.relogin", Harmless::Only(&["60000"]), KERBEROS),
+    (EVERY, "sasl.kerberos.service.name", NOTHING, KERBEROS),
+    (EVERY, "sasl.kerberos.ticket.renew.jitter", Harmless::Only(&["0.05"]), KERBEROS),
+    (EVERY, "sasl.kerberos.ticket.renew.window.factor", Harmless::Only(&["0.8"]), KERBEROS),
+    (EVERY, "sasl.login.callback.handler.class", Harmless::OrEmpty(HANDLERS), OWN_TOKENS),
+    (EVERY, "sasl.login.class", NOTHING, CLASS),
+    (EVERY, "sasl.oauthbearer.assertion.algorithm", Harmless::Only(&["RS256"]), ASSERTION),
+    (EVERY, "sasl.oauthbearer.assertion.claim.exp.seconds", Harmless::Only(&["300"]), ASSERTION),
+    (EVERY, "sasl.oauthbearer.assertion.claim.jti.include", Harmless::Only(&["false"]), ASSERTION),
+    (EVERY, "sasl.oauthbearer.assertion.claim.nbf.seconds", Harmless::Only(&["60"]), ASSERTION),
+    (EVERY, "sasl.oauthbearer.clock.skew.seconds", Harmless::Only(&["30"]), BROKERS),
+    (EVERY, "sasl.oauthbearer.expected.audience", NOTHING, BROKERS),
+    (EVERY, "sasl.oauthbearer.expected.issuer", NOTHING, BROKERS),
+    (EVERY, "sasl.oauthbearer.jwks.endpoint.refresh.ms", Harmless::Only(&["3600000"]), BROKERS),
+    (
+        EVERY,
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        Harmless::Only(&["10000"]),
+        BROKERS,
+    ),
+    (EVERY, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Harmless::Only(&["100"]), BROKERS),
+    (EVERY, "sasl.oauthbearer.jwt.retriever.class", Harmless::OrEmpty(RETRIEVERS), OWN_TOKENS),
+    (EVERY, "sasl.oauthbearer.jwt.validator.class", Harmless::OrEmpty(VALIDATORS), BROKERS),
+    // Claims of a token concern the brokers only, whatever their names.
+    (EVERY, "sasl.oauthbearer.scope.claim.name", Harmless::All, BROKERS),
+    (EVERY, "sasl.oauthbearer.sub.claim.name", Harmless::All, BROKERS),
+    (EVERY, "security.providers", NOTHING, CLASS),
+    (&[Kind::Consumer], "share.acknowledgement.mode", Harmless::Only(&["implicit"]), SHARE),
+    (&[Kind::Consumer], "share.acquire.mode", Harmless::Only(&["batch_optimized"]), SHARE),
+    (
+        EVERY,
+        "socket.connection.setup.timeout.max.ms",
+        Harmless::Only(&["30000"]),
+        "every attempt has socket.connection.setup.timeout.ms",
+    ),
+    (
+        EVERY,
         "ssl.engine.factory.class",
-        Harmless::Only(&["org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"]),
+        Harmless::OrEmpty(&["org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"]),
         CLASS,
     ),
-    ("ssl.keymanager.algorithm", Harmless::Only(&["SunX509", "PKIX"]), "it names a Java algorithm"),
-    ("ssl.provider", Harmless::Only(&[]), "TLS uses rustls with ring, not Java's providers"),
     (
+        EVERY,
+        "ssl.keymanager.algorithm",
+        Harmless::OrEmpty(&["SunX509", "PKIX"]),
+        "it names a Java algorithm",
+    ),
+    (EVERY, "ssl.provider", NOTHING, "TLS uses rustls with ring, not Java's providers"),
+    (
+        EVERY,
         "ssl.secure.random.implementation",
-        Harmless::Only(&[]),
+        NOTHING,
         "randomness comes from the operating system",
     ),
-    ("ssl.trustmanager.algorithm", Harmless::Only(&["PKIX"]), "it names a Java algorithm"),
+    (
+        EVERY,
+        "ssl.trustmanager.algorithm",
+        Harmless::OrEmpty(&["PKIX"]),
+        "it names a Java algorithm",
+    ),
+    (
+        &[Kind::Producer],
+        "transaction.two.phase.commit.enable",
+        Harmless::Only(&["false"]),
+        "two-phase commit is not supported yet",
+    ),
 ];
 
-/// Prefixes of unsupported names.
+/// Prefixes of names that have no default, or that Java does not have.
 static FAMILIES: &[(&str, &str)] = &[
-    ("sasl.kerberos.", "it is for GSSAPI (Kerberos), which is not supported"),
-    (
-        "sasl.oauthbearer.assertion.",
-        "login with a signed assertion is not supported; use a client secret, or a function that returns tokens (SecurityConfig::oauth_bearer)",
-    ),
+    ("sasl.kerberos.", KERBEROS),
+    ("sasl.oauthbearer.assertion.", ASSERTION),
     ("sasl.oauthbearer.jwks.", BROKERS),
 ];
 
-/// Returns the harmless values of a property and why others are refused; `None` if it is not in these tables.
-pub(super) fn find(name: &str) -> Option<(&'static Harmless, &'static str)> {
-    let named = NAMES.iter().find(|(n, _, _)| *n == name).map(|(_, ok, why)| (ok, *why));
-    let family = FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix));
-    named.or_else(|| family.map(|(_, why)| (&Harmless::None, *why)))
+/// Serializer and deserializer properties.
+const SERIALIZATION: [&str; 4] =
+    ["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
+
+/// Names that [`set`] knows, for a similar one in an error.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(_, name, ..)| *name).chain(SERIALIZATION)
+}
+
+/// Accepts a harmless value of a setting without effect. `None` for another name.
+pub(super) fn set(kind: Kind, name: &str, value: &str) -> Option<Result<(), ConfigError>> {
+    let refused = |why: String| {
+        let (name, value) = (redact::name(name), redact::value(name, value));
+        Err(ConfigError::NotSupported { name, value: Some(value).filter(|v| v != HIDDEN), why })
+    };
+    if SERIALIZATION.contains(&name) {
+        let fits = keeps_bytes(value);
+        return Some(if fits { Ok(()) } else { refused(BYTES_ONLY.to_owned()) });
+    }
+    // A name may have a row for each of several clients.
+    let rows = || NAMES.iter().filter(|(_, n, ..)| *n == name);
+    if let Some((_, _, harmless, why)) = rows().find(|(kinds, ..)| kinds.contains(&kind)) {
+        let fits = harmless.has(value);
+        return Some(if fits { Ok(()) } else { refused(format!("{why}; {}", harmless.advice())) });
+    }
+    if let Some((kinds, ..)) = rows().next() {
+        let clients = kinds.first().map_or("", |kind| kind.plural());
+        return Some(Err(ConfigError::OfOtherClients { name: redact::name(name), clients }));
+    }
+    let (_, why) = FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix))?;
+    Some(if value.is_empty() { Ok(()) } else { refused(format!("{why}; {}", NOTHING.advice())) })
+}
+
+/// Clients other than `kind` for which the setting has an effect.
+pub(super) fn of_other_clients(kind: Kind, name: &str) -> Option<&'static str> {
+    let others = [Kind::Producer, Kind::Consumer, Kind::Admin];
+    let has = |other: &Kind| match other {
+        Kind::Producer => supported::<ProducerConfig>().any(|n| n == name),
+        Kind::Consumer => supported::<ConsumerConfig>().any(|n| n == name),
+        Kind::Admin => supported::<AdminConfig>().any(|n| n == name),
+    };
+    others.into_iter().filter(|other| *other != kind).find(has).map(Kind::plural)
+}
+
+fn keeps_bytes(class: &str) -> bool {
+    let Some(name) = class.strip_prefix("org.apache.kafka.common.serialization.") else {
+        return false;
+    };
+    let name = name.strip_suffix("Deserializer").or(name.strip_suffix("Serializer"));
+    matches!(name, Some("ByteArray" | "ByteBuffer" | "Bytes" | "String"))
 }

@@ -138,7 +138,11 @@ static OTHERS: [Property<CommonConfig>; 11] = [
         name: "sasl.mechanism",
         expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; GSSAPI (Kerberos) is not supported",
         set: |config, text| {
-            config.security.sasl.mechanism = Some(Mechanism::by_name(text)?);
+            config.security.sasl.mechanism = match text {
+                // Java's default, which matters with SASL only: `SaslConfig::login` refuses it.
+                "GSSAPI" => None,
+                text => Some(Mechanism::by_name(text)?),
+            };
             Some(())
         },
         get: |config| config.security.sasl.mechanism.map_or("", Mechanism::name).to_owned(),
@@ -259,6 +263,11 @@ fn set_type(store: &mut Store, text: &str) -> Option<()> {
     store.kind = Some(match text.to_ascii_uppercase().as_str() {
         "PEM" => StoreType::Pem,
         "PKCS12" => StoreType::Pkcs12,
+        // Java's default. Java reads a PKCS#12 store with it, too, so the file's first bytes decide.
+        "JKS" => {
+            store.kind = None;
+            return Some(());
+        }
         _ => return None,
     });
     Some(())
