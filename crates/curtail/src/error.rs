@@ -430,6 +430,17 @@ pub enum ConfigError {
         /// The clients that have it, such as `consumers`.
         clients: &'static str,
     },
+    /// Settings of a file that cannot be used, each with its line.
+    #[error("{}", in_file(.path, .problems))]
+    InFile {
+        /// The file.
+        path: String,
+        /// All problems, in the order of the lines.
+        problems: Vec<FileProblem>,
+    },
+    /// An invalid escape in a file of properties.
+    #[error("a \\u escape has four hexadecimal digits")]
+    Escape,
     /// A file of properties cannot be read.
     #[error("cannot read properties from {path}: {reason}")]
     File {
@@ -438,6 +449,25 @@ pub enum ConfigError {
         /// The problem.
         reason: String,
     },
+}
+
+/// A setting of a file that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileProblem {
+    /// The setting's first line, from 1. `None` if the settings contradict each other, or one is missing.
+    pub line: Option<usize>,
+    /// The problem.
+    pub error: ConfigError,
+}
+
+/// The text of [`ConfigError::InFile`]: one line for each problem.
+fn in_file(path: &str, problems: &[FileProblem]) -> String {
+    let line = |problem: &FileProblem| match problem.line {
+        Some(number) => format!("{path}:{number}: {}", problem.error),
+        None => format!("{path}: {}", problem.error),
+    };
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The text of [`ConfigError::Unknown`].

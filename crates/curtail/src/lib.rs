@@ -89,7 +89,7 @@ pub use config::{AdminConfig, ConsumerConfig, ProducerConfig};
 pub use consumer::Consumer;
 pub use curtail_wire::ErrorCode;
 pub use env::Env;
-pub use error::{ConfigError, Error, Result};
+pub use error::{ConfigError, Error, FileProblem, Result};
 pub use producer::{Delivery, Producer};
 pub use record::{ConsumerRecord, Header, Record, RecordMetadata, TopicPartition};
 pub use transaction::TransactionalProducer;

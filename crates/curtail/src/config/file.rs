@@ -13,9 +13,16 @@ use crate::error::ConfigError;
 /// [`ConfigError::File`] if the file cannot be read, is not UTF-8 or has an invalid `\u` escape.
 pub fn load_properties(path: impl AsRef<Path>) -> Result<Vec<(String, String)>, ConfigError> {
     let path = path.as_ref();
-    let failed = |reason: String| ConfigError::File { path: path.display().to_string(), reason };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    parse_properties(&text).map_err(failed)
+    parse_properties(&text(path)?).map_err(|reason| unreadable(path, reason))
+}
+
+/// Returns the text of a file.
+pub(super) fn text(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| unreadable(path, error.to_string()))
+}
+
+fn unreadable(path: &Path, reason: String) -> ConfigError {
+    ConfigError::File { path: path.display().to_string(), reason }
 }
 
 /// Returns the properties in a text, in order. See [`load_properties`].
@@ -23,24 +30,35 @@ pub fn load_properties(path: impl AsRef<Path>) -> Result<Vec<(String, String)>, 
 /// # Errors
 /// Names the problem and its line.
 pub fn parse_properties(text: &str) -> Result<Vec<(String, String)>, String> {
-    let mut lines = text.lines().enumerate();
-    let mut properties = Vec::new();
-    while let Some((number, line)) = lines.next() {
-        let mut logical = line.trim_start_matches(is_blank).to_owned();
-        if logical.is_empty() || logical.starts_with(['#', '!']) {
-            continue;
-        }
+    let property = |Line { number, property }| {
+        property.ok_or_else(|| format!("line {number}: {}", ConfigError::Escape))
+    };
+    lines(text).map(property).collect()
+}
+
+/// A logical line of a file.
+pub(super) struct Line {
+    /// Number of its first line, from 1.
+    pub(super) number: usize,
+    /// Name and value. `None` for an invalid `\u` escape.
+    pub(super) property: Option<(String, String)>,
+}
+
+/// Returns the lines with properties, in order.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = Line> {
+    let mut lines = text.lines().zip(1..);
+    std::iter::from_fn(move || {
+        let is_property = |line: &str| !line.is_empty() && !line.starts_with(['#', '!']);
+        let mut trimmed = lines.by_ref().map(|(line, n)| (line.trim_start_matches(is_blank), n));
+        let (first, number) = trimmed.find(|(line, _)| is_property(line))?;
+        let mut logical = first.to_owned();
         while continues(&logical) {
             logical.pop();
-            let Some((_, next)) = lines.next() else { break };
+            let Some((next, _)) = lines.next() else { break };
             logical.push_str(next.trim_start_matches(is_blank));
         }
-        let property = split(&logical).ok_or_else(|| {
-            format!("line {}: a \\u escape has four hexadecimal digits", number + 1)
-        })?;
-        properties.push(property);
-    }
-    Ok(properties)
+        Some(Line { number, property: split(&logical) })
+    })
 }
 
 fn is_blank(c: char) -> bool {

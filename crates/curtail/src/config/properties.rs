@@ -9,11 +9,12 @@
 //! Any other name is a mistake.
 
 mod elsewhere;
+mod from_file;
 mod librdkafka;
 mod range;
 mod security;
 
-use std::{str::FromStr, time::Duration};
+use std::{path::Path, str::FromStr, time::Duration};
 
 use curtail_wire::compression::{Codec, Compression};
 
@@ -669,7 +670,8 @@ macro_rules! by_name {
     ($type:ident, $example:literal) => {
         impl $type {
             /// Reads settings from properties with Java's names. For a repeated name the last value counts; the order
-            /// of different names does not matter.
+            /// of different names does not matter. A setting of another kind of client is an error here, and skipped
+            /// in a file ([`Self::from_file`]).
             ///
             /// # Errors
             /// As [`Self::set`] and [`Self::validate`].
@@ -692,6 +694,30 @@ macro_rules! by_name {
                 }
                 config.validate()?;
                 Ok(config)
+            }
+
+            /// Reads a `.properties` file, which clients of several kinds may share: settings of other clients are
+            /// skipped, and their names are logged at level `INFO`. See [`load_properties`](super::load_properties)
+            /// for the syntax.
+            ///
+            /// # Errors
+            /// [`ConfigError::InFile`] with the problem of each line, or, if there is none, with that of
+            /// [`Self::validate`]. [`ConfigError::File`] if the file cannot be read.
+            pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+                let path = path.as_ref();
+                let mut config = Self::default();
+                config.set_from_file(path)?;
+                config.validate().map_err(|error| from_file::of_whole(path, error))?;
+                Ok(config)
+            }
+
+            /// Sets the properties of a file as [`Self::from_file`] does, but does not validate their combination, so
+            /// that [`Self::set`] can add to them. On an error nothing has changed.
+            ///
+            /// # Errors
+            /// [`ConfigError::InFile`] with the problem of each line. [`ConfigError::File`] if the file cannot be read.
+            pub fn set_from_file(&mut self, path: impl AsRef<Path>) -> Result<(), ConfigError> {
+                from_file::set_all(self, path.as_ref())
             }
 
             /// Sets one property by Java's name, for example `request.timeout.ms` to `2000`. Ignores spaces around

@@ -1,5 +1,6 @@
 //! Tests of every property: accepted values, refused values, defaults; and combinations.
 
+mod file;
 mod java;
 
 use std::{collections::BTreeMap, time::Duration};
