@@ -16,7 +16,7 @@ pub mod tls;
 
 pub use entropy::Entropy;
 pub use real::RealNet;
-pub use socket::{BoxFuture, Listener, Net, ReadSide, Socket, SocketExt, SocketOptions};
+pub use socket::{BoxFuture, Keepalive, Listener, Net, ReadSide, Socket, SocketExt, SocketOptions};
 
 use std::{
     fmt,

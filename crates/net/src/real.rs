@@ -6,7 +6,6 @@ use std::{
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use socket2::{SockRef, TcpKeepalive};
@@ -18,7 +17,7 @@ use tokio::{
     },
 };
 
-use crate::{BoxFuture, Listener, Net, Socket, SocketOptions};
+use crate::{BoxFuture, Keepalive, Listener, Net, Socket, SocketOptions};
 
 /// The machine's own TCP stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,12 +37,7 @@ impl Net for RealNet {
         addr: SocketAddr,
         options: SocketOptions,
     ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>> {
-        Box::pin(async move {
-            let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            apply(&SockRef::from(&socket), options)?;
-            let stream = socket.connect(addr).await?;
-            Ok(RealSocket::boxed(stream))
-        })
+        Box::pin(async move { Ok(RealSocket::boxed(stream(addr, options).await?)) })
     }
 
     fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
@@ -54,6 +48,13 @@ impl Net for RealNet {
     }
 }
 
+/// Connects a stream that has the options.
+async fn stream(addr: SocketAddr, options: SocketOptions) -> io::Result<TcpStream> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    apply(&SockRef::from(&socket), options)?;
+    socket.connect(addr).await
+}
+
 fn apply(socket: &SockRef<'_>, options: SocketOptions) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     if let Some(bytes) = options.send_buffer {
@@ -62,8 +63,8 @@ fn apply(socket: &SockRef<'_>, options: SocketOptions) -> io::Result<()> {
     if let Some(bytes) = options.receive_buffer {
         socket.set_recv_buffer_size(bytes)?;
     }
-    if let Some(idle) = options.keepalive {
-        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(Duration::from_secs(5));
+    if let Some(Keepalive { idle, interval }) = options.keepalive {
+        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval);
         socket.set_tcp_keepalive(&keepalive)?;
     }
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -124,6 +125,8 @@ impl Listener for RealListener {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
@@ -155,6 +158,29 @@ mod tests {
         drop(socket);
         reading.await.unwrap();
         written.err()
+    }
+
+    #[tokio::test]
+    async fn keepalive_and_user_timeout_of_a_connected_socket_are_those_of_the_options() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seconds = Duration::from_secs;
+        let keepalive = Keepalive { idle: seconds(77), interval: seconds(33) };
+        let user_timeout = Some(Duration::from_millis(4321));
+        let options =
+            SocketOptions { keepalive: Some(keepalive), user_timeout, ..SocketOptions::default() };
+        let on = stream(address, options).await.unwrap();
+        let socket = SockRef::from(&on);
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), keepalive.idle);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), keepalive.interval);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), user_timeout);
+        let options =
+            SocketOptions { keepalive: None, user_timeout: None, ..SocketOptions::default() };
+        let off = stream(address, options).await.unwrap();
+        let socket = SockRef::from(&off);
+        assert!(!socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None);
     }
 
     /// The closed window is the fault: the peer's kernel still acknowledges each probe.

@@ -100,11 +100,26 @@ pub struct SocketOptions {
     pub send_buffer: Option<usize>,
     /// `SO_RCVBUF` in bytes; `None` leaves it to the operating system.
     pub receive_buffer: Option<usize>,
-    /// Idle time before TCP keepalive probes; `None` switches them off.
-    pub keepalive: Option<Duration>,
+    /// TCP keepalive probes; `None` switches them off.
+    pub keepalive: Option<Keepalive>,
     /// `TCP_USER_TIMEOUT`: how long written data may stay unacknowledged by the peer's kernel, or wait for room in its
     /// receive window. Linux only.
     pub user_timeout: Option<Duration>,
+}
+
+/// TCP keepalive probes of an idle connection, in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Idle time before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(10), interval: Duration::from_secs(5) }
+    }
 }
 
 impl Default for SocketOptions {
@@ -112,7 +127,7 @@ impl Default for SocketOptions {
         Self {
             send_buffer: None,
             receive_buffer: None,
-            keepalive: Some(Duration::from_secs(10)),
+            keepalive: Some(Keepalive::default()),
             user_timeout: Some(Duration::from_secs(2)),
         }
     }

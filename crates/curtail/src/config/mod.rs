@@ -66,6 +66,15 @@ pub struct CommonConfig {
     pub send_buffer: Option<usize>,
     /// `receive.buffer.bytes`; `None` leaves it to the operating system (-1).
     pub receive_buffer: Option<usize>,
+    /// Idle time before a connection's first TCP keepalive probe, in whole seconds; zero for no probes. Not a setting
+    /// of the Java client, which leaves it to the operating system; property `curtail.tcp.keepalive.idle.seconds`.
+    pub tcp_keepalive_idle: Duration,
+    /// Time between TCP keepalive probes, in whole seconds; property `curtail.tcp.keepalive.interval.seconds`.
+    pub tcp_keepalive_interval: Duration,
+    /// How long the peer's kernel may leave written data unacknowledged before the connection is closed; zero leaves
+    /// it to the operating system. A producer's connections wait for at least `request.timeout.ms`. Linux only;
+    /// property `curtail.tcp.user.timeout.ms`.
+    pub tcp_user_timeout: Duration,
     /// `default.api.timeout.ms`: limit of calls without a separate timeout.
     pub default_api_timeout: Duration,
     /// `security.protocol`, `ssl.*`, `sasl.*`.
@@ -124,6 +133,9 @@ impl Default for CommonConfig {
             metadata_rebootstrap_trigger: Duration::from_secs(300),
             send_buffer: None,
             receive_buffer: None,
+            tcp_keepalive_idle: Duration::from_secs(10),
+            tcp_keepalive_interval: Duration::from_secs(5),
+            tcp_user_timeout: Duration::from_secs(2),
             default_api_timeout: Duration::from_secs(60),
             security: SecurityConfig::default(),
             phase_stamps: true,

@@ -25,7 +25,8 @@ use super::{
         acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, int_millis,
         isolation, leader_discovery, long_millis, number, offset_reset, recovery, servers,
         show_acks, show_assignors, show_buffer, show_buffered_partitions, show_group_protocol,
-        show_isolation, show_leader_discovery, show_millis, show_offset_reset, show_recovery, text,
+        show_isolation, show_leader_discovery, show_millis, show_offset_reset, show_recovery,
+        show_seconds, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};
@@ -124,6 +125,9 @@ macro_rules! property {
     };
 }
 
+/// Greatest keepalive times of Linux, in seconds.
+const KEEPALIVE_MAX: u64 = 32_767;
+
 static COMMON: &[Property<CommonConfig>] = &[
     property!(
         "bootstrap.servers",
@@ -136,6 +140,21 @@ static COMMON: &[Property<CommonConfig>] = &[
     property!("client.rack", "a text", client_rack, text, String::clone),
     property!("curtail.io.thread", BOOLEAN, io_thread, boolean, bool::to_string),
     property!("curtail.phase.stamps", BOOLEAN, phase_stamps, boolean, bool::to_string),
+    property!(
+        "curtail.tcp.keepalive.idle.seconds",
+        "seconds up to 32767, 0 for no keepalive",
+        tcp_keepalive_idle,
+        |t| number(t, 0, KEEPALIVE_MAX).map(Duration::from_secs),
+        show_seconds
+    ),
+    property!(
+        "curtail.tcp.keepalive.interval.seconds",
+        "seconds, 1 to 32767",
+        tcp_keepalive_interval,
+        |t| number(t, 1, KEEPALIVE_MAX).map(Duration::from_secs),
+        show_seconds
+    ),
+    property!("curtail.tcp.user.timeout.ms", INT_MILLIS, tcp_user_timeout, int_millis, show_millis),
     Property {
         name: "default.api.timeout.ms",
         expected: INT_MILLIS,

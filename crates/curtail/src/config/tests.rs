@@ -39,6 +39,9 @@ const COMMON: &[Row] = &[
     ),
     ("client.id", "curtail", &["x", ""], &[]),
     ("curtail.io.thread", "false", FLAG.0, FLAG.1),
+    ("curtail.tcp.keepalive.idle.seconds", "10", &["0", "32767"], &["-1", "32768", "1.5", ""]),
+    ("curtail.tcp.keepalive.interval.seconds", "5", &["1", "32767"], &["0", "32768", ""]),
+    ("curtail.tcp.user.timeout.ms", "2000", INT_MS.0, INT_MS.1),
     ("metadata.max.age.ms", "300000", LONG_MS.0, LONG_MS.1),
     ("metadata.recovery.rebootstrap.trigger.ms", "300000", LONG_MS.0, LONG_MS.1),
     (

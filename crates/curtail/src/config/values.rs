@@ -27,6 +27,10 @@ pub(super) fn show_millis(duration: &Duration) -> String {
     duration.as_millis().to_string()
 }
 
+pub(super) fn show_seconds(duration: &Duration) -> String {
+    duration.as_secs().to_string()
+}
+
 pub(super) fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some(true),

@@ -10,7 +10,7 @@ mod tests;
 use std::{io, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use curtail_net::{Env, ReadSide, Socket, SocketExt, SocketOptions};
+use curtail_net::{Env, Keepalive, ReadSide, Socket, SocketExt, SocketOptions};
 use curtail_proto::later::Later;
 use curtail_wire::{
     ApiKey, ApiVersions, ErrorCode, Writer,
@@ -93,9 +93,9 @@ impl Connection {
         host: &str,
         port: u16,
     ) -> Result<Self> {
-        let user_timeout = Some(common.request_timeout);
-        Self::open_with(env, common, host, port, SocketOptions { user_timeout, ..options(common) })
-            .await
+        let options = options(common);
+        let user_timeout = options.user_timeout.map(|limit| limit.max(common.request_timeout));
+        Self::open_with(env, common, host, port, SocketOptions { user_timeout, ..options }).await
     }
 
     async fn open_with(
@@ -524,10 +524,13 @@ impl Carrier for Connection {
 
 /// Options of a connection on which the broker never receives more than its receive window holds.
 fn options(common: &CommonConfig) -> SocketOptions {
+    let (idle, interval) = (common.tcp_keepalive_idle, common.tcp_keepalive_interval);
     SocketOptions {
         send_buffer: common.send_buffer,
         receive_buffer: common.receive_buffer,
-        ..SocketOptions::default()
+        // Linux counts in whole seconds and refuses zero.
+        keepalive: (idle.as_secs() > 0).then_some(Keepalive { idle, interval }),
+        user_timeout: Some(common.tcp_user_timeout).filter(|limit| limit.as_millis() > 0),
     }
 }
 

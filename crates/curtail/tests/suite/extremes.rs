@@ -30,6 +30,17 @@ type Row<C> = (&'static str, u64, Field<C>);
 macro_rules! common {
     () => {
         vec![
+            (
+                "curtail.tcp.keepalive.idle.seconds",
+                32_767_000,
+                Field::Time(|c, v| c.common.tcp_keepalive_idle = v),
+            ),
+            (
+                "curtail.tcp.keepalive.interval.seconds",
+                32_767_000,
+                Field::Time(|c, v| c.common.tcp_keepalive_interval = v),
+            ),
+            ("curtail.tcp.user.timeout.ms", INT, Field::Time(|c, v| c.common.tcp_user_timeout = v)),
             ("metadata.max.age.ms", LONG, Field::Time(|c, v| c.common.metadata_max_age = v)),
             (
                 "metadata.recovery.rebootstrap.trigger.ms",

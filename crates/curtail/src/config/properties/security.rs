@@ -6,7 +6,7 @@ use super::{INT_MILLIS, LONG_MILLIS, Property};
 use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
     TlsVersion, redact,
-    values::{boolean, int_millis, long_millis, number, show_millis},
+    values::{boolean, int_millis, long_millis, number, show_millis, show_seconds},
 };
 
 const STORE_TYPE: &str = "PEM or PKCS12; a JKS file becomes one with 'keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12'";
@@ -243,10 +243,6 @@ static OIDC: [Property<CommonConfig>; 13] = [
         show_seconds
     ),
 ];
-
-fn show_seconds(duration: &Duration) -> String {
-    duration.as_secs().to_string()
-}
 
 /// Returns all of them.
 pub(super) fn table() -> impl Iterator<Item = &'static Property<CommonConfig>> {
