@@ -58,7 +58,8 @@ async fn fill(bootstrap: &str, codec: Codec) {
     let producer = Producer::new(config).unwrap();
     for batch in BATCHES {
         for &len in batch {
-            producer.send(Record::to(codec.name()).value(&vec![0; len])).await.unwrap();
+            let sent = producer.send(Record::to(codec.name()).value(&vec![0; len])).await.unwrap();
+            sent.await.unwrap();
         }
         producer.flush().await.unwrap();
     }

@@ -120,25 +120,10 @@ const CONSOLE: &[(&str, &str)] = &[
     ("parse.headers", "--header NAME=VALUE"),
 ];
 
-/// Properties of librdkafka, and those of Kafka's Java client.
-const LIBRDKAFKA: &[(&str, &str)] = &[
-    ("compression.codec", "compression.type"),
-    ("message.timeout.ms", "delivery.timeout.ms"),
-    ("metadata.broker.list", "bootstrap.servers"),
-    ("queue.buffering.max.ms", "linger.ms"),
-    ("sasl.mechanisms", "sasl.mechanism"),
-    ("sasl.password", "sasl.jaas.config"),
-    ("sasl.username", "sasl.jaas.config"),
-    ("ssl.ca.location", "ssl.truststore.location with ssl.truststore.type=PEM"),
-];
-
 /// Where a property belongs that no client has.
 pub(crate) fn of_others(name: &str) -> Option<String> {
     if let Some((_, flag)) = CONSOLE.iter().find(|(known, _)| *known == name) {
         return Some(format!("{name} is a property of Kafka's console tools; use {flag}"));
-    }
-    if let Some((_, equivalent)) = LIBRDKAFKA.iter().find(|(known, _)| *known == name) {
-        return Some(format!("{name} is a property of librdkafka; use {equivalent}"));
     }
     if is_topic_setting(name) {
         return Some(topic_setting(name));

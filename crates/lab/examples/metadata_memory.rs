@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let known = live() - before;
         for name in &names {
             for index in 0..partitions {
-                producer.send(Record::to(name).partition(index as i32).value("v")).await?;
+                drop(producer.send(Record::to(name).partition(index as i32).value("v")).await?);
             }
         }
         producer.flush().await?;

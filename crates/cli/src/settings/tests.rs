@@ -68,7 +68,6 @@ fn properties_that_no_client_has_are_led_to_their_place() {
         ("segment.ms", "is a setting of topics"),
         ("num.partitions", "`curtail cluster --property num.partitions=VALUE`"),
         ("print.key", "is a property of Kafka's console tools; use --key-delimiter TEXT"),
-        ("sasl.username", "is a property of librdkafka; use sasl.jaas.config"),
     ] {
         let text = of_others(name).unwrap();
         assert!(text.starts_with(name) && text.contains(part), "{text}");

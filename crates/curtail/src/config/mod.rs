@@ -334,7 +334,6 @@ pub enum OffsetReset {
 
 /// `group.protocol`: which side computes the assignment of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum GroupProtocol {
     /// A member, in rebalances that involve all members.
     #[default]

@@ -115,7 +115,6 @@ enum Choice {
 
 /// The first record with a given timestamp or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct OffsetAndTimestamp {
     /// Offset of the record.
     pub offset: i64,

@@ -76,7 +76,7 @@ fn send_without_memory_blocks_until_memory_is_free() {
     let producer = Producer::new(config).expect("usable");
     let value = [0; 600];
     for _ in 0..50 {
-        producer.send(Record::to("blocking").value(&value)).expect("sent in the end");
+        drop(producer.send(Record::to("blocking").value(&value)).expect("sent in the end"));
     }
     producer.flush().expect("flushed");
     let metrics = producer.metrics();
@@ -122,7 +122,7 @@ fn threads_share_a_transaction_and_readers_see_what_was_committed() {
     }
     // Closing the producer aborts a transaction that is still open.
     let open = producer.begin_transaction().expect("begun");
-    open.try_send(Record::to("blocking").partition(0).value("open")).expect("sent");
+    drop(open.try_send(Record::to("blocking").partition(0).value("open")).expect("sent"));
     open.flush().expect("flushed");
     drop(open);
     producer.close().expect("closed");
@@ -180,7 +180,7 @@ fn an_async_context_is_refused_with_a_clear_error() {
         refused(producer.flush().expect_err("refused"));
         refused(consumer.poll(Duration::ZERO).expect_err("refused"));
         // Calls that do not wait still work, and dropping a client is no blocking call.
-        producer.try_send(Record::to("blocking").value("x")).expect("sent");
+        drop(producer.try_send(Record::to("blocking").value("x")).expect("sent"));
         drop(producer.clone());
     });
     delivery.wait().expect("written");

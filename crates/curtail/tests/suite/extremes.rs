@@ -391,7 +391,7 @@ fn extreme_settings_of_transactions_are_harmless() {
             check(name, extreme, async {
                 producer.init_transactions().await?;
                 let transaction = producer.begin_transaction().await?;
-                transaction.send(Record::to(TOPIC).value("x")).await?;
+                drop(transaction.send(Record::to(TOPIC).value("x")).await?);
                 transaction.commit().await
             })
             .await;

@@ -122,7 +122,7 @@ async fn metrics_count_every_record_once_and_time_every_phase() {
     for n in 0..RECORDS {
         let key = n.to_string();
         let record = Record::to("measured").key(&key).value(&value);
-        producer.send(record).await.expect("sent");
+        drop(producer.send(record).await.expect("sent"));
     }
     producer.flush().await.expect("flushed");
     let first = producer.metrics();

@@ -92,7 +92,7 @@ async fn send(
 ) {
     for (partition, value) in values {
         let record = Record::to(topic).partition(partition).value(&value);
-        transaction.send(record).await.expect("sent");
+        drop(transaction.send(record).await.expect("sent"));
     }
 }
 
@@ -470,7 +470,7 @@ fn an_abort_ends_the_records_of_a_vanished_partition() {
         let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
         cluster.clear_delays();
         let transaction = producer.begin_transaction().await.unwrap();
-        transaction.send(Record::to("abort").value("next")).await.unwrap();
+        drop(transaction.send(Record::to("abort").value("next")).await.unwrap());
         transaction.commit().await.unwrap();
     });
 }

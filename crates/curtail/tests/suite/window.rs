@@ -155,7 +155,7 @@ async fn nothing_lingers_while_a_window_is_full() {
     for partition in 0..PARTITIONS {
         let record = Record::to(TOPIC).partition(partition).value(&value);
         let sent = timeout(Duration::from_secs(60), producer.send(record)).await;
-        sent.expect("no send waits for linger.ms").expect("sent");
+        drop(sent.expect("no send waits for linger.ms").expect("sent"));
     }
     producer.close().await.expect("closed");
     let read = read_all(&backend, TOPIC, PARTITIONS).await;

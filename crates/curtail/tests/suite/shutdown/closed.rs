@@ -37,7 +37,7 @@ fn a_producers_calls_fail_with_closed_after_its_runtime_has_ended() {
             let producer = runtime.block_on(async { Producer::new(config).expect("usable") });
             if is_used {
                 let sent = producer.send(Record::to(TOPIC).value("used"));
-                runtime.block_on(sent).expect("sent");
+                drop(runtime.block_on(sent).expect("sent"));
                 runtime.block_on(producer.flush()).expect("written");
             }
             drop(runtime);
@@ -70,7 +70,7 @@ fn a_transactional_producers_calls_fail_with_closed_after_its_runtime_has_ended(
         runtime.block_on(ready.init_transactions()).expect("initialized");
         runtime.block_on(open.init_transactions()).expect("initialized");
         let transaction = runtime.block_on(open.begin_transaction()).expect("begun");
-        runtime.block_on(transaction.send(Record::to(TOPIC).value("in time"))).expect("sent");
+        drop(runtime.block_on(transaction.send(Record::to(TOPIC).value("in time"))).expect("sent"));
         drop(runtime);
         let tried = transaction.try_send(Record::to("other").value("late"));
         assert!(matches!(tried, Err(Error::Closed)), "try_send: {tried:?}");

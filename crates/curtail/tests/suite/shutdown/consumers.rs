@@ -66,7 +66,7 @@ fn fill(rig: &Rig, topic: &str) {
             let value = n.to_string();
             for partition in 0..PARTITIONS {
                 let record = Record::to(topic).partition(partition).value(&value);
-                producer.send(record).await.expect("sent");
+                drop(producer.send(record).await.expect("sent"));
             }
         }
         producer.close().await.expect("written");

@@ -80,7 +80,9 @@ async fn send(
         let partition = TopicPartition::new(INPUT, record.partition());
         next.insert(partition, OffsetAndMetadata::new(record.offset() + 1));
         let value = record.value().unwrap_or_default();
-        transaction.send(Record::to(OUTPUT).partition(record.partition()).value(value)).await?;
+        let copy = Record::to(OUTPUT).partition(record.partition()).value(value);
+        // A record that fails also fails the commit.
+        drop(transaction.send(copy).await?);
     }
     Ok(next)
 }
