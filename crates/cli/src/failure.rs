@@ -5,7 +5,10 @@ mod tests;
 
 use std::{fmt::Display, io};
 
-use curtail::{ConfigError, Error, error::ConnectionProblem};
+use curtail::{
+    ConfigError, Error,
+    error::{ConnectionProblem, FileProblem},
+};
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
 
@@ -126,16 +129,28 @@ fn has_advice(error: &Error) -> bool {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        match &error {
-            ConfigError::Unknown { name, nearest } => match (settings::of_others(name), nearest) {
-                (Some(text), _) => Self::new(text),
-                (None, Some(_)) => Self::new(error),
-                (None, None) => {
-                    Self::new(format!("{error}; properties have the names of Kafka's Java clients"))
-                }
-            },
-            _ => Self::new(error),
+        Self::new(of_setting(&error))
+    }
+}
+
+/// The text for a setting that cannot be used. For an unknown one it says who has it.
+fn of_setting(error: &ConfigError) -> String {
+    match error {
+        ConfigError::Unknown { name, nearest } => match (settings::of_others(name), nearest) {
+            (Some(text), _) => text,
+            (None, Some(_)) => error.to_string(),
+            (None, None) => {
+                format!("{error}; properties have the names of Kafka's Java clients")
+            }
+        },
+        ConfigError::InFile { path, problems } => {
+            let text = |problem: &FileProblem| {
+                let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+                format!("{path}{line}: {}", of_setting(&problem.error))
+            };
+            problems.iter().map(text).collect::<Vec<_>>().join("; ")
         }
+        _ => error.to_string(),
     }
 }
 

@@ -6,7 +6,10 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use curtail::{ConfigError, ConsumerConfig, ProducerConfig, config::load_properties};
+use curtail::{
+    AdminConfig, ConfigError, ConsumerConfig, ProducerConfig,
+    config::{CommonConfig, load_properties},
+};
 use curtail_cluster::{ClusterConfig, is_topic_setting};
 
 use crate::failure::Failure;
@@ -63,7 +66,71 @@ impl ClientArguments {
         }
         Ok(all)
     }
+
+    /// The settings of one client, later ones win: `defaults`, the file, the flags, the address, `fixed`. Settings of
+    /// other clients are errors in flags, but not in the file.
+    pub(crate) fn config<C: ByName>(
+        &self,
+        defaults: &[(&str, &str)],
+        fixed: &[(&str, &str)],
+    ) -> Result<C, Failure> {
+        let mut config = C::default();
+        for (name, value) in defaults {
+            config.set(name, value)?;
+        }
+        match &self.command_config {
+            Some(path) if !path.exists() => return Err(no_file(path)),
+            Some(path) => config.set_from_file(path)?,
+            None => {}
+        }
+        for property in &self.properties {
+            config.set(&property.name, &property.value)?;
+        }
+        if let Some(servers) = &self.bootstrap_server {
+            config.set(BOOTSTRAP, servers)?;
+        }
+        if config.common().bootstrap_servers.is_empty() {
+            config.set(BOOTSTRAP, DEFAULT_BOOTSTRAP)?;
+        }
+        for (name, value) in fixed {
+            config.set(name, value)?;
+        }
+        config.validate()?;
+        Ok(config)
+    }
 }
+
+/// Settings of a client, from a file that clients of several kinds may share, and by name.
+pub(crate) trait ByName: Default {
+    fn set_from_file(&mut self, path: &Path) -> Result<(), ConfigError>;
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError>;
+    fn validate(&self) -> Result<(), ConfigError>;
+    fn common(&mut self) -> &mut CommonConfig;
+}
+
+macro_rules! by_name {
+    ($($config:ty),*) => {$(
+        impl ByName for $config {
+            fn set_from_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+                <$config>::set_from_file(self, path)
+            }
+
+            fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+                <$config>::set(self, name, value)
+            }
+
+            fn validate(&self) -> Result<(), ConfigError> {
+                <$config>::validate(self)
+            }
+
+            fn common(&mut self) -> &mut CommonConfig {
+                &mut self.common
+            }
+        }
+    )*};
+}
+
+by_name!(ProducerConfig, ConsumerConfig, AdminConfig);
 
 pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 

@@ -117,7 +117,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 }
 
 fn admin(client: &ClientArguments) -> Result<Admin, Failure> {
-    Ok(Admin::new(AdminConfig::from_properties(client.all()?)?)?)
+    Ok(Admin::new(client.config::<AdminConfig>(&[], &[])?)?)
 }
 
 /// Runs a command to its end.

@@ -100,7 +100,7 @@ impl Start {
 
 /// Reads until an end condition or a signal.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let config = ConsumerConfig::from_properties(properties(arguments)?)?;
+    let config = config(arguments)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     runtime.block_on(async {
         let creates = config.allow_auto_create_topics;
@@ -136,12 +136,11 @@ const AUTO_CREATE: &str = "allow.auto.create.topics";
 /// The position in place of one outside the log.
 const RESET: &str = "auto.offset.reset";
 
-/// The properties given, and those that follow from the group.
-fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
-    let mut all = arguments.client.all()?;
-    // The default comes first, so that a property given with -X takes precedence.
-    all.insert(0, (AUTO_CREATE.into(), "false".into()));
-    let Some(group) = &arguments.group else { return Ok(all) };
+/// The settings given, and those that follow from the group.
+fn config(arguments: &Arguments) -> Result<ConsumerConfig, Failure> {
+    // Before the others, so that a property given by name takes precedence.
+    let create = (AUTO_CREATE, "false");
+    let Some(group) = &arguments.group else { return arguments.client.config(&[create], &[]) };
     let reset = match arguments.offset {
         Start::Beginning => "earliest",
         Start::End => "latest",
@@ -151,11 +150,9 @@ fn properties(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
             ));
         }
     };
-    // First, so that an auto.offset.reset given by name takes precedence.
-    all.insert(0, (RESET.into(), reset.into()));
-    all.push(("group.id".into(), group.clone()));
-    all.extend(arguments.group_protocol.clone().map(|name| ("group.protocol".into(), name)));
-    Ok(all)
+    let protocol = arguments.group_protocol.as_deref().map(|name| ("group.protocol", name));
+    let fixed: Vec<_> = [("group.id", group.as_str())].into_iter().chain(protocol).collect();
+    arguments.client.config(&[create, (RESET, reset)], &fixed)
 }
 
 /// The longest single poll. Polls end with the first records; this only bounds how late an end is noticed.

@@ -64,7 +64,7 @@ const OUTSTANDING: usize = 100_000;
 
 /// Sends until the input ends.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut config = ProducerConfig::from_properties(arguments.client.all()?)?;
+    let mut config: ProducerConfig = arguments.client.config(&[], &[])?;
     if let Some(codec) = &arguments.compression {
         config.set("compression.type", codec)?;
     }

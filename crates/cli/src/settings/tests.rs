@@ -1,4 +1,4 @@
-use curtail::{ConsumerConfig, ProducerConfig};
+use curtail::{AdminConfig, ConsumerConfig, ProducerConfig};
 
 use super::{ClientArguments, Property, of_others, properties, property, set_both};
 use crate::failure::Failure;
@@ -28,6 +28,36 @@ fn the_address_flag_counts_most_and_there_is_a_default() {
     assert_eq!(arguments.all().unwrap(), pairs(&[("bootstrap.servers", "a:1")]));
     arguments.bootstrap_server = Some("b:1".into());
     assert_eq!(arguments.all().unwrap().last().unwrap().1, "b:1");
+}
+
+#[test]
+fn clients_of_several_kinds_share_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |text: &str| {
+        let path = directory.path().join("client.properties");
+        std::fs::write(&path, text).unwrap();
+        ClientArguments {
+            bootstrap_server: None,
+            properties: vec![property("client.id=flag").unwrap()],
+            command_config: Some(path),
+        }
+    };
+    let shared = file("linger.ms=7\ngroup.id=g\nclient.id=file\nbootstrap.servers=a:1\n");
+    let producer: ProducerConfig = shared.config(&[("linger.ms", "1")], &[]).unwrap();
+    assert_eq!((producer.linger.as_millis(), &*producer.common.client_id), (7, "flag"));
+    let consumer: ConsumerConfig = shared.config(&[], &[("group.id", "fixed")]).unwrap();
+    assert_eq!(consumer.group_id.as_deref(), Some("fixed"));
+    let admin: AdminConfig = shared.config(&[], &[]).unwrap();
+    assert_eq!(admin.common.bootstrap_servers, ["a:1"]);
+    let admin: AdminConfig = file("client.rack=r").config(&[], &[]).unwrap();
+    assert_eq!(admin.common.bootstrap_servers, [super::DEFAULT_BOOTSTRAP]);
+    // All problems at once, each with its line.
+    let wrong = file("linger.ms=soon\nclient.rack=r\nretention.ms=5\n");
+    let Failure::Message(text) = wrong.config::<ProducerConfig>(&[], &[]).unwrap_err() else {
+        panic!("no message")
+    };
+    assert!(text.contains("client.properties:1: linger.ms=soon"), "{text}");
+    assert!(text.contains("client.properties:3: retention.ms is a setting of topics"), "{text}");
 }
 
 #[test]
