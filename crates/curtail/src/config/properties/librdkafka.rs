@@ -8,6 +8,7 @@ const QUEUES: &str = "it is librdkafka's; Consumer::into_queues counts records a
      and commit_offsets commits any offset";
 
 static NAMES: &[(&str, &str)] = &[
+    ("auto.commit.enable", "it is librdkafka's name; use enable.auto.commit"),
     ("batch.num.messages", "it is librdkafka's name; use batch.size, in bytes"),
     ("compression.codec", "it is librdkafka's name; use compression.type"),
     ("debug", "it is librdkafka's; the program's tracing subscriber selects events"),
