@@ -1,0 +1,208 @@
+import asyncio
+import warnings
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, Unpack
+
+from . import _native
+from ._call import finished
+from ._config import Setting, properties
+from ._native import Record, Records
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from ._options import ConsumerOptions
+
+WAIT = 1.0
+"""Seconds of one poll of an iteration."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Consumer(_native.Consumer):
+    """Reads partitions, assigned by the application or shared in a group.
+
+    With a ``group_id`` it subscribes to the topics; without one it is assigned all their
+    partitions. A consumer belongs to one event loop at a time. Only records that the program has
+    received count in :meth:`commit` and :meth:`close`. A block that is left by an exception
+    rewinds the last poll, or with ``async for`` the last record.
+    """
+
+    _topics: tuple[str, ...]
+    _begun: bool
+    _has_group: bool
+
+    def __new__(
+        cls,
+        bootstrap_servers: str | Iterable[str] | None = None,
+        *topics: str,
+        config: Mapping[str, Setting] | None = None,
+        **options: "Unpack[ConsumerOptions]",
+    ) -> Self:
+        settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
+        self = super().__new__(cls, settings)
+        self._topics = topics
+        self._has_group = any(name == "group.id" for name, _ in settings)
+        self._begun = not topics
+        return self
+
+    async def _begin(self) -> None:
+        """Subscribes to the topics of the constructor, or assigns their partitions."""
+        if self._has_group:
+            await finished(self._start_subscribe(list(self._topics), None))
+        else:
+            await finished(self._start_assign_all(list(self._topics)))
+        self._begun = True
+
+    async def connect(self) -> None:
+        """Connects to a bootstrap server, to fail early and clearly if none is usable."""
+        await finished(self._start_connect())
+        if not self._begun:
+            await self._begin()
+
+    async def poll(self, timeout: float = 1.0) -> Records:
+        """Returns records that are buffered or arrive within ``timeout`` seconds.
+
+        A cancelled poll loses no records: the next one returns them.
+        """
+        if not self._has_records:
+            if not self._begun:
+                await self._begin()
+            await finished(self._start_poll(timeout))
+        return self._take()
+
+    async def polls(self) -> AsyncGenerator[Records, None]:
+        """Iterates over polls that return records."""
+        while True:
+            records = await self.poll(WAIT)
+            if records:
+                yield records
+
+    async def __aiter__(self) -> AsyncGenerator[Record, None]:
+        """Iterates over records. Yields to the event loop at least every millisecond."""
+        while True:
+            if not self._has_records:
+                if not self._begun:
+                    await self._begin()
+                await finished(self._start_poll(WAIT))
+            else:
+                # A buffered poll returns without a pause.
+                await asyncio.sleep(0)
+            for record in self._turn():
+                yield record
+
+    async def subscribe(self, *topics: str, pattern: str | None = None) -> None:
+        """Replaces the subscription by these topics, or by those that match the pattern."""
+        if bool(topics) == (pattern is not None):
+            raise ConfigError("a subscription has topics, or a pattern")
+        await finished(self._start_subscribe(list(topics), pattern))
+        self._begun = True
+
+    async def unsubscribe(self) -> None:
+        """Ends the subscription or assignment."""
+        await finished(self._start_unsubscribe())
+        self._begun = True
+
+    async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Replaces the assignment. Partitions that stay assigned keep their positions."""
+        await finished(self._start_assign(list(partitions)))
+        self._begun = True
+
+    async def seek(
+        self,
+        partition: tuple[str, int],
+        to: int | datetime | Literal["beginning", "end", "committed"],
+    ) -> None:
+        """Continues a partition at an offset, a time, or one of the names."""
+        if isinstance(to, datetime):
+            milliseconds = int(to.timestamp() * 1000)
+            await finished(self._start_seek_to_timestamp(partition, milliseconds))
+        else:
+            await finished(self._start_seek(partition, to))
+
+    async def pause(self, *partitions: tuple[str, int]) -> None:
+        """Stops returning records of the partitions until they are resumed."""
+        await finished(self._start_pause(list(partitions)))
+
+    async def resume(self, *partitions: tuple[str, int]) -> None:
+        """Resumes paused partitions."""
+        await finished(self._start_resume(list(partitions)))
+
+    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Commits these offsets, or those after the records that the program has received.
+
+        A cancelled commit may have happened.
+        """
+        pairs = None if offsets is None else list(offsets.items())
+        await finished(self._start_commit(pairs))
+
+    async def position(self, partition: tuple[str, int]) -> int:
+        """Returns the offset of the next record of the partition."""
+        offset: int = await finished(self._start_position(partition))
+        return offset
+
+    async def committed(self, partition: tuple[str, int]) -> int | None:
+        """Returns the group's committed offset of the partition."""
+        offsets = await finished(self._start_committed([partition]))
+        offset: int | None = offsets[tuple(partition)]
+        return offset
+
+    async def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> dict[TopicPartition, int]:
+        """Returns the first offset of each partition."""
+        offsets = await finished(self._start_offsets(list(partitions), False))
+        return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+
+    async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Returns the end of each partition, where its next record will be written."""
+        offsets = await finished(self._start_offsets(list(partitions), True))
+        return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+
+    async def partitions_for(self, topic: str) -> int:
+        """Returns the number of partitions of a topic."""
+        count: int = await finished(self._start_partitions_for(topic))
+        return count
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The assigned partitions."""
+        return frozenset(TopicPartition(*partition) for partition in self._assigned())
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return frozenset(TopicPartition(*partition) for partition in self._paused_now())
+
+    async def close(self) -> None:
+        """Commits with auto-commit, leaves the group, and closes the consumer."""
+        await finished(self._start_close(False))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.connect()
+        except BaseException:
+            # The block does not run, so nothing else closes the consumer.
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await finished(self._start_close(kind is not None))
+
+    def __del__(self) -> None:
+        if self._is_open:
+            warnings.warn(
+                "unclosed consumer: its membership ends only after session.timeout.ms",
+                ResourceWarning,
+                stacklevel=2,
+            )

@@ -1,0 +1,102 @@
+import atexit
+import warnings
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from weakref import WeakSet
+
+from . import _native
+from ._call import finished
+from ._config import Setting, properties
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from ._options import ProducerOptions
+
+    Bytes: TypeAlias = Buffer | str | None
+    HeaderLike: TypeAlias = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
+else:
+    Bytes = Any
+    HeaderLike = Any
+
+EXIT_SECONDS = 5.0
+"""Longest flush at the interpreter's exit."""
+
+
+class Producer(_native.Producer):
+    """Sends records to Kafka, in batches, idempotently and in order.
+
+    A producer may be created anywhere and used from several event loops. ``async with`` connects
+    and closes. ``config`` takes settings by Kafka's names, keywords take them with ``_`` for ``.``.
+    """
+
+    def __new__(
+        cls,
+        bootstrap_servers: str | Iterable[str] | None = None,
+        *,
+        config: Mapping[str, Setting] | None = None,
+        **options: "Unpack[ProducerOptions]",
+    ) -> Self:
+        self = super().__new__(cls, properties(bootstrap_servers, config, options))  # type: ignore[arg-type]
+        _open.add(self)
+        return self
+
+    async def connect(self) -> None:
+        """Connects to a bootstrap server, to fail early and clearly if none is usable."""
+        await finished(self._start_connect())
+
+    async def warm_up(self, *topics: str) -> None:
+        """Prepares sends to these topics, so that the first record does not wait."""
+        await finished(self._start_warm_up(list(topics)))
+
+    async def partitions_for(self, topic: str) -> int:
+        """Returns the number of partitions of a topic."""
+        count: int = await finished(self._start_partitions_for(topic))
+        return count
+
+    async def flush(self) -> None:
+        """Waits until each earlier record is acknowledged or failed, without lingering."""
+        await finished(self._start_flush())
+
+    async def close(self) -> None:
+        """Refuses later records, and waits until each earlier one is acknowledged or failed."""
+        await finished(self._start_close())
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.connect()
+        except BaseException:
+            # The block does not run, so nothing else closes the producer.
+            self._abandon()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if self._is_open:
+            warnings.warn(
+                "unclosed producer: its open records are lost", ResourceWarning, stacklevel=2
+            )
+
+
+_open: WeakSet[Producer] = WeakSet()
+
+
+def _flush_at_exit() -> None:
+    for producer in list(_open):
+        if not producer._is_open:
+            continue
+        settled = producer._flush_at_exit(EXIT_SECONDS)
+        lost = "" if settled else f"; some records were not settled within {EXIT_SECONDS:.0f} s"
+        warnings.warn(f"producer was not closed before exit{lost}", ResourceWarning, stacklevel=1)
+
+
+atexit.register(_flush_at_exit)

@@ -1,0 +1,41 @@
+//! Native part of `curtail_kafka`, the Python package of Curtail.
+//!
+//! Calls from Python run on the event loop's thread; the clients' tasks run on one tokio runtime per process. The two
+//! sides meet in [`port`] (results) and [`stage`] (records).
+//!
+//! # Invariants
+//! - No thread of the runtime attaches to the interpreter (clippy's `disallowed-methods`).
+//! - The runtime holds tags, never Python objects.
+
+mod buffer;
+mod config;
+mod consumer;
+mod error;
+mod feeder;
+mod port;
+mod producer;
+mod records;
+mod runtime;
+mod signal;
+mod stage;
+mod testing;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::config::{consumer_properties, producer_properties};
+    #[pymodule_export]
+    use super::consumer::Consumer;
+    #[pymodule_export]
+    use super::port::{Call, Port, RecordMetadata};
+    #[pymodule_export]
+    use super::producer::Producer;
+    #[pymodule_export]
+    use super::records::{Record, Records};
+    #[pymodule_export]
+    use super::runtime::{after_fork_in_child, runtime_threads};
+    #[pymodule_export]
+    use super::testing::Cluster;
+}

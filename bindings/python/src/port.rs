@@ -1,0 +1,545 @@
+//! The port of an event loop: brings results from the runtime to `asyncio` futures.
+//!
+//! A waker of the runtime writes an eventfd, which `loop.add_reader` watches. The loop then calls [`Port::drain`], which
+//! resolves futures by their tags. The runtime sees only [`Core`], which has no Python objects.
+//!
+//! # Invariants
+//! - One wake-up per drain: while `armed` is set, a wake-up writes nothing, because a drain is due or running.
+//! - A turn ends after [`TURN_RESULTS`] results or [`TURN_TIME`], so that a burst does not hold the event loop.
+//! - A result that was queued before a call's reply is resolved before it: `flush` returns after its records.
+//!
+//! # Locks
+//! `Port::state` is never held while Python code runs: a callback may send.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
+};
+
+use curtail::{
+    Error,
+    producer::{CompletionRun, CompletionSink, Completions},
+};
+use futures_core::Stream;
+use parking_lot::Mutex;
+use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, sync::PyOnceLock, types::PyString};
+use tokio::{sync::oneshot, task::AbortHandle};
+
+use crate::{
+    error,
+    runtime::{Owned, Process},
+    signal::Signal,
+};
+
+/// Results that a turn resolves at most.
+const TURN_RESULTS: usize = 256;
+/// Time after which a turn ends.
+const TURN_TIME: Duration = Duration::from_micros(300);
+/// Results between looks at the clock.
+const LOOK_EVERY: usize = 64;
+
+/// Converts a result of the runtime on the event loop's thread.
+pub(crate) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// The ports of the event loops that have used a client. Locked as `runtime::CURRENT`.
+static PORTS: Mutex<Vec<(Py<PyAny>, Py<Port>)>> = Mutex::new(Vec::new());
+
+/// The runtime's side of a port.
+pub(crate) struct Core {
+    signal: Signal,
+    /// Whether a drain is due or running.
+    armed: AtomicBool,
+    replies: Mutex<VecDeque<(u64, Reply)>>,
+}
+
+impl Core {
+    /// Resolves the future with this tag.
+    pub(crate) fn reply(self: &Arc<Self>, tag: u64, reply: Reply) {
+        self.replies.lock().push_back((tag, reply));
+        self.wake_by_ref();
+    }
+
+    /// Fails the future with this tag.
+    pub(crate) fn fail(self: &Arc<Self>, tag: u64, error: Error) {
+        self.reply(tag, Box::new(move |py| Err(error::raise(py, &error))));
+    }
+}
+
+impl Wake for Core {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.armed.swap(true, Ordering::SeqCst) {
+            self.signal.raise();
+        }
+    }
+}
+
+/// Futures by tag.
+#[derive(Default)]
+struct Slab {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u64>,
+}
+
+struct Entry {
+    future: Py<PyAny>,
+    /// Timestamp of the record; unused for other calls.
+    timestamp: i64,
+}
+
+impl Slab {
+    fn insert(&mut self, entry: Entry) -> u64 {
+        if let Some(tag) = self.free.pop()
+            && let Some(place) = self.entries.get_mut(tag as usize)
+        {
+            *place = Some(entry);
+            return tag;
+        }
+        self.entries.push(Some(entry));
+        self.entries.len() as u64 - 1
+    }
+
+    fn remove(&mut self, tag: u64) -> Option<Entry> {
+        let entry = self.entries.get_mut(tag as usize)?.take();
+        if entry.is_some() {
+            self.free.push(tag);
+        }
+        entry
+    }
+}
+
+#[derive(Default)]
+struct State {
+    slab: Slab,
+    /// Outcomes of records, from the first send on.
+    outcomes: Option<(CompletionSink, Completions)>,
+    /// A run of which this many records are resolved.
+    run: Option<(CompletionRun, usize)>,
+    replies: VecDeque<(u64, Reply)>,
+}
+
+/// The results of an event loop's calls.
+#[pyclass(frozen, module = "curtail_kafka._native")]
+pub(crate) struct Port {
+    core: Owned<Arc<Core>>,
+    waker: Owned<Waker>,
+    state: Owned<Mutex<State>>,
+    create_future: Py<PyAny>,
+}
+
+/// A call's future, and the way to cancel the call.
+#[pyclass(frozen, module = "curtail_kafka._native")]
+pub(crate) struct Call {
+    #[pyo3(get)]
+    future: Py<PyAny>,
+    stop: Mutex<Stop>,
+}
+
+/// How a call is cancelled.
+enum Stop {
+    Task(AbortHandle),
+    Signal(oneshot::Sender<()>),
+    /// The call continues.
+    Never,
+}
+
+impl Call {
+    /// A call that the receiver of the signal ends.
+    pub(crate) fn with_signal(future: Py<PyAny>, signal: oneshot::Sender<()>) -> Self {
+        Self { future, stop: Mutex::new(Stop::Signal(signal)) }
+    }
+
+    /// A call that continues when its future is cancelled.
+    pub(crate) fn without_cancel(future: Py<PyAny>) -> Self {
+        Self { future, stop: Mutex::new(Stop::Never) }
+    }
+}
+
+#[pymethods]
+impl Call {
+    /// Ends the call, if it can be ended.
+    fn cancel(&self) {
+        match mem::replace(&mut *self.stop.lock(), Stop::Never) {
+            Stop::Task(task) => task.abort(),
+            Stop::Signal(signal) => drop(signal.send(())),
+            Stop::Never => {}
+        }
+    }
+}
+
+/// The obligation to resolve a future: a task that ends without a result fails it.
+pub(crate) struct Pending {
+    core: Arc<Core>,
+    tag: u64,
+    replied: bool,
+}
+
+impl Pending {
+    pub(crate) fn reply(mut self, reply: Reply) {
+        self.replied = true;
+        self.core.reply(self.tag, reply);
+    }
+
+    /// Resolves the future with the converted value, or fails it.
+    pub(crate) fn settle<T: Send + 'static>(
+        self,
+        result: curtail::Result<T>,
+        convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) {
+        self.reply(Box::new(move |py| match result {
+            Ok(value) => convert(py, value),
+            Err(error) => Err(error::raise(py, &error)),
+        }));
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.replied {
+            self.core.fail(self.tag, Error::Closed);
+        }
+    }
+}
+
+pub(crate) fn none(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
+    Ok(py.None())
+}
+
+/// Forgets the ports that a fork has inherited.
+pub(crate) fn abandon_all() {
+    mem::forget(mem::take(&mut *PORTS.lock()));
+}
+
+fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    GET.import(py, "asyncio", "get_running_loop")?.call0()
+}
+
+impl Port {
+    /// Returns the running event loop's port.
+    pub(crate) fn current(py: Python<'_>) -> PyResult<Py<Self>> {
+        let running = running_loop(py)?;
+        let known =
+            PORTS.lock().iter().find(|(at, _)| at.is(&running)).map(|(_, port)| port.clone_ref(py));
+        match known {
+            Some(port) => Ok(port),
+            None => Self::open(&running),
+        }
+    }
+
+    #[cold]
+    fn open(running: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        let py = running.py();
+        sweep(py)?;
+        let signal = Signal::new().map_err(PyErr::from)?;
+        let descriptor = signal.descriptor();
+        let core =
+            Arc::new(Core { signal, armed: AtomicBool::new(false), replies: Mutex::default() });
+        let port = Self {
+            waker: Owned::new(Waker::from(core.clone())),
+            core: Owned::new(core),
+            state: Owned::new(Mutex::default()),
+            create_future: running.getattr("create_future")?.unbind(),
+        };
+        let port = Bound::new(py, port)?;
+        let watched = running.call_method1("add_reader", (descriptor, port.getattr("drain")?));
+        watched.map_err(|error| {
+            let text =
+                format!("the event loop cannot watch file descriptors (add_reader): {error}");
+            PyRuntimeError::new_err(text)
+        })?;
+        PORTS.lock().push((running.clone().unbind(), port.clone().unbind()));
+        Ok(port.unbind())
+    }
+
+    pub(crate) fn core(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
+        self.core.get(py)
+    }
+
+    /// Creates a future; the tag resolves it.
+    pub(crate) fn future<'py>(
+        &self,
+        py: Python<'py>,
+        timestamp: i64,
+    ) -> PyResult<(u64, Bound<'py, PyAny>)> {
+        let state = self.state.get(py)?;
+        let future = self.create_future.bind(py).call0()?;
+        let entry = Entry { future: future.clone().unbind(), timestamp };
+        let tag = state.lock().slab.insert(entry);
+        Ok((tag, future))
+    }
+
+    /// Takes back the future of a call that was not made.
+    pub(crate) fn withdraw(&self, py: Python<'_>, tag: u64) -> PyResult<()> {
+        let entry = self.state.get(py)?.lock().slab.remove(tag);
+        drop(entry);
+        Ok(())
+    }
+
+    /// Returns the sink for outcomes of the event loop's records.
+    pub(crate) fn sink(
+        &self,
+        py: Python<'_>,
+        producer: &curtail::Producer,
+    ) -> PyResult<CompletionSink> {
+        let mut state = self.state.get(py)?.lock();
+        if let Some((sink, _)) = &state.outcomes {
+            return Ok(sink.clone());
+        }
+        let (sink, mut outcomes) = producer.completions();
+        // Registers the waker; there is no outcome yet.
+        let mut cx = Context::from_waker(self.waker.get(py)?);
+        let _ = std::pin::Pin::new(&mut outcomes).poll_next(&mut cx);
+        state.outcomes = Some((sink.clone(), outcomes));
+        Ok(sink)
+    }
+
+    /// Creates a future and the obligation to resolve it.
+    pub(crate) fn pending<'py>(&self, py: Python<'py>) -> PyResult<(Pending, Bound<'py, PyAny>)> {
+        let (tag, future) = self.future(py, 0)?;
+        Ok((Pending { core: self.core(py)?.clone(), tag, replied: false }, future))
+    }
+
+    /// Runs a future of the client on the runtime.
+    pub(crate) fn spawn<T: Send + 'static>(
+        py: Python<'_>,
+        work: impl Future<Output = curtail::Result<T>> + Send + 'static,
+        convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<Call> {
+        let process = Process::get(py)?;
+        let port = Self::current(py)?;
+        let (pending, future) = port.get().pending(py)?;
+        let task = process.spawn(async move { pending.settle(work.await, convert) });
+        let stop = Mutex::new(Stop::Task(task.abort_handle()));
+        Ok(Call { future: future.unbind(), stop })
+    }
+
+    /// Takes the next records of a run, at most `most`.
+    fn next_outcomes(&self, py: Python<'_>, most: usize) -> PyResult<Option<Outcomes>> {
+        let mut cx = Context::from_waker(self.waker.get(py)?);
+        let mut state = self.state.get(py)?.lock();
+        let state = &mut *state;
+        let (run, done) = match &mut state.run {
+            Some((run, done)) => (run, done),
+            none => {
+                let Some((_, outcomes)) = &mut state.outcomes else { return Ok(None) };
+                match std::pin::Pin::new(outcomes).poll_next(&mut cx) {
+                    Poll::Ready(Some(run)) => {
+                        let (run, done) = none.insert((run, 0));
+                        (run, done)
+                    }
+                    Poll::Ready(None) | Poll::Pending => return Ok(None),
+                }
+            }
+        };
+        let batch = match run.outcome() {
+            Ok(batch) => Ok(batch.clone()),
+            Err(error) => Err(error.clone()),
+        };
+        let mut records = Vec::with_capacity(most.min(run.tags().len() - *done));
+        for (tag, offset) in run.records().skip(*done).take(most) {
+            *done += 1;
+            if let Some(entry) = state.slab.remove(tag) {
+                records.push((entry, offset));
+            }
+        }
+        if *done >= run.tags().len() {
+            // Returns the batch's part of `buffer.memory`.
+            state.run = None;
+        }
+        Ok(Some(Outcomes { batch, records }))
+    }
+
+    fn has_more(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut cx = Context::from_waker(self.waker.get(py)?);
+        let core = self.core.get(py)?;
+        let mut state = self.state.get(py)?.lock();
+        if state.run.is_some() || !state.replies.is_empty() || !core.replies.lock().is_empty() {
+            return Ok(true);
+        }
+        let Some((_, outcomes)) = &mut state.outcomes else { return Ok(false) };
+        let Poll::Ready(Some(run)) = std::pin::Pin::new(outcomes).poll_next(&mut cx) else {
+            return Ok(false);
+        };
+        state.run = Some((run, 0));
+        Ok(true)
+    }
+
+    /// Resolves results until there are none, or the turn ends. Returns whether there may be more.
+    fn turn(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core.get(py)?;
+        let mut turn = Turn { ends: Instant::now() + TURN_TIME, left: TURN_RESULTS };
+        loop {
+            // Before the outcomes: those of a flush are queued before its reply.
+            {
+                let mut state = self.state.get(py)?.lock();
+                if state.replies.is_empty() {
+                    state.replies = mem::take(&mut *core.replies.lock());
+                }
+            }
+            while let Some(outcomes) = self.next_outcomes(py, turn.chunk())? {
+                outcomes.resolve(py)?;
+                if turn.is_over(outcomes.records.len()) {
+                    return Ok(true);
+                }
+            }
+            loop {
+                let Some((entry, reply)) = self.next_reply(py)? else { break };
+                if let Some(entry) = entry {
+                    resolve(py, entry.future.bind(py), reply(py));
+                }
+                if turn.is_over(1) {
+                    return Ok(true);
+                }
+            }
+            core.armed.store(false, Ordering::SeqCst);
+            // A waker that saw the port armed has written nothing.
+            if !self.has_more(py)? {
+                return Ok(false);
+            }
+            core.armed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn next_reply(&self, py: Python<'_>) -> PyResult<Option<(Option<Entry>, Reply)>> {
+        let mut state = self.state.get(py)?.lock();
+        let Some((tag, reply)) = state.replies.pop_front() else { return Ok(None) };
+        Ok(Some((state.slab.remove(tag), reply)))
+    }
+}
+
+#[pymethods]
+impl Port {
+    /// Resolves the futures whose results have arrived. The event loop calls it.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        let core = self.core.get(py)?;
+        core.signal.lower();
+        if self.turn(py)? {
+            core.signal.raise();
+        }
+        Ok(())
+    }
+}
+
+/// The limits of one turn.
+struct Turn {
+    ends: Instant,
+    left: usize,
+}
+
+impl Turn {
+    fn chunk(&self) -> usize {
+        self.left.min(LOOK_EVERY)
+    }
+
+    fn is_over(&mut self, results: usize) -> bool {
+        self.left = self.left.saturating_sub(results);
+        self.left == 0 || Instant::now() >= self.ends
+    }
+}
+
+/// Records of a batch and their futures.
+struct Outcomes {
+    batch: curtail::Result<curtail::consumer::BatchMetadata>,
+    records: Vec<(Entry, Option<i64>)>,
+}
+
+impl Outcomes {
+    fn resolve(&self, py: Python<'_>) -> PyResult<()> {
+        let batch = match &self.batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                for (entry, _) in &self.records {
+                    resolve(py, entry.future.bind(py), Err(error::raise(py, error)));
+                }
+                return Ok(());
+            }
+        };
+        let topic = PyString::new(py, &batch.topic).unbind();
+        for (entry, offset) in &self.records {
+            let metadata = RecordMetadata {
+                topic: topic.clone_ref(py),
+                partition: batch.partition,
+                offset: *offset,
+                timestamp: batch.log_append_time.unwrap_or(entry.timestamp),
+                log_append_time: batch.log_append_time,
+            };
+            let metadata = Py::new(py, metadata)?.into_any();
+            resolve(py, entry.future.bind(py), Ok(metadata));
+        }
+        Ok(())
+    }
+}
+
+fn resolve(py: Python<'_>, future: &Bound<'_, PyAny>, result: PyResult<Py<PyAny>>) {
+    let resolved = match result {
+        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,)),
+        Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),)),
+    };
+    let Err(error) = resolved else { return };
+    // A cancelled future has no use for a result.
+    let is_done = future.call_method0(intern!(py, "done")).and_then(|done| done.is_truthy());
+    if !matches!(is_done, Ok(true)) {
+        error.write_unraisable(py, Some(future));
+    }
+}
+
+/// Drops the ports of closed event loops, and with them results that nobody can receive.
+fn sweep(py: Python<'_>) -> PyResult<()> {
+    let loops: Vec<Py<PyAny>> = PORTS.lock().iter().map(|(at, _)| at.clone_ref(py)).collect();
+    for at in loops {
+        if at.bind(py).call_method0("is_closed")?.is_truthy()? {
+            let closed = {
+                let mut ports = PORTS.lock();
+                ports
+                    .iter()
+                    .position(|(other, _)| other.is(&at))
+                    .map(|index| ports.swap_remove(index))
+            };
+            // Outside the lock: it may run Python code.
+            drop(closed);
+        }
+    }
+    Ok(())
+}
+
+/// Position of an acknowledged record in the log.
+#[pyclass(frozen, get_all, eq, module = "curtail_kafka")]
+pub(crate) struct RecordMetadata {
+    topic: Py<PyString>,
+    partition: i32,
+    offset: Option<i64>,
+    timestamp: i64,
+    log_append_time: Option<i64>,
+}
+
+impl PartialEq for RecordMetadata {
+    fn eq(&self, other: &Self) -> bool {
+        self.partition == other.partition
+            && self.offset == other.offset
+            && self.timestamp == other.timestamp
+            && self.log_append_time == other.log_append_time
+            && self.topic.is(&other.topic)
+    }
+}
+
+#[pymethods]
+impl RecordMetadata {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let topic = self.topic.bind(py).repr()?;
+        let (partition, timestamp) = (self.partition, self.timestamp);
+        let offset = self.offset.map_or("None".into(), |offset| offset.to_string());
+        Ok(format!(
+            "RecordMetadata(topic={topic}, partition={partition}, offset={offset}, timestamp={timestamp})"
+        ))
+    }
+}

@@ -1,0 +1,226 @@
+//! The producer of an event loop's programs.
+
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use curtail::Error;
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyMapping, PyString},
+};
+
+use crate::{
+    buffer,
+    config::{self, Properties},
+    error,
+    feeder::Feeder,
+    port::{Call, Port, none},
+    runtime::{Owned, Process},
+    stage::{NewRecord, Outlet, Refused, Stage},
+};
+
+/// The native part of `curtail_kafka.Producer`.
+#[pyclass(frozen, subclass, module = "curtail_kafka._native")]
+pub(crate) struct Producer(Owned<Inner>);
+
+struct Inner {
+    process: &'static Process,
+    producer: curtail::Producer,
+    stage: Arc<Stage>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stage.close();
+    }
+}
+
+type Headers<'a> = Vec<(Cow<'a, str>, Option<Cow<'a, [u8]>>)>;
+
+#[pymethods]
+impl Producer {
+    #[new]
+    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+        let config = config::producer(py, properties)?;
+        let process = Process::get(py)?;
+        let _entered = process.enter();
+        let max_block = config.max_block;
+        let producer = curtail::Producer::with_env(config, &process.env())
+            .map_err(|error| error::raise(py, &error))?;
+        let stage = Arc::<Stage>::default();
+        process.spawn(Feeder::new(stage.clone(), producer.clone(), max_block).run());
+        Ok(Self(Owned::new(Inner { process, producer, stage })))
+    }
+
+    /// Accepts a record, and returns a future of its metadata.
+    #[pyo3(signature = (topic, value=None, *, key=None, partition=None, headers=None, timestamp=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python method")]
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &Bound<'py, PyString>,
+        value: Option<&Bound<'py, PyAny>>,
+        key: Option<&Bound<'py, PyAny>>,
+        partition: Option<i32>,
+        headers: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inner = self.0.get(py)?;
+        let topic = topic.to_str()?;
+        let value = value.map(|value| buffer::bytes(value, "value")).transpose()?.flatten();
+        let key = key.map(|key| buffer::bytes(key, "key")).transpose()?.flatten();
+        let pairs = headers.map(pairs).transpose()?.unwrap_or_default();
+        let headers = header_list(&pairs)?;
+        let headers: Vec<(&str, Option<&[u8]>)> =
+            headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
+        let port = Port::current(py)?;
+        let port = port.get();
+        let outlet = Outlet { core: port.core(py)?.clone(), sink: port.sink(py, &inner.producer)? };
+        let timestamp = timestamp.unwrap_or_else(now);
+        let (tag, future) = port.future(py, timestamp)?;
+        let record = NewRecord {
+            topic,
+            partition,
+            key: key.as_deref(),
+            value: value.as_deref(),
+            headers: &headers,
+            timestamp,
+            tag,
+        };
+        match inner.stage.push(&record, &outlet) {
+            Ok(()) => Ok(future),
+            Err(refused) => {
+                port.withdraw(py, tag)?;
+                Err(error::raise(py, &refused.into()))
+            }
+        }
+    }
+
+    /// Waits until the earlier records are acknowledged or failed.
+    fn _start_flush(&self, py: Python<'_>) -> PyResult<Call> {
+        let inner = self.0.get(py)?;
+        Port::spawn(py, inner.flushed(), none)
+    }
+
+    /// Refuses later records, and waits as [`Self::_start_flush`].
+    fn _start_close(&self, py: Python<'_>) -> PyResult<Call> {
+        let inner = self.0.get(py)?;
+        let flushed = inner.flushed();
+        inner.stage.close();
+        let producer = inner.producer.clone();
+        let closed = async move {
+            flushed.await?;
+            match producer.close().await {
+                Err(Error::Closed) => Ok(()),
+                closed => closed,
+            }
+        };
+        Port::spawn(py, closed, none)
+    }
+
+    /// Refuses later records, without waiting for earlier ones.
+    fn _abandon(&self) {
+        if let Some(inner) = self.0.local() {
+            inner.stage.close();
+        }
+    }
+
+    fn _start_connect(&self, py: Python<'_>) -> PyResult<Call> {
+        let producer = self.open(py)?.producer.clone();
+        Port::spawn(py, async move { producer.connect().await }, none)
+    }
+
+    fn _start_warm_up(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<Call> {
+        let producer = self.open(py)?.producer.clone();
+        let warmed_up = async move {
+            let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+            producer.warm_up(&topics).await
+        };
+        Port::spawn(py, warmed_up, none)
+    }
+
+    fn _start_partitions_for(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
+        let producer = self.open(py)?.producer.clone();
+        let count = async move { producer.partitions_for(&topic).await };
+        Port::spawn(py, count, |py, count| Ok(count.into_pyobject(py)?.into_any().unbind()))
+    }
+
+    /// Whether the producer belongs to this process and was not closed.
+    #[getter]
+    fn _is_open(&self) -> bool {
+        self.0.local().is_some_and(|inner| !inner.stage.is_closed())
+    }
+
+    /// Flushes at the interpreter's exit. Returns whether every record was settled in time.
+    fn _flush_at_exit(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let Some(inner) = self.0.local() else { return Ok(true) };
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let flushed = inner.flushed();
+        let process = inner.process;
+        let flushed = async move { tokio::time::timeout(limit, flushed).await };
+        Ok(py.detach(|| process.block_on(flushed)).is_ok())
+    }
+}
+
+impl Producer {
+    fn open(&self, py: Python<'_>) -> PyResult<&Inner> {
+        let inner = self.0.get(py)?;
+        match inner.stage.is_closed() {
+            true => Err(error::raise(py, &Error::Closed)),
+            false => Ok(inner),
+        }
+    }
+}
+
+impl Inner {
+    fn flushed(&self) -> impl Future<Output = curtail::Result<()>> + Send + use<> {
+        let appended = self.stage.barrier();
+        let producer = self.producer.clone();
+        async move {
+            // Fails if the feeder has ended, and then no record is staged.
+            let _ = appended.await;
+            producer.flush().await
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Closed => Self::Closed,
+            Refused::Full => Self::BufferFull { waited: Duration::ZERO },
+        }
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The pairs of a mapping, or of an iterable of pairs.
+fn pairs<'py>(
+    headers: &Bound<'py, PyAny>,
+) -> PyResult<Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>> {
+    let items = match headers.cast::<PyMapping>() {
+        Ok(mapping) => mapping.items()?.into_any(),
+        Err(_) => headers.clone(),
+    };
+    let wrong = |_| {
+        PyTypeError::new_err(
+            "headers must be a mapping or pairs of a str and a bytes-like object, str or None",
+        )
+    };
+    items.try_iter()?.map(|pair| pair?.extract().map_err(wrong)).collect()
+}
+
+fn header_list<'a>(pairs: &'a [(Bound<'_, PyString>, Bound<'_, PyAny>)]) -> PyResult<Headers<'a>> {
+    let header = |(name, value): &'a (Bound<'_, PyString>, Bound<'_, PyAny>)| {
+        Ok((Cow::Borrowed(name.to_str()?), buffer::bytes(value, "the value of a header")?))
+    };
+    pairs.iter().map(header).collect()
+}

@@ -1,0 +1,239 @@
+import array
+import asyncio
+import gc
+import itertools
+import warnings
+from typing import Any
+
+import pytest
+
+import curtail_kafka as curtail
+from curtail_kafka.testing import Cluster
+
+
+async def test_send_returns_a_future_of_the_metadata(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        sent = producer.send(curtail_topic, b"value", key="key", timestamp=1_700_000_000_000)
+        assert isinstance(sent, asyncio.Future)
+        written = await sent
+        assert (written.topic, written.partition, written.offset) == (curtail_topic, 0, 0)
+        assert written.timestamp == 1_700_000_000_000
+        assert written.log_append_time is None
+        again = await producer.send(curtail_topic, b"value")
+        assert again.offset == 1 and again.timestamp > 1_700_000_000_000
+        assert repr(again).startswith(f"RecordMetadata(topic='{curtail_topic}', partition=0")
+
+
+async def test_many_sends_keep_their_order(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers, linger_ms=0) as producer:
+        sent = [producer.send(curtail_topic, str(n)) for n in range(5_000)]
+        written = await asyncio.gather(*sent)
+        assert [one.offset for one in written] == list(range(5_000))
+
+
+async def test_any_buffer_is_a_value(servers: str, curtail_topic: str) -> None:
+    values: list[Any] = [b"a", bytearray(b"b"), memoryview(b"xcx")[1:2], "d", None]
+    values += [array.array("i", [1, 2]), memoryview(b"abcdef")[::2]]
+    async with curtail.Producer(servers) as producer:
+        written = [await producer.send(curtail_topic, value, key=value) for value in values]
+        assert [one.offset for one in written] == list(range(len(values)))
+
+
+async def test_other_types_raise_type_error(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        for arguments in [
+            {"value": 1},
+            {"value": {"a": 1}},
+            {"key": 1.5},
+            {"headers": 5},
+            {"headers": [("name",)]},
+            {"headers": {"name": 1}},
+            {"headers": {1: b"value"}},
+        ]:
+            with pytest.raises(TypeError):
+                producer.send(curtail_topic, **arguments)  # type: ignore[arg-type]
+
+
+async def test_flush_returns_after_the_futures_are_done(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers, linger_ms=60_000) as producer:
+        sent = [producer.send(curtail_topic, b"x") for _ in range(1_000)]
+        await producer.flush()
+        assert all(one.done() for one in sent)
+
+
+async def test_failed_record_raises_its_error(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers, max_request_size=1000) as producer:
+        await producer.warm_up(curtail_topic)
+        with pytest.raises(curtail.RecordTooLargeError) as large:
+            await producer.send(curtail_topic, bytes(2000))
+        assert large.value.limit == 1000 and not large.value.retriable
+        with pytest.raises(curtail.UnknownPartitionError) as unknown:
+            await producer.send(curtail_topic, b"x", partition=7)
+        assert (unknown.value.topic, unknown.value.partition) == (curtail_topic, 7)
+        # Other records are not affected.
+        assert (await producer.send(curtail_topic, b"x")).offset == 0
+
+
+async def test_refused_batch_has_code_and_cause(servers: str, curtail_cluster: Cluster) -> None:
+    curtail_cluster.create_topic("small", max_message_bytes=100)
+    async with curtail.Producer(servers) as producer:
+        with pytest.raises(curtail.NotAcknowledgedError) as refused:
+            await producer.send("small", bytes(1000))
+    assert refused.value.code == 10
+    assert not refused.value.may_have_been_written
+    assert isinstance(refused.value.__cause__, curtail.BrokerError)
+
+
+async def test_cancelled_send_stays_in_flight(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers, linger_ms=200) as producer:
+        await producer.warm_up(curtail_topic)
+        sent = producer.send(curtail_topic, b"cancelled")
+        waiting = asyncio.ensure_future(asyncio.wait_for(sent, 10))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert sent.cancelled()
+        after = await producer.send(curtail_topic, b"after")
+        assert after.offset == 1
+
+
+async def test_cancelled_flush_leaves_the_producer_usable(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str
+) -> None:
+    async with curtail.Producer(servers) as producer:
+        await producer.warm_up(curtail_topic)
+        with curtail_cluster.slow(0.3):
+            sent = producer.send(curtail_topic, b"x")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.flush(), 0.05)
+            assert (await sent).offset == 0
+
+
+async def test_closed_producer_refuses_records(servers: str, curtail_topic: str) -> None:
+    producer = curtail.Producer(servers)
+    sent = producer.send(curtail_topic, b"x")
+    await producer.close()
+    assert sent.done() and sent.result().offset == 0
+    with pytest.raises(curtail.ClosedError):
+        producer.send(curtail_topic, b"x")
+    with pytest.raises(curtail.ClosedError):
+        await producer.warm_up(curtail_topic)
+    await producer.close()
+
+
+async def test_unreachable_brokers_raise_connection_error() -> None:
+    with pytest.raises(ConnectionError) as raised:
+        async with curtail.Producer("127.0.0.1:9", max_block_ms=1000):
+            pass
+    assert isinstance(raised.value, curtail.UnreachableError)
+    assert raised.value.bootstrap_servers == "127.0.0.1:9"
+
+
+@pytest.mark.curtail(brokers=1, config={"auto.create.topics.enable": False})
+async def test_record_of_an_unknown_topic_fails_after_max_block(servers: str) -> None:
+    async with curtail.Producer(servers, max_block_ms=200) as producer:
+        with pytest.raises(curtail.Error) as raised:
+            await producer.send("no-such-topic", b"x")
+        assert not raised.value.may_have_been_written
+
+
+async def test_full_buffer_delays_and_then_fails_records(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str
+) -> None:
+    settings = {"buffer.memory": 100_000, "max.block.ms": 500, "batch.size": 1000}
+    async with curtail.Producer(servers, config=settings) as producer:
+        await producer.warm_up(curtail_topic)
+        # More than fits, in less time than max.block.ms: lanes keep the order.
+        sent = [producer.send(curtail_topic, bytes(1000), key="k") for _ in range(400)]
+        offsets = [one.offset for one in await asyncio.gather(*sent)]
+        assert offsets == list(range(400))
+        with curtail_cluster.slow(2.0):
+            sent = [producer.send(curtail_topic, bytes(1000), key="k") for _ in range(400)]
+            await asyncio.wait(sent[-1:])
+        results = await asyncio.gather(*sent, return_exceptions=True)
+    full = [one for one in results if isinstance(one, curtail.BufferFullError)]
+    assert full and all(one.retriable for one in full)
+    assert any(isinstance(one, curtail.RecordMetadata) for one in results)
+
+
+async def test_staged_bytes_are_bounded(servers: str) -> None:
+    producer = curtail.Producer("127.0.0.1:9", max_block_ms=2_000, buffer_memory=1_000_000)
+    sent = []
+    with pytest.raises(curtail.BufferFullError):
+        for _ in range(100):
+            sent.append(producer.send("t", bytes(900_000)))
+    assert 30 <= len(sent) <= 40
+    results = await asyncio.gather(*sent, return_exceptions=True)
+    assert all(isinstance(one, curtail.Error) for one in results)
+    await producer.close()
+
+
+async def test_frozen_leader_delays_but_loses_nothing(
+    curtail_cluster: Cluster, curtail_topic: str
+) -> None:
+    async with curtail.Producer(curtail_cluster.bootstrap_servers) as producer:
+        leader = curtail_cluster.leader(curtail_topic, 0)
+        assert leader is not None
+        with curtail_cluster.frozen(leader):
+            await producer.send(curtail_topic, b"x")
+        assert curtail_cluster.leader(curtail_topic, 0) != leader
+
+
+def test_producer_serves_several_event_loops(servers: str, curtail_topic: str) -> None:
+    producer = curtail.Producer(servers)
+
+    async def send() -> int | None:
+        return (await producer.send(curtail_topic, b"x")).offset
+
+    assert [asyncio.run(send()) for _ in range(3)] == [0, 1, 2]
+    asyncio.run(producer.close())
+
+
+def test_uvloop_is_an_event_loop(servers: str, curtail_topic: str) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def send() -> list[int | None]:
+        async with curtail.Producer(servers) as producer:
+            sent = [producer.send(curtail_topic, b"x") for _ in range(1000)]
+            return [one.offset for one in await asyncio.gather(*sent)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(send()) == list(range(1000))
+
+
+def test_send_outside_a_loop_is_an_error(servers: str) -> None:
+    producer = curtail.Producer(servers)
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        producer.send("t", b"x")
+    asyncio.run(producer.close())
+
+
+async def test_burst_does_not_hold_the_event_loop(servers: str, curtail_topic: str) -> None:
+    """Resolving 20,000 records takes many turns, and other callbacks run between them."""
+    async with curtail.Producer(servers, linger_ms=50) as producer:
+        sent = [producer.send(curtail_topic, b"x") for _ in range(20_000)]
+        done = [sum(one.done() for one in sent)]
+        while not all(one.done() for one in sent[-1:]):
+            await asyncio.sleep(0)
+            done.append(sum(one.done() for one in sent))
+        assert max(b - a for a, b in itertools.pairwise(done)) <= 2 * 256
+
+
+async def test_forgotten_failure_is_logged(
+    servers: str, curtail_topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with curtail.Producer(servers, max_request_size=1000) as producer:
+        producer.send(curtail_topic, bytes(2000))
+        await producer.flush()
+        gc.collect()
+    assert "exception was never retrieved" in caplog.text
+
+
+async def test_unclosed_producer_warns(servers: str) -> None:
+    producer = curtail.Producer(servers)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del producer
+        gc.collect()
+    assert any("unclosed producer" in str(one.message) for one in caught)
