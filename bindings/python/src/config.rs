@@ -12,7 +12,8 @@ const IO_THREAD: &str = "curtail.io.thread";
 
 fn check(py: Python<'_>, properties: &Properties) -> PyResult<()> {
     if properties.iter().any(|(name, _)| name.trim() == IO_THREAD) {
-        let text = "curtail.io.thread is not supported in Python: clients always run on separate threads (CURTAIL_THREADS)";
+        let text =
+            "curtail.io.thread is not supported in Python: clients always run on separate threads";
         return Err(error::config(py, text));
     }
     Ok(())

@@ -28,6 +28,9 @@ const LANES: usize = 64;
 /// Records between pauses for the runtime's other tasks.
 const TURN: usize = 512;
 
+/// In place of a deadline that no clock reaches.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
 /// A record that waits, or a barrier behind such records.
 enum Waiting {
     /// The index of an item of the arena.
@@ -67,7 +70,8 @@ impl Feeder {
 
     /// Appends the records, and returns an empty arena.
     async fn feed(&mut self, arena: Arena) -> Arena {
-        let deadline = Instant::now() + self.max_block;
+        let now = Instant::now();
+        let deadline = now.checked_add(self.max_block).unwrap_or_else(|| now + FAR);
         let arena = Arc::new(arena);
         for (index, item) in arena.items.iter().enumerate() {
             match item {

@@ -1,7 +1,8 @@
 //! The port of an event loop: brings results from the runtime to `asyncio` futures.
 //!
-//! A waker of the runtime writes an eventfd, which `loop.add_reader` watches. The loop then calls [`Port::drain`], which
-//! resolves futures by their tags. The runtime sees only [`Core`], which has no Python objects.
+//! A waker of the runtime writes an eventfd, which `loop.add_reader` watches. The loop then calls
+//! [`Port::drain`], which resolves futures by their tags. The runtime sees only [`Core`], which has
+//! no Python objects.
 //!
 //! # Invariants
 //! - One wake-up per drain: while `armed` is set, a wake-up writes nothing, because a drain is due or running.
@@ -14,6 +15,7 @@
 use std::{
     collections::VecDeque,
     mem,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -24,7 +26,7 @@ use std::{
 
 use curtail::{
     Error,
-    producer::{CompletionRun, CompletionSink, Completions},
+    producer::{CompletionRun, Completions},
 };
 use futures_core::Stream;
 use parking_lot::Mutex;
@@ -35,6 +37,7 @@ use crate::{
     error,
     runtime::{Owned, Process},
     signal::Signal,
+    stage::Outlet,
 };
 
 /// Results that a turn resolves at most.
@@ -121,7 +124,7 @@ impl Slab {
 struct State {
     slab: Slab,
     /// Outcomes of records, from the first send on.
-    outcomes: Option<(CompletionSink, Completions)>,
+    outcomes: Option<(Arc<Outlet>, Completions)>,
     /// A run of which this many records are resolved.
     run: Option<(CompletionRun, usize)>,
     replies: VecDeque<(u64, Reply)>,
@@ -285,22 +288,23 @@ impl Port {
         Ok(())
     }
 
-    /// Returns the sink for outcomes of the event loop's records.
-    pub(crate) fn sink(
+    /// Returns the outlet for outcomes of the event loop's records.
+    pub(crate) fn outlet(
         &self,
         py: Python<'_>,
         producer: &curtail::Producer,
-    ) -> PyResult<CompletionSink> {
+    ) -> PyResult<Arc<Outlet>> {
         let mut state = self.state.get(py)?.lock();
-        if let Some((sink, _)) = &state.outcomes {
-            return Ok(sink.clone());
+        if let Some((outlet, _)) = &state.outcomes {
+            return Ok(outlet.clone());
         }
         let (sink, mut outcomes) = producer.completions();
         // Registers the waker; there is no outcome yet.
         let mut cx = Context::from_waker(self.waker.get(py)?);
-        let _ = std::pin::Pin::new(&mut outcomes).poll_next(&mut cx);
-        state.outcomes = Some((sink.clone(), outcomes));
-        Ok(sink)
+        let _ = Pin::new(&mut outcomes).poll_next(&mut cx);
+        let outlet = Arc::new(Outlet { core: self.core(py)?.clone(), sink });
+        state.outcomes = Some((outlet.clone(), outcomes));
+        Ok(outlet)
     }
 
     /// Creates a future and the obligation to resolve it.
@@ -332,7 +336,7 @@ impl Port {
             Some((run, done)) => (run, done),
             none => {
                 let Some((_, outcomes)) = &mut state.outcomes else { return Ok(None) };
-                match std::pin::Pin::new(outcomes).poll_next(&mut cx) {
+                match Pin::new(outcomes).poll_next(&mut cx) {
                     Poll::Ready(Some(run)) => {
                         let (run, done) = none.insert((run, 0));
                         (run, done)
@@ -367,7 +371,7 @@ impl Port {
             return Ok(true);
         }
         let Some((_, outcomes)) = &mut state.outcomes else { return Ok(false) };
-        let Poll::Ready(Some(run)) = std::pin::Pin::new(outcomes).poll_next(&mut cx) else {
+        let Poll::Ready(Some(run)) = Pin::new(outcomes).poll_next(&mut cx) else {
             return Ok(false);
         };
         state.run = Some((run, 0));

@@ -20,7 +20,7 @@ use crate::{
     feeder::Feeder,
     port::{Call, Port, none},
     runtime::{Owned, Process},
-    stage::{NewRecord, Outlet, Refused, Stage},
+    stage::{NewRecord, Refused, Stage},
 };
 
 /// The native part of `curtail_kafka.Producer`.
@@ -79,7 +79,7 @@ impl Producer {
             headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
         let port = Port::current(py)?;
         let port = port.get();
-        let outlet = Outlet { core: port.core(py)?.clone(), sink: port.sink(py, &inner.producer)? };
+        let outlet = port.outlet(py, &inner.producer)?;
         let timestamp = timestamp.unwrap_or_else(now);
         let (tag, future) = port.future(py, timestamp)?;
         let record = NewRecord {

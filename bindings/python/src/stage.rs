@@ -1,7 +1,7 @@
 //! Records on their way from the event loop's thread to the runtime.
 //!
-//! `send` copies a record into one arena. The feeder takes the whole arena: it holds the lock for a swap only. The stage
-//! wakes the feeder only if the arena was empty.
+//! `send` copies a record into one arena. The feeder takes the whole arena: it holds the lock for a
+//! swap only. The stage wakes the feeder only if the arena was empty.
 
 use std::{
     mem,
@@ -26,7 +26,6 @@ const OVERHEAD: usize = 96;
 const REUSED: usize = 1 << 20;
 
 /// Where outcomes go: one event loop's port.
-#[derive(Clone)]
 pub(crate) struct Outlet {
     pub(crate) core: Arc<Core>,
     pub(crate) sink: CompletionSink,
@@ -81,7 +80,7 @@ pub(crate) struct Arena {
     bytes: Vec<u8>,
     headers: Vec<(Span, Option<Span>)>,
     pub(crate) items: Vec<Item>,
-    outlets: Vec<Outlet>,
+    outlets: Vec<Arc<Outlet>>,
 }
 
 impl Arena {
@@ -116,8 +115,8 @@ impl Arena {
         }));
     }
 
-    fn outlet_index(&mut self, outlet: &Outlet) -> u32 {
-        let known = self.outlets.iter().rposition(|other| Arc::ptr_eq(&other.core, &outlet.core));
+    fn outlet_index(&mut self, outlet: &Arc<Outlet>) -> u32 {
+        let known = self.outlets.iter().rposition(|other| Arc::ptr_eq(other, outlet));
         let index = known.unwrap_or_else(|| {
             self.outlets.push(outlet.clone());
             self.outlets.len() - 1
@@ -207,7 +206,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Copies a record into the arena.
-    pub(crate) fn push(&self, record: &NewRecord<'_>, outlet: &Outlet) -> Result<(), Refused> {
+    pub(crate) fn push(&self, record: &NewRecord<'_>, outlet: &Arc<Outlet>) -> Result<(), Refused> {
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
         let headers = record.headers.iter().map(|(name, value)| name.len() + length(*value) + 32);
         let content = record.topic.len() + length(record.key) + length(record.value);
@@ -260,7 +259,8 @@ impl Stage {
         self.bytes.fetch_sub(size, Ordering::Relaxed);
     }
 
-    /// Waits for staged records, and takes them in exchange for an empty arena. `None` once the stage is closed and empty.
+    /// Waits for staged records, and takes them in exchange for an empty arena. `None` once the
+    /// stage is closed and empty.
     pub(crate) async fn take(&self, spare: Arena) -> Option<Arena> {
         loop {
             {

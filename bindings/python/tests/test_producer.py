@@ -138,16 +138,24 @@ async def test_record_of_an_unknown_topic_fails_after_max_block(servers: str) ->
         assert not raised.value.may_have_been_written
 
 
-async def test_full_buffer_delays_and_then_fails_records(
+async def test_full_buffer_delays_records_and_keeps_their_order(
+    servers: str, curtail_topic: str
+) -> None:
+    settings = {"buffer.memory": 100_000, "batch.size": 1000}
+    async with curtail.Producer(servers, config=settings) as producer:
+        await producer.warm_up(curtail_topic)
+        # Four times what fits.
+        sent = [producer.send(curtail_topic, bytes(1000), key="k") for _ in range(400)]
+        offsets = [one.offset for one in await asyncio.gather(*sent)]
+    assert offsets == list(range(400))
+
+
+async def test_full_buffer_fails_records_after_max_block(
     curtail_cluster: Cluster, servers: str, curtail_topic: str
 ) -> None:
     settings = {"buffer.memory": 100_000, "max.block.ms": 500, "batch.size": 1000}
     async with curtail.Producer(servers, config=settings) as producer:
         await producer.warm_up(curtail_topic)
-        # More than fits, in less time than max.block.ms: lanes keep the order.
-        sent = [producer.send(curtail_topic, bytes(1000), key="k") for _ in range(400)]
-        offsets = [one.offset for one in await asyncio.gather(*sent)]
-        assert offsets == list(range(400))
         with curtail_cluster.slow(2.0):
             sent = [producer.send(curtail_topic, bytes(1000), key="k") for _ in range(400)]
             await asyncio.wait(sent[-1:])
@@ -237,3 +245,22 @@ async def test_unclosed_producer_warns(servers: str) -> None:
         del producer
         gc.collect()
     assert any("unclosed producer" in str(one.message) for one in caught)
+
+
+async def test_send_many_settles_all_and_raises_a_group(servers: str, curtail_topic: str) -> None:
+    records = [curtail.NewRecord(str(n), key="k", headers=[("h", b"v")]) for n in range(10)]
+    async with curtail.Producer(servers, max_request_size=1000) as producer:
+        written = await producer.send_many(curtail_topic, iter(records))
+        assert [one.offset for one in written] == list(range(10))
+        records[3] = curtail.NewRecord(bytes(2000))
+        records[5] = curtail.NewRecord(partition=7)
+        with pytest.raises(ExceptionGroup) as raised:
+            await producer.send_many(curtail_topic, records)
+        kinds = [type(error) for error in raised.value.exceptions]
+        assert kinds == [curtail.RecordTooLargeError, curtail.UnknownPartitionError]
+        assert (await producer.send(curtail_topic, b"x")).offset == 18
+
+
+async def test_longest_max_block_is_accepted(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers, max_block_ms=2**63 - 1) as producer:
+        assert (await producer.send(curtail_topic, b"x")).offset == 0

@@ -5,6 +5,7 @@ import pytest
 
 import curtail_kafka as curtail
 from curtail_kafka import _native
+from curtail_kafka._config import LIBRDKAFKA
 
 SERVERS = "127.0.0.1:9"
 
@@ -18,8 +19,13 @@ def error_of(**arguments: object) -> str:
 def test_unknown_setting_names_the_nearest_one() -> None:
     assert error_of(config={"linger.mss": 5}).endswith("did you mean 'linger.ms'?")
     assert error_of(linger_mss=5).endswith("did you mean 'linger.ms'?")
-    # A name of librdkafka.
-    assert "queue.buffering.max.ms" in error_of(config={"queue.buffering.max.ms": 5})
+
+
+def test_setting_of_librdkafka_names_kafkas() -> None:
+    assert error_of(queue_buffering_max_ms=5).endswith("Kafka's nearest is linger.ms")
+    known = {name for name, _ in _native.producer_properties() + _native.consumer_properties()}
+    assert not known & LIBRDKAFKA.keys()
+    assert {other for other in LIBRDKAFKA.values() if other} <= known
 
 
 def test_setting_given_twice_is_an_error() -> None:

@@ -4,7 +4,7 @@ from ._config import Setting
 from ._consumer import Consumer, TopicPartition
 from ._fork import install as _install_fork_guard
 from ._native import Record, RecordMetadata, Records
-from ._producer import Bytes, HeaderLike, Producer
+from ._producer import Bytes, HeaderLike, NewRecord, Producer
 from ._records import Headers
 from .errors import (
     AuthenticationError,
@@ -54,6 +54,7 @@ __all__ = [
     "Headers",
     "IllegalStateError",
     "LogTruncatedError",
+    "NewRecord",
     "NotAcknowledgedError",
     "OffsetOutOfRangeError",
     "Producer",

@@ -1,0 +1,48 @@
+"""The code of README.md runs, against the embedded cluster."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from curtail_kafka.testing import Cluster
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_produce_and_consume(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    produce, consume = (
+        block.replace("localhost:9092", curtail_cluster.bootstrap_servers) for block in BLOCKS[:2]
+    )
+    curtail_cluster.create_topic("orders")
+    exec(produce, {})
+    assert capsys.readouterr().out == "0 0\n"
+    # The group has no offset yet, and begins at the end unless it is told otherwise.
+    consume = consume.replace('"billing",', '"billing", auto_offset_reset="earliest",')
+    names: dict[str, object] = {}
+    exec("import curtail_kafka as curtail\n" + consume, names)
+
+    async def read() -> None:
+        bill = asyncio.create_task(names["bill"]())  # type: ignore[operator]
+        async with asyncio.timeout(20):
+            while "orders 0 0 b'account-7' b'42.00'" not in seen():
+                await asyncio.sleep(0.01)
+        bill.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await bill
+
+    printed = ""
+
+    def seen() -> str:
+        nonlocal printed
+        printed += capsys.readouterr().out
+        return printed
+
+    asyncio.run(read())
+
+
+def test_fixtures(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(BLOCKS[2])
+    pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)
