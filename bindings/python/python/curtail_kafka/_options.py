@@ -28,6 +28,9 @@ class ProducerOptions(TypedDict, total=False):
     curtail_suspicion_max_ms: int | str | None
     curtail_suspicion_min_ms: int | str | None
     curtail_suspicion_multiple: int | str | None
+    curtail_tcp_keepalive_idle_seconds: int | str | None
+    curtail_tcp_keepalive_interval_seconds: int | str | None
+    curtail_tcp_user_timeout_ms: int | str | None
     delivery_timeout_ms: int | str | None
     enable_idempotence: bool | str | None
     linger_ms: int | str | None
@@ -97,6 +100,9 @@ class ConsumerOptions(TypedDict, total=False):
     curtail_decompressed_batch_max_bytes: int | str | None
     curtail_phase_stamps: bool | str | None
     curtail_prefetch_bytes: int | str | None
+    curtail_tcp_keepalive_idle_seconds: int | str | None
+    curtail_tcp_keepalive_interval_seconds: int | str | None
+    curtail_tcp_user_timeout_ms: int | str | None
     default_api_timeout_ms: int | str | None
     enable_auto_commit: bool | str | None
     exclude_internal_topics: bool | str | None
