@@ -227,10 +227,7 @@ impl ExactlyOnce {
         F: Future<Output = Result<(), E>>,
         E: From<Error>,
     {
-        let Some(group) = self.consumer.group_metadata() else {
-            // The constructor requires a group.
-            return Err(Failed::Final(Error::Closed.into()));
-        };
+        let group = self.consumer.owner_metadata().map_err(Failed::of)?;
         let transaction = self.producer.begin_transaction().await.map_err(Failed::of)?;
         let is_open = Arc::new(AtomicBool::new(true));
         let writer = transaction.writer().map_err(Failed::of)?;
@@ -310,10 +307,34 @@ async fn offer(
 impl<E: From<Error>> Failed<E> {
     fn of(error: Error) -> Self {
         match error {
-            Error::TransactionAbortable { .. } | Error::Timeout { .. } => {
-                Self::Retriable(error.into())
-            }
+            Error::TransactionAbortable { .. }
+            | Error::Timeout { .. }
+            | Error::CommitFailed { .. } => Self::Retriable(error.into()),
             error => Self::Final(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConsumerConfig, ProducerConfig};
+
+    /// Brokers accept transactional offsets without a member from any client, also while members own the partitions.
+    #[tokio::test]
+    async fn a_member_that_has_lost_its_membership_begins_no_transaction() {
+        let config = ConsumerConfig::new("localhost:1")
+            .group_id("g")
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .enable_auto_commit(false);
+        let mut consumer = Consumer::new(config).unwrap();
+        consumer.subscribe(["t"]).unwrap();
+        let config = ProducerConfig::new("localhost:1").transactional_id("t");
+        let producer = TransactionalProducer::new(config).unwrap();
+        let mut once = ExactlyOnce::new(consumer, producer).unwrap();
+        let mut transform = async |_| -> Result<()> { unreachable!("no transaction") };
+        let failed = once.process(&Arc::default(), &mut transform).await;
+        let Err(Failed::Retriable(error)) = failed else { panic!("not retriable") };
+        assert!(matches!(error, Error::CommitFailed { .. }), "{error}");
     }
 }

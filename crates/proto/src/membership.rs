@@ -553,11 +553,18 @@ impl<E: Clone> Membership<E> {
     }
 
     /// Partitions that are lost: other members may already read them.
-    pub fn lost(&self) -> &[Key] {
+    pub fn lost(&self) -> Vec<Key> {
         match &self.phase {
-            Phase::Yielding(Letting::Lost, keys) | Phase::Failed(keys, ..) => keys,
-            _ => &[],
+            _ if self.has_ended_in_handover() => self.owned.iter().cloned().collect(),
+            Phase::Yielding(Letting::Lost, keys) | Phase::Failed(keys, ..) => keys.clone(),
+            _ => Vec::new(),
         }
+    }
+
+    /// Whether the membership has ended since the handover in progress began. A revocation then comes too late, and all
+    /// other partitions are lost with the next handover.
+    pub fn has_ended_in_handover(&self) -> bool {
+        matches!(self.handing, Handing::ThenLost | Handing::ThenFailed(_))
     }
 
     /// Starts the handover that is due. The application must finish it and call [`Self::handed_over`], whatever happens

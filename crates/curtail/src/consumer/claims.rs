@@ -195,7 +195,8 @@ impl State {
         };
         // The partition is assigned.
         let _ = self.jump(&claim.at, again);
-        if let Some(split) = &mut self.split {
+        // No record arrives after the runtime's end: a new queue would end at once, and so on.
+        if let Some(split) = self.split.as_mut().filter(|_| !self.cut_off) {
             split.unclaimed.insert(claim.at.clone());
         }
         true

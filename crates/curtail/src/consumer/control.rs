@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use curtail_proto::{
     plant::{Plant, planted},
-    position::{Position, Reset, Versions},
+    position::{Position, Reset, Spot, Version, Versions},
 };
 
 use super::{
     cursor::Cursor,
-    shared::{Shared, State},
+    shared::{Assigned, Shared, State},
 };
 use crate::{Error, Result, TopicPartition};
 
@@ -55,6 +55,36 @@ impl Shared {
     }
 }
 
+impl Assigned {
+    /// As [`Position::rewind`], while the application may be ahead of the position: a handle cannot save the returned
+    /// records.
+    fn rewind_while_read(&mut self, versions: &mut Versions) {
+        let before = self.position.version();
+        self.position.rewind(versions);
+        let from = self.rewound.filter(|(_, to)| *to == before).map_or(before, |(from, _)| from);
+        self.rewound = Some((from, self.position.version()));
+    }
+
+    /// Moves the position after the returned records. Returns whether it was rewound since they were fetched. Its
+    /// buffered records then no longer count.
+    pub(super) fn consume(
+        &mut self,
+        version: Version,
+        next: Spot,
+        versions: &mut Versions,
+    ) -> bool {
+        if self.position.on_consumed(version, next) {
+            return false;
+        }
+        let is_ahead = self.rewound == Some((version, self.position.version()))
+            && self.position.consumed().is_some_and(|at| at.offset < next.offset);
+        if is_ahead {
+            self.position.seek_to(next, versions);
+        }
+        is_ahead
+    }
+}
+
 impl State {
     /// Sets a paused partition's records aside: its queue, the records being read (`first`) and the records just
     /// fetched (`last`). If all paused partitions together exceed `limit` bytes, drops the records, and they are
@@ -70,7 +100,7 @@ impl State {
         if !self.buffer.park(&mut assigned.queue, first, last, limit) {
             self.buffer.clear(&mut assigned.queue);
             assigned.halted = false;
-            assigned.position.rewind(&mut self.versions);
+            assigned.rewind_while_read(&mut self.versions);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Concurrent processing that keeps the order of each key.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, HashMap, VecDeque},
     future::Future,
     panic::resume_unwind,
@@ -141,6 +142,8 @@ struct Worker<E> {
     /// Records that wait for the earlier one of their key, which is ready or running.
     waiting: HashMap<Bytes, VecDeque<ConsumerRecord>>,
     running: JoinSet<Done<E>>,
+    /// The first panic of a handler.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 /// A handler that has ended.
@@ -160,6 +163,7 @@ impl<E: From<Error> + Send + 'static> Worker<E> {
             ready: VecDeque::new(),
             waiting: HashMap::new(),
             running: JoinSet::new(),
+            panic: None,
         }
     }
 
@@ -173,13 +177,10 @@ impl<E: From<Error> + Send + 'static> Worker<E> {
             let may_start = !self.ready.is_empty();
             tokio::select! {
                 biased;
-                Some(ended) = self.running.join_next() => {
-                    match joined(ended).map(|done| self.finished(done)) {
-                        Some(Ok(())) => {}
-                        Some(Err(error)) => break Err(error),
-                        None => break Err(Error::Closed.into()),
-                    }
-                }
+                Some(ended) = self.running.join_next() => match self.ended(ended) {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
                 permit = self.permits.clone().acquire_owned(), if may_start => {
                     // The semaphore is never closed.
                     if let Ok(permit) = permit {
@@ -195,9 +196,12 @@ impl<E: From<Error> + Send + 'static> Worker<E> {
         };
         // Handlers that run are not interrupted, and no other starts.
         while let Some(ended) = self.running.join_next().await {
-            outcome = outcome.and(joined(ended).map_or(Ok(()), |done| self.finished(done)));
+            outcome = outcome.and(self.ended(ended));
         }
-        outcome
+        match self.panic.take() {
+            Some(panic) => resume_unwind(panic),
+            None => outcome,
+        }
     }
 
     /// Sorts records into those that may start and those that wait for their key.
@@ -229,6 +233,17 @@ impl<E: From<Error> + Send + 'static> Worker<E> {
             drop(permit);
             Done { offset, key, outcome }
         }));
+    }
+
+    /// Returns the outcome of a handler. Keeps a panic until the other handlers have ended.
+    fn ended(&mut self, ended: Result<Done<E>, JoinError>) -> Result<(), E> {
+        match ended.map_err(JoinError::try_into_panic) {
+            Ok(done) => self.finished(done),
+            Err(ended) => {
+                self.panic = self.panic.take().or(ended.ok());
+                Err(Error::Closed.into())
+            }
+        }
     }
 
     fn finished(&mut self, done: Done<E>) -> Result<(), E> {

@@ -203,9 +203,12 @@ impl Reading {
     pub(super) fn save_position(&mut self, shared: &Shared) {
         let Some(cursor) = &mut self.cursor else { return };
         shared.stats.records.add(cursor.take_given());
-        let mut state = shared.state.lock();
-        if let Some(assigned) = state.partitions.get_mut(&cursor.at) {
-            assigned.position.on_consumed(cursor.version, cursor.spot());
+        let state = &mut *shared.state.lock();
+        let Some(assigned) = state.partitions.get_mut(&cursor.at) else { return };
+        if assigned.consume(cursor.version, cursor.spot(), &mut state.versions) {
+            state.buffer.clear(&mut assigned.queue);
+            assigned.halted = false;
+            state.touch(&cursor.at);
         }
     }
 

@@ -106,6 +106,9 @@ pub(super) struct State {
 /// An assigned partition.
 pub(super) struct Assigned {
     pub(super) position: Position,
+    /// Versions before and after the last rewinds that a handle caused. Records of the first may have been returned and
+    /// not counted.
+    pub(super) rewound: Option<(Version, Version)>,
     /// Last known committed offset of the group.
     pub(super) committed: Option<i64>,
     pub(super) topic_id: Uuid,
@@ -730,6 +733,7 @@ impl Assigned {
     fn new(position: Position) -> Self {
         Self {
             position,
+            rewound: None,
             committed: None,
             topic_id: Uuid::ZERO,
             lane: None,

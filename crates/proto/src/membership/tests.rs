@@ -245,6 +245,33 @@ fn a_cooperative_member_revokes_only_partitions_that_move() {
 }
 
 #[test]
+fn membership_that_ends_during_a_revocation_loses_all_partitions_at_once() {
+    for code in [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::GROUP_AUTHORIZATION_FAILED] {
+        let mut member = Member::new(Assignor::CooperativeSticky);
+        member.settle(&[0, 1]);
+        member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+        member.flush();
+        member.expect_join("m");
+        member.join_behind(2, "m");
+        member.given(&[0]);
+        let adopt = Handover::Adopt { revoked: keys(&[1]), added: Vec::new() };
+        assert_eq!(member.machine.handover(), Some(adopt));
+        assert_eq!(
+            (member.machine.has_ended_in_handover(), member.machine.lost()),
+            (false, vec![])
+        );
+        member.beat(refused(code));
+        let lost = (true, keys(&[0, 1]));
+        assert_eq!((member.machine.has_ended_in_handover(), member.machine.lost()), lost);
+        member.machine.handed_over(member.now);
+        assert!(!member.machine.has_ended_in_handover());
+        assert_eq!(member.machine.lost(), keys(&[0]));
+        assert_eq!(member.hand_over(), Handover::Lose(keys(&[0])));
+        assert_eq!(member.machine.lost(), []);
+    }
+}
+
+#[test]
 fn an_offer_that_was_not_taken_is_dropped() {
     for assignor in [Assignor::Range, Assignor::CooperativeSticky] {
         let mut member = Member::new(assignor);

@@ -211,18 +211,22 @@ impl Driver {
     }
 
     fn call_application(&self) {
-        let needed =
-            self.group.look(|machine| machine.wants_application() || machine.failure().is_some());
+        self.end_lost_queues();
+        let needed = self.group.look(|machine| {
+            machine.wants_application()
+                || machine.failure().is_some()
+                || machine.has_ended_in_handover()
+        });
         if needed && !self.group.wants_attention() {
-            self.end_lost_queues();
             self.group.call_application(&self.shared);
         }
     }
 
-    /// Ends the queues of lost partitions at once: an application that does not poll must not read on.
+    /// Ends the queues of lost partitions at once: an application that does not poll must not read on. It may have been
+    /// called before for another reason, for example a commit that is due.
     fn end_lost_queues(&self) {
         let lost: Vec<TopicPartition> =
-            self.group.look(|machine| machine.lost().iter().cloned().map(partition).collect());
+            self.group.look(|machine| machine.lost().into_iter().map(partition).collect());
         if !lost.is_empty() {
             self.shared.state.lock().end_queues(&lost);
         }

@@ -11,6 +11,7 @@ use curtail_proto::{
     plant::{Plant, planted},
     position::{Spot, Version},
 };
+use curtail_wire::ErrorCode;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -214,6 +215,25 @@ impl Consumer {
         self.shared.group.as_ref().map(|group| group.metadata())
     }
 
+    /// As [`Self::group_metadata`], for records that the last poll returned. A subscribed consumer must be a member:
+    /// in a transaction, brokers accept offsets without a member even while other members own the partitions.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] without a `group.id`. [`Error::CommitFailed`] if the membership has ended since the
+    /// poll.
+    pub(crate) fn owner_metadata(&self) -> Result<ConsumerGroupMetadata> {
+        let Some(group) = &self.shared.group else {
+            return Err(Error::IllegalState("committing needs a group.id"));
+        };
+        let metadata = group.metadata();
+        if self.shared.choice() == Choice::Subscribed && metadata.member_id.is_empty() {
+            let reason = "the consumer is no longer a member of the group".into();
+            let code = ErrorCode::UNKNOWN_MEMBER_ID;
+            return Err(Error::CommitFailed { group: group.id.clone(), code, reason });
+        }
+        Ok(metadata)
+    }
+
     /// Commits the positions of all assigned partitions: for each, the offset after the last record returned, with
     /// that record's leader epoch. Waits up to `default.api.timeout.ms`. Earlier commits go first.
     ///
@@ -327,15 +347,20 @@ impl Consumer {
         group.attention.begin();
         self.save_position();
         while let Some(handover) = self.held.take().or_else(|| group.handover()) {
-            if !self.are_finished(&handover) {
-                self.held = Some(handover);
-                break;
-            }
+            // The group does not wait for a member that it has removed.
+            let going = match group.look(|machine| machine.has_ended_in_handover()) {
+                true => Going::Lost,
+                false if self.are_finished(&handover) => Going::Revoked,
+                false => {
+                    self.held = Some(handover);
+                    break;
+                }
+            };
             match handover {
-                Handover::Revoke(keys) => self.let_go(&group, keys, Going::Revoked),
+                Handover::Revoke(keys) => self.let_go(&group, keys, going),
                 Handover::Lose(keys) => self.let_go(&group, keys, Going::Lost),
                 Handover::Adopt { revoked, added } => {
-                    self.let_go(&group, revoked, Going::Revoked);
+                    self.let_go(&group, revoked, going);
                     self.take_over(&group, added);
                 }
             }

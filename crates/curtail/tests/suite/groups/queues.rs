@@ -190,6 +190,150 @@ pub(super) async fn a_revoked_partition_waits_for_its_unfinished_records(
     other.close().await;
 }
 
+/// The coordinator removes a member whose tasks do not finish the records of revoked partitions. Other members then
+/// own all its partitions. All its queues end, and it joins again.
+pub(super) async fn all_queues_end_when_the_group_no_longer_waits_for_one(
+    backend: &Bench<'_>,
+    name: &str,
+) {
+    backend.create_topic(name, 2, 1).await;
+    produce(&common::producer(backend, &[]), name, 2, 0..20).await;
+    let impatient = [TEN, ("max.poll.interval.ms", "2000")];
+    let mut queues = member(backend, name, &impatient).into_queues();
+    let mut kept = [queue(&mut queues).await, queue(&mut queues).await];
+    for queue in &mut kept {
+        assert_eq!(next(&mut queues, queue).await.unwrap(), (0..10).collect::<Vec<_>>());
+    }
+    let mut other = member(backend, name, &impatient);
+    let begun = Instant::now();
+    let mut new = Vec::new();
+    // Neither task finishes its records.
+    while !kept.iter().all(PartitionQueue::is_revoked) || new.is_empty() {
+        let revoked: Vec<bool> = kept.iter().map(PartitionQueue::is_revoked).collect();
+        assert!(begun.elapsed() < LIMIT, "revoked {revoked:?}, new {new:?}");
+        tokio::select! {
+            queue = queues.next() => new.push(queue.unwrap()),
+            records = other.poll(LOOK) => drop(records.unwrap()),
+        }
+    }
+    for mut queue in kept {
+        assert!(queue.next().await.is_none());
+    }
+    drop(new);
+    queues.close().await;
+    other.close().await;
+}
+
+/// Also with commits that are due: the member does not poll for them.
+pub(super) async fn queues_of_a_member_that_does_not_poll_end(backend: &Bench<'_>, name: &str) {
+    backend.create_topic(name, 1, 1).await;
+    produce(&common::producer(backend, &[]), name, 1, 0..20).await;
+    let quick = [TEN, ("max.poll.interval.ms", "1500"), ("auto.commit.interval.ms", "100")];
+    let mut queues = member(backend, name, &quick).into_queues();
+    let mut first = queue(&mut queues).await;
+    assert_eq!(next(&mut queues, &mut first).await.unwrap(), (0..10).collect::<Vec<_>>());
+    // From now on only the task of the queue continues.
+    let rest = async {
+        let mut rest = Vec::new();
+        while let Some(records) = first.next().await {
+            rest.extend(records.unwrap().iter().map(ConsumerRecord::offset));
+        }
+        rest
+    };
+    let rest = timeout(LIMIT, rest).await.expect("the queue ends");
+    assert_eq!(rest, (10..20).collect::<Vec<_>>());
+    // The lost records are not committed.
+    let mut again = queue(&mut queues).await;
+    assert_eq!(next(&mut queues, &mut again).await.unwrap(), (0..10).collect::<Vec<_>>());
+    drop((first, again));
+    queues.close().await;
+}
+
+pub(super) async fn a_panic_of_a_handler_waits_for_the_others_of_its_partition(
+    backend: &Bench<'_>,
+    name: &str,
+) {
+    backend.create_topic(name, 1, 1).await;
+    produce(&common::producer(backend, &[]), name, 1, 0..2).await;
+    let (begun, panics) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let handler = {
+        let ended = ended.clone();
+        move |record: ConsumerRecord| {
+            let (begun, panics, ended) = (begun.clone(), panics.clone(), ended.clone());
+            async move {
+                if record.offset() == 1 {
+                    begun.notified().await;
+                    panics.notify_one();
+                    panic!("the handler panics");
+                }
+                begun.notify_one();
+                panics.notified().await;
+                // The worker learns of the panic.
+                for _ in 0..1_000 {
+                    tokio::task::yield_now().await;
+                }
+                ended.fetch_add(1, Ordering::SeqCst);
+                Ok::<(), Error>(())
+            }
+        }
+    };
+    let consumer = member(backend, name, &[]);
+    let run = tokio::spawn(InKeyOrder::new(4).run(consumer, std::future::pending(), handler));
+    let panicked = timeout(LIMIT, run).await.expect("ends in time").unwrap_err();
+    assert_eq!(panicked.into_panic().downcast_ref::<&str>().copied(), Some("the handler panics"));
+    assert_eq!(ended.load(Ordering::SeqCst), 1, "the other handler was aborted");
+}
+
+/// A pause that exceeds the limit of set-aside records drops them. They are fetched again, and no earlier ones.
+pub(super) async fn a_pause_by_a_handle_returns_no_batch_twice(backend: &Bench<'_>, name: &str) {
+    const SMALL: usize = 1_000;
+    const LARGE: usize = 3_000;
+    backend.create_topic(name, 2, 1).await;
+    let producer = common::producer(backend, &[("linger.ms", "600000")]);
+    let batch = async |partition: i32, bytes: usize| {
+        let value = "x".repeat(bytes);
+        let mut sent = Vec::new();
+        for _ in 0..5 {
+            let record = Record::to(name).partition(partition).value(&value);
+            sent.push(producer.send(record).await.unwrap());
+        }
+        producer.flush().await.unwrap();
+        for delivery in sent {
+            delivery.await.unwrap();
+        }
+    };
+    let buffered = async |consumer: &Consumer, partition: i32, bytes: usize| {
+        let begun = Instant::now();
+        let now = || consumer.metrics().partitions[&at(name, partition)].buffered_bytes;
+        while now() < bytes {
+            assert!(begun.elapsed() < LIMIT, "{} of {bytes} bytes", now());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let mut config = ConsumerConfig::new(backend.bootstrap());
+    config.set("auto.offset.reset", "earliest").unwrap();
+    // Less than two large batches.
+    config.set("curtail.prefetch.bytes", "24000").unwrap();
+    let mut consumer = Consumer::new(config).unwrap();
+    consumer.assign([at(name, 0), at(name, 1)]);
+    let handle = consumer.handle();
+    batch(0, SMALL).await;
+    let mut read = consumer.poll_batch(LIMIT).await.unwrap().expect("a batch in time");
+    assert_eq!(read.last_offset(), 4);
+    batch(1, LARGE).await;
+    buffered(&consumer, 1, 5 * LARGE).await;
+    handle.pause([&at(name, 1)]);
+    // The consumer still holds the small batch's response.
+    batch(0, LARGE).await;
+    buffered(&consumer, 0, 5 * (SMALL + LARGE)).await;
+    handle.pause([&at(name, 0)]);
+    handle.resume([&at(name, 0)]);
+    read = consumer.poll_batch(LIMIT).await.unwrap().expect("a batch in time");
+    assert_eq!((read.partition(), read.last_offset()), (0, 9));
+    consumer.close().await;
+}
+
 pub(super) async fn records_are_processed_in_the_order_of_their_keys(
     backend: &Bench<'_>,
     name: &str,

@@ -137,6 +137,36 @@ fn a_consumers_calls_fail_with_closed_after_its_runtime_has_ended() {
 }
 
 #[test]
+fn queues_fail_with_closed_after_their_runtime_has_ended() {
+    let rig = Rig::start();
+    rig.create_topic(TOPIC, 2);
+    for runtime in runtimes() {
+        let mut queues = runtime.block_on(async {
+            let config = ConsumerConfig::new(rig.backend.bootstrap());
+            let mut consumer = Consumer::new(config).expect("usable");
+            consumer.assign([TopicPartition::new(TOPIC, 0), TopicPartition::new(TOPIC, 1)]);
+            consumer.into_queues()
+        });
+        let mut queue = runtime.block_on(queues.next()).expect("assigned");
+        drop(runtime);
+        let read = park_on(queue.next());
+        assert!(matches!(read, Some(Err(Error::Closed))), "next of a queue: {read:?}");
+        // A task drops its queue after this error. The consumer must not return another queue for it.
+        drop(queue);
+        let mut left = Vec::new();
+        let closed = loop {
+            match park_on(queues.next()) {
+                Ok(queue) => left.push(queue.partition().clone()),
+                Err(error) => break error,
+            }
+            assert!(left.len() <= 1, "queues of a consumer that is closed: {left:?}");
+        };
+        assert!(matches!(closed, Error::Closed), "next: {closed:?}");
+        park_on(queues.close());
+    }
+}
+
+#[test]
 fn an_admins_calls_fail_with_closed_after_its_runtime_has_ended() {
     let rig = Rig::start();
     for is_used in [false, true] {
