@@ -7,7 +7,7 @@ use curtail::ProducerConfig;
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    load::{Load, rehearse},
+    load::{Load, WarmUp, rehearse},
     testbed::Needs,
 };
 use crate::{peers::Peer, perf::Result};
@@ -72,8 +72,9 @@ impl Experiment for ColdStart {
         // The brokers' own first records must not count for the producer.
         Load { earlier: true, ..load.clone() }.run(|_| Ok(()))?;
         rehearse(&load, turn)?;
-        let load = Load { warm_up: turn.arm.name == WARM.name, ..load };
-        let (sent, ()) = turn.send(load, |_| Ok(()))?;
+        let warm_up =
+            if turn.arm.name == WARM.name { WarmUp::Connections } else { WarmUp::Nothing };
+        let (sent, ()) = turn.send_after(Load { warm_up, ..load }, |_| Ok(()))?;
         let mut sample = sent.sample();
         let first = if turn.arm.name == WARM.name { "after warm_up" } else { "without warm_up" };
         let what = format!("first record of a new producer, {first}");

@@ -13,6 +13,7 @@ use std::{
 
 use curtail::{Admin, AdminConfig, Delivery, Producer, ProducerConfig, Record};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
+use tokio::runtime::Runtime;
 
 pub use self::outcomes::Awaits;
 use self::outcomes::{Fates, Outcomes};
@@ -44,6 +45,16 @@ pub enum Keys {
     Cycle(u64),
 }
 
+impl Keys {
+    /// The key of a record.
+    fn get(self, index: u64) -> Option<[u8; 8]> {
+        match self {
+            Self::None => None,
+            Self::Cycle(count) => Some((index % count).to_be_bytes()),
+        }
+    }
+}
+
 /// The component that chooses the partitions of keyless records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -55,6 +66,23 @@ pub enum Placement {
     /// Java moves that very record. Here it stays as the first of its batch, and the next record moves.
     StickyByBatch,
 }
+
+/// What happens before the first record of a load is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WarmUp {
+    /// Nothing: the producer has just been made.
+    Nothing,
+    /// The producer looks the topic up and connects.
+    Connections,
+    /// Records are sent to the topic as well, at the rate of the load.
+    Records,
+}
+
+/// Longest sending before the first record is due, in seconds. A Java virtual machine compiles while it sends, and a
+/// topic that is seconds old is slow: each replica of a partition writes files before the first batch.
+const WARM_UP_SECONDS: f64 = 5.0;
+/// The largest part of a load that is sent before it: one record of this many.
+const WARM_UP_SHARE: u64 = 2;
 
 /// Records to send.
 #[derive(Clone, Debug)]
@@ -77,8 +105,8 @@ pub(super) struct Load {
     pub(super) placement: Placement,
     /// Seed for the values.
     pub(super) seed: u64,
-    /// Whether the producer is warmed up before the first record is due.
-    pub(super) warm_up: bool,
+    /// What happens before the first record is due.
+    pub(super) warm_up: WarmUp,
     /// Whether another load to the same topic follows, whose check must ignore these records.
     pub(super) earlier: bool,
     /// What it awaits. With [`Placement::StickyByBatch`] that is always the flush, because the load compares
@@ -191,7 +219,7 @@ impl Load {
             keys: Keys::None,
             placement: Placement::Producer,
             seed: turn.setting.seed,
-            warm_up: true,
+            warm_up: WarmUp::Connections,
             earlier: false,
             awaits: turn.awaits,
         })
@@ -220,54 +248,71 @@ impl Load {
         senders: Senders,
         script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
+        self.ready(&senders)?.run(self, senders, script)
+    }
+
+    /// Makes the producers and warms them up.
+    ///
+    /// # Errors
+    /// An unreachable cluster.
+    pub(super) fn ready(&self, senders: &Senders) -> Result<Ready> {
         let awaits = match self.placement {
             Placement::Producer => self.awaits,
             Placement::StickyByBatch => Awaits::Flush,
         };
         let runtime = awaits.runtime()?;
-        let _context = runtime.enter();
+        let context = runtime.enter();
         let producers = (0..senders.count_producers()).map(|_| Producer::new(self.config.clone()));
         let producers: Vec<Producer> = producers.collect::<Result<_, _>>()?;
-        if self.warm_up {
+        if self.warm_up != WarmUp::Nothing {
             for producer in &producers {
                 runtime.block_on(producer.warm_up(&[&self.topic]))?;
             }
         }
-        let values = Values::new(self.size, self.seed, if self.earlier { EARLIER } else { 0 });
-        let partitions = match self.placement {
-            Placement::Producer => 0,
-            Placement::StickyByBatch => runtime.block_on(self.count_partitions())?,
-        };
-        sleep_precisely();
-        let start = Instant::now();
-        let cpu = CpuTime::now();
-        let (sent, scripted) = thread::scope(|scope| {
-            let script = scope.spawn(|| script(start, &producers));
-            let ended = || senders.end_with_script && script.is_finished();
-            let sending = Sending { producers: &producers, senders: &senders, awaits, start };
-            let sent = runtime.block_on(self.send_all(&sending, values, partitions, ended));
-            let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (sent, scripted)
-        });
-        let fates = sent?;
-        let scripted = scripted?;
-        runtime.block_on(flush(&producers))?;
-        let cpu = CpuTime::now() - cpu;
-        let (mut requests, mut brokers) = (0, BTreeMap::new());
-        for producer in producers {
-            let metrics = producer.metrics();
-            requests += metrics.all_brokers().request_total;
-            for (id, broker) in &metrics.brokers {
-                *brokers.entry(*id).or_default() += broker.record_send_total;
+        runtime.block_on(self.send_warm_up(&producers, senders))?;
+        drop(context);
+        let counted = Counted::of(&producers);
+        Ok(Ready { awaits, runtime, producers, counted })
+    }
+
+    /// Records sent before the first one is due; other clients send as many.
+    fn warm_up_records(&self) -> u64 {
+        match self.warm_up {
+            WarmUp::Records => {
+                ((self.rate * WARM_UP_SECONDS) as u64).min(self.records / WARM_UP_SHARE)
             }
-            runtime.block_on(producer.close())?;
+            WarmUp::Nothing | WarmUp::Connections => 0,
         }
-        let Fates { all: fates, first_error } = fates;
-        let observation = Observation::default();
-        let load = self;
-        let sent =
-            Sent { start, fates, first_error, observation, load, requests, senders, cpu, brokers };
-        Ok((sent, scripted))
+    }
+
+    async fn send_warm_up(&self, producers: &[Producer], senders: &Senders) -> Result<()> {
+        let mut values = Values::new(self.size, self.seed, EARLIER);
+        let pacer = Pacer::new(Instant::now(), self.rate);
+        for index in 0..self.warm_up_records() {
+            pacer.wait(senders.first_of_burst(index));
+            let Slot { producer, partition } = senders.slot(index);
+            let key = self.keys.get(index);
+            let record = self.record(key.as_ref(), values.get(index), partition);
+            // The flush awaits it, and the load shows whether the cluster fails records.
+            drop(producers[producer].send(record).await?);
+        }
+        flush(producers).await
+    }
+
+    fn record<'a>(
+        &'a self,
+        key: Option<&'a [u8; 8]>,
+        value: &'a [u8],
+        partition: Option<i32>,
+    ) -> Record<'a> {
+        let mut record = Record::to(&self.topic).value(value);
+        if let Some(key) = key {
+            record = record.key(key);
+        }
+        match partition {
+            Some(partition) => record.partition(partition),
+            None => record,
+        }
     }
 
     /// Sends from the thread that runs this, which sleeps until records are due: the runtime has others.
@@ -293,17 +338,9 @@ impl Load {
             }
             let Slot { producer, partition } = sending.senders.slot(index);
             let producer = &sending.producers[producer];
-            let key = match self.keys {
-                Keys::None => None,
-                Keys::Cycle(count) => Some((index % count).to_be_bytes()),
-            };
-            let mut record = Record::to(&self.topic).value(values.get(index));
-            if let Some(key) = &key {
-                record = record.key(key);
-            }
-            if let Some(partition) = sticky.as_ref().map(|sticky| sticky.current).or(partition) {
-                record = record.partition(partition);
-            }
+            let key = self.keys.get(index);
+            let partition = sticky.as_ref().map(|sticky| sticky.current).or(partition);
+            let record = self.record(key.as_ref(), values.get(index), partition);
             // The rate is kept as far as memory allows; a record that waits for memory is late.
             let sent = nanos(now.saturating_duration_since(start));
             outcomes.send(producer, record, sent).await?;
@@ -324,6 +361,91 @@ impl Load {
         let mut described = admin.describe_topics(&[&self.topic]).await?;
         let topic = described.pop().map(|(_, topic)| topic).transpose()?;
         Ok(topic.map_or(0, |topic| topic.partitions.len() as i32))
+    }
+}
+
+/// Producers that are ready to send a load.
+#[derive(Debug)]
+pub(super) struct Ready {
+    awaits: Awaits,
+    runtime: Runtime,
+    producers: Vec<Producer>,
+    /// What they have sent so far.
+    counted: Counted,
+}
+
+impl Ready {
+    /// As [`Load::run_by`], with the load and the senders that these producers are for.
+    ///
+    /// # Errors
+    /// As [`Load::run_by`].
+    pub(super) fn run<T: Send>(
+        self,
+        load: Load,
+        senders: Senders,
+        script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        let Self { awaits, runtime, producers, counted } = self;
+        let _context = runtime.enter();
+        let values = Values::new(load.size, load.seed, if load.earlier { EARLIER } else { 0 });
+        let partitions = match load.placement {
+            Placement::Producer => 0,
+            Placement::StickyByBatch => runtime.block_on(load.count_partitions())?,
+        };
+        sleep_precisely();
+        let start = Instant::now();
+        let cpu = CpuTime::now();
+        let (sent, scripted) = thread::scope(|scope| {
+            let script = scope.spawn(|| script(start, &producers));
+            let ended = || senders.end_with_script && script.is_finished();
+            let sending = Sending { producers: &producers, senders: &senders, awaits, start };
+            let sent = runtime.block_on(load.send_all(&sending, values, partitions, ended));
+            let scripted = script.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (sent, scripted)
+        });
+        let Fates { all: fates, first_error } = sent?;
+        let scripted = scripted?;
+        runtime.block_on(flush(&producers))?;
+        let cpu = CpuTime::now() - cpu;
+        let Counted { requests, brokers } = Counted::of(&producers).since(&counted);
+        for producer in producers {
+            runtime.block_on(producer.close())?;
+        }
+        let observation = Observation::default();
+        let sent =
+            Sent { start, fates, first_error, observation, load, requests, senders, cpu, brokers };
+        Ok((sent, scripted))
+    }
+}
+
+/// What producers have sent, by their metrics.
+#[derive(Debug, Default)]
+struct Counted {
+    /// Produce requests.
+    requests: u64,
+    /// Acknowledged records, by broker.
+    brokers: BTreeMap<i32, u64>,
+}
+
+impl Counted {
+    fn of(producers: &[Producer]) -> Self {
+        let mut counted = Self::default();
+        for producer in producers {
+            let metrics = producer.metrics();
+            counted.requests += metrics.all_brokers().request_total;
+            for (id, broker) in &metrics.brokers {
+                *counted.brokers.entry(*id).or_default() += broker.record_send_total;
+            }
+        }
+        counted
+    }
+
+    fn since(mut self, earlier: &Self) -> Self {
+        self.requests -= earlier.requests;
+        for (id, records) in &mut self.brokers {
+            *records -= earlier.brokers.get(id).copied().unwrap_or(0);
+        }
+        self
     }
 }
 
@@ -384,7 +506,8 @@ pub(super) fn rehearse(load: &Load, turn: &Turn<'_>) -> Result<()> {
         return Ok(());
     }
     let records = (load.rate * REHEARSAL.as_secs_f64()) as u64;
-    let rehearsal = Load { records, warmup: 0, warm_up: true, earlier: true, ..load.clone() };
+    let rehearsal =
+        Load { records, warmup: 0, warm_up: WarmUp::Connections, earlier: true, ..load.clone() };
     until_no_faster(turn.told, || Ok(rehearsal.clone().run(|_| Ok(()))?.0.median()))
 }
 
@@ -409,7 +532,8 @@ pub(super) fn rehearse_elsewhere(
         partitions,
         turn.testbed.broker_ids().len().clamp(1, 3) as i16,
     )?;
-    let rehearsal = Load { topic: topic.clone(), warmup: 0, warm_up: true, ..load.clone() };
+    let rehearsal =
+        Load { topic: topic.clone(), warmup: 0, warm_up: WarmUp::Connections, ..load.clone() };
     until_no_faster(turn.told, || {
         Ok(rehearsal.clone().run(|start| script(start, &topic))?.0.median())
     })?;
@@ -436,7 +560,7 @@ pub(super) fn warm_brokers(testbed: &Testbed, seed: u64, told: Told<'_>) -> Resu
         keys: Keys::None,
         placement: Placement::Producer,
         seed,
-        warm_up: true,
+        warm_up: WarmUp::Connections,
         earlier: false,
         awaits: Awaits::default(),
     };

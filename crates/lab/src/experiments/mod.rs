@@ -67,7 +67,7 @@ pub use workload::{
 use curtail::{ConfigError, ConsumerConfig, Producer, ProducerConfig};
 
 use self::{
-    load::{Load, Senders, Sent},
+    load::{Load, Senders, Sent, WarmUp},
     lost_leader::Fault,
     phases::Observe,
 };
@@ -299,12 +299,24 @@ impl Turn<'_> {
         name
     }
 
-    /// Sends the load with the measured client, as [`Load::run_observed`]. Other clients are not observed
-    /// inside.
+    /// Sends the load with the measured client after a warm-up with records, as [`Load::run_observed`]. Other clients are
+    /// not observed inside.
     ///
     /// # Errors
     /// As [`Load::run_observed`]; a client that lacks a setting of the load.
     fn send<T: Send>(
+        &self,
+        load: Load,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        self.send_after(Load { warm_up: WarmUp::Records, ..load }, script)
+    }
+
+    /// As [`Turn::send`], after the load's own warm-up.
+    ///
+    /// # Errors
+    /// As [`Turn::send`].
+    fn send_after<T: Send>(
         &self,
         load: Load,
         script: impl FnOnce(Instant) -> Result<T> + Send,

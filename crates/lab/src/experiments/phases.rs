@@ -85,6 +85,7 @@ impl Load {
         senders: Senders,
         script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
+        let ready = self.ready(&senders)?;
         let tail = match observe {
             Observe::PhasesWithReader if !senders.end_with_script => Some(Tail::at_end(&self)?),
             Observe::Phases | Observe::PhasesWithReader => None,
@@ -92,7 +93,7 @@ impl Load {
         let watch = Watch::begin(testbed, &self)?;
         let (records, topic) = (self.records, self.topic.clone());
         testbed.begin_timeline()?;
-        let (mut sent, (scripted, reading)) = self.run_by(senders, |start, producers| {
+        let (mut sent, (scripted, reading)) = ready.run(self, senders, |start, producers| {
             let reading = tail.map(|tail| tail.begin(start, records));
             Ok((script(start, producers)?, reading))
         })?;

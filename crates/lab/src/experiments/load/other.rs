@@ -15,11 +15,6 @@ use crate::{
     perf::{Error, Result},
 };
 
-/// Warm-up of another client, as a part of the load and in seconds, whichever is less: a Java virtual machine
-/// compiles while it sends.
-const WARMUP_SHARE: u64 = 2;
-const WARMUP_SECONDS: f64 = 5.0;
-
 impl Load {
     /// As [`Load::run`], sent by a driver. Its client uses its own defaults for settings that the load leaves
     /// out.
@@ -83,12 +78,11 @@ impl Load {
         if let Some(reason) = driver.peer().lacks(&properties) {
             return Err(Error::Lacking(reason));
         }
-        let warmup = (self.rate * WARMUP_SECONDS) as u64;
         Ok(Order {
             bootstrap: self.config.common.bootstrap_servers.join(","),
             topic: self.topic.clone(),
             records: self.records,
-            warmup: if self.warm_up { warmup.min(self.records / WARMUP_SHARE) } else { 0 },
+            warmup: self.warm_up_records(),
             rate: self.rate,
             size: self.size,
             keys: match self.keys {
@@ -136,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        super::{Awaits, Placement},
+        super::{Awaits, Placement, WarmUp},
         *,
     };
     use crate::{peers::Peer, phases::PhaseName};
@@ -152,7 +146,7 @@ mod tests {
             keys: Keys::None,
             placement: Placement::Producer,
             seed: 1,
-            warm_up: true,
+            warm_up: WarmUp::Connections,
             earlier: false,
             awaits: Awaits::default(),
         }

@@ -1,4 +1,60 @@
 use super::*;
+use crate::experiments::{
+    Setting,
+    check::{Order, read_back},
+    phases::Observe,
+    testbed::Needs,
+};
+
+fn load(bootstrap: String) -> Load {
+    Load {
+        config: ProducerConfig::new(bootstrap),
+        topic: "t".into(),
+        records: 40,
+        warmup: 0,
+        rate: 4000.0,
+        size: 100,
+        keys: Keys::Cycle(7),
+        placement: Placement::Producer,
+        seed: 1,
+        warm_up: WarmUp::Records,
+        earlier: false,
+        awaits: Awaits::default(),
+    }
+}
+
+#[test]
+fn a_warm_up_has_five_seconds_of_records_but_at_most_half_as_many_as_the_load() {
+    let records = |records, rate, warm_up| {
+        Load { records, rate, warm_up, ..load("127.0.0.1:1".into()) }.warm_up_records()
+    };
+    assert_eq!(records(1000, 10.0, WarmUp::Records), 50);
+    assert_eq!(records(80, 10.0, WarmUp::Records), 40);
+    assert_eq!(records(80, f64::INFINITY, WarmUp::Records), 40);
+    assert_eq!(records(1000, 10.0, WarmUp::Connections), 0);
+    assert_eq!(records(1000, 10.0, WarmUp::Nothing), 0);
+}
+
+#[test]
+fn records_of_the_warm_up_are_written_and_not_counted() {
+    let setting = Setting::new(ClusterKind::Embedded);
+    let testbed = Testbed::start(&setting, &Needs { brokers: 1, ..Needs::default() }).unwrap();
+    testbed.create_topic("t", 3, 1).unwrap();
+    let load = load(testbed.bootstrap());
+    let (sent, ()) =
+        load.run_observed(&testbed, Observe::PhasesWithReader, |_| Ok(())).unwrap();
+    let mut sample = sent.sample();
+    read_back(&sent, Order::Sent, &mut sample).unwrap();
+    assert_eq!((sample.records, sample.errors, sample.lost, sample.duplicated), (40, 0, 0, 0));
+    assert_eq!(sample.reordered, 0);
+    assert_eq!(sample.phases.get(crate::phases::PhaseName::Fetch).count(), 40);
+    assert_eq!(sample.brokers.values().map(|(records, _)| records).sum::<u64>(), 40);
+    let mut ends = BTreeMap::new();
+    for written in sent.fates.iter().filter_map(|fate| fate.acknowledged) {
+        ends.insert(written.partition, written.offset.unwrap() + 1);
+    }
+    assert_eq!(ends.values().sum::<i64>(), 60);
+}
 
 #[test]
 fn records_go_round_among_the_slots() {
