@@ -2,16 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
-use tokio::time::sleep;
+use parking_lot::RwLock;
+use tokio::{sync::Notify, time::sleep};
 
 use crate::{
     Consumer, Delivery, Error, Record, Result, TopicPartition, TransactionalProducer,
@@ -75,12 +74,32 @@ pub struct ExactlyOnce {
 
 /// The records of one transaction, and the way to send its results.
 ///
-/// Sends are part of the transaction until the function that received the batch returns. Later ones fail.
+/// Sends are part of the transaction until the function that received the batch returns. Later ones fail, and so do
+/// those that still wait then, for metadata or memory.
 #[derive(Debug)]
 pub struct Batch {
     records: Arc<Records>,
     writer: Writer,
-    is_open: Arc<AtomicBool>,
+    gate: Arc<Gate>,
+}
+
+/// The end of a transaction for the sends of its batch.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Read while a send is polled, and a poll appends a record or does not: none is appended once this is true.
+    is_shut: RwLock<bool>,
+    /// Wakes the sends that wait.
+    shut: Notify,
+}
+
+/// Shuts the gate when it is dropped, also in a panic.
+struct Shutting(Arc<Gate>);
+
+impl Drop for Shutting {
+    fn drop(&mut self) {
+        *self.0.is_shut.write() = true;
+        self.0.shut.notify_waiters();
+    }
 }
 
 impl Batch {
@@ -92,15 +111,25 @@ impl Batch {
     /// Sends a result, as [`Transaction::send`].
     ///
     /// # Errors
-    /// As [`Transaction::send`]; and [`Error::IllegalState`] after the function that received the batch has returned.
+    /// As [`Transaction::send`]; and [`Error::IllegalState`] once the function that received the batch has returned,
+    /// also for a send that waits then. On any error the record was not appended.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future has not appended the record.
     pub async fn send(&self, record: Record<'_>) -> Result<Delivery> {
-        if !self.is_open.load(Ordering::Acquire) {
-            return Err(Error::IllegalState("the batch's transaction has ended"));
-        }
-        self.writer.send(record).await
+        let mut shut = pin!(self.gate.shut.notified());
+        // Registered before the first look.
+        shut.as_mut().enable();
+        let mut send = pin!(self.writer.send(record));
+        poll_fn(|cx| {
+            let _ = shut.as_mut().poll(cx);
+            let is_shut = self.gate.is_shut.read();
+            if *is_shut {
+                return Poll::Ready(Err(Error::IllegalState("the batch's transaction has ended")));
+            }
+            send.as_mut().poll(cx)
+        })
+        .await
     }
 }
 
@@ -229,11 +258,12 @@ impl ExactlyOnce {
     {
         let group = self.consumer.owner_metadata().map_err(Failed::of)?;
         let transaction = self.producer.begin_transaction().await.map_err(Failed::of)?;
-        let is_open = Arc::new(AtomicBool::new(true));
+        let gate = Arc::new(Gate::default());
+        let shutting = Shutting(gate.clone());
         let writer = transaction.writer().map_err(Failed::of)?;
-        let batch = Batch { records: records.clone(), writer, is_open: is_open.clone() };
+        let batch = Batch { records: records.clone(), writer, gate };
         let transformed = transform(batch).await;
-        is_open.store(false, Ordering::Release);
+        drop(shutting);
         if let Err(error) = transformed {
             let failed = match transaction.check_open() {
                 Err(cause) if cause.is_abortable() => Failed::Retriable(error),

@@ -4,6 +4,8 @@
 //! - A commit of positions covers no record that a queue has returned and its task has not finished: while the seat is
 //!   busy, [`Assigned::to_commit`] is the position before these records.
 //! - A partition is revoked only when its seat is not busy, or its queue is dropped.
+//! - Records that a task still has when the position jumps keep the seat busy, but do not count: a finish that was
+//!   requested for earlier records than [`Seat::since`] moves no position.
 //! - A queue that ends or finishes its records wakes the consumer if it was told to end.
 
 use std::{
@@ -11,7 +13,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use curtail_proto::position::{Position, Spot, Versions};
+use curtail_proto::position::{Position, Spot, Version, Versions};
 
 use super::{
     buffer::{Chunk, Taken},
@@ -42,8 +44,14 @@ pub(super) struct Seat {
     /// Whether the queue must end: its partition is being revoked.
     ending: bool,
     work: Work,
+    /// Version of the position after its last jump. Records of earlier versions do not count. `None` before a jump.
+    since: Option<Version>,
     waker: Option<Waker>,
 }
+
+/// The last jump of a position. Records count only for the position that they were read for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Jump(Option<Version>);
 
 /// State of the records returned earlier, when a queue requests more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +68,9 @@ enum Work {
     /// All are finished.
     #[default]
     Idle,
-    /// Some are not finished. The first of them is here.
-    Busy(Spot),
+    /// Some are not finished. The position to commit is before the first of them that counts; `None` while it is
+    /// unknown.
+    Busy(Option<Spot>),
 }
 
 impl Seat {
@@ -80,13 +89,27 @@ impl Seat {
         }
     }
 
+    /// Follows a position that the brokers moved. Unfinished records still count, but no position after the new one is
+    /// committed.
+    pub(super) fn moved(&mut self, position: &Position) {
+        if let Work::Busy(first) = &mut self.work {
+            *first = earlier(*first, position.consumed());
+        }
+    }
+
     /// Follows a jump of the position: unfinished records do not count any longer.
     pub(super) fn jumped(&mut self, position: &Position) {
-        self.work = match (self.work, position.consumed()) {
-            (Work::Busy(_), Some(spot)) => Work::Busy(spot),
-            _ => Work::Idle,
-        };
+        self.since = Some(position.version());
+        if let Work::Busy(first) = &mut self.work {
+            *first = position.consumed();
+        }
     }
+}
+
+/// The earlier of two positions; `None` if one is unknown.
+fn earlier(one: Option<Spot>, other: Option<Spot>) -> Option<Spot> {
+    let (one, other) = (one?, other?);
+    Some(if one.offset <= other.offset { one } else { other })
 }
 
 impl Assigned {
@@ -94,7 +117,7 @@ impl Assigned {
     pub(super) fn to_commit(&self) -> Option<Spot> {
         match self.seat.work {
             Work::Idle => self.position.consumed(),
-            Work::Busy(first) => Some(first),
+            Work::Busy(first) => first,
         }
     }
 }
@@ -102,8 +125,8 @@ impl Assigned {
 impl Assigned {
     /// The next records are not finished, and perhaps not the earlier ones.
     fn start_work(&mut self) {
-        if let (Work::Idle, Some(first)) = (self.seat.work, self.position.consumed()) {
-            self.seat.work = Work::Busy(first);
+        if let Work::Idle | Work::Busy(None) = self.seat.work {
+            self.seat.work = Work::Busy(self.position.consumed());
         }
     }
 }
@@ -190,8 +213,8 @@ impl State {
         }
         let work = std::mem::take(&mut assigned.seat.work);
         let again = |position: &mut Position, versions: &mut Versions| match work {
-            Work::Busy(first) => position.seek_to(first, versions),
-            Work::Idle => position.rewind(versions),
+            Work::Busy(Some(first)) => position.seek_to(first, versions),
+            Work::Busy(None) | Work::Idle => position.rewind(versions),
         };
         // The partition is assigned.
         let _ = self.jump(&claim.at, again);
@@ -261,19 +284,42 @@ impl Shared {
         }
     }
 
-    /// Counts the claim's returned records before this position as finished.
-    pub(super) fn finish_to(&self, claim: &Claim, spot: Spot) {
+    /// Counts the claim's records before this position as finished, or with `None` all returned ones, unless the
+    /// position has jumped since. The seat stays busy.
+    pub(super) fn finish_to(&self, claim: &Claim, jump: Jump, first: Option<Spot>) {
         let mut state = self.state.lock();
         if let Some(assigned) = state.seat_of(claim)
             && assigned.seat.is_busy()
+            && assigned.seat.since == jump.0
         {
-            assigned.seat.work = Work::Busy(spot);
+            let returned = assigned.position.consumed();
+            // The brokers may have moved the position back.
+            assigned.seat.work = Work::Busy(earlier(first.or(returned), returned));
         }
     }
 
-    /// The position after the records returned for the claim; `None` if its queue has ended.
-    pub(super) fn returned(&self, claim: &Claim) -> Option<Spot> {
-        self.state.lock().seat_of(claim)?.position.consumed()
+    /// The last jump of the claim's position; `None` if its queue must end.
+    pub(super) fn standing(&self, claim: &Claim) -> Option<Jump> {
+        let mut state = self.state.lock();
+        let assigned = state.seat_of(claim).filter(|assigned| !assigned.seat.ending)?;
+        Some(Jump(assigned.seat.since))
+    }
+
+    /// The last jump of the claim's position; `None` if records of this version were read before it.
+    pub(super) fn jump_before(&self, claim: &Claim, version: Version) -> Option<Jump> {
+        let mut state = self.state.lock();
+        let since = state.seat_of(claim)?.seat.since;
+        (since <= Some(version)).then_some(Jump(since))
+    }
+
+    /// The position after the records returned for the claim; inside `None` while it is unknown.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the claim has ended.
+    pub(super) fn returned(&self, claim: &Claim) -> Result<Option<Spot>> {
+        let mut state = self.state.lock();
+        let assigned = state.seat_of(claim).ok_or(Error::Closed)?;
+        Ok(assigned.position.consumed())
     }
 
     /// Whether the claim's queue must end.

@@ -3,16 +3,20 @@
 use std::{
     fmt,
     future::poll_fn,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use curtail_proto::position::{Position, Spot};
-use tokio::time::timeout;
+use curtail_proto::{
+    later::Later,
+    position::{Position, Spot},
+};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     CloseOptions, Consumer, ConsumerHandle,
-    claims::{Claim, Earlier},
+    claims::{Claim, Earlier, Jump},
     group::PendingCommit,
     reading::{Reading, Source},
     records::Records,
@@ -33,8 +37,10 @@ use crate::{
 /// - **Progress.** Records count as processed when their task calls [`PartitionQueue::next`] again. Auto-commit commits
 ///   processed records only.
 /// - **Revocation.** A queue whose partition is revoked ends: [`PartitionQueue::next`] returns `None`. The partition goes
-///   to another member once the task has finished the records that it has, and they are committed. A task that takes
-///   longer than the coordinator waits (`max.poll.interval.ms`) ends the membership.
+///   to another member once the task has finished the records that it has, and they are committed. The coordinator
+///   waits for that up to `max.poll.interval.ms`, and then ends the membership: all queues end. With
+///   `partition.assignment.strategy=cooperative-sticky` no limit exists, because the coordinator does not know that the
+///   partition is to be revoked: a task that never finishes keeps it from all members.
 /// - **Failure.** If a task drops its queue early, for example in a panic, [`PartitionQueues::next`] returns a new queue
 ///   for the partition. It begins with the first record that was not processed.
 ///
@@ -64,7 +70,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct PartitionQueues {
-    consumer: Consumer,
+    pub(super) consumer: Consumer,
 }
 
 /// The records of one assigned partition, returned by [`PartitionQueues::next`].
@@ -123,6 +129,14 @@ impl PartitionQueues {
     /// As [`Consumer::metrics`].
     pub fn metrics(&self) -> ConsumerMetrics {
         self.consumer.metrics()
+    }
+
+    /// Ends all queues, and serves the group until their tasks have finished the records that they have.
+    pub(super) async fn finish(&mut self) {
+        let consumer = &mut self.consumer;
+        let runtime = consumer.shared.runtime.clone();
+        let finished = poll_fn(|cx| consumer.attending(|me| me.shared.poll_finished(cx)));
+        let _ = within(&runtime, finished).await;
     }
 
     /// Ends all queues, waits until their tasks have finished the records that they have, and closes the consumer. Waits
@@ -192,24 +206,43 @@ impl PartitionQueue {
     }
 
     /// Commits the offset after the records returned, which now count as processed. For consumers without
-    /// `enable.auto.commit`.
+    /// `enable.auto.commit`. After a seek it commits the position sought; while that must be looked up, it waits up to
+    /// `default.api.timeout.ms` for it.
     ///
     /// # Errors
-    /// As [`Consumer::commit`]; and [`Error::Closed`] once the queue has ended and its task had no unprocessed records.
+    /// As [`Consumer::commit`]; [`Error::Timeout`] if the position stays unknown; and [`Error::Closed`] once the queue
+    /// has ended and its task had no unprocessed records.
     ///
     /// # Cancel safety
     /// Cancel safe: a commit that was begun is still carried out.
     pub async fn commit(&mut self) -> Result<()> {
+        let limit = self.shared.config.common.default_api_timeout;
+        let deadline = Instant::now().later(limit);
+        loop {
+            let mut settled = pin!(self.shared.settled.notified());
+            // Registered before the look, so that a response in between is not missed.
+            settled.as_mut().enable();
+            if self.shared.returned(&self.claim)?.is_some() {
+                break;
+            }
+            let settled = async { timeout_at(deadline, settled).await };
+            if within(&self.shared.runtime, settled).await?.is_err() {
+                let what = "the position to commit (default.api.timeout.ms)";
+                return Err(Error::Timeout { what, limit, last: None });
+            }
+        }
         self.commit_nowait()?.await
     }
 
     /// As [`PartitionQueue::commit`], without waiting for the outcome.
     ///
     /// # Errors
-    /// [`Error::IllegalState`] without a `group.id`; and [`Error::Closed`] as with [`PartitionQueue::commit`]. The
-    /// outcome has all other errors.
+    /// [`Error::IllegalState`] without a `group.id`, and while the position is unknown; [`Error::Closed`] as with
+    /// [`PartitionQueue::commit`]. The outcome has all other errors.
     pub fn commit_nowait(&mut self) -> Result<PendingCommit> {
-        let next = self.shared.returned(&self.claim).ok_or(Error::Closed)?;
+        let next = self.shared.returned(&self.claim)?.ok_or(Error::IllegalState(
+            "the partition has no position to commit: it is being looked up, or no offset is committed",
+        ))?;
         let offsets = [(self.claim.at.clone(), OffsetAndMetadata::at(next))];
         // Queued before the consumer learns that the records are finished, so that it precedes the revocation.
         let pending = self.shared.commit(offsets.into())?;
@@ -224,19 +257,41 @@ impl PartitionQueue {
     }
 
     /// As [`PartitionQueue::next`], for at most `max` records; with 0 it waits for the end. If `idle` is false, the records
-    /// of earlier calls do not count as processed.
-    pub(super) async fn more(&mut self, max: usize, idle: bool) -> Option<Result<Records>> {
+    /// of earlier calls do not count as processed. Returns the records with the last jump of the position before them.
+    pub(super) async fn more(&mut self, max: usize, idle: bool) -> Option<Result<(Jump, Records)>> {
         if max == 0 {
             poll_fn(|cx| self.shared.poll_ended(&self.claim, cx)).await;
             return None;
         }
         let earlier = if idle { Earlier::Finished } else { Earlier::Open };
-        poll_fn(|cx| self.poll_more(cx, max, earlier)).await
+        poll_fn(|cx| {
+            loop {
+                let records = match ready!(self.poll_more(cx, max, earlier)) {
+                    Some(Ok(records)) => records,
+                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    None => return Poll::Ready(None),
+                };
+                let version = self.reading.returned();
+                let jump =
+                    version.and_then(|version| self.shared.jump_before(&self.claim, version));
+                if let Some(jump) = jump {
+                    return Poll::Ready(Some(Ok((jump, records))));
+                }
+                // The position has jumped since they were fetched.
+            }
+        })
+        .await
     }
 
-    /// Counts the returned records before this position as processed.
-    pub(super) fn finish_to(&self, spot: Spot) {
-        self.shared.finish_to(&self.claim, spot);
+    /// The last jump of the position; `None` once the queue must end.
+    pub(super) fn standing(&self) -> Option<Jump> {
+        self.shared.standing(&self.claim)
+    }
+
+    /// Counts the records before this position, or with `None` all returned ones, as processed, unless the position has
+    /// jumped since.
+    pub(super) fn finish_to(&self, jump: Jump, first: Option<Spot>) {
+        self.shared.finish_to(&self.claim, jump, first);
     }
 
     /// Counts the returned records as processed.

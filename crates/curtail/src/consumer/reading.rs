@@ -19,6 +19,8 @@ pub(super) struct Reading {
     cursor: Option<Cursor>,
     /// Damage found after records that were returned first.
     failure: Option<Damage>,
+    /// Version of the position for which the last records of a claim were fetched.
+    returned: Option<Version>,
     /// [`Shared::outside`] when the cursor was last compared with the state.
     seen: u64,
 }
@@ -40,11 +42,11 @@ struct Damage {
 
 impl Reading {
     pub(super) fn new(source: Source, decoding: Decoding) -> Self {
-        Self { source, decoding, cursor: None, failure: None, seen: 0 }
+        Self { source, decoding, cursor: None, failure: None, returned: None, seen: 0 }
     }
 
     /// Returns up to `max` buffered records without waiting; at least one when ready. Otherwise the buffer keeps the
-    /// waker.
+    /// waker. The records of a claim were fetched for one version of the position.
     pub(super) fn take_records(
         &mut self,
         shared: &Shared,
@@ -58,6 +60,12 @@ impl Reading {
                 break;
             }
             let Some(cursor) = &mut self.cursor else { break };
+            if let Source::Claimed(_) = self.source {
+                if !out.is_empty() && self.returned != Some(cursor.version) {
+                    break;
+                }
+                self.returned = Some(cursor.version);
+            }
             match cursor.fill(&mut out, max, &mut budget, &self.decoding) {
                 Ok(true) => break,
                 Ok(false) => self.finish_cursor(shared),
@@ -140,6 +148,11 @@ impl Reading {
     /// Whether records are being read.
     pub(super) fn has_records(&self) -> bool {
         self.cursor.is_some()
+    }
+
+    /// Version of the position for which the last records of a claim were fetched.
+    pub(super) fn returned(&self) -> Option<Version> {
+        self.returned
     }
 
     /// Records returned and not counted yet.

@@ -435,7 +435,12 @@ impl Shared {
     pub(super) fn misfit(&self, state: &mut State, at: &TopicPartition, misfit: Misfit) {
         match misfit {
             Misfit::Stale => {}
-            Misfit::Moved => state.drop_buffered(at),
+            Misfit::Moved => {
+                state.drop_buffered(at);
+                if let Some(assigned) = state.partitions.get_mut(at) {
+                    assigned.seat.moved(&assigned.position);
+                }
+            }
             Misfit::NotYet => {
                 if let Some(assigned) = state.partitions.get_mut(at) {
                     self.pause(assigned, self.pauses());

@@ -24,7 +24,7 @@ fn decoding() -> Decoding {
 }
 
 /// A batch of records whose values are their offsets.
-fn batch(base: i64, count: i64, codec: Codec) -> Vec<u8> {
+pub(super) fn batch(base: i64, count: i64, codec: Codec) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Vec::new());
     for n in 0..count {
         let value = (base + n).to_string();

@@ -2,10 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -199,6 +201,46 @@ async fn a_batch_that_outlives_its_transaction_sends_nothing() {
     let all: Vec<_> = (0..PARTITIONS).map(|index| TopicPartition::new(OUTPUT, index)).collect();
     let ends = Consumer::new(consumer(&backend)).unwrap().end_offsets(&all).await.unwrap();
     assert!(ends.values().all(|end| *end == 0), "{ends:?}");
+}
+
+/// A send waits for metadata when the function that received the batch returns.
+#[tokio::test]
+async fn a_send_that_outlives_its_transaction_fails() {
+    const LATE: &str = "late";
+    let backend = Backend::embedded_with(1, |config| {
+        config.set("auto.create.topics.enable", "false").unwrap();
+    })
+    .await;
+    fill(&backend, 1, 2).await;
+    let mut copier = copier(&backend, "copier");
+    let stop = Notify::new();
+    let begun = AtomicU32::new(0);
+    let sending = Mutex::new(None);
+    let run = copier.run(async { stop.notified().await }, |batch| {
+        let (backend, stop, begun, sending) = (&backend, &stop, &begun, &sending);
+        async move {
+            if begun.fetch_add(1, Ordering::SeqCst) == 0 {
+                let mut send =
+                    Box::pin(
+                        async move { batch.send(Record::to(LATE).value("late")).await.map(drop) },
+                    );
+                let polled = poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await;
+                assert!(polled.is_pending(), "{polled:?}");
+                *sending.lock().unwrap() = Some(tokio::spawn(send));
+                // Another transaction follows.
+                common::producer(backend, &[]).send(Record::to(INPUT).value("2")).await?.await?;
+                return Ok(());
+            }
+            backend.create_topic(LATE, 1, 1).await;
+            let sent = sending.lock().unwrap().take().expect("only two transactions");
+            let refused = timeout(LIMIT, sent).await.expect("ends in time").unwrap().unwrap_err();
+            assert!(matches!(refused, Error::IllegalState(_)), "{refused}");
+            stop.notify_one();
+            Ok::<(), Error>(())
+        }
+    });
+    timeout(LIMIT, run).await.expect("ends in time").unwrap();
+    copier.close().await.unwrap();
 }
 
 #[tokio::test]

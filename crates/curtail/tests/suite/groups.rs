@@ -46,11 +46,12 @@ use by_coordinator::{
 use queues::{
     a_handle_controls_a_consumer_that_is_polled, a_member_chooses_how_it_leaves,
     a_panic_of_a_handler_waits_for_the_others_of_its_partition,
-    a_pause_by_a_handle_returns_no_batch_twice, a_rebalance_is_enforced,
-    a_revoked_partition_waits_for_its_unfinished_records, a_slow_queue_does_not_delay_the_others,
-    all_queues_end_when_the_group_no_longer_waits_for_one, partitions_are_processed_in_parallel,
-    processing_commits_only_what_precedes_a_failure, queues_of_a_member_that_does_not_poll_end,
-    records_are_processed_in_the_order_of_their_keys, topics_are_listed,
+    a_pause_by_a_handle_returns_no_batch_twice, a_queue_commits_the_offset_that_it_was_sought_to,
+    a_rebalance_is_enforced, a_revoked_partition_waits_for_its_unfinished_records,
+    a_slow_queue_does_not_delay_the_others, all_queues_end_when_the_group_no_longer_waits_for_one,
+    partitions_are_processed_in_parallel, processing_commits_only_what_precedes_a_failure,
+    queues_of_a_member_that_does_not_poll_end, records_are_processed_in_the_order_of_their_keys,
+    records_of_a_slow_last_handler_are_committed, topics_are_listed,
     unfinished_records_of_a_dropped_queue_are_read_again,
 };
 
@@ -156,6 +157,8 @@ consumer_cases! {
     queues_of_a_member_that_does_not_poll_end,
     records_are_processed_in_the_order_of_their_keys,
     processing_commits_only_what_precedes_a_failure,
+    records_of_a_slow_last_handler_are_committed,
+    a_queue_commits_the_offset_that_it_was_sought_to,
     a_handle_controls_a_consumer_that_is_polled,
     a_member_chooses_how_it_leaves,
 }
@@ -186,6 +189,8 @@ classic_cases! {
     queues_of_a_member_that_does_not_poll_end,
     records_are_processed_in_the_order_of_their_keys,
     processing_commits_only_what_precedes_a_failure,
+    records_of_a_slow_last_handler_are_committed,
+    a_queue_commits_the_offset_that_it_was_sought_to,
     a_handle_controls_a_consumer_that_is_polled,
     a_member_chooses_how_it_leaves,
     a_rebalance_is_enforced,

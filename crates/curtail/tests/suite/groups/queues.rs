@@ -418,6 +418,46 @@ pub(super) async fn processing_commits_only_what_precedes_a_failure(
     assert!(refused.unwrap_err().to_string().contains("enable.auto.commit"));
 }
 
+/// A handler that runs longer than the close of a consumer waits, when processing stops.
+pub(super) async fn records_of_a_slow_last_handler_are_committed(backend: &Bench<'_>, name: &str) {
+    const LIMIT_OF_CLOSE: Duration = Duration::from_millis(300);
+    backend.create_topic(name, 1, 1).await;
+    produce(&common::producer(backend, &[]), name, 1, 0..1).await;
+    let consumer = member(backend, name, &[("default.api.timeout.ms", "300")]);
+    let begun = Arc::new(Notify::new());
+    let stop = {
+        let begun = begun.clone();
+        async move { begun.notified().await }
+    };
+    let handler = move |_: ConsumerRecord| {
+        let begun = begun.clone();
+        async move {
+            begun.notify_one();
+            tokio::time::sleep(5 * LIMIT_OF_CLOSE).await;
+            Ok::<(), Error>(())
+        }
+    };
+    timeout(LIMIT, InKeyOrder::new(1).run(consumer, stop, handler)).await.expect("ends").unwrap();
+    assert_eq!(committed(backend, name, 1).await, [Some(1)]);
+}
+
+pub(super) async fn a_queue_commits_the_offset_that_it_was_sought_to(
+    backend: &Bench<'_>,
+    name: &str,
+) {
+    backend.create_topic(name, 1, 1).await;
+    produce(&common::producer(backend, &[]), name, 1, 0..20).await;
+    let mut queues = member(backend, name, &[TEN, ("enable.auto.commit", "false")]).into_queues();
+    let mut queue = queue(&mut queues).await;
+    assert_eq!(next(&mut queues, &mut queue).await.unwrap(), (0..10).collect::<Vec<_>>());
+    queues.handle().seek_to_end([&at(name, 0)]).unwrap();
+    // The offset is looked up first.
+    timeout(LIMIT, queue.commit()).await.expect("a commit in time").unwrap();
+    assert_eq!(committed(backend, name, 1).await, [Some(20)]);
+    drop(queue);
+    queues.close().await;
+}
+
 pub(super) async fn a_handle_controls_a_consumer_that_is_polled(backend: &Bench<'_>, name: &str) {
     backend.create_topic(name, 2, 1).await;
     produce(&common::producer(backend, &[]), name, 2, 0..10).await;
