@@ -329,6 +329,8 @@ impl<P, B: Carried, E> Link<P, B, E> {
             self.unsent = Some(unsent);
             self.publish();
         } else {
+            // There will be no response to count from.
+            self.quiet_since = built;
             // A batch counts as written once the socket has accepted it.
             unsent.unanswered = Some((request, deadline));
             self.unsent = Some(unsent);
@@ -611,7 +613,7 @@ impl<P, B: Carried, E> Link<P, B, E> {
     /// When the connection closes if nothing is queued before.
     fn closes_at(&self) -> Option<Instant> {
         let after = self.settings.closes_after?;
-        let is_unused = self.in_flight.is_empty() && self.lists.is_empty();
+        let is_unused = self.is_idle() && self.lists.is_empty();
         is_unused.then(|| self.quiet_since.later(after))
     }
 

@@ -16,6 +16,7 @@ class ProducerOptions(TypedDict, total=False):
     compression_lz4_level: int | str | None
     compression_type: Setting | None
     compression_zstd_level: int | str | None
+    connections_max_idle_ms: int | str | None
     curtail_broker_memory_percent: int | str | None
     curtail_latency_target_ms: int | str | None
     curtail_leader_discovery: Setting | None
@@ -96,6 +97,7 @@ class ConsumerOptions(TypedDict, total=False):
     check_crcs: bool | str | None
     client_id: Setting | None
     client_rack: Setting | None
+    connections_max_idle_ms: int | str | None
     curtail_buffered_partitions: Setting | None
     curtail_decompressed_batch_max_bytes: int | str | None
     curtail_phase_stamps: bool | str | None

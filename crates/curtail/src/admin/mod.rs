@@ -27,7 +27,6 @@ use curtail_wire::{
     ErrorCode,
     cold::{StrBytes, messages::TopicName},
 };
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use self::{
@@ -54,7 +53,7 @@ pub use self::{
 };
 use crate::{
     AdminConfig, Error, Result, TopicPartition,
-    conn::{Connection, connection_error},
+    conn::{Connection, Idle, connection_error},
     error::one_line,
     metadata::{AutoCreate, MetadataHandle},
     runtime::within,
@@ -78,9 +77,9 @@ struct Shared {
     env: Env,
     config: AdminConfig,
     metadata: MetadataHandle,
-    /// Idle connections: to brokers by id, and to any broker. A connection in use is not in this map, so a dropped
-    /// call closes it.
-    idle: Mutex<BTreeMap<Target, Connection>>,
+    /// Idle connections: to brokers by id, and to any broker. A connection in use is not among them, so a dropped call
+    /// closes it.
+    idle: Idle<Target>,
 }
 
 /// The receiver of a request.
@@ -117,7 +116,8 @@ impl Admin {
     pub fn with_env(config: AdminConfig, env: &Env) -> Result<Self> {
         config.validate()?;
         let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never)?;
-        let shared = Shared { env: env.clone(), config, metadata, idle: Mutex::default() };
+        let idle = Idle::new(metadata.runtime());
+        let shared = Shared { env: env.clone(), config, metadata, idle };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -127,8 +127,7 @@ impl Admin {
         target: Target,
         brokers: &[BrokerDescription],
     ) -> Result<Connection> {
-        let idle = self.shared.idle.lock().remove(&target);
-        if let Some(connection) = idle {
+        if let Some(connection) = self.shared.idle.take(&target) {
             return Ok(connection);
         }
         match target {
@@ -146,7 +145,7 @@ impl Admin {
 
     /// Keeps a connection whose last request succeeded.
     fn keep(&self, target: Target, connection: Connection) {
-        self.shared.idle.lock().insert(target, connection);
+        self.shared.idle.put(target, connection);
     }
 
     fn attempts(&self, what: &'static str) -> Attempts<'_> {
@@ -197,7 +196,7 @@ impl Attempts<'_> {
             return Err(error);
         }
         // The broker may have closed a kept connection. The next attempt uses a new one.
-        self.shared.idle.lock().clear();
+        self.shared.idle.clear();
         let common = &self.shared.config.common;
         let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
         self.failures += 1;

@@ -148,6 +148,13 @@ macro_rules! common_methods {
                 self
             }
 
+            /// Sets `connections.max.idle.ms`: how long a connection without a request stays open; `None` for no limit.
+            #[must_use]
+            pub fn connections_max_idle(mut self, limit: Option<Duration>) -> Self {
+                self.common.connections_max_idle = limit;
+                self
+            }
+
             /// Sets `send.buffer.bytes` and `receive.buffer.bytes`; `None` leaves them to the operating system.
             #[must_use]
             pub fn socket_buffers(mut self, send: Option<usize>, receive: Option<usize>) -> Self {

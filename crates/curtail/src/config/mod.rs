@@ -75,6 +75,8 @@ pub struct CommonConfig {
     /// it to the operating system. A producer's connections wait for at least `request.timeout.ms`. Linux only;
     /// property `curtail.tcp.user.timeout.ms`.
     pub tcp_user_timeout: Duration,
+    /// `connections.max.idle.ms`: how long a connection without a request stays open; `None` for no limit (-1).
+    pub connections_max_idle: Option<Duration>,
     /// `default.api.timeout.ms`: limit of calls without a separate timeout.
     pub default_api_timeout: Duration,
     /// `security.protocol`, `ssl.*`, `sasl.*`.
@@ -136,6 +138,7 @@ impl Default for CommonConfig {
             tcp_keepalive_idle: Duration::from_secs(10),
             tcp_keepalive_interval: Duration::from_secs(5),
             tcp_user_timeout: Duration::from_secs(2),
+            connections_max_idle: Some(Duration::from_secs(540)),
             default_api_timeout: Duration::from_secs(60),
             security: SecurityConfig::default(),
             phase_stamps: true,
@@ -435,8 +438,16 @@ impl Default for ConsumerConfig {
 }
 
 /// Settings of an [`crate::Admin`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AdminConfig {
     /// Settings common to all clients.
     pub common: CommonConfig,
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        // Shorter than that of the other clients, as in Java.
+        let connections_max_idle = Some(Duration::from_secs(300));
+        Self { common: CommonConfig { connections_max_idle, ..CommonConfig::default() } }
+    }
 }

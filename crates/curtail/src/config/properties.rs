@@ -22,11 +22,11 @@ use self::range::{BUFFER_BYTES, INT_BYTES, INT_MILLIS, LONG_BYTES, LONG_MILLIS, 
 use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig, redact,
     values::{
-        acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, int_millis,
-        isolation, leader_discovery, long_millis, number, offset_reset, recovery, servers,
-        show_acks, show_assignors, show_buffer, show_buffered_partitions, show_group_protocol,
-        show_isolation, show_leader_discovery, show_millis, show_offset_reset, show_recovery,
-        show_seconds, text,
+        acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, idle_millis,
+        int_millis, isolation, leader_discovery, long_millis, number, offset_reset, recovery,
+        servers, show_acks, show_assignors, show_buffer, show_buffered_partitions,
+        show_group_protocol, show_idle_millis, show_isolation, show_leader_discovery, show_millis,
+        show_offset_reset, show_recovery, show_seconds, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};
@@ -138,6 +138,13 @@ static COMMON: &[Property<CommonConfig>] = &[
     ),
     property!("client.id", "a text", client_id, text, String::clone),
     property!("client.rack", "a text", client_rack, text, String::clone),
+    property!(
+        "connections.max.idle.ms",
+        "milliseconds, or a negative number for no limit",
+        connections_max_idle,
+        idle_millis,
+        show_idle_millis
+    ),
     property!("curtail.io.thread", BOOLEAN, io_thread, boolean, bool::to_string),
     property!("curtail.phase.stamps", BOOLEAN, phase_stamps, boolean, bool::to_string),
     property!(

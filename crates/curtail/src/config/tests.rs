@@ -18,6 +18,8 @@ type Row = (&'static str, &'static str, &'static [&'static str], &'static [&'sta
 
 const LONG_MS: (&[&str], &[&str]) = (&["0", "1", " 250 "], &["-1", "1.5", "", "x", "5ms"]);
 const INT_MS: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", "1.5", ""]);
+const IDLE_MS: (&[&str], &[&str]) =
+    (&["0", "-1", "-9 => -1", "9223372036854775807"], &["9223372036854775808", "1.5", ""]);
 const FLAG: (&[&str], &[&str]) = (&["true", "false", "TRUE => true"], &["", "yes", "1"]);
 const INT_BYTES: (&[&str], &[&str]) = (&["0", "2147483647"], &["-1", "2147483648", "1k", ""]);
 
@@ -38,6 +40,7 @@ const COMMON: &[Row] = &[
         &["", "a", "a:", ":1", "a:0", "a:65536", "a b:1", "[::1:2", "http://a:1"],
     ),
     ("client.id", "curtail", &["x", ""], &[]),
+    ("connections.max.idle.ms", "540000", IDLE_MS.0, IDLE_MS.1),
     ("curtail.io.thread", "false", FLAG.0, FLAG.1),
     ("curtail.tcp.keepalive.idle.seconds", "10", &["0", "32767"], &["-1", "32768", "1.5", ""]),
     ("curtail.tcp.keepalive.interval.seconds", "5", &["1", "32767"], &["0", "32768", ""]),
@@ -240,7 +243,10 @@ const CONSUMER: &[Row] = &[
     ("max.poll.records", "500", &["1", "2147483647"], &["0", "-1"]),
 ];
 
-const ADMIN: &[Row] = &[("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1)];
+const ADMIN: &[Row] = &[
+    ("connections.max.idle.ms", "300000", IDLE_MS.0, IDLE_MS.1),
+    ("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1),
+];
 
 macro_rules! check_table {
     ($type:ident, $own:expr) => {

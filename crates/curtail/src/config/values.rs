@@ -23,6 +23,16 @@ pub(super) fn long_millis(text: &str) -> Option<Duration> {
     number(text, 0, i64::MAX as u64).map(Duration::from_millis)
 }
 
+/// Java takes every negative number for no limit.
+pub(super) fn idle_millis(text: &str) -> Option<Option<Duration>> {
+    let millis = number(text, i64::MIN, i64::MAX)?;
+    Some(u64::try_from(millis).ok().map(Duration::from_millis))
+}
+
+pub(super) fn show_idle_millis(limit: &Option<Duration>) -> String {
+    limit.map_or("-1".to_owned(), |limit| show_millis(&limit))
+}
+
 pub(super) fn show_millis(duration: &Duration) -> String {
     duration.as_millis().to_string()
 }

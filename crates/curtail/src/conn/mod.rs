@@ -3,11 +3,19 @@
 //! [`Connection`] handles one request at a time, for control traffic and for lanes that keep their own order. The
 //! produce lane takes it apart ([`Connection::into_parts`]) to write and read concurrently.
 
+mod idle;
 mod listener;
 #[cfg(test)]
 mod tests;
 
-use std::{io, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    ops::RangeInclusive,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use curtail_net::{Env, Keepalive, ReadSide, Socket, SocketExt, SocketOptions};
@@ -19,10 +27,11 @@ use curtail_wire::{
     header::{self, RequestHeader},
 };
 use tokio::{
-    io::AsyncReadExt as _,
+    io::{AsyncReadExt as _, ReadBuf},
     time::{Instant, timeout, timeout_at},
 };
 
+pub(crate) use self::idle::Idle;
 use self::listener::{Doubt, speaks_clear_text};
 use crate::{
     Error, Result,
@@ -47,6 +56,10 @@ pub(crate) struct Connection {
     client_id: Arc<str>,
     next_correlation_id: i32,
     request_timeout: Duration,
+    /// `connections.max.idle.ms`; `None` for no limit.
+    max_idle: Option<Duration>,
+    /// Time of the last request or response.
+    used_at: Instant,
     /// The setting that raises the receive limit, if one does.
     limited_by: Option<&'static str>,
     /// With TLS only: settings for explanations of failures.
@@ -199,6 +212,8 @@ impl Connection {
             client_id: common.client_id.as_str().into(),
             next_correlation_id: 0,
             request_timeout: common.request_timeout,
+            max_idle: common.connections_max_idle,
+            used_at: Instant::now(),
             limited_by: None,
             ssl: None,
             session: None,
@@ -334,6 +349,7 @@ impl Connection {
     }
 
     async fn write_now(&mut self, frame: &[u8]) -> Result<()> {
+        self.used_at = Instant::now();
         self.socket.write_all(frame).await.map_err(|e| self.lost(&e))
     }
 
@@ -352,6 +368,7 @@ impl Connection {
         loop {
             let next = self.splitter.next_frame();
             if let Some(frame) = next.map_err(|error| self.unreadable(error))? {
+                self.used_at = Instant::now();
                 return Ok(frame);
             }
             let spare = self.splitter.spare(READ_HINT);
@@ -361,6 +378,24 @@ impl Connection {
                 Err(e) => return Err(self.lost(&e)),
             }
         }
+    }
+
+    /// When the connection closes if it is not used before; `None` without a limit.
+    pub(crate) fn closes_at(&self) -> Option<Instant> {
+        self.max_idle.map(|limit| self.used_at.later(limit))
+    }
+
+    /// Whether a connection without a request in flight can have another one: its time has not come, and the broker has
+    /// neither closed it nor sent anything.
+    pub(crate) fn is_usable(&self) -> bool {
+        if self.closes_at().is_some_and(|at| at <= Instant::now()) {
+            return false;
+        }
+        let mut byte = [0];
+        // No task waits: the next read registers its own waker.
+        let mut cx = Context::from_waker(Waker::noop());
+        let read = self.socket.poll_read(&mut cx, &mut ReadBuf::new(&mut byte));
+        read.is_pending() && self.is_between_frames()
     }
 
     /// Whether no part of the next response is buffered.

@@ -42,16 +42,9 @@ use crate::{
 pub(super) async fn run(shared: Arc<Shared>, node: i32, signal: Arc<LaneSignal>) {
     let stats = shared.stats.broker(node);
     let fetcher = Fetcher::new(settings(&shared.config), Instant::now().into_std());
-    let mut lane = Lane {
-        shared,
-        node,
-        signal,
-        fetcher,
-        connection: None,
-        asides: Asides::default(),
-        stats,
-        arrival: None,
-    };
+    let asides = Asides::new(&shared.runtime);
+    let mut lane =
+        Lane { shared, node, signal, fetcher, connection: None, asides, stats, arrival: None };
     while let Flow::Continue = lane.turn().await {}
     lane.close_session().await;
 }
@@ -187,6 +180,7 @@ impl Lane {
 
     async fn wait(&mut self) -> Result<()> {
         let until = self.fetcher.poll_timeout().map(Instant::from_std);
+        let closes_at = self.connection.as_ref().and_then(Connection::closes_at);
         tokio::select! {
             biased;
             () = self.signal.wake.notified() => {}
@@ -195,11 +189,17 @@ impl Lane {
                 self.fetcher.handle_timeout(Instant::now().into_std());
                 self.carry_out();
             }
+            () = sleep_until(closes_at.unwrap_or_else(Instant::now)), if closes_at.is_some() => {
+                tracing::debug!(node = self.node, "closed as idle (connections.max.idle.ms)");
+                self.connection = None;
+            }
         }
         Ok(())
     }
 
     async fn connected(&mut self) -> Result<&mut Connection> {
+        // The broker may have closed it as idle.
+        self.connection.take_if(|connection| !connection.is_usable());
         if self.connection.is_none() {
             let begun = Instant::now();
             self.connection = Some(self.shared.connect(self.node).await?);
@@ -335,7 +335,7 @@ impl Lane {
                 Event::TimedOut => stop = Some(Stop::TimedOut),
                 Event::Refused(error) => self.refused(error),
                 Event::Throttled(throttle) => self.stats.throttled(throttle),
-                Event::CloseSessionless => self.asides = Asides::default(),
+                Event::CloseSessionless => self.asides.close(),
             }
         }
         stop

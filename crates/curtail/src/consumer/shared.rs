@@ -158,7 +158,7 @@ impl Shared {
     pub(super) fn new(config: ConsumerConfig, env: Env, metadata: MetadataHandle) -> Arc<Self> {
         let stamps = config.common.phase_stamps;
         let shared = Arc::new_cyclic(|me| Self {
-            group: Group::of(&config, &env),
+            group: Group::of(&config, &env, metadata.runtime()),
             env,
             config,
             runtime: metadata.runtime().clone(),

@@ -32,7 +32,10 @@ use messages::{
 use tokio::time::{Instant, sleep_until};
 
 use super::shared::{Shared, State, refused};
-use crate::{Error, Result, TopicPartition, conn::Connection};
+use crate::{
+    Error, Result, TopicPartition,
+    conn::{Connection, Idle},
+};
 
 /// Since version 3 a consumer needs no permission on the cluster.
 const VERSIONS: RangeInclusive<i16> = 3..=4;
@@ -52,13 +55,14 @@ struct Validator {
     /// By broker id.
     asking: BTreeMap<i32, Asking>,
     /// Connections without a request, by broker id.
-    idle: BTreeMap<i32, Connection>,
+    idle: Idle<i32>,
 }
 
 /// Runs until it is aborted, with the consumer.
 pub(super) async fn run(shared: Arc<Shared>) {
     let wake = shared.state.lock().validator.clone();
-    let mut validator = Validator { shared, asking: BTreeMap::new(), idle: BTreeMap::new() };
+    let idle = Idle::new(&shared.runtime);
+    let mut validator = Validator { shared, asking: BTreeMap::new(), idle };
     loop {
         let retry_at = validator.ask();
         tokio::select! {
@@ -75,7 +79,7 @@ impl Validator {
     fn ask(&mut self) -> Option<Instant> {
         let (by_leader, retry_at) = self.due();
         for (node, asked) in by_leader {
-            let idle = self.idle.remove(&node);
+            let idle = self.idle.take(&node);
             let exchange = exchange(self.shared.clone(), node, idle, asked.clone());
             self.asking.insert(node, Asking { asked, exchange: Box::pin(exchange) });
         }
@@ -126,7 +130,7 @@ impl Validator {
         .await;
         let asked = self.asking.remove(&node).map(|asking| asking.asked).unwrap_or_default();
         let answer = result.map(|(connection, answers)| {
-            self.idle.insert(node, connection);
+            self.idle.put(node, connection);
             answers
         });
         (node, asked, answer)

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::{AutoCreate, EndGuard, Shared, dial, trace};
 use crate::{
     Error, Result,
-    conn::{Connection, connection_error},
+    conn::{Connection, Idle, connection_error},
 };
 
 /// Requests due topics, one group after the other; see [`curtail_proto::metadata::refresh`].
@@ -34,8 +34,11 @@ pub(super) async fn run(guard: EndGuard) {
     let common = &shared.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
     let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
-    let mut control =
-        Control { open: None, path: Path::of_exchanges(Suspicion::of_metadata()), recovery };
+    let mut control = Control {
+        open: Idle::new(&shared.runtime),
+        path: Path::of_exchanges(Suspicion::of_metadata()),
+        recovery,
+    };
     let mut failures = 0;
     loop {
         let group = next_group(shared).await;
@@ -93,7 +96,7 @@ fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
 
 /// The control connection, and the model of its brokers, whichever they are.
 struct Control {
-    open: Option<Connection>,
+    open: Idle<()>,
     path: Path,
     recovery: Recovery,
 }
@@ -128,7 +131,7 @@ impl Control {
         let (avoid, informed) = (shared.take_avoided(), shared.take_informed());
         let ask = Ask { shared, request: request_for(shared, group), source, avoid, informed };
         let rebootstraps = known && source == Source::Bootstrap;
-        let open = self.open.take().filter(|open| !rebootstraps && ask.may_go_to(open.peer()));
+        let open = self.open.take(&()).filter(|open| !rebootstraps && ask.may_go_to(open.peer()));
         let common = &shared.common;
         let patience = policy::attempt(common.retry_backoff_max, failures, common.request_timeout);
         let late = self.path.limit().unwrap_or(patience);
@@ -142,7 +145,7 @@ impl Control {
                 trace::answered(answered.connection.peer(), answered.took);
                 self.recovery.answered();
                 self.path.exchanged(answered.took.min(patience), Duration::ZERO);
-                self.open = Some(answered.connection);
+                self.open.put((), answered.connection);
                 if rebootstraps {
                     shared.wanted.lock().refresh.want_all(Cause::Topic, now);
                 }

@@ -4,7 +4,7 @@
 mod driver;
 mod retired;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trace;
 
 use std::{

@@ -1,6 +1,6 @@
 //! The driver in virtual time, against scripted brokers.
 
-mod net;
+pub(crate) mod net;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -57,8 +57,10 @@ const ANSWERS_A_TURN: usize = 32;
 pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
     let mut failures = 0;
     loop {
-        if lane.branch == Branch::Side {
-            lane.work_queued().await;
+        match lane.branch {
+            Branch::Side => lane.work_queued().await,
+            // A main lane connects before its first record.
+            Branch::Main => lane.needed().await,
         }
         let Some(strong) = shared.upgrade() else { return };
         let connected = looking_elsewhere(&lane, &shared, connect(&lane, &strong)).await;
@@ -80,13 +82,17 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                     strong.notice(&lane);
                 }
                 settle::connection_lost(&strong, lane.broker, lane.take_down(), &error);
+                if session.is_unused && lane.branch == Branch::Main {
+                    lane.rest();
+                    strong.progress.notify_waiters();
+                }
                 if !session.is_given_up && !session.proven {
                     strong.close_side(&lane);
                 }
                 give_up_late(&lane, &strong, &error);
                 // A connection that has worked is replaced at once. A broker that only completes handshakes causes a
                 // backoff.
-                failures = if session.proven { 0 } else { failures + 1 };
+                failures = if session.proven || session.is_unused { 0 } else { failures + 1 };
             }
             Err(error) => {
                 tracing::debug!(broker = lane.broker, %error, "cannot connect");
@@ -208,7 +214,16 @@ async fn connect(lane: &Lane, shared: &Shared) -> Result<Session> {
     lane.gate.set_trouble(Trouble::Fine);
     shared.notice(lane);
     let timer = Box::pin(sleep_until(Instant::now()));
-    Ok(Session { socket, splitter, peer, proven: false, is_given_up: false, timer, renewal })
+    Ok(Session {
+        socket,
+        splitter,
+        peer,
+        proven: false,
+        is_given_up: false,
+        is_unused: false,
+        timer,
+        renewal,
+    })
 }
 
 /// Applies the broker's throttle time, which the broker would otherwise enforce itself (KIP-219). Limited to
@@ -241,6 +256,8 @@ struct Session {
     /// Whether the connection ends although the broker works: it waits for another one ([`Self::look_into`]), or the
     /// lane has nothing more to send.
     is_given_up: bool,
+    /// Whether the connection ends because the lane has sent nothing for a while.
+    is_unused: bool,
     timer: Pin<Box<Sleep>>,
     /// With SASL only.
     renewal: Option<Renewal>,
@@ -358,12 +375,13 @@ impl Session {
     /// The error for a connection that the link closes.
     fn closes(&mut self, reason: Reason, shared: &Shared) -> Error {
         self.is_given_up = matches!(reason, Reason::Unused | Reason::Stuck);
+        self.is_unused = reason == Reason::Unused;
         let limit = shared.config.common.request_timeout.as_millis();
         let within = |what: &str| format!("{what} within request.timeout.ms={limit}");
         let text = match reason {
             Reason::NoResponse => within("no response"),
             Reason::SocketFull => within("the broker does not read: a request was not written"),
-            Reason::Unused => "the second connection is not used any longer".into(),
+            Reason::Unused => "it was not used for a while (connections.max.idle.ms)".into(),
             Reason::Deserted => DESERTED.into(),
             Reason::Stuck => {
                 "it waits for an unresponsive replica and blocks other partitions".into()

@@ -11,6 +11,7 @@ use std::{
     collections::BTreeSet,
     future::poll_fn,
     io,
+    pin::pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -71,6 +72,8 @@ pub(super) struct Lane {
     turnstile: Turnstile<Entry<Arc<Partition>>, Line>,
     /// Notified when partitions move to this broker, so that it is dialled without a backoff.
     expected: Notify,
+    /// Whether the driver waits for work because the connection was closed as idle.
+    is_unused: AtomicBool,
     /// Set when a batch was refused, its partition is led elsewhere, and other batches of it are still in flight.
     train_left: AtomicBool,
 }
@@ -210,8 +213,10 @@ impl Lane {
                 request_timeout: config.common.request_timeout,
                 delivery_timeout: config.delivery_timeout,
                 has_responses: config.acks != Acks::None,
-                // The main connection stays open.
-                closes_after: (branch == Branch::Side).then_some(QUIET),
+                closes_after: match branch {
+                    Branch::Main => config.common.connections_max_idle,
+                    Branch::Side => Some(QUIET),
+                },
                 began: began.into_std(),
             };
             let line = Line { link: Link::new(settings, gate.clone()), wire: None };
@@ -228,6 +233,7 @@ impl Lane {
                 stats: stats.clone(),
                 turnstile: Turnstile::new(line),
                 expected: Notify::new(),
+                is_unused: AtomicBool::new(false),
                 train_left: AtomicBool::new(false),
             }
         };
@@ -567,7 +573,7 @@ impl Lane {
         self.expected.notify_one();
     }
 
-    /// Waits until a partition is queued, for a side lane.
+    /// Waits until a partition is queued, while there should be no connection.
     pub(super) async fn work_queued(&self) {
         poll_fn(|cx| {
             self.register(cx.waker());
@@ -576,6 +582,30 @@ impl Lane {
             if line.link.waiting().next().is_none() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
+    }
+
+    /// Whether the driver waits for work because the connection was closed as idle.
+    pub(super) fn is_unused(&self) -> bool {
+        self.is_unused.load(Ordering::Acquire)
+    }
+
+    /// The connection was closed as idle. Earlier calls of [`Self::expect_work`] do not open it again.
+    pub(super) fn rest(&self) {
+        pin!(self.expected.notified()).enable();
+        self.is_unused.store(true, Ordering::Release);
+    }
+
+    /// Waits for a queued partition or for [`Self::expect_work`], if the connection was closed as idle.
+    pub(super) async fn needed(&self) {
+        if !self.is_unused() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.work_queued() => {}
+            () = self.work_expected() => {}
+        }
+        self.is_unused.store(false, Ordering::Release);
     }
 
     /// Waits for [`Self::expect_work`].

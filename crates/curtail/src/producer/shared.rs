@@ -488,15 +488,21 @@ impl Shared {
             let mut progress = pin!(self.progress.notified());
             progress.as_mut().enable();
             let topics = self.topics.load_full();
-            let mut partitions =
-                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| t.current());
-            let connected = partitions.all(|partition| {
+            let mut are_connected = true;
+            for partition in
+                names.iter().filter_map(|name| topics.get(*name)).flat_map(|t| t.current())
+            {
                 // The link's lock comes before the partition's.
                 let lane = partition.state.lock().lane.clone();
                 let main = lane.and_then(|lane| lane.main());
-                main.is_some_and(|lane| lane.is_connected())
-            });
-            if connected && !self.identity.is_awaited() {
+                are_connected &= main.is_some_and(|lane| {
+                    if lane.is_unused() {
+                        lane.expect_work();
+                    }
+                    lane.is_connected()
+                });
+            }
+            if are_connected && !self.identity.is_awaited() {
                 return;
             }
             drop(topics);

@@ -459,6 +459,25 @@ fn an_unused_connection_closes_unless_a_partition_waits() {
 }
 
 #[test]
+fn without_responses_a_connection_is_used_while_requests_are_sent() {
+    let (mut link, now) = open_with(|settings| {
+        settings.has_responses = false;
+        settings.closes_after = Some(10 * MS);
+    });
+    link.handle_sent(vec![parcel(0, now)], 0, now + 8 * MS);
+    link.handle_timeout(now + 15 * MS);
+    assert_eq!(reasons(&mut link), [], "bytes wait for the socket");
+    assert!(link.handle_written(|| now + 16 * MS).is_some());
+    link.handle_sent(vec![parcel(1, now)], 0, now + 17 * MS);
+    assert!(link.handle_written(|| now + 17 * MS).is_some());
+    link.handle_timeout(now + 26 * MS);
+    assert_eq!(reasons(&mut link), []);
+    assert_eq!(link.poll_timeout(), Some(now + 27 * MS));
+    link.handle_timeout(now + 27 * MS);
+    assert_eq!(reasons(&mut link), [Reason::Unused]);
+}
+
+#[test]
 fn expired_batches_leave_their_requests_which_stay_in_flight() {
     let (mut link, now) = open();
     let old = now - 119_000 * MS;

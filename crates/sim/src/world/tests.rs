@@ -1,4 +1,5 @@
 mod followers;
+mod idle;
 
 use std::{io::ErrorKind, sync::Arc};
 

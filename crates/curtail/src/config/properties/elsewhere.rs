@@ -79,13 +79,6 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         "all addresses of a name are tried",
     ),
     (EVERY, "config.providers", NOTHING, CLASS),
-    (
-        EVERY,
-        "connections.max.idle.ms",
-        // The default of Admin is another than that of producers and consumers.
-        Harmless::Only(&["-1", "540000", "300000"]),
-        "idle connections are kept",
-    ),
     // Java's default is true for producers and consumers. It has no effect unless brokers ask for metrics.
     (
         EVERY,

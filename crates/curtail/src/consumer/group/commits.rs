@@ -25,8 +25,12 @@ use tokio::{
 
 use super::{Group, committed::ask_coordinator, key, requests::text};
 use crate::{
-    Error, Result, TopicPartition, config::GroupProtocol, conn::Connection,
-    consumer::shared::Shared, metrics::GroupStats, transaction::OffsetAndMetadata,
+    Error, Result, TopicPartition,
+    config::GroupProtocol,
+    conn::{Connection, Idle},
+    consumer::shared::Shared,
+    metrics::GroupStats,
+    transaction::OffsetAndMetadata,
 };
 
 /// Version 10 names topics by id.
@@ -243,7 +247,8 @@ impl Future for PendingCommit {
 
 /// Runs until the consumer aborts it.
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
-    let mut committer = Committer { shared, group, open: None };
+    let idle = Idle::new(&shared.runtime);
+    let mut committer = Committer { shared, group, idle };
     loop {
         let commit = committer.group.commits.next().await;
         if planted(Plant::CommitDropped) && commit.told.iter().all(oneshot::Sender::is_closed) {
@@ -267,7 +272,7 @@ struct Committer {
     shared: Arc<Shared>,
     group: Arc<Group>,
     /// The connection to the coordinator, while it works.
-    open: Option<(i32, Connection)>,
+    idle: Idle<i32>,
 }
 
 /// Whether a commit may be sent now.
@@ -395,7 +400,7 @@ impl Committer {
 
     async fn attempt(&mut self, commit: &Commit, identity: Option<&Identity>) -> Result<()> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
-        ask_coordinator(&shared, &group, &mut self.open, async |connection| {
+        ask_coordinator(&shared, &group, &self.idle, async |connection| {
             request(connection, &group, &commit.claim.offsets, identity).await
         })
         .await

@@ -18,8 +18,11 @@ use tokio::time::{Instant, sleep};
 
 use super::{Group, requests::text};
 use crate::{
-    Error, Result, TopicPartition, config::GroupProtocol, conn::Connection,
-    consumer::shared::Shared, transaction::OffsetAndMetadata,
+    Error, Result, TopicPartition,
+    config::GroupProtocol,
+    conn::{Connection, Idle},
+    consumer::shared::Shared,
+    transaction::OffsetAndMetadata,
 };
 
 /// Later versions name several groups.
@@ -138,32 +141,26 @@ fn is_passing(error: &Error) -> bool {
 
 /// Sends one request.
 async fn ask(shared: &Shared, group: &Group, partitions: &[TopicPartition]) -> Result<Found> {
-    let mut open = group.idle.lock().take();
-    let found = ask_coordinator(shared, group, &mut open, async |connection| {
+    ask_coordinator(shared, group, &group.idle, async |connection| {
         request(connection, group, partitions).await
-    });
-    let found = found.await;
-    if open.is_some() {
-        // A concurrent lookup may have stored a connection; this one replaces it.
-        *group.idle.lock() = open;
-    }
-    found
+    })
+    .await
 }
 
-/// Sends one request to the coordinator, over the `open` connection if it leads there. Leaves a reusable connection
-/// in `open`.
+/// Sends one request to the coordinator, over the `idle` connection if it leads there. Leaves a reusable connection in
+/// `idle`.
 pub(super) async fn ask_coordinator<T>(
     shared: &Shared,
     group: &Group,
-    open: &mut Option<(i32, Connection)>,
+    idle: &Idle<i32>,
     request: impl AsyncFnOnce(&mut Connection) -> Result<T>,
 ) -> Result<T> {
     let node = group.coordinator(shared).await?;
-    let reusable = open.take().filter(|(id, _)| *id == node.id);
+    let reusable = idle.take(&node.id);
     let reused = reusable.is_some();
     let exchange = async {
         let mut connection = match reusable {
-            Some((_, open)) => open,
+            Some(open) => open,
             None => {
                 let common = &shared.config.common;
                 Connection::open(&shared.env, common, &node.host, node.port).await?
@@ -182,7 +179,7 @@ pub(super) async fn ask_coordinator<T>(
     };
     let result = answered.and_then(|(result, connection)| {
         if !matches!(result, Err(Error::Connection { .. } | Error::Protocol { .. })) {
-            *open = Some((node.id, connection));
+            idle.put_alone(node.id, connection);
         }
         result
     });

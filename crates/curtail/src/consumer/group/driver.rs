@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Error, Result, TopicPartition,
     config::GroupProtocol,
-    conn::Connection,
+    conn::{Connection, Idle},
     consumer::{shared::Shared, topics},
     coordinator::{Coordinated, find},
     metrics::{GroupStats, Histogram},
@@ -29,7 +29,8 @@ use crate::{
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
     let now = Instant::now();
     let commit_at = now.later(shared.config.auto_commit_interval);
-    let mut driver = Driver { shared, group, open: None, commit_at, list_at: now, flushing: None };
+    let idle = Idle::new(&shared.runtime);
+    let mut driver = Driver { shared, group, idle, commit_at, list_at: now, flushing: None };
     loop {
         driver.turn().await;
     }
@@ -39,7 +40,7 @@ struct Driver {
     shared: Arc<Shared>,
     group: Arc<Group>,
     /// The connection to the coordinator, while it works.
-    open: Option<(i32, Connection)>,
+    idle: Idle<i32>,
     /// When auto-commit is due.
     commit_at: Instant,
     /// When a subscription by pattern is next resolved.
@@ -298,10 +299,10 @@ impl Driver {
             rebalance_timeout: config.max_poll_interval,
             request_timeout: config.common.request_timeout,
         };
-        let open = self.open.take().filter(|(id, _)| *id == node.id);
+        let open = self.idle.take(&node.id);
         let exchange = async {
             let mut connection = match open {
-                Some((_, open)) => open,
+                Some(open) => open,
                 None => {
                     let (host, port) = (&node.host, node.port);
                     Connection::open(&shared.env, &config.common, host, port).await.map_err(lost)?
@@ -315,7 +316,7 @@ impl Driver {
             answered = exchange => match answered {
                 Ok((reply, connection)) => {
                     if !matches!(reply, Err(Trouble::Lost(_))) {
-                        self.open = Some((node.id, connection));
+                        self.idle.put_alone(node.id, connection);
                     }
                     reply
                 }

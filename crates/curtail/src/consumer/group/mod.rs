@@ -45,10 +45,11 @@ use super::shared::Shared;
 use crate::{
     ConsumerConfig, Error, Result, TopicPartition,
     config::GroupProtocol,
-    conn::{Connection, connection_error},
+    conn::{Idle, connection_error},
     coordinator::{self, Coordinated},
     error::one_line,
     metrics::GroupStats,
+    runtime::Runtime,
     transaction::ConsumerGroupMetadata,
 };
 
@@ -72,13 +73,13 @@ pub(super) struct Group {
     /// The group's metrics; their lock is taken inside the machine's.
     pub(super) stats: GroupStats,
     /// An idle connection for lookups.
-    idle: Mutex<Option<(i32, Connection)>>,
+    idle: Idle<i32>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Group {
     /// Creates the group that the settings name, if any.
-    pub(super) fn of(config: &ConsumerConfig, env: &Env) -> Option<Arc<Self>> {
+    pub(super) fn of(config: &ConsumerConfig, env: &Env, runtime: &Runtime) -> Option<Arc<Self>> {
         let id = config.group_id.as_deref()?;
         let common = &config.common;
         let instance: Option<Arc<str>> = config.group_instance_id.as_deref().map(Arc::from);
@@ -101,7 +102,7 @@ impl Group {
             attention: Attention::new(),
             commits: commits::Queue::default(),
             stats: GroupStats::default(),
-            idle: Mutex::default(),
+            idle: Idle::new(runtime),
             tasks: Mutex::default(),
         }))
     }

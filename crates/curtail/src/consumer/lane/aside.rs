@@ -7,26 +7,24 @@ use curtail_proto::fetcher::Purpose;
 use curtail_wire::{ApiKey, fetch::FetchRequest};
 use tokio::time::Instant;
 
-use crate::{Result, conn::Connection, consumer::shared::Shared};
+use crate::{
+    Result,
+    conn::{Connection, Idle},
+    consumer::shared::Shared,
+    runtime::Runtime,
+};
 
 type Exchange = Pin<Box<dyn Future<Output = Result<(Connection, i16, Bytes)>> + Send>>;
 
-/// A connection for sessionless fetches.
-#[expect(clippy::large_enum_variant, reason = "there are two for each broker")]
-#[derive(Default)]
-enum Aside {
-    #[default]
-    Closed,
-    Idle(Connection),
-    /// A fetch is in flight since this time.
-    Running(Exchange, Instant),
-}
+/// A fetch in flight since this time.
+type Running = Option<(Exchange, Instant)>;
 
 /// Both connections.
-#[derive(Default)]
 pub(super) struct Asides {
-    known: Aside,
-    coming: Aside,
+    known: Running,
+    coming: Running,
+    /// Those without a fetch in flight. The key is whether the purpose is [`Purpose::Known`].
+    idle: Idle<bool>,
 }
 
 /// A fetch that has succeeded or failed.
@@ -39,6 +37,16 @@ pub(super) struct Done {
 }
 
 impl Asides {
+    pub(super) fn new(runtime: &Runtime) -> Self {
+        Self { known: None, coming: None, idle: Idle::new(runtime) }
+    }
+
+    /// Closes both connections. Abandons fetches in flight.
+    pub(super) fn close(&mut self) {
+        (self.known, self.coming) = (None, None);
+        self.idle.clear();
+    }
+
     /// Sends a fetch. A fetch in flight for the same purpose is abandoned with its connection. `versions` are
     /// those whose topic naming (by name or id) matches the request.
     pub(super) fn start(
@@ -53,10 +61,8 @@ impl Asides {
             Purpose::Known => &mut self.known,
             Purpose::Coming => &mut self.coming,
         };
-        let idle = match std::mem::take(aside) {
-            Aside::Idle(connection) => Some(connection),
-            Aside::Closed | Aside::Running(..) => None,
-        };
+        *aside = None;
+        let idle = self.idle.take(&(purpose == Purpose::Known));
         let exchange = async move {
             let mut connection = match idle {
                 Some(connection) => connection,
@@ -66,7 +72,7 @@ impl Asides {
             let (version, frame) = connection.request_hot(ApiKey::FETCH, versions, encode).await?;
             Ok((connection, version, frame))
         };
-        *aside = Aside::Running(Box::pin(exchange), Instant::now());
+        *aside = Some((Box::pin(exchange), Instant::now()));
     }
 
     /// Returns the next finished fetch. Pending while none is in flight.
@@ -77,12 +83,12 @@ impl Asides {
         std::future::poll_fn(|cx| {
             let both = [(Purpose::Known, &mut self.known), (Purpose::Coming, &mut self.coming)];
             for (purpose, aside) in both {
-                let Aside::Running(running, begun) = aside else { continue };
+                let Some((running, begun)) = aside else { continue };
                 let Poll::Ready(result) = running.as_mut().poll(cx) else { continue };
                 let begun = *begun;
-                *aside = Aside::Closed;
+                *aside = None;
                 let answer = result.map(|(connection, version, frame)| {
-                    *aside = Aside::Idle(connection);
+                    self.idle.put(purpose == Purpose::Known, connection);
                     (version, frame)
                 });
                 return Poll::Ready(Done { purpose, begun, answer });

@@ -30,7 +30,7 @@ use tokio::{
 
 /// Behaviour of a broker, by its port; node ids are the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behaviour {
+pub(crate) enum Behaviour {
     /// Responds after a millisecond.
     Answers,
     /// Accepts requests and never responds.
@@ -43,29 +43,29 @@ pub(super) enum Behaviour {
 
 /// A received Metadata request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) at: Duration,
-    pub(super) broker: u16,
-    pub(super) topics: Vec<String>,
+pub(crate) struct Asked {
+    pub(crate) at: Duration,
+    pub(crate) broker: u16,
+    pub(crate) topics: Vec<String>,
 }
 
-pub(super) struct World {
-    pub(super) brokers: Mutex<BTreeMap<u16, Behaviour>>,
+pub(crate) struct World {
+    pub(crate) brokers: Mutex<BTreeMap<u16, Behaviour>>,
     /// The brokers that responses name.
-    pub(super) named: Mutex<Vec<u16>>,
+    pub(crate) named: Mutex<Vec<u16>>,
     /// Topics that exist, with their leader epoch.
-    pub(super) topics: Mutex<BTreeMap<String, i32>>,
+    pub(crate) topics: Mutex<BTreeMap<String, i32>>,
     /// Whether a request creates a missing topic.
-    pub(super) creates: Mutex<bool>,
+    pub(crate) creates: Mutex<bool>,
     /// Topics without a leader.
-    pub(super) leaderless: Mutex<BTreeSet<String>>,
-    pub(super) asked: Mutex<Vec<Asked>>,
-    pub(super) partitions: usize,
+    pub(crate) leaderless: Mutex<BTreeSet<String>>,
+    pub(crate) asked: Mutex<Vec<Asked>>,
+    pub(crate) partitions: usize,
     began: Instant,
 }
 
 impl World {
-    pub(super) fn new(ports: &[u16], topics: &[&str]) -> Arc<Self> {
+    pub(crate) fn new(ports: &[u16], topics: &[&str]) -> Arc<Self> {
         Arc::new(Self {
             brokers: Mutex::new(ports.iter().map(|&p| (p, Behaviour::Answers)).collect()),
             named: Mutex::new(ports.to_vec()),
@@ -78,7 +78,7 @@ impl World {
         })
     }
 
-    pub(super) fn env(self: &Arc<Self>) -> Env {
+    pub(crate) fn env(self: &Arc<Self>) -> Env {
         Env {
             net: Arc::new(WorldNet(self.clone())),
             wall: Arc::new(SystemClock),
@@ -86,15 +86,15 @@ impl World {
         }
     }
 
-    pub(super) fn set(&self, port: u16, behaviour: Behaviour) {
+    pub(crate) fn set(&self, port: u16, behaviour: Behaviour) {
         self.brokers.lock().insert(port, behaviour);
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().clone()
     }
 
-    pub(super) fn brokers_asked(&self) -> Vec<u16> {
+    pub(crate) fn brokers_asked(&self) -> Vec<u16> {
         self.asked.lock().iter().map(|asked| asked.broker).collect()
     }
 

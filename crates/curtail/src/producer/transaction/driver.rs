@@ -1,6 +1,6 @@
 //! The task that carries out the machine's steps: finds coordinators and sends them requests, one at a time.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use curtail_proto::{
     metadata::Node,
@@ -11,14 +11,15 @@ use tokio::time::{Instant, sleep_until};
 use super::{Control, requests};
 use crate::{
     Error, Result,
-    conn::{Connection, connection_error},
+    conn::{Connection, Idle, connection_error},
     coordinator::{Coordinated, find, successor},
     producer::shared::{Shared, resubmit},
 };
 
 /// Runs until the producer aborts it.
 pub(super) async fn run(shared: Arc<Shared>, control: Arc<Control>) {
-    let mut driver = Driver { shared, control, idle: BTreeMap::new() };
+    let idle = Idle::new(&shared.runtime);
+    let mut driver = Driver { shared, control, idle };
     loop {
         let now = Instant::now().into_std();
         let step = driver.control.look(|machine| machine.next(now));
@@ -41,7 +42,7 @@ struct Driver {
     shared: Arc<Shared>,
     control: Arc<Control>,
     /// Connections to coordinators whose last request succeeded.
-    idle: BTreeMap<i32, Connection>,
+    idle: Idle<i32>,
 }
 
 impl Driver {
@@ -85,7 +86,7 @@ impl Driver {
             identity,
             protocol,
         };
-        let open = self.idle.remove(&node.id);
+        let open = self.idle.take(&node.id);
         let exchange = async {
             let mut connection = match open {
                 Some(open) => open,
@@ -98,7 +99,7 @@ impl Driver {
             biased;
             answered = exchange => match answered {
                 Ok((reply, connection)) => {
-                    self.idle.insert(node.id, connection);
+                    self.idle.put(node.id, connection);
                     reply
                 }
                 Err(error) => lost(error),
