@@ -1,8 +1,8 @@
 //! Errors of the client, with their remedies.
 //!
 //! # Display and source
-//! The text of an error is one line that includes its cause, and `source()` is `None`. Reporters that print the chain of
-//! sources (`anyhow`, `eyre`, `tracing-error`) print `source()` after the text, so a cause must be in one of the two
+//! The text of an error is one line that includes its cause, and `source()` is `None`. Reporters that print the chain
+//! of sources (`anyhow`, `eyre`, `tracing-error`) print `source()` after the text, so a cause must be in one of the two
 //! only. It is in the text, because most programs log errors with `{}` alone: `not acknowledged` or `took longer than
 //! 60s` without the cause helps nobody. `rustls` and `std::io` do the same. Programs reach a cause by the fields of the
 //! variants, and a broker's code through all causes by [`Error::code`].
@@ -424,6 +424,16 @@ pub enum ConfigError {
         /// The settings, the path of a file, and the problem.
         Arc<str>,
     ),
+    /// A config provider cannot read the text for a variable (KIP-297).
+    #[error("{name}: {variable}: {reason}")]
+    Provider {
+        /// Property.
+        name: String,
+        /// The variable, as in `${file:/run/secrets/kafka.properties:password}`.
+        variable: String,
+        /// The problem.
+        reason: String,
+    },
     /// A property of another kind of client.
     #[error("{name} is not supported: it is a setting of {clients}")]
     OfOtherClients {

@@ -7,6 +7,7 @@ mod file;
 mod jaas;
 pub(crate) mod oidc;
 mod properties;
+mod providers;
 mod redact;
 pub(crate) mod security;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use file::{load_properties, parse_properties};
 #[cfg(feature = "oidc")]
 pub(crate) use oidc::ClientCredentials;
 pub use properties::IGNORED_PROPERTIES;
+pub use providers::ConfigProviders;
 pub(crate) use redact::HIDDEN;
 pub(crate) use security::Login;
 use security::{
@@ -77,6 +79,8 @@ pub struct CommonConfig {
     pub tcp_user_timeout: Duration,
     /// `connections.max.idle.ms`: how long a connection without a request stays open; `None` for no limit (-1).
     pub connections_max_idle: Option<Duration>,
+    /// `config.providers`: the sources of the texts for variables in values.
+    pub providers: ConfigProviders,
     /// `default.api.timeout.ms`: limit of calls without a separate timeout.
     pub default_api_timeout: Duration,
     /// `security.protocol`, `ssl.*`, `sasl.*`.
@@ -139,6 +143,7 @@ impl Default for CommonConfig {
             tcp_keepalive_interval: Duration::from_secs(5),
             tcp_user_timeout: Duration::from_secs(2),
             connections_max_idle: Some(Duration::from_secs(540)),
+            providers: ConfigProviders::default(),
             default_api_timeout: Duration::from_secs(60),
             security: SecurityConfig::default(),
             phase_stamps: true,

@@ -20,7 +20,9 @@ use curtail_wire::compression::{Codec, Compression};
 
 use self::range::{BUFFER_BYTES, INT_BYTES, INT_MILLIS, LONG_BYTES, LONG_MILLIS, bound};
 use super::{
-    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig, redact,
+    AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
+    providers::is_about_providers,
+    redact,
     values::{
         acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, idle_millis,
         int_millis, isolation, leader_discovery, long_millis, number, offset_reset, recovery,
@@ -640,6 +642,37 @@ fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
 
 fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
     let (name, value) = (name.trim(), value.trim());
+    if is_about_providers(name) {
+        return config.common_mut().providers.set(name, value);
+    }
+    match config.common().providers.replace(&redact::name(name), value)? {
+        None => set_text(config, name, value),
+        Some(text) => {
+            set_text(config, name, text.trim()).map_err(|error| without_text::<S>(error, value))
+        }
+    }
+}
+
+/// Removes from an error the text that a config provider has returned: it may be a secret. Quotes the `variable`.
+fn without_text<S: Settings>(error: ConfigError, variable: &str) -> ConfigError {
+    match error {
+        ConfigError::Invalid { name, .. } => {
+            let of_client = S::TABLE.iter().find(|p| p.name == name).map(|p| p.expected);
+            let expected =
+                of_client.or_else(|| common().find(|p| p.name == name).map(|p| p.expected));
+            let reason =
+                format!("its text cannot be used; expected {}", expected.unwrap_or_default());
+            ConfigError::Invalid { name, value: redact::value(name, variable), reason }
+        }
+        ConfigError::NotSupported { name, why, .. } => {
+            ConfigError::NotSupported { name, value: None, why }
+        }
+        error => error,
+    }
+}
+
+/// Sets a property, after the replacement of variables.
+fn set_text<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
     if let Some(property) = S::TABLE.iter().find(|p| p.name == name) {
         property.set(config, value)?;
         config.settle();
@@ -669,8 +702,11 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     if let Some(clients) = elsewhere::of_other_clients(S::KIND, name) {
         return Err(ConfigError::OfOtherClients { name: redact::name(name), clients });
     }
-    let known =
-        supported::<S>().chain(IGNORED_PROPERTIES.iter().copied()).chain(elsewhere::names());
+    let providers = std::iter::once(super::providers::NAME);
+    let known = supported::<S>()
+        .chain(providers)
+        .chain(IGNORED_PROPERTIES.iter().copied())
+        .chain(elsewhere::names());
     Err(ConfigError::Unknown { name: redact::name(name), nearest: nearest(name, known) })
 }
 
@@ -715,6 +751,9 @@ macro_rules! by_name {
                 properties: impl IntoIterator<Item = (N, V)>,
             ) -> Result<Self, ConfigError> {
                 let mut config = Self::default();
+                let mut properties: Vec<(N, V)> = properties.into_iter().collect();
+                // A stable sort: the last value of a name counts.
+                properties.sort_by_key(|(name, _)| !is_about_providers(name.as_ref().trim()));
                 for (name, value) in properties {
                     config.set(name.as_ref(), value.as_ref())?;
                 }
@@ -748,6 +787,10 @@ macro_rules! by_name {
 
             /// Sets one property by Java's name, for example `request.timeout.ms` to `2000`. Ignores spaces around
             /// name and value.
+            ///
+            /// Variables `${provider:path:key}` are replaced by the providers that `config.providers` lists (KIP-297).
+            /// Here the providers must be set before the properties with variables; in files and in
+            /// [`Self::from_properties`] the order does not matter.
             ///
             /// # Errors
             /// An unknown name (with the nearest known one), a value outside the property's range, or an unsupported

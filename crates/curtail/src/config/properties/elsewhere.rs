@@ -78,7 +78,6 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         Harmless::Only(&["use_all_dns_ips"]),
         "all addresses of a name are tried",
     ),
-    (EVERY, "config.providers", NOTHING, CLASS),
     // Java's default is true for producers and consumers. It has no effect unless brokers ask for metrics.
     (
         EVERY,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Settings, set};
 use crate::{
-    config::file,
+    config::{file, providers::is_about_providers},
     error::{ConfigError, FileProblem},
 };
 
@@ -13,7 +13,12 @@ pub(super) fn set_all<S: Settings>(config: &mut S, path: &Path) -> Result<(), Co
     let mut changed = config.clone();
     let mut problems = Vec::new();
     let mut skipped = Vec::new();
-    for line in file::lines(&file::text(path)?) {
+    let mut lines: Vec<file::Line> = file::lines(&file::text(path)?).collect();
+    // A stable sort: the last value of a name counts.
+    lines.sort_by_key(|line| {
+        !line.property.as_ref().is_some_and(|(name, _)| is_about_providers(name.trim()))
+    });
+    for line in lines {
         let done = match line.property {
             Some((name, value)) => set(&mut changed, &name, &value),
             None => Err(ConfigError::Escape),
@@ -25,6 +30,7 @@ pub(super) fn set_all<S: Settings>(config: &mut S, path: &Path) -> Result<(), Co
         }
     }
     if !problems.is_empty() {
+        problems.sort_by_key(|problem| problem.line);
         return Err(within(path, problems));
     }
     if !skipped.is_empty() {
