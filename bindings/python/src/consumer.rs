@@ -4,21 +4,21 @@
 //! polls only while a call of Python waits for records: an application that hangs loses its membership.
 //!
 //! # Invariants
-//! - Records lie in `Progress::chunks` until the program takes them, so a cancelled poll loses none.
+//! - Records lie in [`Progress`] until the program takes them, so a cancelled poll loses none.
 //! - The task does not poll while records lie there, so no rebalance comes between them and their partition's offsets.
 //! - `Progress::received` has offsets of assigned partitions only: the listener removes the others.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::{Future, pending},
-    ops::Range,
     pin::Pin,
     sync::Arc,
     time::Duration,
 };
 
 use curtail::{
-    ConsumerRecord, Error, Result, TopicPartition,
+    ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
+    config::IsolationLevel,
     consumer::{CloseOptions, ConsumerHandle, Rebalance, RebalanceListener},
     transaction::OffsetAndMetadata,
 };
@@ -34,17 +34,18 @@ use tokio::{
 
 use crate::{
     config::{self, Properties},
-    error,
+    error, group,
+    hold::Hold,
     port::{Call, Pending, Port, none},
-    records::{Record, Records, Turn},
+    progress::{Offsets, Progress, Span},
+    records::{Records, Turn},
     runtime::{Owned, Process},
 };
 
 /// A partition as Python passes it.
 type At = (String, i32);
-/// Offsets by partition.
-type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
-type Job = Box<
+/// Work on the consumer, which its task does in order.
+pub(crate) type Job = Box<
     dyn for<'a> FnOnce(&'a mut curtail::Consumer) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>
         + Send,
 >;
@@ -57,120 +58,20 @@ struct Inner {
     commands: UnboundedSender<Command>,
     progress: Arc<Mutex<Progress>>,
     handle: ConsumerHandle,
+    /// Why a transaction cannot include its offsets.
+    unfit: Option<&'static str>,
 }
 
-enum Command {
+pub(crate) enum Command {
     Poll(Poll),
     Job(Job),
-    Close { pending: Pending, again: Option<(Arc<Vec<ConsumerRecord>>, Range<usize>)> },
+    Close { pending: Pending, again: Option<Span> },
 }
 
-struct Poll {
+pub(crate) struct Poll {
     pending: Pending,
     deadline: Instant,
     cancelled: oneshot::Receiver<()>,
-}
-
-/// Records of a poll that the program receives.
-struct Chunk {
-    records: Arc<Vec<ConsumerRecord>>,
-    /// Index of the next record to return.
-    next: usize,
-}
-
-/// What the program has received.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// Polled records that the program has not received.
-    chunks: VecDeque<Chunk>,
-    /// The offsets after the records that it has received.
-    received: Offsets,
-    /// The records of the last poll, or the last record of an iteration.
-    last: Option<(Arc<Vec<ConsumerRecord>>, Range<usize>)>,
-    closed: bool,
-}
-
-impl Progress {
-    fn has_records(&self) -> bool {
-        !self.chunks.is_empty()
-    }
-
-    /// Returns the rest of the oldest chunk.
-    fn take(&mut self) -> Option<Records> {
-        let Chunk { records, next } = self.chunks.pop_front()?;
-        let range = next..records.len();
-        self.receive(&records, range.clone());
-        Some(Records::new(records, range))
-    }
-
-    /// Returns the next record.
-    pub(crate) fn next(&mut self) -> Option<Record> {
-        let chunk = self.chunks.front_mut()?;
-        let records = chunk.records.clone();
-        let index = chunk.next;
-        chunk.next += 1;
-        let ends = chunk.next == records.len();
-        if ends {
-            self.chunks.pop_front();
-            self.receive(&records, index..records.len());
-        }
-        self.last = Some((records.clone(), index..index + 1));
-        Some(Record::new(records, index))
-    }
-
-    fn receive(&mut self, records: &Arc<Vec<ConsumerRecord>>, range: Range<usize>) {
-        // A chunk that was iterated counts as a whole.
-        let all = &records[..range.end];
-        self.received.extend(next_offsets(all));
-        self.last = Some((records.clone(), range));
-    }
-
-    /// The offsets after the records received, those of a chunk that is being iterated included.
-    fn offsets(&self) -> Offsets {
-        let mut offsets = self.received.clone();
-        for chunk in &self.chunks {
-            offsets.extend(next_offsets(&chunk.records[..chunk.next]));
-        }
-        offsets
-    }
-
-    /// The first record of each partition that the program has not received.
-    fn first_unreceived(&self) -> BTreeMap<TopicPartition, i64> {
-        let mut first = BTreeMap::new();
-        for record in self.chunks.iter().flat_map(|chunk| &chunk.records[chunk.next..]) {
-            first.entry(record.topic_partition()).or_insert(record.offset());
-        }
-        first
-    }
-
-    /// Drops the records of these partitions that the program has not received.
-    fn forget(&mut self, is_of: impl Fn(&TopicPartition) -> bool) {
-        self.received.extend(self.offsets());
-        let chunks = std::mem::take(&mut self.chunks).into_iter().filter_map(|chunk| {
-            let rest = &chunk.records[chunk.next..];
-            let kept: Vec<ConsumerRecord> =
-                rest.iter().filter(|record| !is_of(&record.topic_partition())).cloned().collect();
-            (!kept.is_empty()).then(|| Chunk { records: Arc::new(kept), next: 0 })
-        });
-        self.chunks = chunks.collect();
-    }
-}
-
-/// The offsets after the last record of each partition.
-fn next_offsets(records: &[ConsumerRecord]) -> Offsets {
-    let mut next = Offsets::new();
-    let mut last: Option<&ConsumerRecord> = None;
-    for record in records.iter().rev() {
-        let is_same = |last: &ConsumerRecord| {
-            last.partition() == record.partition() && last.topic() == record.topic()
-        };
-        // Records of one partition are adjacent.
-        if !last.is_some_and(is_same) {
-            next.entry(record.topic_partition()).or_insert_with(|| record.next_offset());
-        }
-        last = Some(record);
-    }
-    next
 }
 
 /// Forgets the offsets of partitions that the consumer no longer has.
@@ -179,8 +80,7 @@ struct Listener(Arc<Mutex<Progress>>);
 impl RebalanceListener for Listener {
     fn on_partitions_revoked(&mut self, _: &mut Rebalance<'_>, partitions: &[TopicPartition]) {
         let mut progress = self.0.lock();
-        progress.forget(|at| partitions.contains(at));
-        partitions.iter().for_each(|at| drop(progress.received.remove(at)));
+        progress.revoke(|at| partitions.contains(at));
         progress.last = None;
     }
 }
@@ -268,16 +168,29 @@ impl Owner {
     }
 
     fn reply(&mut self, polled: Result<Vec<ConsumerRecord>>) {
+        self.progress.lock().group = self.consumer.group_metadata();
         let polled = polled.map(|records| {
             if !records.is_empty() {
-                let chunk = Chunk { records: Arc::new(records), next: 0 };
-                self.progress.lock().chunks.push_back(chunk);
+                self.progress.lock().push(records);
             }
         });
         if let Some(poll) = self.polls.pop_front() {
             poll.pending.settle(polled, none);
         }
     }
+}
+
+/// Why a transaction cannot include the offsets of a consumer with these settings.
+fn unfit(config: &ConsumerConfig) -> Option<&'static str> {
+    if config.group_id.is_none() {
+        return Some("a transaction commits offsets for a group: the consumer needs a group_id");
+    }
+    if config.enable_auto_commit {
+        return Some("the transaction commits the offsets: set enable_auto_commit=False");
+    }
+    (config.isolation_level != IsolationLevel::ReadCommitted).then_some(
+        "exactly once must not read aborted records: set isolation_level='read_committed'",
+    )
 }
 
 /// The target of a seek.
@@ -313,6 +226,24 @@ where
     Ok(dict.into_any().unbind())
 }
 
+impl Consumer {
+    /// Fails unless a transaction can include the consumer's offsets.
+    pub(crate) fn check_fit(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.0.get(py)?;
+        match inner.unfit {
+            _ if inner.is_closed() => Err(error::raise(py, &Error::Closed)),
+            Some(text) => Err(error::config(py, text)),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the consumer from returning records until the transaction has ended.
+    pub(crate) fn hold(&self, py: Python<'_>) -> PyResult<Hold> {
+        let inner = self.0.get(py)?;
+        Ok(Hold::new(&inner.commands, &inner.progress))
+    }
+}
+
 impl Inner {
     fn is_closed(&self) -> bool {
         self.progress.lock().closed
@@ -329,26 +260,13 @@ impl Inner {
         + 'static,
         convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<Call> {
-        let port = Port::current(py)?;
-        let (pending, future) = port.get().pending(py)?;
-        let (cancel, cancelled) = oneshot::channel::<()>();
+        let (waiting, call) = Port::call(py)?;
         let job: Job = Box::new(move |consumer| {
             let work = begin(consumer);
-            Box::pin(async move {
-                let cancelled = async {
-                    if cancelled.await.is_err() {
-                        std::future::pending::<()>().await;
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    () = cancelled => {}
-                    result = work => pending.settle(result, convert),
-                }
-            })
+            Box::pin(waiting.run(work, convert))
         });
         self.send(py, Command::Job(job))?;
-        Ok(Call::with_signal(future.unbind(), cancel))
+        Ok(call)
     }
 
     /// Queues work that does not wait.
@@ -375,6 +293,7 @@ impl Consumer {
     #[new]
     fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
         let config = config::consumer(py, properties)?;
+        let unfit = unfit(&config);
         let process = Process::get(py)?;
         let _entered = process.enter();
         let made = curtail::Consumer::with_env(config, &process.env());
@@ -390,7 +309,7 @@ impl Consumer {
             polls: VecDeque::new(),
         };
         process.spawn(owner.run());
-        Ok(Self(Owned::new(Inner { commands, progress, handle })))
+        Ok(Self(Owned::new(Inner { commands, progress, handle, unfit })))
     }
 
     /// Whether polled records wait for the program.
@@ -470,7 +389,10 @@ impl Consumer {
         let all = partitions(all);
         let assign = move |consumer: &mut curtail::Consumer| {
             rewind(consumer, &progress, |_| true);
-            progress.lock().received.retain(|at, _| all.contains(at));
+            let mut progress = progress.lock();
+            progress.revoke(|at| !all.contains(at));
+            progress.is_subscribed = false;
+            drop(progress);
             consumer.assign(all);
             Ok(())
         };
@@ -488,9 +410,11 @@ impl Consumer {
         let subscribe = move |consumer: &mut curtail::Consumer| {
             rewind(consumer, &progress, |_| true);
             match pattern {
-                Some(pattern) => consumer.subscribe_pattern(&pattern),
-                None => consumer.subscribe(&topics),
+                Some(pattern) => consumer.subscribe_pattern(&pattern)?,
+                None => consumer.subscribe(&topics)?,
             }
+            progress.lock().is_subscribed = true;
+            Ok(())
         };
         inner.at_once(py, subscribe, none)
     }
@@ -501,7 +425,9 @@ impl Consumer {
         let unsubscribe = move |consumer: &mut curtail::Consumer| {
             rewind(consumer, &progress, |_| true);
             consumer.unsubscribe();
-            progress.lock().received.clear();
+            let mut progress = progress.lock();
+            progress.revoke(|_| true);
+            progress.is_subscribed = false;
             Ok(())
         };
         inner.at_once(py, unsubscribe, none)
@@ -687,6 +613,10 @@ impl Consumer {
             }
         }
         Ok(Call::without_cancel(future.unbind()))
+    }
+
+    fn _group(&self, py: Python<'_>) -> PyResult<Option<group::Fields>> {
+        Ok(self.0.get(py)?.handle.group_metadata().map(group::fields))
     }
 
     fn _assigned(&self, py: Python<'_>) -> PyResult<Vec<At>> {

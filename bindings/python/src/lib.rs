@@ -12,13 +12,18 @@ mod config;
 mod consumer;
 mod error;
 mod feeder;
+mod group;
+mod hold;
 mod port;
 mod producer;
+mod progress;
 mod records;
 mod runtime;
+mod sent;
 mod signal;
 mod stage;
 mod testing;
+mod transaction;
 
 use pyo3::prelude::*;
 
@@ -38,4 +43,6 @@ mod _native {
     use super::runtime::{after_fork_in_child, runtime_threads};
     #[pymodule_export]
     use super::testing::Cluster;
+    #[pymodule_export]
+    use super::transaction::{Transaction, TransactionalProducer};
 }

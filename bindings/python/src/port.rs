@@ -26,7 +26,7 @@ use std::{
 
 use curtail::{
     Error,
-    producer::{CompletionRun, Completions},
+    producer::{CompletionRun, CompletionSink, Completions},
 };
 use futures_core::Stream;
 use parking_lot::Mutex;
@@ -97,6 +97,34 @@ struct Entry {
     future: Py<PyAny>,
     /// Timestamp of the record; unused for other calls.
     timestamp: i64,
+    /// Whether `asyncio` must not report an exception that the program does not retrieve.
+    is_quiet: bool,
+}
+
+impl Entry {
+    fn resolve(&self, py: Python<'_>, result: PyResult<Py<PyAny>>) {
+        let future = self.future.bind(py);
+        let resolved = match result {
+            Ok(value) => future.call_method1(intern!(py, "set_result"), (value,)),
+            Err(error) => self.fail(py, error),
+        };
+        let Err(error) = resolved else { return };
+        // A cancelled future has no use for a result.
+        let is_done = future.call_method0(intern!(py, "done")).and_then(|done| done.is_truthy());
+        if !matches!(is_done, Ok(true)) {
+            error.write_unraisable(py, Some(future));
+        }
+    }
+
+    fn fail<'py>(&self, py: Python<'py>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.future.bind(py);
+        let failed = future.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?;
+        if self.is_quiet {
+            // Counts as retrieved.
+            future.call_method0(intern!(py, "exception"))?;
+        }
+        Ok(failed)
+    }
 }
 
 impl Slab {
@@ -153,6 +181,35 @@ enum Stop {
     Signal(oneshot::Sender<()>),
     /// The call continues.
     Never,
+}
+
+/// A call of the program: the obligation to resolve its future, and the signal that it stops waiting.
+pub(crate) struct Waiting {
+    pub(crate) pending: Pending,
+    pub(crate) cancelled: oneshot::Receiver<()>,
+}
+
+impl Waiting {
+    /// Runs the work, until the program stops waiting.
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        work: impl Future<Output = curtail::Result<T>>,
+        convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) {
+        let Self { pending, cancelled } = self;
+        tokio::select! {
+            biased;
+            () = signalled(cancelled) => {}
+            result = work => pending.settle(result, convert),
+        }
+    }
+}
+
+/// Waits for a call's cancellation. A call that is dropped can no longer be cancelled.
+pub(crate) async fn signalled(cancelled: oneshot::Receiver<()>) {
+    if cancelled.await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 impl Call {
@@ -268,15 +325,16 @@ impl Port {
         self.core.get(py)
     }
 
-    /// Creates a future; the tag resolves it.
+    /// Creates a future; the tag resolves it. Without `is_quiet`, asyncio reports an exception that nothing retrieves.
     pub(crate) fn future<'py>(
         &self,
         py: Python<'py>,
         timestamp: i64,
+        is_quiet: bool,
     ) -> PyResult<(u64, Bound<'py, PyAny>)> {
         let state = self.state.get(py)?;
         let future = self.create_future.bind(py).call0()?;
-        let entry = Entry { future: future.clone().unbind(), timestamp };
+        let entry = Entry { future: future.clone().unbind(), timestamp, is_quiet };
         let tag = state.lock().slab.insert(entry);
         Ok((tag, future))
     }
@@ -288,17 +346,17 @@ impl Port {
         Ok(())
     }
 
-    /// Returns the outlet for outcomes of the event loop's records.
+    /// Returns the outlet for outcomes of the event loop's records. `pair` makes the first one, from any producer.
     pub(crate) fn outlet(
         &self,
         py: Python<'_>,
-        producer: &curtail::Producer,
+        pair: impl FnOnce() -> (CompletionSink, Completions),
     ) -> PyResult<Arc<Outlet>> {
         let mut state = self.state.get(py)?.lock();
         if let Some((outlet, _)) = &state.outcomes {
             return Ok(outlet.clone());
         }
-        let (sink, mut outcomes) = producer.completions();
+        let (sink, mut outcomes) = pair();
         // Registers the waker; there is no outcome yet.
         let mut cx = Context::from_waker(self.waker.get(py)?);
         let _ = Pin::new(&mut outcomes).poll_next(&mut cx);
@@ -307,10 +365,23 @@ impl Port {
         Ok(outlet)
     }
 
+    /// Returns the outlet, if there is one.
+    pub(crate) fn known_outlet(&self, py: Python<'_>) -> PyResult<Option<Arc<Outlet>>> {
+        let state = self.state.get(py)?.lock();
+        Ok(state.outcomes.as_ref().map(|(outlet, _)| outlet.clone()))
+    }
+
     /// Creates a future and the obligation to resolve it.
     pub(crate) fn pending<'py>(&self, py: Python<'py>) -> PyResult<(Pending, Bound<'py, PyAny>)> {
-        let (tag, future) = self.future(py, 0)?;
+        let (tag, future) = self.future(py, 0, false)?;
         Ok((Pending { core: self.core(py)?.clone(), tag, replied: false }, future))
+    }
+
+    /// Creates a call of the running event loop, which a task serves.
+    pub(crate) fn call(py: Python<'_>) -> PyResult<(Waiting, Call)> {
+        let (pending, future) = Self::current(py)?.get().pending(py)?;
+        let (cancel, cancelled) = oneshot::channel();
+        Ok((Waiting { pending, cancelled }, Call::with_signal(future.unbind(), cancel)))
     }
 
     /// Runs a future of the client on the runtime.
@@ -399,7 +470,7 @@ impl Port {
             loop {
                 let Some((entry, reply)) = self.next_reply(py)? else { break };
                 if let Some(entry) = entry {
-                    resolve(py, entry.future.bind(py), reply(py));
+                    entry.resolve(py, reply(py));
                 }
                 if turn.is_over(1) {
                     return Ok(true);
@@ -463,7 +534,7 @@ impl Outcomes {
             Ok(batch) => batch,
             Err(error) => {
                 for (entry, _) in &self.records {
-                    resolve(py, entry.future.bind(py), Err(error::raise(py, error)));
+                    entry.resolve(py, Err(error::raise(py, error)));
                 }
                 return Ok(());
             }
@@ -478,22 +549,9 @@ impl Outcomes {
                 log_append_time: batch.log_append_time,
             };
             let metadata = Py::new(py, metadata)?.into_any();
-            resolve(py, entry.future.bind(py), Ok(metadata));
+            entry.resolve(py, Ok(metadata));
         }
         Ok(())
-    }
-}
-
-fn resolve(py: Python<'_>, future: &Bound<'_, PyAny>, result: PyResult<Py<PyAny>>) {
-    let resolved = match result {
-        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,)),
-        Err(error) => future.call_method1(intern!(py, "set_exception"), (error.into_value(py),)),
-    };
-    let Err(error) = resolved else { return };
-    // A cancelled future has no use for a result.
-    let is_done = future.call_method0(intern!(py, "done")).and_then(|done| done.is_truthy());
-    if !matches!(is_done, Ok(true)) {
-        error.write_unraisable(py, Some(future));
     }
 }
 

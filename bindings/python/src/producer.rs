@@ -1,26 +1,18 @@
 //! The producer of an event loop's programs.
 
-use std::{
-    borrow::Cow,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use curtail::Error;
-use pyo3::{
-    exceptions::PyTypeError,
-    prelude::*,
-    types::{PyMapping, PyString},
-};
+use pyo3::{prelude::*, types::PyString};
 
 use crate::{
-    buffer,
     config::{self, Properties},
     error,
     feeder::Feeder,
     port::{Call, Port, none},
     runtime::{Owned, Process},
-    stage::{NewRecord, Refused, Stage},
+    sent::Sent,
+    stage::{Refused, Stage},
 };
 
 /// The native part of `curtail_kafka.Producer`.
@@ -38,8 +30,6 @@ impl Drop for Inner {
         self.stage.close();
     }
 }
-
-type Headers<'a> = Vec<(Cow<'a, str>, Option<Cow<'a, [u8]>>)>;
 
 #[pymethods]
 impl Producer {
@@ -70,34 +60,11 @@ impl Producer {
         timestamp: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let inner = self.0.get(py)?;
-        let topic = topic.to_str()?;
-        let value = value.map(|value| buffer::bytes(value, "value")).transpose()?.flatten();
-        let key = key.map(|key| buffer::bytes(key, "key")).transpose()?.flatten();
-        let pairs = headers.map(pairs).transpose()?.unwrap_or_default();
-        let headers = header_list(&pairs)?;
-        let headers: Vec<(&str, Option<&[u8]>)> =
-            headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
         let port = Port::current(py)?;
-        let port = port.get();
-        let outlet = port.outlet(py, &inner.producer)?;
-        let timestamp = timestamp.unwrap_or_else(now);
-        let (tag, future) = port.future(py, timestamp)?;
-        let record = NewRecord {
-            topic,
-            partition,
-            key: key.as_deref(),
-            value: value.as_deref(),
-            headers: &headers,
-            timestamp,
-            tag,
-        };
-        match inner.stage.push(&record, &outlet) {
-            Ok(()) => Ok(future),
-            Err(refused) => {
-                port.withdraw(py, tag)?;
-                Err(error::raise(py, &refused.into()))
-            }
-        }
+        let outlet = port.get().outlet(py, || inner.producer.completions())?;
+        let record = Sent { topic, value, key, partition, headers, timestamp };
+        let sent = record.stage(port.get(), &inner.stage, &outlet, false)?;
+        sent.map_err(|refused| error::raise(py, &refused.into()))
     }
 
     /// Waits until the earlier records are acknowledged or failed.
@@ -195,32 +162,4 @@ impl From<Refused> for Error {
             Refused::Full => Self::BufferFull { waited: Duration::ZERO },
         }
     }
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// The pairs of a mapping, or of an iterable of pairs.
-fn pairs<'py>(
-    headers: &Bound<'py, PyAny>,
-) -> PyResult<Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>> {
-    let items = match headers.cast::<PyMapping>() {
-        Ok(mapping) => mapping.items()?.into_any(),
-        Err(_) => headers.clone(),
-    };
-    let wrong = |_| {
-        PyTypeError::new_err(
-            "headers must be a mapping or pairs of a str and a bytes-like object, str or None",
-        )
-    };
-    items.try_iter()?.map(|pair| pair?.extract().map_err(wrong)).collect()
-}
-
-fn header_list<'a>(pairs: &'a [(Bound<'_, PyString>, Bound<'_, PyAny>)]) -> PyResult<Headers<'a>> {
-    let header = |(name, value): &'a (Bound<'_, PyString>, Bound<'_, PyAny>)| {
-        Ok((Cow::Borrowed(name.to_str()?), buffer::bytes(value, "the value of a header")?))
-    };
-    pairs.iter().map(header).collect()
 }

@@ -16,7 +16,7 @@ use pyo3::{
     types::{PyBytes, PyList, PySlice, PyString},
 };
 
-use crate::consumer::Progress;
+use crate::progress::Progress;
 
 /// How long an iteration may keep the event loop from running.
 const TURN: Duration = Duration::from_millis(1);

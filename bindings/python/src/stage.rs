@@ -259,6 +259,13 @@ impl Stage {
         self.bytes.fetch_sub(size, Ordering::Relaxed);
     }
 
+    /// Takes the records of a closed stage without waiting.
+    pub(crate) fn take_rest(&self) -> Arena {
+        let mut open = self.open.lock();
+        open.ended = true;
+        mem::take(&mut open.arena)
+    }
+
     /// Waits for staged records, and takes them in exchange for an empty arena. `None` once the
     /// stage is closed and empty.
     pub(crate) async fn take(&self, spare: Arena) -> Option<Arena> {

@@ -3,9 +3,11 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import curtail_kafka as curtail
 from curtail_kafka.testing import Cluster
 
 README = Path(__file__).parent.parent / "README.md"
@@ -43,6 +45,26 @@ def test_produce_and_consume(curtail_cluster: Cluster, capsys: pytest.CaptureFix
     asyncio.run(read())
 
 
+async def test_exactly_once(curtail_cluster: Cluster, servers: str) -> None:
+    curtail_cluster.create_topic("to-copy")
+    curtail_cluster.create_topic("copied")
+    copy = BLOCKS[2].replace('"orders"', '"to-copy"').replace('"bills"', '"copied"')
+    names: dict[str, Any] = {"curtail": curtail}
+    exec(copy, names)
+    async with curtail.Producer(servers) as producer:
+        await producer.send("to-copy", b"42.00", key=b"account-7")
+    copying = asyncio.create_task(names["copy"](servers))
+    async with curtail.Consumer(
+        servers, "copied", isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as copied:
+        async with asyncio.timeout(20):
+            record = await anext(aiter(copied))
+    assert (record.key, record.value) == (b"account-7", b"42.00")
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+
+
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[2])
+    pytester.makepyfile(BLOCKS[3])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -1,11 +1,14 @@
 """Apache Kafka client for asyncio, built for the latency tail."""
 
 from ._config import Setting
-from ._consumer import Consumer, TopicPartition
+from ._consumer import Consumer, GroupMetadata
 from ._fork import install as _install_fork_guard
 from ._native import Record, RecordMetadata, Records
-from ._producer import Bytes, HeaderLike, NewRecord, Producer
+from ._partition import TopicPartition
+from ._producer import Producer
 from ._records import Headers
+from ._sender import Bytes, HeaderLike, NewRecord
+from ._transaction import Transaction, TransactionalProducer
 from .errors import (
     AuthenticationError,
     AuthorizationError,
@@ -50,6 +53,7 @@ __all__ = [
     "CorruptError",
     "Error",
     "ForkedError",
+    "GroupMetadata",
     "HeaderLike",
     "Headers",
     "IllegalStateError",
@@ -68,9 +72,11 @@ __all__ = [
     "ThreadError",
     "TimeoutError",
     "TopicPartition",
+    "Transaction",
     "TransactionAbortableError",
     "TransactionAbortedError",
     "TransactionFatalError",
+    "TransactionalProducer",
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnreachableError",

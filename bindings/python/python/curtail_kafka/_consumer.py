@@ -9,6 +9,7 @@ from . import _native
 from ._call import finished
 from ._config import Setting, properties
 from ._native import Record, Records
+from ._partition import ByPartition, TopicPartition, pairs
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,9 +19,14 @@ WAIT = 1.0
 """Seconds of one poll of an iteration."""
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
+class GroupMetadata(NamedTuple):
+    """A consumer's identity in its group, for :meth:`Transaction.send_offsets`."""
+
+    group_id: str
+    generation_id: int = -1
+    """Generation of the group, or epoch of the member; -1 without a member."""
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 class Consumer(_native.Consumer):
@@ -132,13 +138,13 @@ class Consumer(_native.Consumer):
         """Resumes paused partitions."""
         await finished(self._start_resume(list(partitions)))
 
-    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+    async def commit(self, offsets: ByPartition[int] | None = None) -> None:
         """Commits these offsets, or those after the records that the program has received.
 
         A cancelled commit may have happened.
         """
-        pairs = None if offsets is None else list(offsets.items())
-        await finished(self._start_commit(pairs))
+        every = None if offsets is None else pairs("offsets", offsets)
+        await finished(self._start_commit(every))
 
     async def position(self, partition: tuple[str, int]) -> int:
         """Returns the offset of the next record of the partition."""
@@ -177,6 +183,12 @@ class Consumer(_native.Consumer):
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
         return frozenset(TopicPartition(*partition) for partition in self._paused_now())
+
+    @property
+    def group_metadata(self) -> GroupMetadata | None:
+        """The identity in the group; ``None`` without a ``group_id``, or once closed."""
+        group = self._group()
+        return None if group is None else GroupMetadata(*group)
 
     async def close(self) -> None:
         """Commits with auto-commit, leaves the group, and closes the consumer."""

@@ -1,39 +1,18 @@
-import asyncio
 import atexit
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 from weakref import WeakSet
 
 from . import _native
 from ._call import finished
 from ._config import Setting, properties
 from ._native import RecordMetadata
+from ._sender import NewRecord, send_all
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from ._options import ProducerOptions
-
-    Bytes: TypeAlias = Buffer | str | None
-    HeaderLike: TypeAlias = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
-else:
-    Bytes = Any
-    HeaderLike = Any
-
-
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """A record to send with others."""
-
-    value: Bytes = None
-    key: Bytes = None
-    partition: int | None = None
-    headers: HeaderLike = ()
-    timestamp: int | None = None
-
 
 EXIT_SECONDS = 5.0
 """Longest flush at the interpreter's exit."""
@@ -75,33 +54,7 @@ class Producer(_native.Producer):
 
         Failures are raised together, as an :class:`ExceptionGroup`.
         """
-        sent: list[asyncio.Future[RecordMetadata]] = []
-        errors: list[Exception] = []
-        for one in records:
-            try:
-                future = self.send(
-                    topic,
-                    one.value,
-                    key=one.key,
-                    partition=one.partition,
-                    headers=one.headers,
-                    timestamp=one.timestamp,
-                )
-            except Exception as error:
-                errors.append(error)
-                break
-            sent.append(future)
-        written: list[RecordMetadata] = []
-        for result in await asyncio.gather(*sent, return_exceptions=True):
-            if isinstance(result, Exception):
-                errors.append(result)
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                written.append(result)
-        if errors:
-            raise ExceptionGroup(f"{len(errors)} records were not acknowledged", errors)
-        return written
+        return await send_all(self.send, topic, records)
 
     async def flush(self) -> None:
         """Waits until each earlier record is acknowledged or failed, without lingering."""

@@ -1,0 +1,209 @@
+//! The records of a consumer that the program has received, and the offsets after them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
+
+use curtail::{
+    ConsumerRecord, TopicPartition,
+    transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
+};
+
+use crate::records::{Record, Records};
+
+/// Offsets by partition.
+pub(crate) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
+
+/// Records of a poll that the program receives.
+struct Chunk {
+    records: Arc<Vec<ConsumerRecord>>,
+    /// Index of the next record to return.
+    next: usize,
+    /// Index of the first record that no transaction has committed.
+    from: usize,
+}
+
+impl Chunk {
+    fn new(records: Vec<ConsumerRecord>) -> Self {
+        Self { records: Arc::new(records), next: 0, from: 0 }
+    }
+}
+
+/// Records with their range.
+pub(crate) type Span = (Arc<Vec<ConsumerRecord>>, Range<usize>);
+
+/// What the program has received.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Polled records that the program has not received.
+    chunks: VecDeque<Chunk>,
+    /// The offsets after the records that it has received.
+    pub(crate) received: Offsets,
+    /// The first record of each partition that it has received since a transaction was committed, or aborted.
+    uncommitted: BTreeMap<TopicPartition, i64>,
+    /// Whether partitions of such records were revoked. The results of these records must not be committed.
+    is_torn: bool,
+    /// The member that the last poll was made by.
+    pub(crate) group: Option<ConsumerGroupMetadata>,
+    /// Whether the group assigns the partitions.
+    pub(crate) is_subscribed: bool,
+    /// Transactions that end. Their outcome decides which record is the next.
+    pub(crate) holds: usize,
+    /// The records of the last poll, or the last record of an iteration.
+    pub(crate) last: Option<Span>,
+    pub(crate) closed: bool,
+}
+
+impl Progress {
+    pub(crate) fn push(&mut self, records: Vec<ConsumerRecord>) {
+        self.chunks.push_back(Chunk::new(records));
+    }
+
+    /// Whether records can be taken.
+    pub(crate) fn has_records(&self) -> bool {
+        self.holds == 0 && !self.chunks.is_empty()
+    }
+
+    /// Returns the rest of the oldest chunk.
+    pub(crate) fn take(&mut self) -> Option<Records> {
+        if self.holds > 0 {
+            return None;
+        }
+        let Chunk { records, next, from } = self.chunks.pop_front()?;
+        let range = next..records.len();
+        self.receive(&records, from);
+        self.last = Some((records.clone(), range.clone()));
+        Some(Records::new(records, range))
+    }
+
+    /// Returns the next record.
+    pub(crate) fn next(&mut self) -> Option<Record> {
+        if self.holds > 0 {
+            return None;
+        }
+        let chunk = self.chunks.front_mut()?;
+        let records = chunk.records.clone();
+        let (index, from) = (chunk.next, chunk.from);
+        chunk.next += 1;
+        if chunk.next == records.len() {
+            self.chunks.pop_front();
+            self.receive(&records, from);
+        }
+        self.last = Some((records.clone(), index..index + 1));
+        Some(Record::new(records, index))
+    }
+
+    /// Counts the records of a whole chunk, from an index on.
+    fn receive(&mut self, records: &[ConsumerRecord], from: usize) {
+        self.received.extend(next_offsets(&records[from..]));
+        merge_first(&mut self.uncommitted, &records[from..]);
+    }
+
+    /// The offsets after the records received, those of a chunk that is being iterated included.
+    pub(crate) fn offsets(&self) -> Offsets {
+        let mut offsets = self.received.clone();
+        for chunk in &self.chunks {
+            offsets.extend(next_offsets(&chunk.records[chunk.from..chunk.next]));
+        }
+        offsets
+    }
+
+    /// The first record of each partition that was received and that no transaction has committed.
+    pub(crate) fn uncommitted(&self) -> BTreeMap<TopicPartition, i64> {
+        let mut first = self.uncommitted.clone();
+        for chunk in &self.chunks {
+            merge_first(&mut first, &chunk.records[chunk.from..chunk.next]);
+        }
+        first
+    }
+
+    /// Whether partitions were revoked whose records the program has received, and that no transaction has committed.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
+    /// Counts the received records as committed by a transaction.
+    pub(crate) fn commit(&mut self) {
+        self.received.clear();
+        self.uncommitted.clear();
+        for chunk in &mut self.chunks {
+            chunk.from = chunk.next;
+        }
+    }
+
+    /// Forgets the received records that no transaction has committed: the consumer returns them again.
+    pub(crate) fn abort(&mut self) {
+        let first = self.uncommitted();
+        self.forget(|at| first.contains_key(at));
+        self.received.retain(|at, _| !first.contains_key(at));
+        self.uncommitted.clear();
+        self.is_torn = false;
+        self.last = None;
+    }
+
+    /// The first record of each partition that the program has not received.
+    pub(crate) fn first_unreceived(&self) -> BTreeMap<TopicPartition, i64> {
+        let mut first = BTreeMap::new();
+        for chunk in &self.chunks {
+            merge_first(&mut first, &chunk.records[chunk.next..]);
+        }
+        first
+    }
+
+    /// Drops the records of these partitions that the program has not received.
+    pub(crate) fn forget(&mut self, is_of: impl Fn(&TopicPartition) -> bool) {
+        self.received = self.offsets();
+        self.uncommitted = self.uncommitted();
+        let chunks = std::mem::take(&mut self.chunks).into_iter().filter_map(|chunk| {
+            let rest = &chunk.records[chunk.next..];
+            let kept: Vec<ConsumerRecord> =
+                rest.iter().filter(|record| !is_of(&record.topic_partition())).cloned().collect();
+            (!kept.is_empty()).then(|| Chunk::new(kept))
+        });
+        self.chunks = chunks.collect();
+    }
+
+    /// Forgets these partitions: the consumer no longer has them.
+    pub(crate) fn revoke(&mut self, is_of: impl Fn(&TopicPartition) -> bool) {
+        self.forget(&is_of);
+        self.received.retain(|at, _| !is_of(at));
+        let before = self.uncommitted.len();
+        self.uncommitted.retain(|at, _| !is_of(at));
+        self.is_torn |= self.uncommitted.len() < before;
+    }
+}
+
+/// The offsets after the last record of each partition.
+fn next_offsets(records: &[ConsumerRecord]) -> Offsets {
+    let mut next = Offsets::new();
+    for_each_run(records.iter().rev(), |record| {
+        next.entry(record.topic_partition()).or_insert_with(|| record.next_offset());
+    });
+    next
+}
+
+/// Adds the first record of each partition that has none.
+fn merge_first(first: &mut BTreeMap<TopicPartition, i64>, records: &[ConsumerRecord]) {
+    for_each_run(records.iter(), |record| {
+        first.entry(record.topic_partition()).or_insert(record.offset());
+    });
+}
+
+/// Calls with the first record of each run of a partition's records. A partition's records are adjacent.
+fn for_each_run<'a>(
+    records: impl Iterator<Item = &'a ConsumerRecord>,
+    mut each: impl FnMut(&'a ConsumerRecord),
+) {
+    let mut last: Option<&ConsumerRecord> = None;
+    for record in records {
+        let is_same = |last: &ConsumerRecord| {
+            last.partition() == record.partition() && last.topic() == record.topic()
+        };
+        if !last.is_some_and(is_same) {
+            each(record);
+        }
+        last = Some(record);
+    }
+}

@@ -1,0 +1,265 @@
+//! The transactional producer of an event loop's programs, and its transactions.
+//!
+//! One task owns the client and serves commands in order ([`owner`]). Records are staged as those of a producer; the
+//! task appends them between commands ([`feed`]), so none can join a later transaction.
+
+mod feed;
+mod owner;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use curtail::{Error, Result, TopicPartition, transaction::OffsetAndMetadata};
+use parking_lot::Mutex;
+use pyo3::{prelude::*, types::PyString};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use self::owner::{Command, End, Owner};
+use crate::{
+    config::{self, Properties},
+    consumer::Consumer,
+    error, group,
+    hold::Outcome,
+    port::{Call, Port, Waiting, none},
+    runtime::{Owned, Process},
+    sent::Sent,
+    stage::{Refused, Stage},
+};
+
+/// The native part of `curtail_kafka.TransactionalProducer`.
+#[pyclass(frozen, subclass, module = "curtail_kafka._native")]
+pub(crate) struct TransactionalProducer(Owned<Arc<Inner>>);
+
+struct Inner {
+    commands: UnboundedSender<Command>,
+    /// The stage of the latest transaction. It is closed once the transaction ends.
+    latest: Mutex<Option<Arc<Stage>>>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Inner {
+    fn send(&self, py: Python<'_>, command: impl FnOnce(Waiting) -> Command) -> PyResult<Call> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(error::raise(py, &Error::Closed));
+        }
+        let (waiting, call) = Port::call(py)?;
+        // Without the task, the command's drop fails the future.
+        let _ = self.commands.send(command(waiting));
+        Ok(call)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        if let Some(stage) = self.latest.lock().take() {
+            stage.close();
+        }
+    }
+}
+
+#[pymethods]
+impl TransactionalProducer {
+    #[new]
+    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+        let config = config::producer(py, properties)?;
+        let process = Process::get(py)?;
+        let _entered = process.enter();
+        let producer = curtail::TransactionalProducer::with_env(config, &process.env())
+            .map_err(|error| error::raise(py, &error))?;
+        let (commands, received) = unbounded_channel();
+        let closed = Arc::<AtomicBool>::default();
+        process.spawn(Owner::new(producer, received, closed.clone()).run());
+        Ok(Self(Owned::new(Arc::new(Inner { commands, latest: Mutex::default(), closed }))))
+    }
+
+    /// Takes over the `transactional.id`.
+    fn _start_init(&self, py: Python<'_>) -> PyResult<Call> {
+        self.0.get(py)?.send(py, Command::Init)
+    }
+
+    fn _start_warm_up(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<Call> {
+        self.0.get(py)?.send(py, |waiting| Command::WarmUp(waiting, topics))
+    }
+
+    fn _start_partitions_for(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
+        self.0.get(py)?.send(py, |waiting| Command::PartitionsFor(waiting, topic))
+    }
+
+    /// Aborts an open transaction, and closes the client. Continues after a cancellation.
+    fn _start_close(&self, py: Python<'_>) -> PyResult<Call> {
+        let inner = self.0.get(py)?;
+        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        match inner.closed.load(Ordering::Relaxed) {
+            true => pending.settle(Ok(()), none),
+            false => {
+                inner.close();
+                let _ = inner.commands.send(Command::Close(pending));
+            }
+        }
+        Ok(Call::without_cancel(future.unbind()))
+    }
+
+    /// Closes the client without waiting. An open transaction ends with its timeout.
+    fn _abandon(&self) {
+        if let Some(inner) = self.0.local() {
+            inner.close();
+            let _ = inner.commands.send(Command::Abandon);
+        }
+    }
+
+    /// Whether the producer belongs to this process and was not closed.
+    #[getter]
+    fn _is_open(&self) -> bool {
+        self.0.local().is_some_and(|inner| !inner.closed.load(Ordering::Relaxed))
+    }
+}
+
+/// The native part of `curtail_kafka.Transaction`.
+#[pyclass(frozen, subclass, module = "curtail_kafka._native")]
+pub(crate) struct Transaction {
+    producer: Owned<Arc<Inner>>,
+    consumer: Option<Py<Consumer>>,
+    stage: Arc<Stage>,
+    begun: AtomicBool,
+}
+
+#[pymethods]
+impl Transaction {
+    #[new]
+    #[pyo3(signature = (producer, consumer=None))]
+    fn new(
+        py: Python<'_>,
+        producer: &TransactionalProducer,
+        consumer: Option<Py<Consumer>>,
+    ) -> PyResult<Self> {
+        if let Some(consumer) = &consumer {
+            consumer.get().check_fit(py)?;
+        }
+        let producer = Owned::new(producer.0.get(py)?.clone());
+        Ok(Self { producer, consumer, stage: Arc::default(), begun: AtomicBool::new(false) })
+    }
+
+    /// Takes over the `transactional.id` if that was not done, ends an earlier transaction, and begins this one.
+    fn _start_begin(&self, py: Python<'_>) -> PyResult<Call> {
+        let producer = self.producer.get(py)?;
+        let wrong = |text| Err(error::raise(py, &Error::IllegalState(text)));
+        if self.begun.load(Ordering::Relaxed) {
+            return wrong("a transaction is used once; call transaction() again");
+        }
+        let is_open = producer.latest.lock().as_ref().is_some_and(|latest| !latest.is_closed());
+        if is_open {
+            return wrong("the producer's other transaction is open");
+        }
+        let stage = self.stage.clone();
+        let begun = producer.send(py, |waiting| Command::Begin(waiting, stage));
+        if begun.is_err() {
+            self._abandon(py)?;
+        }
+        let call = begun?;
+        self.begun.store(true, Ordering::Relaxed);
+        *producer.latest.lock() = Some(self.stage.clone());
+        Ok(call)
+    }
+
+    /// Ends a transaction whose block does not run: its records must not count as processed.
+    fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.stage.close();
+        if let Some(consumer) = &self.consumer {
+            consumer.get().hold(py)?.release(Outcome::Aborted);
+        }
+        Ok(())
+    }
+
+    /// Accepts a record, and returns a future of its metadata. The commit reports a failure, so asyncio need not.
+    #[pyo3(signature = (topic, value=None, *, key=None, partition=None, headers=None, timestamp=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python method")]
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &Bound<'py, PyString>,
+        value: Option<&Bound<'py, PyAny>>,
+        key: Option<&Bound<'py, PyAny>>,
+        partition: Option<i32>,
+        headers: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.check_begun(py)?;
+        let port = Port::current(py)?;
+        let Some(outlet) = port.get().known_outlet(py)? else {
+            let text = "a transaction belongs to the event loop that began it";
+            return Err(error::raise(py, &Error::IllegalState(text)));
+        };
+        let record = Sent { topic, value, key, partition, headers, timestamp };
+        let sent = record.stage(port.get(), &self.stage, &outlet, true)?;
+        sent.map_err(|refused| error::raise(py, &refusal(&refused)))
+    }
+
+    /// Waits until the earlier records are acknowledged.
+    fn _start_flush(&self, py: Python<'_>) -> PyResult<Call> {
+        let producer = self.check_open(py)?;
+        let appended = self.stage.barrier();
+        producer.send(py, |waiting| Command::Flush(waiting, appended))
+    }
+
+    /// Adds offsets of a group, which the commit commits.
+    fn _start_send_offsets(
+        &self,
+        py: Python<'_>,
+        offsets: Vec<((String, i32), i64)>,
+        group: group::Fields,
+    ) -> PyResult<Call> {
+        let offset = |((topic, index), offset): ((String, i32), i64)| {
+            (TopicPartition::new(topic, index), OffsetAndMetadata::new(offset))
+        };
+        let offsets = offsets.into_iter().map(offset).collect();
+        let group = group::metadata(group);
+        self.check_open(py)?.send(py, |waiting| Command::Offsets(waiting, offsets, group))
+    }
+
+    /// Ends the transaction, and settles the consumer. Continues after a cancellation.
+    fn _start_end(&self, py: Python<'_>, commit: bool) -> PyResult<Call> {
+        let producer = self.check_open(py)?;
+        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let hold = self.consumer.as_ref().map(|consumer| consumer.get().hold(py)).transpose()?;
+        self.stage.close();
+        let _ = producer.commands.send(Command::End(End { pending, hold, commit }));
+        Ok(Call::without_cancel(future.unbind()))
+    }
+}
+
+impl Transaction {
+    fn check_begun(&self, py: Python<'_>) -> PyResult<&Arc<Inner>> {
+        let producer = self.producer.get(py)?;
+        match self.begun.load(Ordering::Relaxed) {
+            true => Ok(producer),
+            false => {
+                let text = "the transaction has not begun: use it in 'async with'";
+                Err(error::raise(py, &Error::IllegalState(text)))
+            }
+        }
+    }
+
+    fn check_open(&self, py: Python<'_>) -> PyResult<&Arc<Inner>> {
+        let producer = self.check_begun(py)?;
+        if producer.closed.load(Ordering::Relaxed) {
+            return Err(error::raise(py, &Error::Closed));
+        }
+        match self.stage.is_closed() {
+            true => Err(error::raise(py, &refusal(&Refused::Closed))),
+            false => Ok(producer),
+        }
+    }
+}
+
+fn refusal(refused: &Refused) -> Error {
+    match refused {
+        Refused::Closed => Error::IllegalState("the transaction has ended"),
+        Refused::Full => Error::BufferFull { waited: std::time::Duration::ZERO },
+    }
+}
+
+/// Whether a call may be repeated: its outcome is open.
+fn is_open_ended<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(Error::Timeout { .. }))
+}
