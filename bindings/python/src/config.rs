@@ -1,6 +1,6 @@
 //! Settings by Kafka's names. `curtail_kafka._config` turns keywords and values into these.
 
-use curtail::{ConsumerConfig, ProducerConfig};
+use curtail::{AdminConfig, ConsumerConfig, ProducerConfig};
 use pyo3::prelude::*;
 
 use crate::error;
@@ -29,6 +29,11 @@ pub(crate) fn consumer(py: Python<'_>, properties: Properties) -> PyResult<Consu
     ConsumerConfig::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
 }
 
+pub(crate) fn admin(py: Python<'_>, properties: Properties) -> PyResult<AdminConfig> {
+    check(py, &properties)?;
+    AdminConfig::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
+}
+
 fn names(properties: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
     properties.into_iter().filter(|(name, _)| *name != IO_THREAD).collect()
 }
@@ -43,4 +48,10 @@ pub(crate) fn producer_properties() -> Vec<(&'static str, String)> {
 #[pyfunction]
 pub(crate) fn consumer_properties() -> Vec<(&'static str, String)> {
     names(ConsumerConfig::default().properties())
+}
+
+/// Settings of admin clients, with their defaults.
+#[pyfunction]
+pub(crate) fn admin_properties() -> Vec<(&'static str, String)> {
+    names(AdminConfig::default().properties())
 }

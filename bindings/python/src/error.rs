@@ -18,6 +18,11 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)
 }
 
+/// Returns the exception as a value, for results by item.
+pub(crate) fn value<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    exception(py, error)
+}
+
 /// Returns a `ConfigError`.
 pub(crate) fn config(py: Python<'_>, text: &str) -> PyErr {
     named(py, "ConfigError", text)

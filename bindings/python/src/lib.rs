@@ -7,6 +7,7 @@
 //! - No thread of the runtime attaches to the interpreter (clippy's `disallowed-methods`).
 //! - The runtime holds tags, never Python objects.
 
+mod admin;
 mod buffer;
 mod config;
 mod consumer;
@@ -30,7 +31,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::config::{consumer_properties, producer_properties};
+    use super::admin::Admin;
+    #[pymodule_export]
+    use super::config::{admin_properties, consumer_properties, producer_properties};
     #[pymodule_export]
     use super::consumer::Consumer;
     #[pymodule_export]

@@ -65,6 +65,13 @@ async def test_exactly_once(curtail_cluster: Cluster, servers: str) -> None:
         await copying
 
 
+async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"curtail": curtail}
+    exec(BLOCKS[3], names)
+    await names["prepare"](servers)
+    assert capsys.readouterr().out == "audit created\n"
+
+
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[3])
+    pytester.makepyfile(BLOCKS[4])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -42,6 +42,7 @@ def render() -> str:
         HEAD,
         typed_dict("ProducerOptions", _native.producer_properties()),
         typed_dict("ConsumerOptions", _native.consumer_properties()),
+        typed_dict("AdminOptions", _native.admin_properties()),
     ]
     return "\n\n".join(parts)
 

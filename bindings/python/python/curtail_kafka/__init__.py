@@ -1,5 +1,6 @@
 """Apache Kafka client for asyncio, built for the latency tail."""
 
+from ._admin import Admin
 from ._config import Setting
 from ._consumer import Consumer, GroupMetadata
 from ._fork import install as _install_fork_guard
@@ -40,6 +41,7 @@ from .errors import (
 )
 
 __all__ = [
+    "Admin",
     "AuthenticationError",
     "AuthorizationError",
     "BrokerError",

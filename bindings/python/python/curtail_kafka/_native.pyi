@@ -4,10 +4,38 @@ from typing import Any, Generic, Self, TypeVar, final, overload
 
 from typing_extensions import disjoint_base
 
+from ._admin import At, Each
+from ._partition import TopicPartition
 from ._records import Headers
 from ._sender import Bytes, HeaderLike
+from .admin import (
+    Acl,
+    AclFilter,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    Elected,
+    Features,
+    GroupDescription,
+    GroupListing,
+    ListedOffset,
+    LogDir,
+    OffsetAndMetadata,
+    OffsetSpec,
+    OngoingReassignment,
+    ProducerState,
+    QuorumDescription,
+    QuotaEntity,
+    ScramCredential,
+    ScramMechanism,
+    TopicDescription,
+    TopicListing,
+    TransactionDescription,
+    TransactionListing,
+)
 
 __all__ = [
+    "Admin",
     "Call",
     "Cluster",
     "Consumer",
@@ -18,6 +46,7 @@ __all__ = [
     "Records",
     "Transaction",
     "TransactionalProducer",
+    "admin_properties",
     "after_fork_in_child",
     "consumer_properties",
     "producer_properties",
@@ -25,6 +54,14 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_Pairs = list[tuple[str, str]]
+_Texts = list[str]
+_Resource = tuple[str, str]
+_Acl = tuple[str, str, str, str, str, str, str]
+_Text = str | None
+_AclFilter = tuple[_Text, _Text, str, _Text, _Text, _Text, _Text]
+_Scram = tuple[str, ScramMechanism, bytes | None, int | None, bytes | None]
+
 @final
 class RecordMetadata:
     @property
@@ -104,6 +141,86 @@ class Transaction:
     ) -> Call[Any]: ...
     def _start_end(self, commit: bool) -> Call[Any]: ...
     def _abandon(self) -> None: ...
+
+@disjoint_base
+class Admin:
+    def __new__(cls, properties: list[tuple[str, str]]) -> Self: ...
+    def _close(self) -> None: ...
+    def _start_create_topics(
+        self, topics: list[tuple[str, int, int, _Pairs]]
+    ) -> Call[Each[str, None]]: ...
+    def _start_delete_topics(self, names: _Texts) -> Call[Each[str, None]]: ...
+    def _start_create_partitions(
+        self, all: list[tuple[str, int, list[list[int]] | None]], validate_only: bool
+    ) -> Call[Each[str, None]]: ...
+    def _start_describe_configs(
+        self, all: list[_Resource]
+    ) -> Call[Each[ConfigResource, list[ConfigEntry]]]: ...
+    def _start_incremental_alter_configs(
+        self, all: list[tuple[_Resource, list[tuple[str, str, _Text]]]], validate_only: bool
+    ) -> Call[Each[ConfigResource, None]]: ...
+    def _start_list_topics(self) -> Call[list[TopicListing]]: ...
+    def _start_describe_topics(self, names: _Texts) -> Call[Each[str, TopicDescription]]: ...
+    def _start_describe_cluster(self) -> Call[ClusterDescription]: ...
+    def _start_list_groups(self) -> Call[Each[int, list[GroupListing]]]: ...
+    def _start_describe_groups(self, groups: _Texts) -> Call[Each[str, GroupDescription]]: ...
+    def _start_delete_groups(self, groups: _Texts) -> Call[Each[str, None]]: ...
+    def _start_list_group_offsets(
+        self, groups: _Texts
+    ) -> Call[Each[str, dict[TopicPartition, OffsetAndMetadata]]]: ...
+    def _start_alter_group_offsets(
+        self, group: str, offsets: list[tuple[At, int, int | None, str]]
+    ) -> Call[Each[TopicPartition, None]]: ...
+    def _start_delete_group_offsets(
+        self, group: str, all: list[At]
+    ) -> Call[Each[TopicPartition, None]]: ...
+    def _start_list_offsets(
+        self, wanted: list[tuple[At, OffsetSpec]], isolation_level: str
+    ) -> Call[Each[TopicPartition, ListedOffset]]: ...
+    def _start_delete_records(
+        self, before: list[tuple[At, int]]
+    ) -> Call[Each[TopicPartition, int]]: ...
+    def _start_alter_partition_reassignments(
+        self, all: list[tuple[At, list[int] | None]]
+    ) -> Call[Each[TopicPartition, None]]: ...
+    def _start_list_partition_reassignments(
+        self, all: list[At] | None
+    ) -> Call[dict[TopicPartition, OngoingReassignment]]: ...
+    def _start_elect_leaders(
+        self, kind: str, all: list[At]
+    ) -> Call[Each[TopicPartition, Elected]]: ...
+    def _start_describe_log_dirs(self, brokers: list[int]) -> Call[Each[int, list[LogDir]]]: ...
+    def _start_describe_features(self) -> Call[Features]: ...
+    def _start_describe_metadata_quorum(self) -> Call[QuorumDescription]: ...
+    def _start_describe_producers(
+        self, all: list[At]
+    ) -> Call[Each[TopicPartition, list[ProducerState]]]: ...
+    def _start_list_transactions(
+        self, states: _Texts, producer_ids: list[int], open_for: float | None
+    ) -> Call[Each[int, list[TransactionListing]]]: ...
+    def _start_describe_transactions(
+        self, ids: _Texts
+    ) -> Call[Each[str, TransactionDescription]]: ...
+    def _start_abort_transaction(self, transaction: tuple[At, int, int, int]) -> Call[None]: ...
+    def _start_describe_acls(self, filter: _AclFilter) -> Call[list[Acl]]: ...
+    def _start_create_acls(self, acls: list[_Acl]) -> Call[Each[Acl, None]]: ...
+    def _start_delete_acls(
+        self, all: list[_AclFilter]
+    ) -> Call[Each[AclFilter, Each[Acl, None]]]: ...
+    def _start_describe_client_quotas(
+        self, components: list[tuple[str, str, str]], strict: bool
+    ) -> Call[dict[QuotaEntity, dict[str, float]]]: ...
+    def _start_alter_client_quotas(
+        self,
+        changes: list[tuple[dict[str, _Text], list[tuple[str, float | None]]]],
+        validate_only: bool,
+    ) -> Call[Each[QuotaEntity, None]]: ...
+    def _start_describe_user_scram_credentials(
+        self, users: _Texts | None
+    ) -> Call[Each[str, list[ScramCredential]]]: ...
+    def _start_alter_user_scram_credentials(
+        self, changes: list[_Scram]
+    ) -> Call[Each[str, None]]: ...
 
 @final
 class Record:
@@ -196,3 +313,4 @@ def after_fork_in_child() -> None: ...
 def runtime_threads() -> int | None: ...
 def producer_properties() -> list[tuple[str, str]]: ...
 def consumer_properties() -> list[tuple[str, str]]: ...
+def admin_properties() -> list[tuple[str, str]]: ...

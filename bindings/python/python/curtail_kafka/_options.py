@@ -163,3 +163,52 @@ class ConsumerOptions(TypedDict, total=False):
     ssl_truststore_location: Setting | None
     ssl_truststore_password: Setting | None
     ssl_truststore_type: Setting | None
+
+
+class AdminOptions(TypedDict, total=False):
+    client_id: Setting | None
+    curtail_tcp_keepalive_idle_seconds: int | str | None
+    curtail_tcp_keepalive_interval_seconds: int | str | None
+    curtail_tcp_user_timeout_ms: int | str | None
+    default_api_timeout_ms: int | str | None
+    metadata_max_age_ms: int | str | None
+    metadata_recovery_rebootstrap_trigger_ms: int | str | None
+    metadata_recovery_strategy: Setting | None
+    receive_buffer_bytes: int | str | None
+    reconnect_backoff_max_ms: int | str | None
+    reconnect_backoff_ms: int | str | None
+    request_timeout_ms: int | str | None
+    retry_backoff_max_ms: int | str | None
+    retry_backoff_ms: int | str | None
+    sasl_jaas_config: Setting | None
+    sasl_login_connect_timeout_ms: Setting | None
+    sasl_login_read_timeout_ms: Setting | None
+    sasl_login_refresh_buffer_seconds: int | str | None
+    sasl_login_refresh_min_period_seconds: int | str | None
+    sasl_login_refresh_window_factor: Setting | None
+    sasl_login_refresh_window_jitter: Setting | None
+    sasl_login_retry_backoff_max_ms: int | str | None
+    sasl_login_retry_backoff_ms: int | str | None
+    sasl_mechanism: Setting | None
+    sasl_oauthbearer_client_credentials_client_id: Setting | None
+    sasl_oauthbearer_client_credentials_client_secret: Setting | None
+    sasl_oauthbearer_header_urlencode: bool | str | None
+    sasl_oauthbearer_scope: Setting | None
+    sasl_oauthbearer_token_endpoint_url: Setting | None
+    security_protocol: Setting | None
+    send_buffer_bytes: int | str | None
+    socket_connection_setup_timeout_ms: int | str | None
+    ssl_cipher_suites: Setting | None
+    ssl_enabled_protocols: Setting | None
+    ssl_endpoint_identification_algorithm: Setting | None
+    ssl_key_password: Setting | None
+    ssl_keystore_certificate_chain: Setting | None
+    ssl_keystore_key: Setting | None
+    ssl_keystore_location: Setting | None
+    ssl_keystore_password: Setting | None
+    ssl_keystore_type: Setting | None
+    ssl_protocol: Setting | None
+    ssl_truststore_certificates: Setting | None
+    ssl_truststore_location: Setting | None
+    ssl_truststore_password: Setting | None
+    ssl_truststore_type: Setting | None

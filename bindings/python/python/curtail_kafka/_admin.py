@@ -1,0 +1,383 @@
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, Unpack
+
+from . import _native
+from ._call import finished
+from ._config import Setting, properties, text
+from ._partition import ByPartition, pairs
+from ._partition import partitions as _partitions
+from .admin import (
+    AbortTransaction,
+    Acl,
+    AclFilter,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    Elected,
+    Election,
+    Features,
+    GroupDescription,
+    GroupListing,
+    IsolationLevel,
+    ListedOffset,
+    LogDir,
+    NewPartitions,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+    OngoingReassignment,
+    ProducerState,
+    QuorumDescription,
+    QuotaEntity,
+    QuotaMatch,
+    ScramChange,
+    ScramCredential,
+    TopicDescription,
+    TopicListing,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from .errors import ConfigError, Error
+
+if TYPE_CHECKING:
+    from ._options import AdminOptions
+
+K = TypeVar("K")
+T = TypeVar("T")
+Each: TypeAlias = dict[K, T | Error]
+"""A result for each item, in the order of the items."""
+At: TypeAlias = tuple[str, int]
+
+
+def _all_of(kind: type[T], what: str, items: Iterable[T]) -> list[T]:
+    """The items as a list. A string in place of its list would count as its characters."""
+    if isinstance(items, str | bytes | kind):
+        raise TypeError(f"{what} must be an iterable of {kind.__name__}, not one")
+    every = list(items)
+    for one in every:
+        if not isinstance(one, kind):
+            raise TypeError(f"{what} must be {kind.__name__} each, not {type(one).__name__}")
+    return every
+
+
+def _pairs_of(partitions: Iterable[At]) -> list[At]:
+    return _partitions("partitions", partitions)
+
+
+def _resource(resource: ConfigResource) -> tuple[str, str]:
+    return resource.kind, resource.name
+
+
+def _change(change: ConfigChange) -> tuple[str, str, str | None]:
+    value = None if change.value is None else text(change.name, change.value)
+    return change.action, change.name, value
+
+
+def _acl(acl: Acl) -> tuple[str, str, str, str, str, str, str]:
+    return (
+        acl.resource,
+        acl.name,
+        acl.pattern,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission,
+    )
+
+
+def _filter(
+    filter: AclFilter,
+) -> tuple[str | None, str | None, str, str | None, str | None, str | None, str | None]:
+    return (
+        filter.resource,
+        filter.name,
+        filter.pattern,
+        filter.principal,
+        filter.host,
+        filter.operation,
+        filter.permission,
+    )
+
+
+def _component(kind: str, match: str | QuotaMatch) -> tuple[str, str, str]:
+    if isinstance(match, QuotaMatch):
+        return kind, match.value, ""
+    return kind, "name", match
+
+
+def _offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+
+
+class Admin(_native.Admin):
+    """Administers topics, settings, groups, offsets, replicas, transactions, users and ACLs.
+
+    Each call is retried within ``default.api.timeout.ms`` after retriable errors. A call for many
+    items returns a dictionary with a value or an :class:`Error` for each, and raises only if no
+    item has a result. A changing call that fails or is cancelled may still have been carried out.
+    Types of arguments and results are in :mod:`curtail_kafka.admin`.
+    """
+
+    def __new__(
+        cls,
+        bootstrap_servers: str | Iterable[str] | None = None,
+        *,
+        config: Mapping[str, Setting] | None = None,
+        **options: "Unpack[AdminOptions]",
+    ) -> Self:
+        return super().__new__(cls, properties(bootstrap_servers, config, options))  # type: ignore[arg-type]
+
+    async def connect(self) -> None:
+        """Connects to a bootstrap server, to fail early and clearly if none is usable."""
+        await self.describe_cluster()
+
+    async def close(self) -> None:
+        """Refuses later calls; calls in progress continue."""
+        self._close()
+
+    async def create_topics(self, topics: Iterable[NewTopic]) -> Each[str, None]:
+        """Creates topics. A topic that exists is an error of it."""
+        every = [
+            (
+                topic.name,
+                topic.partitions,
+                topic.replication_factor,
+                [(name, text(name, value)) for name, value in topic.configs.items()],
+            )
+            for topic in _all_of(NewTopic, "topics", topics)
+        ]
+        return await finished(self._start_create_topics(every))
+
+    async def delete_topics(self, names: Iterable[str]) -> Each[str, None]:
+        """Deletes topics with their records."""
+        return await finished(self._start_delete_topics(_all_of(str, "names", names)))
+
+    async def create_partitions(
+        self, partitions: Iterable[NewPartitions], *, validate_only: bool = False
+    ) -> Each[str, None]:
+        """Adds partitions to topics. Keys then map to other partitions."""
+        every = [
+            (one.topic, one.total, None if one.replicas is None else [[*b] for b in one.replicas])
+            for one in _all_of(NewPartitions, "partitions", partitions)
+        ]
+        return await finished(self._start_create_partitions(every, validate_only))
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource]
+    ) -> Each[ConfigResource, list[ConfigEntry]]:
+        """Returns all settings of the resources."""
+        every = [_resource(one) for one in _all_of(ConfigResource, "resources", resources)]
+        return await finished(self._start_describe_configs(every))
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+    ) -> Each[ConfigResource, None]:
+        """Changes settings; the others keep their values. All changes of a resource, or none."""
+        every = [
+            (_resource(one), [_change(change) for change in _all_of(ConfigChange, "changes", some)])
+            for one, some in changes.items()
+        ]
+        return await finished(self._start_incremental_alter_configs(every, validate_only))
+
+    async def list_topics(self) -> list[TopicListing]:
+        """Returns all topics that the client may describe, by name."""
+        return await finished(self._start_list_topics())
+
+    async def describe_topics(self, names: Iterable[str]) -> Each[str, TopicDescription]:
+        """Returns partitions, leaders and replicas of topics."""
+        return await finished(self._start_describe_topics(_all_of(str, "names", names)))
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Returns the live brokers and the controller."""
+        return await finished(self._start_describe_cluster())
+
+    async def list_groups(self) -> Each[int, list[GroupListing]]:
+        """Returns the groups that each broker coordinates, by broker id."""
+        return await finished(self._start_list_groups())
+
+    async def describe_groups(self, groups: Iterable[str]) -> Each[str, GroupDescription]:
+        """Returns states, members and assignments of groups."""
+        return await finished(self._start_describe_groups(_all_of(str, "groups", groups)))
+
+    async def delete_groups(self, groups: Iterable[str]) -> Each[str, None]:
+        """Deletes groups without members, with their offsets."""
+        return await finished(self._start_delete_groups(_all_of(str, "groups", groups)))
+
+    async def list_group_offsets(
+        self, groups: Iterable[str]
+    ) -> Each[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """Returns all committed offsets of groups."""
+        return await finished(self._start_list_group_offsets(_all_of(str, "groups", groups)))
+
+    async def alter_group_offsets(
+        self, group: str, offsets: ByPartition[int | OffsetAndMetadata]
+    ) -> Each[TopicPartition, None]:
+        """Sets committed offsets of a group without members."""
+        every = [
+            (at, one.offset, one.leader_epoch, one.metadata)
+            for at, one in ((at, _offset(to)) for at, to in pairs("offsets", offsets))
+        ]
+        return await finished(self._start_alter_group_offsets(group, every))
+
+    async def delete_group_offsets(
+        self, group: str, partitions: Iterable[At]
+    ) -> Each[TopicPartition, None]:
+        """Deletes committed offsets of topics that no member is subscribed to."""
+        return await finished(self._start_delete_group_offsets(group, _pairs_of(partitions)))
+
+    async def list_offsets(
+        self,
+        wanted: Mapping[At, OffsetSpec],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> Each[TopicPartition, ListedOffset]:
+        """Returns offsets of partitions by name or timestamp."""
+        every = pairs("wanted", wanted)
+        return await finished(self._start_list_offsets(every, isolation_level))
+
+    async def delete_records(self, before: ByPartition[int]) -> Each[TopicPartition, int]:
+        """Deletes the records before an offset (-1: all), and returns the new first offsets."""
+        return await finished(self._start_delete_records(pairs("before", before)))
+
+    async def alter_partition_reassignments(
+        self, reassignments: ByPartition[Iterable[int] | None]
+    ) -> Each[TopicPartition, None]:
+        """Moves replicas to these brokers, the preferred leader first; ``None`` cancels a move."""
+        every = [
+            (at, None if to is None else list(to))
+            for at, to in pairs("reassignments", reassignments)
+        ]
+        return await finished(self._start_alter_partition_reassignments(every))
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[At] | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """Returns the moves in progress, of these partitions or of all."""
+        every = None if partitions is None else _pairs_of(partitions)
+        return await finished(self._start_list_partition_reassignments(every))
+
+    async def elect_leaders(
+        self, election: Election, partitions: Iterable[At]
+    ) -> Each[TopicPartition, Elected]:
+        """Elects leaders, and returns whether each was elected now or led already."""
+        return await finished(self._start_elect_leaders(election, _pairs_of(partitions)))
+
+    async def describe_log_dirs(self, brokers: Iterable[int]) -> Each[int, list[LogDir]]:
+        """Returns the log directories of brokers, with the sizes of their replicas."""
+        return await finished(self._start_describe_log_dirs(list(brokers)))
+
+    async def describe_features(self) -> Features:
+        """Returns the finalized and supported levels of features."""
+        return await finished(self._start_describe_features())
+
+    async def describe_metadata_quorum(self) -> QuorumDescription:
+        """Returns the controllers and their replication."""
+        return await finished(self._start_describe_metadata_quorum())
+
+    async def describe_producers(
+        self, partitions: Iterable[At]
+    ) -> Each[TopicPartition, list[ProducerState]]:
+        """Returns the idempotent producers that the leaders know, with open transactions."""
+        return await finished(self._start_describe_producers(_pairs_of(partitions)))
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        open_for: float | None = None,
+    ) -> Each[int, list[TransactionListing]]:
+        """Returns transactions by coordinator's broker id.
+
+        Filters: Kafka's names of states, producer ids, and open for more than these seconds.
+        """
+        wanted = _all_of(str, "states", states)
+        call = self._start_list_transactions(wanted, list(producer_ids), open_for)
+        return await finished(call)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> Each[str, TransactionDescription]:
+        """Returns state and partitions of transactions."""
+        ids = _all_of(str, "transactional_ids", transactional_ids)
+        return await finished(self._start_describe_transactions(ids))
+
+    async def abort_transaction(self, transaction: AbortTransaction) -> None:
+        """Aborts a transaction in one partition, whose coordinator has lost it."""
+        [one] = _all_of(AbortTransaction, "transaction", [transaction])
+        fields = (one.partition, one.producer_id, one.producer_epoch, one.coordinator_epoch)
+        await finished(self._start_abort_transaction(fields))
+
+    async def describe_acls(self, filter: AclFilter | None = None) -> list[Acl]:
+        """Returns the access rules that match."""
+        [one] = _all_of(AclFilter, "filter", [filter or AclFilter()])
+        return await finished(self._start_describe_acls(_filter(one)))
+
+    async def create_acls(self, acls: Iterable[Acl]) -> Each[Acl, None]:
+        """Creates access rules."""
+        every = [_acl(one) for one in _all_of(Acl, "acls", acls)]
+        return await finished(self._start_create_acls(every))
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> Each[AclFilter, Each[Acl, None]]:
+        """Deletes the access rules that match, and returns them by filter."""
+        every = [_filter(one) for one in _all_of(AclFilter, "filters", filters)]
+        return await finished(self._start_delete_acls(every))
+
+    async def describe_client_quotas(
+        self, components: Mapping[str, str | QuotaMatch] | None = None, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Returns quotas of entities with these types and names; ``strict``: and no other type."""
+        every = [_component(kind, match) for kind, match in (components or {}).items()]
+        return await finished(self._start_describe_client_quotas(every, strict))
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+    ) -> Each[QuotaEntity, None]:
+        """Sets quotas by name, such as ``producer_byte_rate``; ``None`` removes one."""
+        for entity in changes:
+            if not isinstance(entity, QuotaEntity):
+                raise TypeError(f"changes must have QuotaEntity keys, not {type(entity).__name__}")
+        every = [(dict(entity.names), list(some.items())) for entity, some in changes.items()]
+        return await finished(self._start_alter_client_quotas(every, validate_only))
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> Each[str, list[ScramCredential]]:
+        """Returns the credentials of users, or of all users with credentials."""
+        wanted = None if users is None else _all_of(str, "users", users)
+        return await finished(self._start_describe_user_scram_credentials(wanted))
+
+    async def alter_user_scram_credentials(self, changes: Iterable[ScramChange]) -> Each[str, None]:
+        """Sets and deletes passwords of users. Brokers receive the hash only."""
+        every = []
+        for one in _all_of(ScramChange, "changes", changes):
+            password = one.password.encode() if isinstance(one.password, str) else one.password
+            if password == b"":
+                raise ConfigError(f"user '{one.user}': the password is empty")
+            every.append((one.user, one.mechanism, password, one.iterations, one.salt))
+        return await finished(self._start_alter_user_scram_credentials(every))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.connect()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()

@@ -1,0 +1,335 @@
+//! The admin client of an event loop's programs. `curtail_kafka._admin` turns its arguments into tuples.
+
+mod from_python;
+mod to_python;
+
+use curtail::admin::{Each, Quotas};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use self::{
+    from_python::{
+        AclFields, AclFilterFields, At, Change, Component, Partitions, Resource, Scram, Spec,
+        Topic, abort, acl, acl_filter, change, election, isolation, mode, new_partitions, offset,
+        offset_spec, partition, partitions, quota_change, quota_filter, resource, scram_change,
+        texts, topic, transaction_filter,
+    },
+    to_python::{Entity, each, each_of_each, value},
+};
+use crate::{
+    config::{self, Properties},
+    error,
+    port::{Call, Port, none},
+    runtime::{Owned, Process},
+};
+
+/// The native part of `curtail_kafka.Admin`.
+#[pyclass(frozen, subclass, module = "curtail_kafka._native")]
+pub(crate) struct Admin(Owned<Mutex<Option<curtail::Admin>>>);
+
+type Names = std::collections::BTreeMap<String, Option<String>>;
+type QuotaChanges = Vec<(String, Option<f64>)>;
+
+impl Admin {
+    fn get(&self, py: Python<'_>) -> PyResult<curtail::Admin> {
+        let admin = self.0.get(py)?.lock().clone();
+        admin.ok_or_else(|| error::raise(py, &curtail::Error::Closed))
+    }
+
+    /// Makes a call on the runtime.
+    fn call<T, F>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(curtail::Admin) -> F,
+        convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<Call>
+    where
+        T: Send + 'static,
+        F: Future<Output = curtail::Result<T>> + Send + 'static,
+    {
+        Port::spawn(py, work(self.get(py)?), convert)
+    }
+}
+
+#[pymethods]
+impl Admin {
+    #[new]
+    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+        let config = config::admin(py, properties)?;
+        let process = Process::get(py)?;
+        let _entered = process.enter();
+        let admin = curtail::Admin::with_env(config, &process.env())
+            .map_err(|error| error::raise(py, &error))?;
+        Ok(Self(Owned::new(Mutex::new(Some(admin)))))
+    }
+
+    /// Refuses later calls. Calls in progress continue.
+    fn _close(&self) {
+        let admin = self.0.local().and_then(|admin| admin.lock().take());
+        drop(admin);
+    }
+
+    fn _start_create_topics(&self, py: Python<'_>, topics: Vec<Topic>) -> PyResult<Call> {
+        let topics: Vec<_> = topics.into_iter().map(topic).collect();
+        self.call(py, |admin| async move { admin.create_topics(&topics).await }, each)
+    }
+
+    fn _start_delete_topics(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.delete_topics(&texts(&names)).await }, each)
+    }
+
+    fn _start_create_partitions(
+        &self,
+        py: Python<'_>,
+        all: Vec<Partitions>,
+        validate_only: bool,
+    ) -> PyResult<Call> {
+        let all: Vec<_> = all.into_iter().map(new_partitions).collect();
+        let mode = mode(validate_only);
+        self.call(py, move |admin| async move { admin.create_partitions(&all, mode).await }, each)
+    }
+
+    fn _start_describe_configs(&self, py: Python<'_>, all: Vec<Resource>) -> PyResult<Call> {
+        let all = all.into_iter().map(|one| resource(py, one)).collect::<PyResult<Vec<_>>>()?;
+        self.call(py, |admin| async move { admin.describe_configs(&all).await }, each)
+    }
+
+    fn _start_incremental_alter_configs(
+        &self,
+        py: Python<'_>,
+        all: Vec<(Resource, Vec<Change>)>,
+        validate_only: bool,
+    ) -> PyResult<Call> {
+        let one = |(at, changes): (Resource, Vec<Change>)| -> PyResult<_> {
+            let changes = changes.into_iter().map(|one| change(py, one));
+            Ok((resource(py, at)?, changes.collect::<PyResult<Vec<_>>>()?))
+        };
+        let all = all.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        let mode = mode(validate_only);
+        let work = move |admin: curtail::Admin| async move {
+            admin.incremental_alter_configs(&all, mode).await
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_list_topics(&self, py: Python<'_>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.list_topics().await }, value)
+    }
+
+    fn _start_describe_topics(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_topics(&texts(&names)).await }, each)
+    }
+
+    fn _start_describe_cluster(&self, py: Python<'_>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_cluster().await }, value)
+    }
+
+    fn _start_list_groups(&self, py: Python<'_>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.list_groups().await }, each)
+    }
+
+    fn _start_describe_groups(&self, py: Python<'_>, groups: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_groups(&texts(&groups)).await }, each)
+    }
+
+    fn _start_delete_groups(&self, py: Python<'_>, groups: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.delete_groups(&texts(&groups)).await }, each)
+    }
+
+    fn _start_list_group_offsets(&self, py: Python<'_>, groups: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.list_group_offsets(&texts(&groups)).await }, each)
+    }
+
+    fn _start_alter_group_offsets(
+        &self,
+        py: Python<'_>,
+        group: String,
+        offsets: Vec<(At, i64, Option<i32>, String)>,
+    ) -> PyResult<Call> {
+        let offsets: Vec<_> = offsets.into_iter().map(offset).collect();
+        let work = |admin: curtail::Admin| async move {
+            admin.alter_group_offsets(&group, &offsets).await
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_delete_group_offsets(
+        &self,
+        py: Python<'_>,
+        group: String,
+        all: Vec<At>,
+    ) -> PyResult<Call> {
+        let all = partitions(all);
+        let work =
+            |admin: curtail::Admin| async move { admin.delete_group_offsets(&group, &all).await };
+        self.call(py, work, each)
+    }
+
+    fn _start_list_offsets(
+        &self,
+        py: Python<'_>,
+        wanted: Vec<(At, Spec)>,
+        isolation_level: &str,
+    ) -> PyResult<Call> {
+        let one =
+            |(at, spec): (At, Spec)| -> PyResult<_> { Ok((partition(at), offset_spec(py, spec)?)) };
+        let wanted = wanted.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        let isolation = isolation(py, isolation_level)?;
+        let work = move |admin: curtail::Admin| async move {
+            admin.list_offsets(&wanted, isolation).await
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_delete_records(&self, py: Python<'_>, before: Vec<(At, i64)>) -> PyResult<Call> {
+        let before: Vec<_> = before.into_iter().map(|(at, to)| (partition(at), to)).collect();
+        self.call(py, |admin| async move { admin.delete_records(&before).await }, each)
+    }
+
+    fn _start_alter_partition_reassignments(
+        &self,
+        py: Python<'_>,
+        all: Vec<(At, Option<Vec<i32>>)>,
+    ) -> PyResult<Call> {
+        use curtail::admin::Reassignment;
+        let one = |(at, to): (At, Option<Vec<i32>>)| {
+            (partition(at), to.map_or(Reassignment::Cancel, Reassignment::To))
+        };
+        let all: Vec<_> = all.into_iter().map(one).collect();
+        let work =
+            |admin: curtail::Admin| async move { admin.alter_partition_reassignments(&all).await };
+        self.call(py, work, each)
+    }
+
+    fn _start_list_partition_reassignments(
+        &self,
+        py: Python<'_>,
+        all: Option<Vec<At>>,
+    ) -> PyResult<Call> {
+        let all = all.map(partitions);
+        let work = |admin: curtail::Admin| async move {
+            admin.list_partition_reassignments(all.as_deref()).await
+        };
+        self.call(py, work, value)
+    }
+
+    fn _start_elect_leaders(&self, py: Python<'_>, kind: &str, all: Vec<At>) -> PyResult<Call> {
+        let (kind, all) = (election(py, kind)?, partitions(all));
+        self.call(py, move |admin| async move { admin.elect_leaders(kind, &all).await }, each)
+    }
+
+    fn _start_describe_log_dirs(&self, py: Python<'_>, brokers: Vec<i32>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_log_dirs(&brokers).await }, each)
+    }
+
+    fn _start_describe_features(&self, py: Python<'_>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_features().await }, value)
+    }
+
+    fn _start_describe_metadata_quorum(&self, py: Python<'_>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_metadata_quorum().await }, value)
+    }
+
+    fn _start_describe_producers(&self, py: Python<'_>, all: Vec<At>) -> PyResult<Call> {
+        let all = partitions(all);
+        self.call(py, |admin| async move { admin.describe_producers(&all).await }, each)
+    }
+
+    fn _start_list_transactions(
+        &self,
+        py: Python<'_>,
+        states: Vec<String>,
+        producer_ids: Vec<i64>,
+        open_for: Option<f64>,
+    ) -> PyResult<Call> {
+        let filter = transaction_filter(py, states, producer_ids, open_for)?;
+        self.call(py, |admin| async move { admin.list_transactions(&filter).await }, each)
+    }
+
+    fn _start_describe_transactions(&self, py: Python<'_>, ids: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_transactions(&texts(&ids)).await }, each)
+    }
+
+    fn _start_abort_transaction(
+        &self,
+        py: Python<'_>,
+        transaction: (At, i64, i16, i32),
+    ) -> PyResult<Call> {
+        let transaction = abort(transaction);
+        self.call(py, |admin| async move { admin.abort_transaction(&transaction).await }, none)
+    }
+
+    fn _start_describe_acls(&self, py: Python<'_>, filter: AclFilterFields) -> PyResult<Call> {
+        let filter = acl_filter(py, filter)?;
+        self.call(py, |admin| async move { admin.describe_acls(&filter).await }, value)
+    }
+
+    fn _start_create_acls(&self, py: Python<'_>, acls: Vec<AclFields>) -> PyResult<Call> {
+        let acls = acls.into_iter().map(|one| acl(py, one)).collect::<PyResult<Vec<_>>>()?;
+        self.call(py, |admin| async move { admin.create_acls(&acls).await }, each)
+    }
+
+    fn _start_delete_acls(&self, py: Python<'_>, all: Vec<AclFilterFields>) -> PyResult<Call> {
+        let all = all.into_iter().map(|one| acl_filter(py, one)).collect::<PyResult<Vec<_>>>()?;
+        self.call(py, |admin| async move { admin.delete_acls(&all).await }, each_of_each)
+    }
+
+    fn _start_describe_client_quotas(
+        &self,
+        py: Python<'_>,
+        components: Vec<Component>,
+        strict: bool,
+    ) -> PyResult<Call> {
+        let filter = quota_filter(components, strict);
+        let work = |admin: curtail::Admin| async move {
+            let quotas = admin.describe_client_quotas(&filter).await?.into_iter();
+            let quotas = quotas.map(|(entity, quotas)| (Entity(entity), Ok(quotas)));
+            curtail::Result::<Each<Entity, Quotas>>::Ok(quotas.collect())
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_alter_client_quotas(
+        &self,
+        py: Python<'_>,
+        changes: Vec<(Names, QuotaChanges)>,
+        validate_only: bool,
+    ) -> PyResult<Call> {
+        let one = |(entity, changes): (Names, QuotaChanges)| {
+            (entity, changes.into_iter().map(quota_change).collect::<Vec<_>>())
+        };
+        let changes: Vec<_> = changes.into_iter().map(one).collect();
+        let mode = mode(validate_only);
+        let work = move |admin: curtail::Admin| async move {
+            let altered = admin.alter_client_quotas(&changes, mode).await?.into_iter();
+            let altered = altered.map(|(entity, result)| (Entity(entity), result));
+            curtail::Result::<Each<Entity, ()>>::Ok(altered.collect())
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_describe_user_scram_credentials(
+        &self,
+        py: Python<'_>,
+        users: Option<Vec<String>>,
+    ) -> PyResult<Call> {
+        let work = |admin: curtail::Admin| async move {
+            let users = users.as_deref().map(texts);
+            admin.describe_user_scram_credentials(users.as_deref()).await
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_alter_user_scram_credentials(
+        &self,
+        py: Python<'_>,
+        changes: Vec<Scram>,
+    ) -> PyResult<Call> {
+        let changes =
+            changes.into_iter().map(|one| scram_change(py, one)).collect::<PyResult<Vec<_>>>()?;
+        let work = |admin: curtail::Admin| async move {
+            admin.alter_user_scram_credentials(&changes).await
+        };
+        self.call(py, work, each)
+    }
+}
