@@ -391,12 +391,18 @@ async def test_closed_consumer_fails_the_commit(
     assert await committed_values(servers, out) == []
 
 
-async def test_close_aborts_an_open_transaction(servers: str, out: str, name: str) -> None:
+async def test_close_aborts_an_open_transaction(
+    servers: str, curtail_topic: str, out: str, name: str
+) -> None:
+    await fill(servers, curtail_topic, 2)
     producer = transactional(servers, name)
-    with pytest.raises(curtail.ClosedError):
-        async with producer.transaction() as tx:
-            await tx.send(out, b"x")
-            await producer.close()
+    async with worker(servers, curtail_topic, name) as consumer:
+        await poll(consumer)
+        with pytest.raises(curtail.ClosedError):
+            async with producer.transaction(consumer) as tx:
+                await tx.send(out, b"x")
+                await producer.close()
+        assert len(await poll(consumer)) == 2
     assert await committed_values(servers, out) == []
 
 

@@ -96,7 +96,7 @@ class TransactionalProducer(_native.TransactionalProducer):
 
 
 class Transaction(_native.Transaction):
-    """A transaction, from :meth:`TransactionalProducer.transaction`.
+    """A transaction, from :meth:`TransactionalProducer.transaction`. Of one event loop.
 
     A block that ends normally commits. It repeats a commit that timed out, because a commit cannot
     be withdrawn. If a record or the offsets were not written, the transaction is aborted and the

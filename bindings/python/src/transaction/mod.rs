@@ -162,7 +162,7 @@ impl Transaction {
         Ok(call)
     }
 
-    /// Ends a transaction whose block does not run: its records must not count as processed.
+    /// Ends a transaction that did not begin, or whose producer is closed: its records do not count as processed.
     fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
         self.stage.close();
         if let Some(consumer) = &self.consumer {
@@ -219,7 +219,11 @@ impl Transaction {
 
     /// Ends the transaction, and settles the consumer. Continues after a cancellation.
     fn _start_end(&self, py: Python<'_>, commit: bool) -> PyResult<Call> {
-        let producer = self.check_open(py)?;
+        let open = self.check_open(py);
+        if open.is_err() {
+            self._abandon(py)?;
+        }
+        let producer = open?;
         let (pending, future) = Port::current(py)?.get().pending(py)?;
         let hold = self.consumer.as_ref().map(|consumer| consumer.get().hold(py)).transpose()?;
         self.stage.close();
