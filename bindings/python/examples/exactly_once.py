@@ -31,6 +31,7 @@ async def run(servers: str, orders: str, bills: str, worker: str) -> None:
             group_instance_id=worker,
         ) as consumer,
     ):
+        failures = 0
         async for records in consumer.polls():
             try:
                 async with producer.transaction(consumer) as tx:
@@ -39,8 +40,11 @@ async def run(servers: str, orders: str, bills: str, worker: str) -> None:
             except curtail.Error as error:
                 # Aborted, and the consumer is at the first of these records again.
                 print(f"again: {error}", file=sys.stderr)
-                if error.fatal:
+                failures += 1
+                if error.fatal or failures == 10:
                     raise
+            else:
+                failures = 0
 
 
 if __name__ == "__main__":

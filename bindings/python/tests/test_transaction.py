@@ -440,6 +440,10 @@ async def test_revoked_partitions_abort_their_results(
     assert await committed_values(servers, out) == []
 
 
+# With the default of 9 s, each fault would last as long.
+@pytest.mark.curtail(
+    config={"broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 200}
+)
 @pytest.mark.parametrize("fault", ["kill", "frozen"])
 async def test_transactions_survive_a_broker(
     curtail_cluster: Cluster, servers: str, curtail_topic: str, out: str, name: str, fault: str
