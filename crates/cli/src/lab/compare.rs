@@ -86,16 +86,8 @@ fn again(report: &Report) -> String {
         "" => format!("curtail lab run {} --cluster {}", report.experiment, report.cluster),
         command => command.to_owned(),
     };
-    let mut words = files::words(&command).into_iter();
-    let mut kept = Vec::new();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--json" | "--rounds" => drop(words.next()),
-            word if word.starts_with("--json=") || word.starts_with("--rounds=") => {}
-            _ => kept.push(word),
-        }
-    }
+    let words = files::without(files::words(&command), &files::OUTPUTS);
+    let words = files::without(words, &["--rounds"]);
     let rounds = ROUNDS.to_string();
-    kept.extend(["--rounds", &rounds, "--json", "FILE"].map(str::to_owned));
-    files::command(kept.into_iter())
+    files::command(words.chain(["--rounds", &rounds, "--json", "FILE"].map(str::to_owned)))
 }

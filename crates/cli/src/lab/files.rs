@@ -121,6 +121,33 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     Ok(reports)
 }
 
+/// Options of `curtail lab run` that name files for its output. A report leaves them out of its command: they belong to the
+/// machine, and a run that follows the command would write over them.
+pub(super) const OUTPUTS: [&str; 4] = ["--json", "--html", "--omb", "--hdr"];
+
+/// The arguments without some options and their values, as in `--json FILE` or `--json=FILE`.
+pub(super) fn without(
+    arguments: impl IntoIterator<Item = String>,
+    options: &[&str],
+) -> impl Iterator<Item = String> {
+    let mut arguments = arguments.into_iter();
+    std::iter::from_fn(move || {
+        loop {
+            let argument = arguments.next()?;
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (argument.as_str(), None),
+            };
+            if !options.contains(&name) {
+                return Some(argument);
+            }
+            if value.is_none() {
+                arguments.next();
+            }
+        }
+    })
+}
+
 /// Quotes the command for a shell, with the program by its name.
 pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
     let arguments = std::iter::once("curtail".to_owned()).chain(arguments.skip(1).map(quoted));

@@ -181,7 +181,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     };
     // Created before the run, so that an unwritable file is reported at once.
     let mut outputs = files::Outputs::create(arguments)?;
-    let command = files::command(std::env::args());
+    let command = files::command(files::without(std::env::args(), &files::OUTPUTS));
     let commit = publish::commit();
     let mut reports = Vec::new();
     for experiment in found {

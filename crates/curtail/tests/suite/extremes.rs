@@ -31,6 +31,11 @@ macro_rules! common {
     () => {
         vec![
             (
+                "connections.max.idle.ms",
+                LONG,
+                Field::Time(|c, v| c.common.connections_max_idle = Some(v)),
+            ),
+            (
                 "curtail.tcp.keepalive.idle.seconds",
                 32_767_000,
                 Field::Time(|c, v| c.common.tcp_keepalive_idle = v),

@@ -35,7 +35,7 @@ fn the_command_again_is_that_of_the_report_with_rounds_and_a_file() {
         ),
         (
             "curtail lab run acks --html 'my page' --json a.json",
-            "curtail lab run acks --html 'my page' --rounds 5 --json FILE",
+            "curtail lab run acks --rounds 5 --json FILE",
         ),
         ("", "curtail lab run acks --cluster sim --rounds 5 --json FILE"),
     ] {

@@ -8,6 +8,16 @@ fn a_command_is_quoted_as_a_shell_needs_it() {
 }
 
 #[test]
+fn options_are_left_out_with_their_values() {
+    let words = "curtail lab run e2e --json a.json --html=b.html --scale 0.5 --hdr --omb --why";
+    let kept: Vec<_> = without(words.split(' ').map(str::to_owned), &OUTPUTS).collect();
+    // The value of --hdr is a file called --omb.
+    assert_eq!(kept.join(" "), "curtail lab run e2e --scale 0.5 --why");
+    let last = without(["lab", "--json"].map(str::to_owned), &OUTPUTS);
+    assert_eq!(last.collect::<Vec<_>>(), ["lab"]);
+}
+
+#[test]
 fn the_words_of_a_command_are_its_arguments() {
     let arguments = [
         "curtail",
