@@ -78,12 +78,18 @@ impl ClientArguments {
         for (name, value) in defaults {
             config.set(name, value)?;
         }
+        let mut flags: Vec<&Property> = self.properties.iter().collect();
+        flags.sort_by_key(|property| !is_about_providers(&property.name));
+        // The variables of the file may need them.
+        for property in flags.iter().filter(|property| is_about_providers(&property.name)) {
+            config.set(&property.name, &property.value)?;
+        }
         match &self.command_config {
             Some(path) if !path.exists() => return Err(no_file(path)),
             Some(path) => config.set_from_file(path)?,
             None => {}
         }
-        for property in &self.properties {
+        for property in flags {
             config.set(&property.name, &property.value)?;
         }
         if let Some(servers) = &self.bootstrap_server {
@@ -134,7 +140,14 @@ by_name!(ProducerConfig, ConsumerConfig, AdminConfig);
 
 pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 
-/// The properties of a file, then those of flags; later ones win.
+/// Whether the property configures the providers of variables (KIP-297). These come before all others: a variable is
+/// replaced when its property is set.
+fn is_about_providers(name: &str) -> bool {
+    name.strip_prefix("config.providers")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The properties of a file, then those of flags; later ones win. Those of config providers come first.
 pub(crate) fn properties(
     file: Option<&Path>,
     flags: &[Property],
@@ -145,6 +158,7 @@ pub(crate) fn properties(
         None => Vec::new(),
     };
     all.extend(flags.iter().map(|p| (p.name.clone(), p.value.clone())));
+    all.sort_by_key(|(name, _)| !is_about_providers(name));
     Ok(all)
 }
 

@@ -61,6 +61,32 @@ fn clients_of_several_kinds_share_a_file() {
 }
 
 #[test]
+fn the_order_of_config_providers_and_variables_does_not_matter() {
+    let all = [
+        "client.id=${env:CARGO_PKG_NAME}",
+        "config.providers=env",
+        "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    ];
+    let id = std::env::var("CARGO_PKG_NAME").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("client.properties");
+    for (file, flags) in [(&all[..0], &all[..]), (&all[..], &[][..]), (&all[..1], &all[1..])] {
+        std::fs::write(&path, file.join("\n")).unwrap();
+        let arguments = ClientArguments {
+            bootstrap_server: None,
+            properties: flags.iter().map(|text| property(text).unwrap()).collect(),
+            command_config: Some(path.clone()),
+        };
+        let config: ProducerConfig = arguments.config(&[], &[]).unwrap();
+        assert_eq!(config.common.client_id, id, "file {file:?}, flags {flags:?}");
+        let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
+        set_both(&mut producer, &mut consumer, &arguments.all().unwrap()).unwrap();
+        assert_eq!(producer.common.client_id, id, "file {file:?}, flags {flags:?}");
+        assert_eq!(consumer.common.client_id, id, "file {file:?}, flags {flags:?}");
+    }
+}
+
+#[test]
 fn each_client_takes_its_own_properties() {
     let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
     let list = [("linger.ms", "7"), ("fetch.max.wait.ms", "3"), ("client.id", "me")];
