@@ -645,12 +645,25 @@ fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), Confi
     if is_about_providers(name) {
         return config.common_mut().providers.set(name, value);
     }
+    if !counts::<S>(name) {
+        return without_effect::<S>(name, value);
+    }
     match config.common().providers.replace(&redact::name(name), value)? {
         None => set_text(config, name, value),
         Some(text) => {
             set_text(config, name, text.trim()).map_err(|error| without_text::<S>(error, value))
         }
     }
+}
+
+/// Whether a client of this kind looks at the value. The variables of others are not looked up: a shared file may name
+/// secrets that only another client can read.
+fn counts<S: Settings>(name: &str) -> bool {
+    supported::<S>().any(|known| known == name)
+        || matches!(
+            elsewhere::set(S::KIND, name, ""),
+            Some(Ok(()) | Err(ConfigError::NotSupported { .. }))
+        )
 }
 
 /// Removes from an error the text that a config provider has returned: it may be a secret. Quotes the `variable`.

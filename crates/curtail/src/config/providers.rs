@@ -14,6 +14,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     env::VarError,
+    fmt,
     path::{Component, Path, PathBuf},
 };
 
@@ -25,13 +26,24 @@ use crate::error::ConfigError;
 pub(super) const NAME: &str = "config.providers";
 
 /// The providers of a client's settings: `config.providers`, and `config.providers.NAME.*`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ConfigProviders {
     names: Vec<String>,
     /// `config.providers.NAME.class`.
     classes: BTreeMap<String, String>,
     /// `config.providers.NAME.param.PARAMETER`, by both names.
     params: BTreeMap<(String, String), String>,
+}
+
+/// Without the values of parameters: those of a provider that is not built in may be secrets.
+impl fmt::Debug for ConfigProviders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigProviders")
+            .field("names", &self.names)
+            .field("classes", &self.classes)
+            .field("params", &self.params.keys())
+            .finish()
+    }
 }
 
 /// A class of Apache Kafka.

@@ -191,6 +191,32 @@ fn the_order_of_properties_does_not_matter() {
     assert_eq!(config.common.client_id, std::env::var("CARGO_PKG_NAME").unwrap());
 }
 
+/// Decision 0109: the value of a setting of another client is not checked.
+#[test]
+fn variables_of_settings_of_other_clients_are_not_looked_up() {
+    let (folder, path) = folder(&[]);
+    let file = folder.path().join("shared.properties");
+    let text = format!(
+        "bootstrap.servers=b:1\ngroup.id=${{file:{path}/missing:group}}\n\
+         config.providers=file\nconfig.providers.file.class={CLASSES}FileConfigProvider\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    ProducerConfig::from_file(&file).unwrap();
+    let refused = ConsumerConfig::from_file(&file).unwrap_err().to_string();
+    assert!(refused.contains("shared.properties:2: group.id"), "{refused}");
+    let unknown = config().set("linger.mss", "${file:/no/such:p}").unwrap_err().to_string();
+    assert!(unknown.contains("did you mean 'linger.ms'"), "{unknown}");
+}
+
+/// A provider that is not built in may have a token among its parameters.
+#[test]
+fn debug_output_shows_no_parameter() {
+    let mut config = config();
+    config.set("config.providers.vault.param.token", "hunter2").unwrap();
+    let shown = format!("{config:?}");
+    assert!(shown.contains("token") && !shown.contains("hunter2"), "{shown}");
+}
+
 #[test]
 fn classes_that_are_not_built_in_are_refused_once_they_are_listed() {
     let mut config = ProducerConfig::default();
