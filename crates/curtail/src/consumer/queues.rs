@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::poll_fn,
+    future::{pending, poll_fn},
     pin::pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -135,8 +135,13 @@ impl PartitionQueues {
     pub(super) async fn finish(&mut self) {
         let consumer = &mut self.consumer;
         let runtime = consumer.shared.runtime.clone();
-        let finished = poll_fn(|cx| consumer.attending(|me| me.shared.poll_finished(cx)));
-        let _ = within(&runtime, finished).await;
+        tokio::select! {
+            biased;
+            // Not polled under the runtime's lock: a step calls the application's listener.
+            () = poll_fn(|cx| consumer.attending(|me| me.shared.poll_finished(cx))) => {}
+            // The end of the runtime.
+            _ = within(&runtime, pending::<()>()) => {}
+        }
     }
 
     /// Ends all queues, waits until their tasks have finished the records that they have, and closes the consumer. Waits

@@ -44,7 +44,8 @@ use by_coordinator::{
     coordinator_refusal_names_the_setting,
 };
 use queues::{
-    a_handle_controls_a_consumer_that_is_polled, a_member_chooses_how_it_leaves,
+    a_handle_controls_a_consumer_that_is_polled,
+    a_listener_runs_on_the_applications_runtime_while_handlers_end, a_member_chooses_how_it_leaves,
     a_panic_of_a_handler_waits_for_the_others_of_its_partition,
     a_pause_by_a_handle_returns_no_batch_twice, a_queue_commits_the_offset_that_it_was_sought_to,
     a_rebalance_is_enforced, a_revoked_partition_waits_for_its_unfinished_records,
@@ -158,6 +159,7 @@ consumer_cases! {
     records_are_processed_in_the_order_of_their_keys,
     processing_commits_only_what_precedes_a_failure,
     records_of_a_slow_last_handler_are_committed,
+    a_listener_runs_on_the_applications_runtime_while_handlers_end,
     a_queue_commits_the_offset_that_it_was_sought_to,
     a_handle_controls_a_consumer_that_is_polled,
     a_member_chooses_how_it_leaves,
@@ -190,6 +192,7 @@ classic_cases! {
     records_are_processed_in_the_order_of_their_keys,
     processing_commits_only_what_precedes_a_failure,
     records_of_a_slow_last_handler_are_committed,
+    a_listener_runs_on_the_applications_runtime_while_handlers_end,
     a_queue_commits_the_offset_that_it_was_sought_to,
     a_handle_controls_a_consumer_that_is_polled,
     a_member_chooses_how_it_leaves,

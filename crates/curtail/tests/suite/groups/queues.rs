@@ -8,7 +8,12 @@ use std::{
 use curtail::consumer::{
     CloseOptions, GroupMembership, InKeyOrder, PartitionQueue, PartitionQueues,
 };
-use tokio::{sync::Notify, task::JoinSet, time::timeout};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::Notify,
+    task::JoinSet,
+    time::timeout,
+};
 
 use super::*;
 
@@ -439,6 +444,66 @@ pub(super) async fn records_of_a_slow_last_handler_are_committed(backend: &Bench
     };
     timeout(LIMIT, InKeyOrder::new(1).run(consumer, stop, handler)).await.expect("ends").unwrap();
     assert_eq!(committed(backend, name, 1).await, [Some(1)]);
+}
+
+/// Records on which runtimes it is called.
+#[derive(Clone, Default)]
+struct Places {
+    runtimes: Arc<Mutex<Vec<Id>>>,
+    called: Arc<Notify>,
+}
+
+impl RebalanceListener for Places {
+    fn on_partitions_assigned(&mut self, _: &mut Rebalance<'_>, _: &[TopicPartition]) {
+        self.runtimes.lock().unwrap().push(Handle::current().id());
+        self.called.notify_one();
+    }
+}
+
+/// The member stays in its group while the last handlers run.
+pub(super) async fn a_listener_runs_on_the_applications_runtime_while_handlers_end(
+    backend: &Bench<'_>,
+    name: &str,
+) {
+    backend.create_topic(name, 2, 1).await;
+    // The partition that a handler delays is not revoked.
+    let keeps = match backend.protocol {
+        GroupProtocol::Classic => ("partition.assignment.strategy", "cooperative-sticky"),
+        GroupProtocol::Consumer => ("group.remote.assignor", "uniform"),
+    };
+    let mut one = member(backend, name, &[keeps, ("curtail.io.thread", "true")]);
+    let mut other = member(backend, name, &[keeps]);
+    settle(&mut [&mut one, &mut other], &[1, 1]).await;
+    let places = Places::default();
+    one.set_rebalance_listener(places.clone());
+    produce(&common::producer(backend, &[]), name, 2, 0..1).await;
+    let [begun, stopped, end] = [(); 3].map(|()| Arc::new(Notify::new()));
+    let stop = {
+        let (begun, stopped) = (begun.clone(), stopped.clone());
+        async move {
+            begun.notified().await;
+            stopped.notify_one();
+        }
+    };
+    let handler = {
+        let end = end.clone();
+        move |_: ConsumerRecord| {
+            let (begun, end) = (begun.clone(), end.clone());
+            async move {
+                begun.notify_one();
+                end.notified().await;
+                Ok::<(), Error>(())
+            }
+        }
+    };
+    let run = tokio::spawn(InKeyOrder::new(1).run(one, stop, handler));
+    timeout(LIMIT, stopped.notified()).await.expect("a handler begins");
+    other.close().await;
+    timeout(LIMIT, places.called.notified()).await.expect("the other partition is assigned");
+    end.notify_one();
+    timeout(LIMIT, run).await.expect("ends").unwrap().unwrap();
+    let runtimes = places.runtimes.lock().unwrap().clone();
+    assert!(runtimes.iter().all(|id| *id == Handle::current().id()), "{runtimes:?}");
 }
 
 pub(super) async fn a_queue_commits_the_offset_that_it_was_sought_to(
