@@ -190,7 +190,7 @@ pub struct Link<P, B, E> {
     gate: Arc<Gate>,
     /// Present while the oldest request is unusually late.
     late: Option<Late>,
-    /// Time of the last response, or of the connection's start.
+    /// Time of the last response, of the last request without one, or of the connection's start.
     quiet_since: Instant,
     events: VecDeque<Event<B>>,
 }
@@ -357,8 +357,12 @@ impl<P, B: Carried, E> Link<P, B, E> {
     pub fn handle_written(&mut self, now: impl FnOnce() -> Instant) -> Option<Written<B, E>> {
         let Unsent { built, was_blocked, unanswered, .. } = self.unsent.take()?;
         if was_blocked {
+            let now = now();
+            if unanswered.is_some() {
+                self.quiet_since = now;
+            }
             // `request.timeout.ms` counts from the write.
-            self.in_flight.written(now().later(self.settings.request_timeout));
+            self.in_flight.written(now.later(self.settings.request_timeout));
         }
         Some(Written { built, unanswered: unanswered.map(|(request, _)| request) })
     }

@@ -478,6 +478,20 @@ fn without_responses_a_connection_is_used_while_requests_are_sent() {
 }
 
 #[test]
+fn without_responses_a_request_that_waited_for_the_socket_counts_from_its_write() {
+    let (mut link, now) = open_with(|settings| {
+        settings.has_responses = false;
+        settings.closes_after = Some(10 * MS);
+    });
+    link.handle_sent(vec![parcel(0, now)], 0, now);
+    link.handle_blocked();
+    assert!(link.handle_written(|| now + 15 * MS).is_some());
+    link.handle_timeout(now + 15 * MS);
+    assert_eq!(reasons(&mut link), []);
+    assert_eq!(link.poll_timeout(), Some(now + 25 * MS));
+}
+
+#[test]
 fn expired_batches_leave_their_requests_which_stay_in_flight() {
     let (mut link, now) = open();
     let old = now - 119_000 * MS;
