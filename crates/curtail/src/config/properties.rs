@@ -142,7 +142,7 @@ static COMMON: &[Property<CommonConfig>] = &[
     property!("client.rack", "a text", client_rack, text, String::clone),
     property!(
         "connections.max.idle.ms",
-        "milliseconds, or a negative number for no limit",
+        "milliseconds up to 9223372036854775807, or a negative number for no limit",
         connections_max_idle,
         idle_millis,
         show_idle_millis

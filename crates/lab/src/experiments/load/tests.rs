@@ -41,8 +41,7 @@ fn records_of_the_warm_up_are_written_and_not_counted() {
     let testbed = Testbed::start(&setting, &Needs { brokers: 1, ..Needs::default() }).unwrap();
     testbed.create_topic("t", 3, 1).unwrap();
     let load = load(testbed.bootstrap());
-    let (sent, ()) =
-        load.run_observed(&testbed, Observe::PhasesWithReader, |_| Ok(())).unwrap();
+    let (sent, ()) = load.run_observed(&testbed, Observe::PhasesWithReader, |_| Ok(())).unwrap();
     let mut sample = sent.sample();
     read_back(&sent, Order::Sent, &mut sample).unwrap();
     assert_eq!((sample.records, sample.errors, sample.lost, sample.duplicated), (40, 0, 0, 0));
