@@ -326,6 +326,25 @@ async def test_failed_begin_rewinds_the_consumer(
         assert len(await poll(consumer)) == 3
 
 
+async def test_transaction_refused_beside_an_open_one_rewinds_its_consumer(
+    servers: str, curtail_topic: str, out: str, name: str
+) -> None:
+    """Otherwise a program that catches the error and polls on commits past these records."""
+    await fill(servers, curtail_topic, 3)
+    async with (
+        transactional(servers, name) as producer,
+        worker(servers, curtail_topic, name) as consumer,
+    ):
+        await poll(consumer)
+        async with producer.transaction() as tx:
+            with pytest.raises(curtail.IllegalStateError, match="is open"):
+                async with producer.transaction(consumer):
+                    pytest.fail("the transaction began")
+            tx.send(out, b"of the open one")
+        assert len(await poll(consumer)) == 3
+    assert await committed_values(servers, out) == [b"of the open one"]
+
+
 async def test_wrong_use_raises_one_clear_error(
     servers: str, curtail_topic: str, out: str, name: str
 ) -> None:

@@ -130,9 +130,8 @@ class Transaction(_native.Transaction):
         await finished(self._start_flush())
 
     async def __aenter__(self) -> Self:
-        begin = self._start_begin()
         try:
-            await finished(begin)
+            await finished(self._start_begin())
         except BaseException:
             # The block does not run, so nothing else ends the transaction.
             self._abandon()
