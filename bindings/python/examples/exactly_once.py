@@ -18,8 +18,6 @@ def bill(order: curtail.Record) -> bytes:
 
 async def run(servers: str, orders: str, bills: str, worker: str) -> None:
     async with (
-        # The same id after a restart ends the transaction of the program that was killed.
-        curtail.TransactionalProducer(servers, transactional_id=worker) as producer,
         curtail.Consumer(
             servers,
             orders,
@@ -30,6 +28,9 @@ async def run(servers: str, orders: str, bills: str, worker: str) -> None:
             # It takes over the partitions of the program that was killed at once.
             group_instance_id=worker,
         ) as consumer,
+        # It closes first: the consumer waits for the outcome of a commit, which this ends. The same
+        # id after a restart ends the transaction of the program that was killed.
+        curtail.TransactionalProducer(servers, transactional_id=worker) as producer,
     ):
         failures = 0
         async for records in consumer.polls():
