@@ -301,6 +301,24 @@ async def test_wrong_arguments_raise_one_clear_error(servers: str, topic: str) -
             (TypeError, "pairs such as", lambda a: a.delete_records({(topic,): 0})),
             (TypeError, "mapping of partitions", lambda a: a.delete_records([at])),
             (TypeError, "QuotaEntity", lambda a: a.alter_client_quotas({"alice": {}})),
+            (TypeError, "must be a mapping", lambda a: a.alter_client_quotas([])),
+            (
+                TypeError,
+                "changes of an entity must be a mapping",
+                lambda a: a.alter_client_quotas({QuotaEntity({"user": "alice"}): ["x"]}),
+            ),
+            (TypeError, "must be a mapping", lambda a: a.describe_client_quotas(["user"])),
+            (TypeError, "must be a mapping", lambda a: a.incremental_alter_configs([])),
+            (
+                TypeError,
+                "ConfigResource keys, not tuple",
+                lambda a: a.incremental_alter_configs({("topic", topic): []}),
+            ),
+            (
+                TypeError,
+                "configs must be a mapping, not NoneType",
+                lambda a: a.create_topics([NewTopic("t", configs=None)]),  # type: ignore[arg-type]
+            ),
             (curtail.ConfigError, "one of earliest", lambda a: a.list_offsets({at: "first"})),
             (curtail.ConfigError, "not be negative", lambda a: a.list_offsets({at: -1})),
             (curtail.ConfigError, "one of preferred", lambda a: a.elect_leaders("best", [at])),

@@ -3,6 +3,7 @@ import asyncio
 import gc
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -259,6 +260,24 @@ async def test_send_many_settles_all_and_raises_a_group(servers: str, curtail_to
         kinds = [type(error) for error in raised.value.exceptions]
         assert kinds == [curtail.RecordTooLargeError, curtail.UnknownPartitionError]
         assert (await producer.send(curtail_topic, b"x")).offset == 18
+
+
+async def test_send_many_settles_the_records_before_a_wrong_one(
+    servers: str, curtail_topic: str
+) -> None:
+    def broken() -> Iterator[curtail.NewRecord]:
+        yield curtail.NewRecord(b"sent")
+        raise ZeroDivisionError
+
+    async with curtail.Producer(servers) as producer:
+        with pytest.raises(ExceptionGroup) as raised:
+            await producer.send_many(curtail_topic, [curtail.NewRecord(b"x"), b"y"])  # type: ignore[list-item]
+        [error] = raised.value.exceptions
+        assert isinstance(error, TypeError) and "NewRecord each, not bytes" in str(error)
+        with pytest.raises(ExceptionGroup) as raised:
+            await producer.send_many(curtail_topic, broken())
+        assert [type(error) for error in raised.value.exceptions] == [ZeroDivisionError]
+        assert (await producer.send(curtail_topic, b"z")).offset == 2
 
 
 async def test_longest_max_block_is_accepted(servers: str, curtail_topic: str) -> None:

@@ -63,6 +63,16 @@ def _all_of(kind: type[T], what: str, items: Iterable[T]) -> list[T]:
     return every
 
 
+def _entries(what: str, kind: type[K], values: Mapping[K, T]) -> list[tuple[K, T]]:
+    """The keys with their values, or one clear error."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{what} must be a mapping, not {type(values).__name__}")
+    for key in values:
+        if not isinstance(key, kind):
+            raise TypeError(f"{what} must have {kind.__name__} keys, not {type(key).__name__}")
+    return list(values.items())
+
+
 def _pairs_of(partitions: Iterable[At]) -> list[At]:
     return _partitions("partitions", partitions)
 
@@ -145,7 +155,10 @@ class Admin(_native.Admin):
                 topic.name,
                 topic.partitions,
                 topic.replication_factor,
-                [(name, text(name, value)) for name, value in topic.configs.items()],
+                [
+                    (name, text(name, value))
+                    for name, value in _entries("configs", str, topic.configs)
+                ],
             )
             for topic in _all_of(NewTopic, "topics", topics)
         ]
@@ -181,7 +194,7 @@ class Admin(_native.Admin):
         """Changes settings; the others keep their values. All changes of a resource, or none."""
         every = [
             (_resource(one), [_change(change) for change in _all_of(ConfigChange, "changes", some)])
-            for one, some in changes.items()
+            for one, some in _entries("changes", ConfigResource, changes)
         ]
         return await finished(self._start_incremental_alter_configs(every, validate_only))
 
@@ -333,7 +346,8 @@ class Admin(_native.Admin):
         self, components: Mapping[str, str | QuotaMatch] | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Returns quotas of entities with these types and names; ``strict``: and no other type."""
-        every = [_component(kind, match) for kind, match in (components or {}).items()]
+        named = _entries("components", str, {} if components is None else components)
+        every = [_component(kind, match) for kind, match in named]
         return await finished(self._start_describe_client_quotas(every, strict))
 
     async def alter_client_quotas(
@@ -343,10 +357,10 @@ class Admin(_native.Admin):
         validate_only: bool = False,
     ) -> Each[QuotaEntity, None]:
         """Sets quotas by name, such as ``producer_byte_rate``; ``None`` removes one."""
-        for entity in changes:
-            if not isinstance(entity, QuotaEntity):
-                raise TypeError(f"changes must have QuotaEntity keys, not {type(entity).__name__}")
-        every = [(dict(entity.names), list(some.items())) for entity, some in changes.items()]
+        every = [
+            (dict(entity.names), _entries("changes of an entity", str, some))
+            for entity, some in _entries("changes", QuotaEntity, changes)
+        ]
         return await finished(self._start_alter_client_quotas(every, validate_only))
 
     async def describe_user_scram_credentials(

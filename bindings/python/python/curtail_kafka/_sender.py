@@ -45,8 +45,10 @@ async def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list
     """Sends records, and waits for all outcomes. Raises failures as one group."""
     sent: list[asyncio.Future[RecordMetadata]] = []
     errors: list[Exception] = []
-    for one in records:
-        try:
+    try:
+        for one in records:
+            if not isinstance(one, NewRecord):
+                raise TypeError(f"records must be NewRecord each, not {type(one).__name__}")
             future = send(
                 topic,
                 one.value,
@@ -55,10 +57,9 @@ async def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list
                 headers=one.headers,
                 timestamp=one.timestamp,
             )
-        except Exception as error:
-            errors.append(error)
-            break
-        sent.append(future)
+            sent.append(future)
+    except Exception as error:
+        errors.append(error)
     written: list[RecordMetadata] = []
     for result in await asyncio.gather(*sent, return_exceptions=True):
         if isinstance(result, Exception):
