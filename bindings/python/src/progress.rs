@@ -184,10 +184,11 @@ fn next_offsets(records: &[ConsumerRecord]) -> Offsets {
     next
 }
 
-/// Adds the first record of each partition that has none.
+/// Lowers the first offset of each partition to that of these records: a seek back returns earlier records later.
 fn merge_first(first: &mut BTreeMap<TopicPartition, i64>, records: &[ConsumerRecord]) {
     for_each_run(records.iter(), |record| {
-        first.entry(record.topic_partition()).or_insert(record.offset());
+        let lowest = first.entry(record.topic_partition()).or_insert(record.offset());
+        *lowest = record.offset().min(*lowest);
     });
 }
 

@@ -114,6 +114,25 @@ async def test_exception_aborts_and_rewinds_the_consumer(
     assert await committed_values(servers, out) == [b"kept"]
 
 
+async def test_abort_rewinds_to_the_lowest_offset_received_after_a_seek_back(
+    servers: str, curtail_topic: str, name: str
+) -> None:
+    await fill(servers, curtail_topic, 6)
+    at = TopicPartition(curtail_topic, 0)
+    async with (
+        transactional(servers, name) as producer,
+        curtail.Consumer(servers, group_id=name, **COMMITTED) as consumer,
+    ):
+        await consumer.assign([at])
+        for offset in (3, 0):
+            await consumer.seek(at, offset)
+            assert (await poll(consumer))[0].offset == offset
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(consumer):
+                raise ZeroDivisionError
+        assert (await poll(consumer))[0].offset == 0
+
+
 async def test_iteration_rewinds_to_the_last_commit(
     servers: str, curtail_topic: str, out: str, name: str
 ) -> None:

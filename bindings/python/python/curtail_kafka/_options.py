@@ -167,6 +167,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 class AdminOptions(TypedDict, total=False):
     client_id: Setting | None
+    connections_max_idle_ms: int | str | None
     curtail_tcp_keepalive_idle_seconds: int | str | None
     curtail_tcp_keepalive_interval_seconds: int | str | None
     curtail_tcp_user_timeout_ms: int | str | None
