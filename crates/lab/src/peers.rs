@@ -3,7 +3,7 @@
 //!
 //! A driver is a small program in the project's folder `peers/`, one per client, all with the same command
 //! line. It is built on demand from the project's checkout. Its command `load` writes the outcome of each
-//! record ([`fates`]), so latency, stalls and lost records are found in the same way as for Curtail.
+//! record (`fates`), so latency, stalls and lost records are found in the same way as for Curtail.
 
 mod build;
 pub(crate) mod driver;

@@ -41,7 +41,7 @@ pub(crate) struct Alter {
     client: ClientArguments,
     #[command(flatten)]
     of: Resources,
-    /// Set values, separated by commas. A value with commas is in square brackets: cleanup.policy=[compact,delete].
+    /// Set values, separated by commas. A value with commas is in square brackets: `cleanup.policy=[compact,delete]`.
     #[arg(long, visible_alias = "add-config", value_name = "NAME=VALUE,...", value_parser = additions)]
     add: Vec<Additions>,
     /// Append a value to a list setting. May be given several times.

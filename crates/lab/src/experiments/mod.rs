@@ -419,7 +419,7 @@ pub trait Experiment: Sync {
     }
 
     /// Whether the figures of this arm depend on what Curtail's load awaits. If not,
-    /// [`Client::CurtailCompletions`](crate::peers::Client::CurtailCompletions) is refused.
+    /// [`Client::CurtailCompletions`] is refused.
     fn awaits_deliveries(&self, _: &Arm) -> bool {
         true
     }

@@ -143,7 +143,7 @@ impl Parser<'_> {
         }
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(unsupported("so many groups in each other"));
+            return Err(unsupported("groups nested this deep"));
         }
         let inner = self.either()?;
         self.depth -= 1;
