@@ -234,7 +234,7 @@ fn a_run_writes_a_page_and_export_files() {
     let report = report(&["cold-start", "--reader", "--html", &page, "--omb", &omb, "--hdr", &hdr]);
     assert_eq!(arms(&report), ["warm-up", "cold"]);
     let command = report["command"].as_str().unwrap();
-    assert!(command.starts_with("curtail lab run --scale 0.01 --json "), "{command}");
+    assert_eq!(command, "curtail lab run --scale 0.01 --client curtail cold-start --reader");
     assert_eq!(report["arms"][0]["rounds"][0]["faults"][0]["from_ms"], 0.0);
     for arm in report["arms"].as_array().unwrap() {
         assert!(arm["phases_us"]["fetch"]["p50"].as_f64().unwrap() > 0.0, "{arm}");
