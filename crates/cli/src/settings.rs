@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use curtail::{
     AdminConfig, ConfigError, ConsumerConfig, ProducerConfig,
-    config::{CommonConfig, load_properties},
+    config::{CommonConfig, ConfigProviders, load_properties},
 };
 use curtail_cluster::{ClusterConfig, is_topic_setting};
 
@@ -79,9 +79,10 @@ impl ClientArguments {
             config.set(name, value)?;
         }
         let mut flags: Vec<&Property> = self.properties.iter().collect();
-        flags.sort_by_key(|property| !is_about_providers(&property.name));
+        flags.sort_by_key(|property| !ConfigProviders::configures(&property.name));
         // The variables of the file may need them.
-        for property in flags.iter().filter(|property| is_about_providers(&property.name)) {
+        for property in flags.iter().filter(|property| ConfigProviders::configures(&property.name))
+        {
             config.set(&property.name, &property.value)?;
         }
         match &self.command_config {
@@ -140,14 +141,7 @@ by_name!(ProducerConfig, ConsumerConfig, AdminConfig);
 
 pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 
-/// Whether the property configures the providers of variables (KIP-297). These come before all others: a variable is
-/// replaced when its property is set.
-fn is_about_providers(name: &str) -> bool {
-    name.strip_prefix("config.providers")
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// The properties of a file, then those of flags; later ones win. Those of config providers come first.
+/// Returns the properties of a file and then of flags, with those of config providers first. The last value of a name wins.
 pub(crate) fn properties(
     file: Option<&Path>,
     flags: &[Property],
@@ -158,7 +152,7 @@ pub(crate) fn properties(
         None => Vec::new(),
     };
     all.extend(flags.iter().map(|p| (p.name.clone(), p.value.clone())));
-    all.sort_by_key(|(name, _)| !is_about_providers(name));
+    all.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
     Ok(all)
 }
 

@@ -74,8 +74,8 @@ pub struct ExactlyOnce {
 
 /// The records of one transaction, and the way to send its results.
 ///
-/// Sends are part of the transaction until the function that received the batch returns. Later ones fail, and so do
-/// those that still wait then, for metadata or memory.
+/// Sends are part of the transaction until the function that received the batch returns. Later sends
+/// fail, and so do sends that wait for metadata or memory at that moment.
 #[derive(Debug)]
 pub struct Batch {
     records: Arc<Records>,

@@ -21,7 +21,7 @@ use curtail_wire::compression::{Codec, Compression};
 use self::range::{BUFFER_BYTES, INT_BYTES, INT_MILLIS, LONG_BYTES, LONG_MILLIS, bound};
 use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
-    providers::is_about_providers,
+    providers::ConfigProviders,
     redact,
     values::{
         acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, idle_millis,
@@ -642,7 +642,7 @@ fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
 
 fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
     let (name, value) = (name.trim(), value.trim());
-    if is_about_providers(name) {
+    if ConfigProviders::configures(name) {
         return config.common_mut().providers.set(name, value);
     }
     if !counts::<S>(name) {
@@ -766,7 +766,7 @@ macro_rules! by_name {
                 let mut config = Self::default();
                 let mut properties: Vec<(N, V)> = properties.into_iter().collect();
                 // A stable sort: the last value of a name counts.
-                properties.sort_by_key(|(name, _)| !is_about_providers(name.as_ref().trim()));
+                properties.sort_by_key(|(name, _)| !ConfigProviders::configures(name.as_ref()));
                 for (name, value) in properties {
                     config.set(name.as_ref(), value.as_ref())?;
                 }

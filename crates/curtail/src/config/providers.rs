@@ -35,7 +35,7 @@ pub struct ConfigProviders {
     params: BTreeMap<(String, String), String>,
 }
 
-/// Without the values of parameters: those of a provider that is not built in may be secrets.
+/// Omits the values of parameters: a provider that is not built in may have secrets there.
 impl fmt::Debug for ConfigProviders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConfigProviders")
@@ -73,12 +73,16 @@ impl Class {
     }
 }
 
-/// Whether the property configures providers. Such properties are set before all others.
-pub(super) fn is_about_providers(name: &str) -> bool {
-    name.strip_prefix(NAME).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
 impl ConfigProviders {
+    /// Whether a property configures providers: `config.providers`, or one whose name begins with `config.providers.`.
+    ///
+    /// A variable is replaced when its property is set, so these properties must be set before all others.
+    #[must_use]
+    pub fn configures(name: &str) -> bool {
+        let rest = name.trim().strip_prefix(NAME);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
     /// Sets one of the properties that configure providers.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let mut changed = self.clone();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Settings, set};
 use crate::{
-    config::{file, providers::is_about_providers},
+    config::{ConfigProviders, file},
     error::{ConfigError, FileProblem},
 };
 
@@ -16,7 +16,7 @@ pub(super) fn set_all<S: Settings>(config: &mut S, path: &Path) -> Result<(), Co
     let mut lines: Vec<file::Line> = file::lines(&file::text(path)?).collect();
     // A stable sort: the last value of a name counts.
     lines.sort_by_key(|line| {
-        !line.property.as_ref().is_some_and(|(name, _)| is_about_providers(name.trim()))
+        !line.property.as_ref().is_some_and(|(name, _)| ConfigProviders::configures(name))
     });
     for line in lines {
         let done = match line.property {
