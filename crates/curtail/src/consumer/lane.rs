@@ -181,25 +181,27 @@ impl Lane {
     async fn wait(&mut self) -> Result<()> {
         let until = self.fetcher.poll_timeout().map(Instant::from_std);
         let closes_at = self.connection.as_ref().and_then(Connection::closes_at);
-        tokio::select! {
+        let done = tokio::select! {
             biased;
-            () = self.signal.wake.notified() => {}
-            done = self.asides.done() => return self.digest_beside(done),
+            () = self.signal.wake.notified() => None,
+            done = self.asides.done() => Some(done),
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                 self.fetcher.handle_timeout(Instant::now().into_std());
                 self.carry_out();
+                None
             }
             () = sleep_until(closes_at.unwrap_or_else(Instant::now)), if closes_at.is_some() => {
                 tracing::debug!(node = self.node, "closed as idle (connections.max.idle.ms)");
                 self.connection = None;
+                None
             }
-        }
-        Ok(())
+        };
+        // The broker may have closed it as idle. A lane that fetches without a wait need not look.
+        self.connection.take_if(|connection| !connection.is_usable());
+        done.map_or(Ok(()), |done| self.digest_beside(done))
     }
 
     async fn connected(&mut self) -> Result<&mut Connection> {
-        // The broker may have closed it as idle.
-        self.connection.take_if(|connection| !connection.is_usable());
         if self.connection.is_none() {
             let begun = Instant::now();
             self.connection = Some(self.shared.connect(self.node).await?);
