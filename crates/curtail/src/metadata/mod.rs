@@ -416,7 +416,7 @@ impl Shared {
     fn publish(&self, turn: &mut Retired<Snapshot>, next: Snapshot, topics: &[Arc<str>]) {
         let next = Arc::new(next);
         let replaced = self.snapshot.swap(next.clone());
-        trace::published(&replaced, &next, topics);
+        trace::published(&self.common.client_id, &replaced, &next, topics);
         turn.push(replaced);
         self.each_listener(|listener| listener.changed(&next, topics));
     }

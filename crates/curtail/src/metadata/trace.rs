@@ -12,10 +12,10 @@ pub(super) fn answered(broker: &str, took: Duration) {
     tracing::trace!(target: TRACE_TARGET, event = "metadata", peer = broker, took_us);
 }
 
-/// The snapshot was replaced: names the partitions of these topics whose leader or leader epoch has changed.
-pub(super) fn published(old: &Snapshot, new: &Snapshot, topics: &[Arc<str>]) {
+/// The client's snapshot was replaced: names the partitions of these topics whose leader or leader epoch has changed.
+pub(super) fn published(client: &str, old: &Snapshot, new: &Snapshot, topics: &[Arc<str>]) {
     let leaders = Changed { old, new, topics };
-    tracing::trace!(target: TRACE_TARGET, event = "leaders", %leaders);
+    tracing::trace!(target: TRACE_TARGET, event = "leaders", client, %leaders);
 }
 
 /// `topic-partition leader leader-epoch`, separated by semicolons.

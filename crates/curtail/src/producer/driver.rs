@@ -68,10 +68,10 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
             Ok(mut session) => {
                 strong.progress.notify_waiters();
                 lane.stats.connected();
-                trace::connection(lane.broker, None);
+                trace::connection(&lane, None);
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
                 lane.stats.disconnected();
-                trace::connection(lane.broker, Some(&error));
+                trace::connection(&lane, Some(&error));
                 tracing::debug!(broker = lane.broker, %error, "produce connection lost");
                 if lane.branch == Branch::Side {
                     // Without a connection it says nothing about the broker.
@@ -336,7 +336,7 @@ impl Session {
                 if pause > 0 {
                     throttle(lane, shared, Duration::from_millis(pause));
                 }
-                trace::answered(lane.broker, id, &request, &answer);
+                trace::answered(lane, id, &request, &answer);
                 settle::answered(shared, lane.broker, request, &answer, now);
                 Ok(())
             }

@@ -331,7 +331,7 @@ impl Lane {
             self.count_taken(&batches, now);
             let (envelope, bytes) = wire.encode(link, shared, &batches);
             self.stats.request_built(bytes);
-            trace::sent(self.broker, link, &batches);
+            trace::sent(self, link, &batches);
             link.handle_sent(batches, envelope, now.into_std());
         }
     }
@@ -382,7 +382,7 @@ impl Lane {
             wire.drop_unsent();
             if !withdrawn.batches.is_empty() {
                 let (envelope, _) = wire.encode(link, shared, &withdrawn.batches);
-                trace::sent(self.broker, link, &withdrawn.batches);
+                trace::sent(self, link, &withdrawn.batches);
                 link.handle_sent_again(withdrawn, envelope);
             }
         }

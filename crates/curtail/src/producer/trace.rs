@@ -1,24 +1,26 @@
 //! Trace events of the producer's requests.
 //!
 //! One event per request, response and connection. Producer epoch and first sequence number identify a batch over all
-//! attempts. A disabled event costs one load and a branch.
+//! attempts; broker, branch (`Main` or `Side`) and correlation id identify a request. A disabled event costs one load and a
+//! branch.
 
 use std::fmt;
 
 use curtail_wire::produce::ProduceResponse;
 
 use super::{
-    lane::{LaneLink, Request, Sent},
+    lane::{Lane, LaneLink, Request, Sent},
     settle::find,
 };
 use crate::TRACE_TARGET;
 
 /// A request is queued for the socket, after `ahead` other requests in flight.
-pub(super) fn sent(broker: i32, link: &LaneLink, batches: &[Sent]) {
+pub(super) fn sent(lane: &Lane, link: &LaneLink, batches: &[Sent]) {
     tracing::trace!(
         target: TRACE_TARGET,
         event = "sent",
-        broker,
+        broker = lane.broker,
+        branch = ?lane.branch,
         correlation_id = link.next_correlation_id(),
         ahead = link.in_flight().len(),
         batches = %Batches(batches),
@@ -27,7 +29,7 @@ pub(super) fn sent(broker: i32, link: &LaneLink, batches: &[Sent]) {
 
 /// A response was read.
 pub(super) fn answered(
-    broker: i32,
+    lane: &Lane,
     correlation_id: i32,
     request: &Request,
     answer: &ProduceResponse,
@@ -35,20 +37,22 @@ pub(super) fn answered(
     tracing::trace!(
         target: TRACE_TARGET,
         event = "answered",
-        broker,
+        broker = lane.broker,
+        branch = ?lane.branch,
         correlation_id,
         results = %Results(&request.batches, answer),
     );
 }
 
-/// A connection opened, or was lost with `error`.
-pub(super) fn connection(broker: i32, error: Option<&crate::Error>) {
+/// The lane's connection opened, or was lost with `error`.
+pub(super) fn connection(lane: &Lane, error: Option<&crate::Error>) {
+    let (broker, branch) = (lane.broker, lane.branch);
     match error {
         None => {
-            tracing::trace!(target: TRACE_TARGET, event = "connected", broker);
+            tracing::trace!(target: TRACE_TARGET, event = "connected", broker, ?branch);
         }
         Some(error) => {
-            tracing::trace!(target: TRACE_TARGET, event = "disconnected", broker, %error);
+            tracing::trace!(target: TRACE_TARGET, event = "disconnected", broker, ?branch, %error);
         }
     }
 }

@@ -1,11 +1,14 @@
 //! The timeline of one record.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use curtail::ErrorCode;
 
 use super::{
-    Line, Place, Timeline,
+    Line, Place, READER, Timeline,
     broker::{Served, ServedPartition, Took},
     client::Traced,
 };
@@ -70,11 +73,11 @@ impl Timeline {
 
     /// The batch with the record, and the events of its attempts in order: request, and response if there was one.
     fn attempts(&self, name: &str, offset: i64) -> Option<(Identity<'_>, Vec<Attempt<'_>>)> {
-        let mut open: BTreeMap<(&str, &str), &Traced> = BTreeMap::new();
+        let mut open: BTreeMap<(Connection<'_>, &str), &Traced> = BTreeMap::new();
         let mut by_batch: Vec<(Identity<'_>, Attempt<'_>)> = Vec::new();
         let mut found = None;
         for event in &self.traced {
-            let request = (event.get("broker"), event.get("correlation_id"));
+            let request = (connection(event), event.get("correlation_id"));
             match event.get("event") {
                 "sent" => {
                     let Some(batch) = batches(event).find(|of| of.identity.partition == name)
@@ -102,7 +105,7 @@ impl Timeline {
                         found = Some(identity.clone());
                     }
                 }
-                "disconnected" => open.retain(|(broker, _), _| *broker != event.get("broker")),
+                "disconnected" => open.retain(|(of, _), _| *of != connection(event)),
                 _ => {}
             }
         }
@@ -117,20 +120,20 @@ impl Timeline {
             let Batch { records, attempt, leader_epoch, .. } = batch;
             format!("{records} records, attempt {attempt}, leader epoch {leader_epoch}; ")
         });
-        let (broker, id) = (sent.get("broker"), sent.get("correlation_id"));
+        let (broker, id, side) = (sent.get("broker"), sent.get("correlation_id"), side(sent));
         let partitions = batches(sent).count();
-        let text =
-            format!("request {id} to broker {broker}: {of}{partitions} partitions in the request");
+        let text = format!(
+            "request {id} to broker {broker}{side}: {of}{partitions} partitions in the request"
+        );
         Line { at_ms: self.ms_of(sent.at), text }
     }
 
     /// The requests in flight on the connection before this one.
     fn ahead(&self, sent: &Traced) -> Option<Line> {
         let ahead: usize = sent.number("ahead")?;
-        let broker = sent.get("broker");
         let until = self.traced.iter().take_while(|event| !std::ptr::eq(*event, sent));
         let before: Vec<&Traced> = until
-            .filter(|event| event.get("event") == "sent" && event.get("broker") == broker)
+            .filter(|event| event.get("event") == "sent" && connection(event) == connection(sent))
             .collect();
         let before = &before[before.len().saturating_sub(ahead)..];
         let oldest = before.first()?;
@@ -181,9 +184,12 @@ impl Timeline {
         Line { at_ms: self.ms_of(answered.at), text }
     }
 
-    /// Changes of the partition's leader in the client's metadata.
+    /// Changes of the partition's leader in the producer's metadata.
     fn leader_changes(&self, name: &str, from: f64, until: f64) -> Vec<Line> {
-        let changes = self.traced.iter().filter(|event| event.get("event") == "leaders");
+        let changes = self
+            .traced
+            .iter()
+            .filter(|event| event.get("event") == "leaders" && event.get("client") != READER);
         let of = |event: &Traced| {
             let at_ms = self.ms_of(event.at);
             let all = event.get("leaders").split(';').filter(|change| !change.is_empty());
@@ -191,7 +197,7 @@ impl Timeline {
             let mut fields = own.split(' ').skip(1);
             let (leader, epoch) = (fields.next()?, fields.next()?);
             let text = format!(
-                "the client knows: leader is broker {leader}, epoch {epoch} (one of {} changes)",
+                "the producer knows: leader is broker {leader}, epoch {epoch} (one of {} changes)",
                 all.count()
             );
             (from - MARGIN..=until + MARGIN).contains(&at_ms).then_some(Line { at_ms, text })
@@ -202,11 +208,11 @@ impl Timeline {
     fn connections(&self, from: f64, until: f64) -> Vec<Line> {
         let of = |event: &Traced| {
             let at_ms = self.ms_of(event.at);
-            let broker = event.get("broker");
+            let (broker, side) = (event.get("broker"), side(event));
             let text = match event.get("event") {
-                "connected" => format!("connected to broker {broker}"),
+                "connected" => format!("connected to broker {broker}{side}"),
                 "disconnected" => {
-                    format!("connection to broker {broker} lost: {}", event.get("error"))
+                    format!("connection to broker {broker}{side} lost: {}", event.get("error"))
                 }
                 _ => return None,
             };
@@ -264,6 +270,18 @@ impl Timeline {
         }
         lines
     }
+}
+
+/// A connection of the producer: broker and branch.
+type Connection<'a> = (&'a str, &'a str);
+
+fn connection(event: &Traced) -> Connection<'_> {
+    (event.get("broker"), event.get("branch"))
+}
+
+/// Names the side lane's connection; the main lane's is the usual one.
+fn side(event: &Traced) -> &'static str {
+    if event.get("branch") == "Side" { " on the side lane" } else { "" }
 }
 
 /// A request, and its response.

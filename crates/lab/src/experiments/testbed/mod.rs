@@ -30,7 +30,7 @@ use self::embedded::Embedded;
 use super::{ClusterKind, Setting, load::sleep_until};
 use crate::{
     perf::{Error, Result, client_runtime},
-    timeline::{Served, Timeline, Tracer},
+    timeline::{READER, Served, Timeline, Tracer},
 };
 
 /// Requirements of an experiment for its cluster.
@@ -230,9 +230,9 @@ impl Testbed {
         ProducerConfig::new(self.bootstrap()).security(self.security.clone())
     }
 
-    /// A consumer's settings: Kafka's defaults, for this cluster.
+    /// A consumer's settings: Kafka's defaults, for this cluster, and a `client.id` that timelines know.
     pub(crate) fn consumer(&self) -> ConsumerConfig {
-        ConsumerConfig::new(self.bootstrap()).security(self.security.clone())
+        ConsumerConfig::new(self.bootstrap()).security(self.security.clone()).client_id(READER)
     }
 
     fn admin_config(&self, servers: &str) -> AdminConfig {
