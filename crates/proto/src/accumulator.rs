@@ -217,6 +217,12 @@ impl<C> Batch<C> {
         Some((stamp.producer_epoch, stamp.base_sequence))
     }
 
+    /// Whether it could move once a broker has refused it without appending it: no record is bound to this partition, and
+    /// no earlier attempt may have been written.
+    pub fn moves_if_refused(&self) -> bool {
+        !self.bound && !self.outcome_unknown
+    }
+
     /// Whether an attempt without a response may have reached the log.
     pub fn outcome_unknown(&self) -> bool {
         self.outcome_unknown
@@ -917,6 +923,12 @@ impl<C> PartitionQueue<C> {
         let open = work.open.as_ref().map_or(0, |open| open.builder.len());
         let complete = work.again.iter().chain(&work.sealed).map(|batch| batch.payload.len());
         open + complete.sum::<usize>()
+    }
+
+    /// Number of batches that are not in flight, with the open one.
+    pub fn waiting_batches(&self) -> usize {
+        let Some(work) = &self.work else { return 0 };
+        work.again.len() + work.sealed.len() + usize::from(work.open.is_some())
     }
 
     /// Whether there is nothing to send, now or later.

@@ -5,6 +5,7 @@
 //! among those whose brokers respond about as fast as the fastest ([`choose`]; KIP-794).
 
 mod choice;
+mod queued;
 mod sticky;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ mod sync {
 }
 
 pub use choice::{Candidate, Chosen, Rule, choose, is_late};
+pub use queued::by_queued_batches;
 pub use sticky::{Next, PROBE_EVERY, Sticky};
 pub use trials::{LOOKS, Picked, Role, Standing, Tests, pick};
 

@@ -21,6 +21,7 @@ class ProducerOptions(TypedDict, total=False):
     curtail_latency_target_ms: int | str | None
     curtail_leader_discovery: Setting | None
     curtail_move_refused_batches: bool | str | None
+    curtail_partitioner_load: Setting | None
     curtail_phase_stamps: bool | str | None
     curtail_prefer_proven_partitions: bool | str | None
     curtail_route_around_trouble: bool | str | None

@@ -6,8 +6,8 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, GroupProtocol,
-    LeaderDiscovery, OffsetReset, ProducerConfig, RecoveryStrategy, SecurityConfig, host_and_port,
-    redact,
+    LeaderDiscovery, OffsetReset, PartitionerLoad, ProducerConfig, RecoveryStrategy,
+    SecurityConfig, host_and_port, redact,
 };
 use crate::{
     error::ConfigError,
@@ -231,6 +231,8 @@ setters! { ProducerConfig:
     /// Sets `partitioner.adaptive.partitioning.enable`: whether keyless records prefer the brokers that respond
     /// fastest, or are distributed evenly.
     partitioner_adaptive: bool;
+    /// Sets `curtail.partitioner.load`: how the producer tells which brokers to prefer.
+    partitioner_load: PartitionerLoad;
     /// Sets `partitioner.availability.timeout.ms`: keyless records avoid a broker whose oldest request has waited
     /// this long for its response. Zero disables the limit.
     partitioner_availability_timeout: Duration;

@@ -189,6 +189,19 @@ pub enum LeaderDiscovery {
     RefreshAndBackOff,
 }
 
+/// How the adaptive partitioner tells which partitions to prefer for keyless records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PartitionerLoad {
+    /// The partitions of the brokers at which a record waits least for its acknowledgement. A slow broker gets nothing
+    /// while another one is fast.
+    #[default]
+    Wait,
+    /// The partitions with the fewest queued batches, as in the Java client (KIP-794). A slow broker keeps its share
+    /// while its queue does not grow.
+    QueuedBatches,
+}
+
 /// How a consumer's fetches treat partitions with records in the buffer (KAFKA-17182). Variants other than the
 /// default are those that Java's clients have used or considered, for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -261,6 +274,9 @@ pub struct ProducerConfig {
     pub transaction_timeout: Duration,
     /// `partitioner.adaptive.partitioning.enable`: keyless records prefer the brokers that respond fastest (KIP-794).
     pub partitioner_adaptive: bool,
+    /// What adaptive partitioning goes by. Not a setting of the Java client; property `curtail.partitioner.load`: `wait`
+    /// or `queued-batches`.
+    pub partitioner_load: PartitionerLoad,
     /// `partitioner.availability.timeout.ms`; zero for none.
     pub partitioner_availability_timeout: Duration,
     /// `partitioner.rack.aware`: keyless records go to leaders in `client.rack` (KIP-1123).
@@ -314,6 +330,7 @@ impl Default for ProducerConfig {
             transactional_id: None,
             transaction_timeout: Duration::from_secs(60),
             partitioner_adaptive: true,
+            partitioner_load: PartitionerLoad::Wait,
             partitioner_availability_timeout: Duration::ZERO,
             partitioner_rack_aware: false,
             partitioner: None,

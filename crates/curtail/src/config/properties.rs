@@ -25,10 +25,11 @@ use super::{
     redact,
     values::{
         acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, idle_millis,
-        int_millis, isolation, leader_discovery, long_millis, number, offset_reset, recovery,
-        servers, show_acks, show_assignors, show_buffer, show_buffered_partitions,
-        show_group_protocol, show_idle_millis, show_isolation, show_leader_discovery, show_millis,
-        show_offset_reset, show_recovery, show_seconds, text,
+        int_millis, isolation, leader_discovery, long_millis, number, offset_reset,
+        partitioner_load, recovery, servers, show_acks, show_assignors, show_buffer,
+        show_buffered_partitions, show_group_protocol, show_idle_millis, show_isolation,
+        show_leader_discovery, show_millis, show_offset_reset, show_partitioner_load,
+        show_recovery, show_seconds, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};
@@ -314,6 +315,13 @@ static PRODUCER: &[Property<ProducerConfig>] = &[
         leader_discovery,
         leader_discovery,
         show_leader_discovery
+    ),
+    property!(
+        "curtail.partitioner.load",
+        "wait or queued-batches",
+        partitioner_load,
+        partitioner_load,
+        show_partitioner_load
     ),
     property!("curtail.suspicion.enable", BOOLEAN, suspicion, boolean, bool::to_string),
     property!("curtail.suspicion.max.ms", INT_MILLIS, suspicion_max, int_millis, show_millis),

@@ -134,6 +134,7 @@ const PRODUCER: &[Row] = &[
         &["hint", "refresh", "refresh-and-back-off"],
         &["", "hints", "Hint"],
     ),
+    ("curtail.partitioner.load", "wait", &["wait", "queued-batches"], &["", "queue", "Wait"]),
     ("curtail.suspicion.enable", "true", FLAG.0, FLAG.1),
     ("curtail.suspicion.max.ms", "2000", INT_MS.0, INT_MS.1),
     ("curtail.suspicion.min.ms", "200", INT_MS.0, INT_MS.1),

@@ -6,7 +6,7 @@ use curtail_wire::fetch::IsolationLevel;
 
 use super::{
     Acks, Assignor, BufferedPartitions, GroupProtocol, LeaderDiscovery, OffsetReset,
-    RecoveryStrategy, SecurityProtocol,
+    PartitionerLoad, RecoveryStrategy, SecurityProtocol,
 };
 
 pub(super) fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
@@ -89,6 +89,22 @@ pub(super) fn show_leader_discovery(discovery: &LeaderDiscovery) -> String {
         LeaderDiscovery::Hint => "hint",
         LeaderDiscovery::Refresh => "refresh",
         LeaderDiscovery::RefreshAndBackOff => "refresh-and-back-off",
+    }
+    .to_owned()
+}
+
+pub(super) fn partitioner_load(text: &str) -> Option<PartitionerLoad> {
+    match text {
+        "wait" => Some(PartitionerLoad::Wait),
+        "queued-batches" => Some(PartitionerLoad::QueuedBatches),
+        _ => None,
+    }
+}
+
+pub(super) fn show_partitioner_load(load: &PartitionerLoad) -> String {
+    match load {
+        PartitionerLoad::Wait => "wait",
+        PartitionerLoad::QueuedBatches => "queued-batches",
     }
     .to_owned()
 }

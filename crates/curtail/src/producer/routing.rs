@@ -20,7 +20,10 @@ use std::{
 use curtail_proto::{
     accumulator::Batch,
     metadata::Snapshot,
-    partitioner::{Candidate, LOOKS, Next, Role, Rule, Standing, Tests, choose, is_late, pick},
+    partitioner::{
+        Candidate, LOOKS, Next, Role, Rule, Standing, Tests, by_queued_batches, choose, is_late,
+        pick,
+    },
     path::Trouble,
 };
 use tokio::time::Instant;
@@ -35,7 +38,10 @@ use super::{
     standing::{Slot, Trial},
     topic::TopicState,
 };
-use crate::{ProducerConfig, config::Acks};
+use crate::{
+    ProducerConfig,
+    config::{Acks, PartitionerLoad},
+};
 
 /// Number of choices after which a record or a batch stays where it is: every partition seems unhealthy.
 pub(super) const TRIES: u32 = 3;
@@ -87,19 +93,20 @@ impl Policy {
 
     fn of(config: &ProducerConfig) -> Self {
         let availability = config.partitioner_availability_timeout;
+        let availability_timeout = (!availability.is_zero()).then_some(availability);
+        let rule = match (config.partitioner_adaptive, config.partitioner_load) {
+            (false, _) => Rule::Uniform,
+            (true, PartitionerLoad::Wait) => Rule::Adaptive { availability_timeout },
+            (true, PartitionerLoad::QueuedBatches) => Rule::QueuedBatches { availability_timeout },
+        };
         let rack = &config.common.client_rack;
         Self {
-            rule: match config.partitioner_adaptive {
-                true => Rule::Adaptive {
-                    availability_timeout: (!availability.is_zero()).then_some(availability),
-                },
-                false => Rule::Uniform,
-            },
+            rule,
             around_trouble: config.route_around_trouble,
             moves: config.route_around_trouble && config.transactional_id.is_none(),
             needs_replicas: config.acks == Acks::All,
             prefers_proven: config.prefer_proven_partitions
-                && config.partitioner_adaptive
+                && matches!(rule, Rule::Adaptive { .. })
                 && config.acks != Acks::None,
             separates: config.acks == Acks::All,
             separates_new_leaders: config.separate_unproven_partitions && config.acks == Acks::All,
@@ -258,6 +265,11 @@ fn next_past(shared: &Shared, topic: &TopicState, purpose: Purpose, passed: &Pas
     }
     let draw = shared.env.entropy.next_u64();
     count(&shared.routing.counters.choices, 1);
+    if let Rule::QueuedBatches { availability_timeout } = shared.routing.policy.rule
+        && let Some(next) = by_queue(topic, &routes, &candidates, availability_timeout, draw)
+    {
+        return next;
+    }
     if shared.routing.policy.prefers_proven {
         let due = keep_to_proven(topic, &routes, &mut candidates, now);
         let due = due.filter(|_| purpose != Purpose::Waiting);
@@ -287,6 +299,28 @@ fn next_past(shared: &Shared, topic: &TopicState, purpose: Purpose, passed: &Pas
     }
     let purpose = if routes.are_trying(topic, now) { Purpose::Waiting } else { purpose };
     route.pick(topic, chosen.nth as usize, purpose, now)
+}
+
+/// Java's choice. Takes the lock of each usable partition, one after the other. Returns `None` if no broker is available.
+fn by_queue(
+    topic: &TopicState,
+    routes: &Routes,
+    candidates: &[Candidate],
+    availability_timeout: Option<Duration>,
+    draw: u64,
+) -> Option<Next> {
+    let usable = routes.by_lane.iter().zip(candidates).filter(|(_, candidate)| {
+        candidate.partitions > 0 && candidate.is_available(availability_timeout)
+    });
+    let partitions: Vec<u32> =
+        usable.flat_map(|(route, _)| route.partitions.iter().copied()).collect();
+    let queued = |&index: &u32| {
+        let state = topic.partitions[index as usize].state.lock();
+        u32::try_from(state.queue.waiting_batches()).unwrap_or(u32::MAX)
+    };
+    let queued: Vec<u32> = partitions.iter().map(queued).collect();
+    let partition = partitions[by_queued_batches(&queued, draw)?];
+    Some(Next { partition, probe: false })
 }
 
 /// Leaves out the brokers without a proven partition if another one has some. Returns one of them if it is time to try
@@ -528,7 +562,8 @@ pub(super) fn is_slow(
     state: &PartitionState,
     now: Instant,
 ) -> bool {
-    if shared.routing.policy.rule == Rule::Uniform || topic.sticky.is_probing() {
+    let goes_by_wait = matches!(shared.routing.policy.rule, Rule::Adaptive { .. });
+    if !goes_by_wait || topic.sticky.is_probing() {
         return false;
     }
     let best = Duration::from_nanos(topic.best_ns.load(Ordering::Relaxed));

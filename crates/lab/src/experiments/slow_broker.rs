@@ -47,15 +47,19 @@ const fn case(name: &'static str, about: &'static str, rate: f64) -> Case {
     Case { arm, rate, placement: Placement::Producer, default: false }
 }
 
-static CASES: [Case; 8] = [
+const QUEUED: &[(&str, &str)] = &[("curtail.partitioner.load", "queued-batches")];
+
+static CASES: [Case; 10] = [
     old("sticky-2048", 2048.0),
     uniform("uniform-2048", 2048.0),
     default("default-2048", 2048.0),
     available("available-2048", 2048.0),
+    queued("queued-2048", 2048.0),
     old("sticky-4096", 4096.0),
     uniform("uniform-4096", 4096.0),
     default("default-4096", 4096.0),
     available("available-4096", 4096.0),
+    queued("queued-4096", 4096.0),
 ];
 
 const fn old(name: &'static str, rate: f64) -> Case {
@@ -79,6 +83,13 @@ const fn available(name: &'static str, rate: f64) -> Case {
     case
 }
 
+const fn queued(name: &'static str, rate: f64) -> Case {
+    let about = "curtail.partitioner.load=queued-batches, as the Java client chooses";
+    let mut case = case(name, about, rate);
+    case.arm.properties = QUEUED;
+    case
+}
+
 fn case_of(arm: &Arm) -> Result<&'static Case> {
     let case = CASES.iter().find(|case| case.arm.name == arm.name);
     case.ok_or_else(|| Error::Options(format!("no arm {}", arm.name)))
@@ -93,7 +104,7 @@ impl Experiment for SlowBroker {
     }
 
     fn about(&self) -> &'static str {
-        "one of three brokers 20 ms slower: four partitioners at two rates"
+        "one of three brokers 20 ms slower: five partitioners at two rates"
     }
 
     fn source(&self) -> &'static str {

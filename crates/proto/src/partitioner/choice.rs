@@ -37,6 +37,11 @@ pub enum Rule {
         /// `partitioner.availability.timeout.ms`; `None` for zero, which switches it off.
         availability_timeout: Option<Duration>,
     },
+    /// Prefers partitions with fewer queued batches, as the Java client does ([`super::by_queued_batches`]).
+    QueuedBatches {
+        /// As above.
+        availability_timeout: Option<Duration>,
+    },
 }
 
 /// The chosen partition.
@@ -57,15 +62,19 @@ pub fn is_late(wait: Duration, best: Duration) -> bool {
     wait > best.saturating_mul(TIMES).saturating_add(SLACK)
 }
 
-/// Chooses one partition. `draw` is any random number. Returns `None` if no candidate has a partition.
+impl Candidate {
+    /// Whether no request has waited for its response for longer than `timeout`.
+    pub fn is_available(&self, timeout: Option<Duration>) -> bool {
+        timeout.is_none_or(|timeout| self.unanswered.unwrap_or_default() <= timeout)
+    }
+}
+
+/// Chooses one partition, uniformly unless the rule is [`Rule::Adaptive`]. `draw` is any random number. Returns `None` if no candidate has a partition.
 pub fn choose(candidates: &[Candidate], rule: Rule, probe_due: bool, draw: u64) -> Option<Chosen> {
     let Rule::Adaptive { availability_timeout } = rule else {
         return among(candidates, |_| true, draw, Duration::ZERO);
     };
-    let available = |c: &Candidate| {
-        let unanswered = c.unanswered.unwrap_or_default();
-        availability_timeout.is_none_or(|timeout| unanswered <= timeout)
-    };
+    let available = |c: &Candidate| c.is_available(availability_timeout);
     let best_of = |fits: &dyn Fn(&Candidate) -> bool| {
         let fit = candidates.iter().filter(|c| c.partitions > 0 && fits(c));
         fit.map(|c| c.wait).min()
