@@ -392,7 +392,7 @@ impl Session {
 
     /// Moves batches that wait for this broker's response to the leaders that have replaced it.
     fn follow_leaders(&mut self, lane: &Lane, shared: &Shared) -> Result<()> {
-        let (moved, dead) = lane.take_moved(shared.config.retries);
+        let (moved, dead) = lane.take_moved(shared);
         if !moved.is_empty() {
             settle::follow_leader(shared, moved, &connection_error(&self.peer, DESERTED));
         }

@@ -502,16 +502,19 @@ impl Lane {
     }
 
     /// Takes batches whose partition has another leader out of the in-flight requests, oldest first, if their responses
-    /// are useless. Also returns the reason to close the connection. A batch without attempts left stays.
-    pub(super) fn take_moved(&self, retries: u32) -> (Vec<Sent>, Option<Reason>) {
+    /// are useless. Also returns the reason to close the connection. A batch without attempts left stays, and so does one
+    /// that its refusal allows to move, unless the batch before it is bound to the partition and waits for it.
+    pub(super) fn take_moved(&self, shared: &Shared) -> (Vec<Sent>, Option<Reason>) {
         let has_refused = self.train_left.swap(false, Ordering::Relaxed);
         let (mut moved, mut dead) = (Vec::new(), None);
         let mut line = self.line();
         line.link.handle_moved(has_refused, |sent, is_suspect| {
             let state = sent.partition.state.lock();
             let elsewhere = state.lane.as_ref().is_some_and(|lane| lane.broker != self.broker);
-            let in_vain = is_suspect || state.queue.is_regrouping();
-            elsewhere && in_vain && sent.batch.attempts <= retries
+            let waits_to_move =
+                shared.moves_if_refused(&sent.batch) && !state.queue.is_next_of_this_partition();
+            let in_vain = is_suspect || (state.queue.is_regrouping() && !waits_to_move);
+            elsewhere && in_vain && sent.batch.attempts <= shared.config.retries
         });
         while let Some(event) = line.link.poll_event() {
             match event {

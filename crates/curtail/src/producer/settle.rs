@@ -306,14 +306,16 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
     state.set_last_error(Some(cause.clone()));
     partition.standing.doubt(shared.age(now));
     let left_behind = leader.id != former.id && state.queue.is_regrouping();
-    resubmit(state, &partition);
+    drop(state);
+    // Before the partition is queued at its leader: an idle connection takes the batch at once, and then it cannot move.
+    shared.came_back(&partition);
+    resubmit(partition.state.lock(), &partition);
     if left_behind {
         shared.train_has_left_broker(former.id);
     }
     if !moved {
         shared.metadata.request_refresh(Some(&partition.topic));
     }
-    shared.came_back(&partition);
     for batch in refused {
         stats.batch_failed(batch.records);
         shared.stats.record_errors.add(u64::from(batch.records));

@@ -343,6 +343,11 @@ impl Shared {
         }
     }
 
+    /// Whether a refusal before the append would allow the batch to go to another partition (decision 0107).
+    pub(super) fn moves_if_refused<C>(&self, batch: &Batch<C>) -> bool {
+        self.routing.policy.moves() && self.policy.moves_refused && batch.moves_if_refused()
+    }
+
     /// Handles a batch that `former`, no longer the leader, has returned. Batches sent after it will be refused as
     /// well, and need not wait for that. Only the sequence numbers of an idempotent producer make that safe (decision
     /// 0014).

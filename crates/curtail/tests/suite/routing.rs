@@ -20,6 +20,9 @@ async fn three_brokers() -> Backend {
     backend
 }
 
+/// The API key of Produce.
+const PRODUCE: i16 = 0;
+
 /// The API key of Fetch, which followers send.
 const FETCH: i16 = 1;
 
@@ -78,6 +81,38 @@ fn is_refused_again(producer: &Producer, broker: i32) -> bool {
 /// Awaits a delivery on a separate task, with the record's number.
 fn watch(done: &mut JoinSet<(u32, RecordMetadata)>, number: u32, delivery: Delivery) {
     done.spawn(async move { (number, acknowledged(delivery).await) });
+}
+
+/// Records of 120 that the slow one of three brokers acknowledges, with each record awaited.
+async fn records_at_a_slow_broker(load: &str) -> usize {
+    let backend = three_brokers().await;
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let slow = leader(&backend, 0);
+    cluster.delay(Some(slow), Some(PRODUCE), Duration::from_millis(20));
+    let producer = producer(
+        &backend,
+        &[
+            ("curtail.partitioner.load", load),
+            ("linger.ms", "0"),
+            // The choice moves on after every record.
+            ("batch.size", "1"),
+        ],
+    );
+    greet(&producer, 3).await;
+    let mut at_slow = 0;
+    for _ in 0..120 {
+        let record = Record::to(TOPIC).value("keyless");
+        let written = acknowledged(producer.send(record).await.expect("sent")).await;
+        at_slow += usize::from(written.partition == 0);
+    }
+    at_slow
+}
+
+/// KIP-794: the queue of a broker that is slow and has little to do does not grow, so Java's weights leave it its third.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_broker_keeps_its_share_by_queued_batches_and_not_by_wait() {
+    assert!(records_at_a_slow_broker("queued-batches").await > 12);
+    assert!(records_at_a_slow_broker("wait").await < 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -557,6 +592,44 @@ async fn a_refused_batch_of_keyless_records_goes_to_another_partition() {
     }
     assert_eq!(producer.metrics().brokers[&gathering.former].batch_refused_total, 1);
     producer.clone().close().await.expect("closed");
+}
+
+/// Keyless batches in flight behind a refused one wait for their own refusals, which leave them free to move with it. Taken
+/// back, they might have been written, and would have to wait for the new leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_batches_after_a_refused_one_move_with_it() {
+    let gathering = Gathering::with(&[("curtail.latency.target.ms", "0")]).await;
+    let (producer, former) = (&gathering.producer, gathering.former);
+    let other = 1 - gathering.chosen;
+    let Backend::Embedded(cluster) = &gathering.backend else { unreachable!("embedded") };
+    // The broker serves the requests of a connection one by one: each bound record waits for this replica, and what was
+    // sent after it waits for the record.
+    let replica_of_other = 6 - former - gathering.next;
+    cluster.freeze(replica_of_other);
+    cluster.freeze_metadata(replica_of_other, true);
+    let mut keyless = Vec::new();
+    for requests in 1..=4 {
+        if requests % 2 == 1 {
+            let record = Record::to(TOPIC).partition(other).value("bound");
+            drop(producer.send(record).await.expect("there is room"));
+        } else {
+            keyless.extend(send_keyless(producer, 1).await);
+        }
+        let flushing = producer.clone();
+        tokio::spawn(async move { flushing.flush().await });
+        let in_flight = || producer.metrics().brokers.get(&former).map(|b| b.requests_in_flight);
+        until("a separate request", || in_flight() == Some(requests)).await;
+    }
+    cluster.delay(Some(gathering.next), Some(FETCH), PATIENT);
+    gathering.move_leader();
+    cluster.settled().await;
+    cluster.freeze_metadata(replica_of_other, false);
+    // The second bound record, and so the last batch, waits for at least one more fetch.
+    cluster.delay(Some(former), Some(FETCH), Duration::from_millis(100));
+    cluster.thaw(replica_of_other);
+    for delivery in keyless {
+        assert_eq!(acknowledged(delivery).await.partition, other);
+    }
 }
 
 /// Keyless records stay with an unresponsive broker only while the others refuse.
