@@ -26,6 +26,7 @@ mod stage;
 mod testing;
 mod transaction;
 
+mod tree;
 use pyo3::prelude::*;
 
 #[pymodule]

@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - One wake-up per drain: while `armed` is set, a wake-up writes nothing, because a drain is due or running.
-//! - A turn ends after [`TURN_RESULTS`] results or [`TURN_TIME`], so that a burst does not hold the event loop.
+//! - A turn ends after [`TURN_RESULTS`] results or [`TURN_TIME`], so that neither a burst nor a large result holds the
+//!   event loop.
 //! - A result that was queued before a call's reply is resolved before it: `flush` returns after its records.
 //!
 //! # Locks
@@ -38,6 +39,7 @@ use crate::{
     runtime::{Owned, Process},
     signal::Signal,
     stage::Outlet,
+    tree::{Build, Tree},
 };
 
 /// Results that a turn resolves at most.
@@ -47,8 +49,14 @@ const TURN_TIME: Duration = Duration::from_micros(300);
 /// Results between looks at the clock.
 const LOOK_EVERY: usize = 64;
 
+type Convert = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
 /// Converts a result of the runtime on the event loop's thread.
-pub(crate) type Reply = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) enum Reply {
+    Short(Convert),
+    /// May take more than a turn.
+    Long(Build),
+}
 
 /// The ports of the event loops that have used a client. Locked as `runtime::CURRENT`.
 static PORTS: Mutex<Vec<(Py<PyAny>, Py<Port>)>> = Mutex::new(Vec::new());
@@ -70,7 +78,7 @@ impl Core {
 
     /// Fails the future with this tag.
     pub(crate) fn fail(self: &Arc<Self>, tag: u64, error: Error) {
-        self.reply(tag, Box::new(move |py| Err(error::raise(py, &error))));
+        self.reply(tag, Reply::Short(Box::new(move |py| Err(error::raise(py, &error)))));
     }
 }
 
@@ -172,7 +180,7 @@ pub(crate) struct Port {
 pub(crate) struct Call {
     #[pyo3(get)]
     future: Py<PyAny>,
-    stop: Mutex<Stop>,
+    stop: Owned<Mutex<Stop>>,
 }
 
 /// How a call is cancelled.
@@ -215,12 +223,12 @@ pub(crate) async fn signalled(cancelled: oneshot::Receiver<()>) {
 impl Call {
     /// A call that the receiver of the signal ends.
     pub(crate) fn with_signal(future: Py<PyAny>, signal: oneshot::Sender<()>) -> Self {
-        Self { future, stop: Mutex::new(Stop::Signal(signal)) }
+        Self { future, stop: Owned::new(Mutex::new(Stop::Signal(signal))) }
     }
 
     /// A call that continues when its future is cancelled.
     pub(crate) fn without_cancel(future: Py<PyAny>) -> Self {
-        Self { future, stop: Mutex::new(Stop::Never) }
+        Self { future, stop: Owned::new(Mutex::new(Stop::Never)) }
     }
 }
 
@@ -228,7 +236,8 @@ impl Call {
 impl Call {
     /// Ends the call, if it can be ended.
     fn cancel(&self) {
-        match mem::replace(&mut *self.stop.lock(), Stop::Never) {
+        let Some(stop) = self.stop.local() else { return };
+        match mem::replace(&mut *stop.lock(), Stop::Never) {
             Stop::Task(task) => task.abort(),
             Stop::Signal(signal) => drop(signal.send(())),
             Stop::Never => {}
@@ -255,10 +264,18 @@ impl Pending {
         result: curtail::Result<T>,
         convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) {
-        self.reply(Box::new(move |py| match result {
+        self.reply(Reply::Short(Box::new(move |py| match result {
             Ok(value) => convert(py, value),
             Err(error) => Err(error::raise(py, &error)),
-        }));
+        })));
+    }
+
+    /// Resolves the future with a value of any size, or fails it.
+    pub(crate) fn settle_long(self, result: curtail::Result<Tree>) {
+        match result {
+            Ok(tree) => self.reply(Reply::Long(Build::new(tree))),
+            Err(error) => self.settle::<()>(Err(error), none),
+        }
     }
 }
 
@@ -390,11 +407,25 @@ impl Port {
         work: impl Future<Output = curtail::Result<T>> + Send + 'static,
         convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<Call> {
+        Self::task(py, |pending| async move { pending.settle(work.await, convert) })
+    }
+
+    /// Runs a future of the client on the runtime. Its value may be of any size.
+    pub(crate) fn spawn_long(
+        py: Python<'_>,
+        work: impl Future<Output = curtail::Result<Tree>> + Send + 'static,
+    ) -> PyResult<Call> {
+        Self::task(py, |pending| async move { pending.settle_long(work.await) })
+    }
+
+    fn task<F: Future<Output = ()> + Send + 'static>(
+        py: Python<'_>,
+        work: impl FnOnce(Pending) -> F,
+    ) -> PyResult<Call> {
         let process = Process::get(py)?;
-        let port = Self::current(py)?;
-        let (pending, future) = port.get().pending(py)?;
-        let task = process.spawn(async move { pending.settle(work.await, convert) });
-        let stop = Mutex::new(Stop::Task(task.abort_handle()));
+        let (pending, future) = Self::current(py)?.get().pending(py)?;
+        let task = process.spawn(work(pending));
+        let stop = Owned::new(Mutex::new(Stop::Task(task.abort_handle())));
         Ok(Call { future: future.unbind(), stop })
     }
 
@@ -468,9 +499,23 @@ impl Port {
                 }
             }
             loop {
-                let Some((entry, reply)) = self.next_reply(py)? else { break };
+                let next = self.state.get(py)?.lock().replies.pop_front();
+                let Some((tag, reply)) = next else { break };
+                let result = match reply {
+                    Reply::Short(convert) => convert(py),
+                    Reply::Long(mut build) => match build.run(py, turn.ends) {
+                        Ok(Some(value)) => Ok(value),
+                        Ok(None) => {
+                            let mut state = self.state.get(py)?.lock();
+                            state.replies.push_front((tag, Reply::Long(build)));
+                            return Ok(true);
+                        }
+                        Err(error) => Err(error),
+                    },
+                };
+                let entry = self.state.get(py)?.lock().slab.remove(tag);
                 if let Some(entry) = entry {
-                    entry.resolve(py, reply(py));
+                    entry.resolve(py, result);
                 }
                 if turn.is_over(1) {
                     return Ok(true);
@@ -483,12 +528,6 @@ impl Port {
             }
             core.armed.store(true, Ordering::SeqCst);
         }
-    }
-
-    fn next_reply(&self, py: Python<'_>) -> PyResult<Option<(Option<Entry>, Reply)>> {
-        let mut state = self.state.get(py)?.lock();
-        let Some((tag, reply)) = state.replies.pop_front() else { return Ok(None) };
-        Ok(Some((state.slab.remove(tag), reply)))
     }
 }
 

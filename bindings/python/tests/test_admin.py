@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from eventloop import assert_loop_runs, watched_loop
 
 import curtail_kafka as curtail
 import curtail_kafka.admin
@@ -66,7 +67,7 @@ def test_every_method_of_the_rust_client_exists() -> None:
 
 def test_data_classes_have_the_fields_of_the_native_code() -> None:
     """Also of results that the embedded cluster never returns."""
-    source = (Path(__file__).parents[1] / "src" / "admin" / "to_python.rs").read_text()
+    source = (Path(__file__).parents[1] / "src" / "admin" / "to_tree.rs").read_text()
     native = source[source.index("data_classes! {") :].partition("\n}\n")[0]
     classes = re.findall(r"(\w+) \{([\w\s]+)\}", native)
     assert len(classes) > 20
@@ -74,6 +75,35 @@ def test_data_classes_have_the_fields_of_the_native_code() -> None:
         assert set(fields.split()) == {
             field.name for field in dataclasses.fields(getattr(curtail.admin, name))
         }, name
+
+
+async def test_large_results_do_not_hold_the_event_loop(servers: str) -> None:
+    async with curtail.Admin(servers) as admin:
+        names = [f"unknown-{n}" for n in range(5_000)]
+        asking = asyncio.create_task(admin.delete_topics(names))
+        # The arguments are converted here.
+        await asyncio.sleep(0)
+        async with watched_loop() as gaps:
+            results = await asking
+        assert list(results) == names
+        assert {type(one) for one in results.values()} == {curtail.UnknownTopicError}
+        assert_loop_runs(gaps)
+
+
+async def test_large_nested_results_do_not_hold_the_event_loop(
+    curtail_cluster: Cluster, servers: str
+) -> None:
+    curtail_cluster.create_topic("wide", partitions=2_000)
+    async with curtail.Admin(servers) as admin:
+        asking = asyncio.create_task(admin.describe_topics(["wide"]))
+        await asyncio.sleep(0)
+        async with watched_loop() as gaps:
+            results = await asking
+        wide = results["wide"]
+        assert not isinstance(wide, curtail.Error)
+        assert [one.partition for one in wide.partitions] == list(range(2_000))
+        assert_loop_runs(gaps)
+        await admin.delete_topics(["wide"])
 
 
 async def test_topics_are_created_described_and_deleted(servers: str) -> None:

@@ -11,7 +11,6 @@ use curtail::{
         TransactionFilter,
     },
     config::IsolationLevel,
-    transaction::OffsetAndMetadata,
 };
 use pyo3::prelude::*;
 
@@ -171,12 +170,6 @@ pub(super) fn offset_spec(py: Python<'_>, spec: Spec) -> PyResult<OffsetSpec> {
         ("latest_tiered", OffsetSpec::LatestTiered),
     ];
     choice(py, "offset", &name, all)
-}
-
-pub(super) fn offset(
-    (at, offset, leader_epoch, metadata): (At, i64, Option<i32>, String),
-) -> (TopicPartition, OffsetAndMetadata) {
-    (partition(at), OffsetAndMetadata { offset, leader_epoch, metadata })
 }
 
 pub(super) fn transaction_filter(

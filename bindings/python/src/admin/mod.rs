@@ -1,7 +1,7 @@
 //! The admin client of an event loop's programs. `curtail_kafka._admin` turns its arguments into tuples.
 
 mod from_python;
-mod to_python;
+mod to_tree;
 
 use curtail::admin::{Each, Quotas};
 use parking_lot::Mutex;
@@ -10,17 +10,19 @@ use pyo3::prelude::*;
 use self::{
     from_python::{
         AclFields, AclFilterFields, At, Change, Component, Partitions, Resource, Scram, Spec,
-        Topic, abort, acl, acl_filter, change, election, isolation, mode, new_partitions, offset,
+        Topic, abort, acl, acl_filter, change, election, isolation, mode, new_partitions,
         offset_spec, partition, partitions, quota_change, quota_filter, resource, scram_change,
         texts, topic, transaction_filter,
     },
-    to_python::{Entity, each, each_of_each, value},
+    to_tree::{Entity, ToTree, each, each_of_each},
 };
 use crate::{
     config::{self, Properties},
     error,
-    port::{Call, Port, none},
+    group::{self, Offset},
+    port::{Call, Port},
     runtime::{Owned, Process},
+    tree::Tree,
 };
 
 /// The native part of `curtail_kafka.Admin`.
@@ -41,13 +43,14 @@ impl Admin {
         &self,
         py: Python<'_>,
         work: impl FnOnce(curtail::Admin) -> F,
-        convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+        tree: impl FnOnce(T) -> Tree + Send + 'static,
     ) -> PyResult<Call>
     where
         T: Send + 'static,
         F: Future<Output = curtail::Result<T>> + Send + 'static,
     {
-        Port::spawn(py, work(self.get(py)?), convert)
+        let work = work(self.get(py)?);
+        Port::spawn_long(py, async move { work.await.map(tree) })
     }
 }
 
@@ -113,7 +116,7 @@ impl Admin {
     }
 
     fn _start_list_topics(&self, py: Python<'_>) -> PyResult<Call> {
-        self.call(py, |admin| async move { admin.list_topics().await }, value)
+        self.call(py, |admin| async move { admin.list_topics().await }, ToTree::tree)
     }
 
     fn _start_describe_topics(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Call> {
@@ -121,7 +124,7 @@ impl Admin {
     }
 
     fn _start_describe_cluster(&self, py: Python<'_>) -> PyResult<Call> {
-        self.call(py, |admin| async move { admin.describe_cluster().await }, value)
+        self.call(py, |admin| async move { admin.describe_cluster().await }, ToTree::tree)
     }
 
     fn _start_list_groups(&self, py: Python<'_>) -> PyResult<Call> {
@@ -144,9 +147,9 @@ impl Admin {
         &self,
         py: Python<'_>,
         group: String,
-        offsets: Vec<(At, i64, Option<i32>, String)>,
+        offsets: Vec<Offset>,
     ) -> PyResult<Call> {
-        let offsets: Vec<_> = offsets.into_iter().map(offset).collect();
+        let offsets: Vec<_> = offsets.into_iter().map(group::offset).collect();
         let work = |admin: curtail::Admin| async move {
             admin.alter_group_offsets(&group, &offsets).await
         };
@@ -210,7 +213,7 @@ impl Admin {
         let work = |admin: curtail::Admin| async move {
             admin.list_partition_reassignments(all.as_deref()).await
         };
-        self.call(py, work, value)
+        self.call(py, work, ToTree::tree)
     }
 
     fn _start_elect_leaders(&self, py: Python<'_>, kind: &str, all: Vec<At>) -> PyResult<Call> {
@@ -223,11 +226,11 @@ impl Admin {
     }
 
     fn _start_describe_features(&self, py: Python<'_>) -> PyResult<Call> {
-        self.call(py, |admin| async move { admin.describe_features().await }, value)
+        self.call(py, |admin| async move { admin.describe_features().await }, ToTree::tree)
     }
 
     fn _start_describe_metadata_quorum(&self, py: Python<'_>) -> PyResult<Call> {
-        self.call(py, |admin| async move { admin.describe_metadata_quorum().await }, value)
+        self.call(py, |admin| async move { admin.describe_metadata_quorum().await }, ToTree::tree)
     }
 
     fn _start_describe_producers(&self, py: Python<'_>, all: Vec<At>) -> PyResult<Call> {
@@ -256,12 +259,16 @@ impl Admin {
         transaction: (At, i64, i16, i32),
     ) -> PyResult<Call> {
         let transaction = abort(transaction);
-        self.call(py, |admin| async move { admin.abort_transaction(&transaction).await }, none)
+        self.call(
+            py,
+            |admin| async move { admin.abort_transaction(&transaction).await },
+            ToTree::tree,
+        )
     }
 
     fn _start_describe_acls(&self, py: Python<'_>, filter: AclFilterFields) -> PyResult<Call> {
         let filter = acl_filter(py, filter)?;
-        self.call(py, |admin| async move { admin.describe_acls(&filter).await }, value)
+        self.call(py, |admin| async move { admin.describe_acls(&filter).await }, ToTree::tree)
     }
 
     fn _start_create_acls(&self, py: Python<'_>, acls: Vec<AclFields>) -> PyResult<Call> {
