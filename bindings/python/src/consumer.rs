@@ -33,6 +33,7 @@ use tokio::{
 };
 
 use crate::{
+    closing::Closing,
     config::{self, Properties},
     error, group,
     hold::Hold,
@@ -58,6 +59,7 @@ struct Inner {
     commands: UnboundedSender<Command>,
     progress: Arc<Mutex<Progress>>,
     handle: ConsumerHandle,
+    closing: Arc<Closing>,
     /// Why a transaction cannot include its offsets.
     unfit: Option<&'static str>,
 }
@@ -65,7 +67,7 @@ struct Inner {
 pub(crate) enum Command {
     Poll(Poll),
     Job(Job),
-    Close { pending: Pending, again: Option<Span> },
+    Close { again: Option<Span> },
 }
 
 pub(crate) struct Poll {
@@ -117,6 +119,7 @@ struct Owner {
     commands: UnboundedReceiver<Command>,
     progress: Arc<Mutex<Progress>>,
     polls: VecDeque<Poll>,
+    closing: Arc<Closing>,
 }
 
 enum Event {
@@ -132,14 +135,14 @@ impl Owner {
                 Event::Command(None) => return,
                 Event::Command(Some(Command::Poll(poll))) => self.polls.push_back(poll),
                 Event::Command(Some(Command::Job(job))) => job(&mut self.consumer).await,
-                Event::Command(Some(Command::Close { pending, again })) => {
+                Event::Command(Some(Command::Close { again })) => {
                     self.polls.clear();
                     rewind(&mut self.consumer, &self.progress, |_| true);
                     if let Some((records, range)) = again {
                         seek_to_first(&mut self.consumer, &records[range]);
                     }
                     self.consumer.close_with(CloseOptions::new()).await;
-                    return pending.settle(Ok(()), none);
+                    return self.closing.end(Ok(()));
                 }
                 // Its future is resolved already.
                 Event::Cancelled => drop(self.polls.pop_front()),
@@ -153,6 +156,9 @@ impl Owner {
             return Event::Command(self.commands.recv().await);
         };
         // Earlier records, of a poll that was cancelled or that another task has waited for.
+        if let Some(error) = self.progress.lock().failed.clone() {
+            return Event::Polled(Err(error));
+        }
         if self.progress.lock().has_records() {
             return Event::Polled(Ok(Vec::new()));
         }
@@ -240,13 +246,13 @@ impl Consumer {
     /// Keeps the consumer from returning records until the transaction has ended.
     pub(crate) fn hold(&self, py: Python<'_>) -> PyResult<Hold> {
         let inner = self.0.get(py)?;
-        Ok(Hold::new(&inner.commands, &inner.progress))
+        Ok(Hold::new(&inner.commands, &inner.progress, &inner.closing))
     }
 }
 
 impl Inner {
     fn is_closed(&self) -> bool {
-        self.progress.lock().closed
+        self.closing.is_requested()
     }
 
     /// Queues work on the consumer for its task. `begin` makes the future, which may borrow the consumer.
@@ -303,13 +309,15 @@ impl Consumer {
         let handle = consumer.handle();
         let (commands, received) = unbounded_channel();
         let owner = Owner {
+        let closing = Arc::<Closing>::default();
             consumer,
             commands: received,
             progress: progress.clone(),
             polls: VecDeque::new(),
+            closing: closing.clone(),
         };
         process.spawn(owner.run());
-        Ok(Self(Owned::new(Inner { commands, progress, handle, unfit })))
+        Ok(Self(Owned::new(Inner { commands, progress, closing, handle, unfit })))
     }
 
     /// Whether polled records wait for the program.
@@ -598,19 +606,10 @@ impl Consumer {
     fn _start_close(&self, py: Python<'_>, failed: bool) -> PyResult<Call> {
         let inner = self.0.get(py)?;
         let (pending, future) = Port::current(py)?.get().pending(py)?;
-        let again = inner.progress.lock().last.take().filter(|_| failed);
-        let close = Command::Close { pending, again };
-        if inner.is_closed() {
-            if let Command::Close { pending, .. } = close {
-                pending.settle(Ok(()), none);
-            }
-        } else {
-            inner.progress.lock().closed = true;
-            if let Err(refused) = inner.commands.send(close)
-                && let Command::Close { pending, .. } = refused.0
-            {
-                pending.settle(Ok(()), none);
-            }
+        if inner.closing.request(Some(pending)) {
+            let again = inner.progress.lock().last.take().filter(|_| failed);
+            // The task lasts until this command.
+            let _ = inner.commands.send(Command::Close { again });
         }
         Ok(Call::without_cancel(future.unbind()))
     }

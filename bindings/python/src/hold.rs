@@ -1,18 +1,26 @@
 //! A consumer whose received offsets a transaction includes.
 //!
 //! While the transaction ends, the consumer returns no records: the outcome decides which record is the next. The hold
-//! is a job of the consumer's task. Later calls wait in the task's queue, also after the program has stopped waiting.
+//! is a job of the consumer's task. Later calls wait in the task's queue, also after the program has stopped waiting. Only
+//! the consumer's close ends the hold before that.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use curtail::{Error, ErrorCode, Result, TopicPartition, transaction::ConsumerGroupMetadata};
+use curtail::{
+    Error, ErrorCode, Result, TopicPartition,
+    transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
+};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use crate::{
+    closing::Closing,
     consumer::{Command, Job},
     progress::{Offsets, Progress},
 };
+
+/// Pause between lookups of committed offsets.
+const BACKOFF: Duration = Duration::from_millis(100);
 
 /// How a transaction has ended.
 #[derive(Clone, Copy)]
@@ -36,6 +44,7 @@ impl Hold {
     pub(crate) fn new(
         commands: &UnboundedSender<Command>,
         progress: &Arc<Mutex<Progress>>,
+        closing: &Arc<Closing>,
     ) -> Self {
         let (reply, input) = oneshot::channel();
         let (outcome, ended) = oneshot::channel();
@@ -43,10 +52,16 @@ impl Hold {
         let mut locked = progress.lock();
         locked.holds += 1;
         let held = Held(progress.clone());
+        let closing = closing.clone();
         let job: Job = Box::new(move |consumer| {
             Box::pin(async move {
                 let _ = reply.send(held.input());
-                held.settle(consumer, ended.await.unwrap_or(Outcome::Unknown)).await;
+                tokio::select! {
+                    biased;
+                    // A closing consumer returns no records, so it needs no outcome. The outcome may need a broker.
+                    () = closing.requested() => {}
+                    () = held.settle(consumer, ended) => {}
+                }
             })
         });
         let refused = commands.send(Command::Job(job));
@@ -74,6 +89,9 @@ impl Held {
     /// The member is that of the last poll: a later one may have lost the partitions since.
     fn input(&self) -> Result<Input> {
         let progress = self.0.lock();
+        if let Some(error) = &progress.failed {
+            return Err(error.clone());
+        }
         let Some(group) = progress.group.clone() else {
             return Ok((Offsets::new(), ConsumerGroupMetadata::new("")));
         };
@@ -92,23 +110,43 @@ impl Held {
         Ok((progress.offsets(), group))
     }
 
-    async fn settle(&self, consumer: &mut curtail::Consumer, outcome: Outcome) {
+    /// Waits for the outcome, and moves the consumer to the first record that no transaction has committed.
+    async fn settle(&self, consumer: &mut curtail::Consumer, ended: oneshot::Receiver<Outcome>) {
+        let outcome = ended.await.unwrap_or(Outcome::Unknown);
         let first = self.0.lock().uncommitted();
         match outcome {
             Outcome::Committed => return self.0.lock().commit(),
             Outcome::Aborted => seek(consumer, &first),
             Outcome::Unknown => {
                 let partitions: Vec<TopicPartition> = first.keys().cloned().collect();
-                let committed = consumer.committed(&partitions).await.unwrap_or_default();
-                seek(consumer, &first);
-                for (at, offset) in committed {
-                    if let Some(offset) = offset {
-                        let _ = consumer.seek_to(&at, &offset);
+                match committed(consumer, &partitions).await {
+                    Ok(committed) => {
+                        seek(consumer, &first);
+                        for (at, offset) in committed {
+                            if let Some(offset) = offset {
+                                let _ = consumer.seek_to(&at, &offset);
+                            }
+                        }
                     }
+                    // No position is right, so the consumer returns no more records.
+                    Err(error) => self.0.lock().failed = Some(error),
                 }
             }
         }
         self.0.lock().abort();
+    }
+}
+
+/// Returns the committed offsets. A lookup that failed says nothing about them, so it is repeated.
+async fn committed(
+    consumer: &curtail::Consumer,
+    partitions: &[TopicPartition],
+) -> Result<BTreeMap<TopicPartition, Option<OffsetAndMetadata>>> {
+    loop {
+        match consumer.committed(partitions).await {
+            Err(error) if error.is_retriable() => tokio::time::sleep(BACKOFF).await,
+            committed => return committed,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod admin;
 mod buffer;
+mod closing;
 mod config;
 mod consumer;
 mod error;

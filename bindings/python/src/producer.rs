@@ -6,6 +6,7 @@ use curtail::Error;
 use pyo3::{prelude::*, types::PyString};
 
 use crate::{
+    closing::Closing,
     config::{self, Properties},
     error,
     feeder::Feeder,
@@ -23,6 +24,7 @@ struct Inner {
     process: &'static Process,
     producer: curtail::Producer,
     stage: Arc<Stage>,
+    closing: Arc<Closing>,
 }
 
 impl Drop for Inner {
@@ -43,7 +45,23 @@ impl Producer {
             .map_err(|error| error::raise(py, &error))?;
         let stage = Arc::<Stage>::default();
         process.spawn(Feeder::new(stage.clone(), producer.clone(), max_block).run());
-        Ok(Self(Owned::new(Inner { process, producer, stage })))
+        Ok(Self(Owned::new(Inner { process, producer, stage, closing: Arc::default() })))
+    }
+
+    /// As [`Self::send`]. asyncio does not report a failure that nothing retrieves.
+    #[pyo3(signature = (topic, value=None, *, key=None, partition=None, headers=None, timestamp=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python method")]
+    fn _send_quietly<'py>(
+        &self,
+        py: Python<'py>,
+        topic: &Bound<'py, PyString>,
+        value: Option<&Bound<'py, PyAny>>,
+        key: Option<&Bound<'py, PyAny>>,
+        partition: Option<i32>,
+        headers: Option<&Bound<'py, PyAny>>,
+        timestamp: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.stage(py, Sent { topic, value, key, partition, headers, timestamp }, true)
     }
 
     /// Accepts a record, and returns a future of its metadata.
@@ -59,12 +77,7 @@ impl Producer {
         headers: Option<&Bound<'py, PyAny>>,
         timestamp: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let inner = self.0.get(py)?;
-        let port = Port::current(py)?;
-        let outlet = port.get().outlet(py, || inner.producer.completions())?;
-        let record = Sent { topic, value, key, partition, headers, timestamp };
-        let sent = record.stage(port.get(), &inner.stage, &outlet, false)?;
-        sent.map_err(|refused| error::raise(py, &refused.into()))
+        self.stage(py, Sent { topic, value, key, partition, headers, timestamp }, false)
     }
 
     /// Waits until the earlier records are acknowledged or failed.
@@ -73,20 +86,21 @@ impl Producer {
         Port::spawn(py, inner.flushed(), none)
     }
 
-    /// Refuses later records, and waits as [`Self::_start_flush`].
+    /// Refuses later records, and waits as [`Self::_start_flush`]. Continues after a cancellation: the feeder ends, and
+    /// only this barrier covers the records that wait in its lanes.
     fn _start_close(&self, py: Python<'_>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
-        let flushed = inner.flushed();
-        inner.stage.close();
-        let producer = inner.producer.clone();
-        let closed = async move {
-            flushed.await?;
-            match producer.close().await {
-                Err(Error::Closed) => Ok(()),
-                closed => closed,
-            }
-        };
-        Port::spawn(py, closed, none)
+        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        if inner.closing.request(Some(pending)) {
+            let flushed = inner.flushed();
+            inner.stage.close();
+            let (producer, closing) = (inner.producer.clone(), inner.closing.clone());
+            inner.process.spawn(async move {
+                let flushed = flushed.await;
+                closing.end(flushed.and(producer.close().await));
+            });
+        }
+        Ok(Call::without_cancel(future.unbind()))
     }
 
     /// Refuses later records, without waiting for earlier ones.
@@ -134,6 +148,19 @@ impl Producer {
 }
 
 impl Producer {
+    fn stage<'py>(
+        &self,
+        py: Python<'py>,
+        record: Sent<'_, 'py>,
+        is_quiet: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let inner = self.0.get(py)?;
+        let port = Port::current(py)?;
+        let outlet = port.get().outlet(py, || inner.producer.completions())?;
+        let sent = record.stage(port.get(), &inner.stage, &outlet, is_quiet)?;
+        sent.map_err(|refused| error::raise(py, &refused.into()))
+    }
+
     fn open(&self, py: Python<'_>) -> PyResult<&Inner> {
         let inner = self.0.get(py)?;
         match inner.stage.is_closed() {

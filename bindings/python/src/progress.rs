@@ -7,7 +7,7 @@ use std::{
 };
 
 use curtail::{
-    ConsumerRecord, TopicPartition,
+    ConsumerRecord, Error, TopicPartition,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
 };
 
@@ -53,7 +53,8 @@ pub(crate) struct Progress {
     pub(crate) holds: usize,
     /// The records of the last poll, or the last record of an iteration.
     pub(crate) last: Option<Span>,
-    pub(crate) closed: bool,
+    /// Why the position is unknown. Every poll returns it.
+    pub(crate) failed: Option<Error>,
 }
 
 impl Progress {

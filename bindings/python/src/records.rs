@@ -16,7 +16,7 @@ use pyo3::{
     types::{PyBytes, PyList, PySlice, PyString},
 };
 
-use crate::progress::Progress;
+use crate::{progress::Progress, runtime::Owned};
 
 /// How long an iteration may keep the event loop from running.
 const TURN: Duration = Duration::from_millis(1);
@@ -172,13 +172,13 @@ impl RecordsIterator {
 /// Iterates over the records that wait for the program, until the event loop must run.
 #[pyclass(frozen, module = "curtail_kafka._native")]
 pub(crate) struct Turn {
-    progress: Arc<Mutex<Progress>>,
+    progress: Owned<Arc<Mutex<Progress>>>,
     ends: Instant,
 }
 
 impl Turn {
     pub(crate) fn new(progress: Arc<Mutex<Progress>>) -> Self {
-        Self { progress, ends: Instant::now() + TURN }
+        Self { progress: Owned::new(progress), ends: Instant::now() + TURN }
     }
 }
 
@@ -188,10 +188,8 @@ impl Turn {
         slf
     }
 
-    fn __next__(&self) -> Option<Record> {
-        if Instant::now() >= self.ends {
-            return None;
-        }
-        self.progress.lock().next()
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
+        let progress = self.progress.get(py)?;
+        Ok(if Instant::now() < self.ends { progress.lock().next() } else { None })
     }
 }

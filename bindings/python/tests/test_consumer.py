@@ -300,6 +300,21 @@ async def test_closed_consumer_refuses_calls(servers: str, curtail_topic: str) -
     await consumer.close()
 
 
+async def test_second_close_waits_for_the_first(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str
+) -> None:
+    consumer = curtail.Consumer(servers, curtail_topic, group_id=f"g-{curtail_topic}")
+    async with asyncio.timeout(20):
+        while not consumer.assignment:
+            await consumer.poll(0.1)
+    with curtail_cluster.slow(0.3):
+        first = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        await consumer.close()
+        assert first.done()
+    await consumer.close()
+
+
 async def test_unreachable_brokers_raise_connection_error() -> None:
     with pytest.raises(ConnectionError):
         async with curtail.Consumer("127.0.0.1:9", "t"):

@@ -107,6 +107,39 @@ def test_forked_child_needs_new_clients(
     assert ended.returncode == 0, ended.stderr
 
 
+FORKS_IN_A_TRANSACTION = """
+import asyncio, os, sys
+import curtail_kafka as curtail
+
+servers, topic = sys.argv[1:]
+
+async def main():
+    async with curtail.TransactionalProducer(servers, transactional_id=topic) as producer:
+        tx = await producer.transaction().__aenter__()
+        tx.send(topic, b"x")
+        child = os.fork()
+        if child == 0:
+            # A thread that no longer exists may hold the locks of the inherited transaction.
+            try:
+                tx._abandon()
+            except curtail.ForkedError:
+                os._exit(0)
+            os._exit(3)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, status
+        await tx.__aexit__(None, None, None)
+
+asyncio.run(main())
+"""
+
+
+def test_forked_child_takes_no_lock_of_a_transaction(
+    python: str, tmp_path: Path, servers: str, curtail_topic: str
+) -> None:
+    ended = run(python, tmp_path, FORKS_IN_A_TRANSACTION, servers, curtail_topic)
+    assert ended.returncode == 0, ended.stderr
+
+
 THREADS = """
 import os, sys
 import curtail_kafka as curtail

@@ -18,11 +18,12 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use self::owner::{Command, End, Owner};
 use crate::{
+    closing::Closing,
     config::{self, Properties},
     consumer::Consumer,
     error, group,
     hold::Outcome,
-    port::{Call, Port, Waiting, none},
+    port::{Call, Port, Waiting},
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
@@ -36,12 +37,12 @@ struct Inner {
     commands: UnboundedSender<Command>,
     /// The stage of the latest transaction. It is closed once the transaction ends.
     latest: Mutex<Option<Arc<Stage>>>,
-    closed: Arc<AtomicBool>,
+    closing: Arc<Closing>,
 }
 
 impl Inner {
     fn send(&self, py: Python<'_>, command: impl FnOnce(Waiting) -> Command) -> PyResult<Call> {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.closing.is_requested() {
             return Err(error::raise(py, &Error::Closed));
         }
         let (waiting, call) = Port::call(py)?;
@@ -50,12 +51,14 @@ impl Inner {
         Ok(call)
     }
 
-    fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+    /// Ends the latest transaction, and refuses calls.
+    fn end(&self, command: Command) {
         if let Some(stage) = self.latest.lock().take() {
             stage.close();
         }
     }
+        // The task lasts until this command.
+        let _ = self.commands.send(command);
 }
 
 #[pymethods]
@@ -68,9 +71,9 @@ impl TransactionalProducer {
         let producer = curtail::TransactionalProducer::with_env(config, &process.env())
             .map_err(|error| error::raise(py, &error))?;
         let (commands, received) = unbounded_channel();
-        let closed = Arc::<AtomicBool>::default();
-        process.spawn(Owner::new(producer, received, closed.clone()).run());
-        Ok(Self(Owned::new(Arc::new(Inner { commands, latest: Mutex::default(), closed }))))
+        let closing = Arc::<Closing>::default();
+        process.spawn(Owner::new(producer, received, closing.clone()).run());
+        Ok(Self(Owned::new(Arc::new(Inner { commands, latest: Mutex::default(), closing }))))
     }
 
     /// Takes over the `transactional.id`.
@@ -90,28 +93,25 @@ impl TransactionalProducer {
     fn _start_close(&self, py: Python<'_>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
         let (pending, future) = Port::current(py)?.get().pending(py)?;
-        match inner.closed.load(Ordering::Relaxed) {
-            true => pending.settle(Ok(()), none),
-            false => {
-                inner.close();
-                let _ = inner.commands.send(Command::Close(pending));
-            }
+        if inner.closing.request(Some(pending)) {
+            inner.end(Command::Close);
         }
         Ok(Call::without_cancel(future.unbind()))
     }
 
     /// Closes the client without waiting. An open transaction ends with its timeout.
     fn _abandon(&self) {
-        if let Some(inner) = self.0.local() {
-            inner.close();
-            let _ = inner.commands.send(Command::Abandon);
+        if let Some(inner) = self.0.local()
+            && inner.closing.request(None)
+        {
+            inner.end(Command::Abandon);
         }
     }
 
     /// Whether the producer belongs to this process and was not closed.
     #[getter]
     fn _is_open(&self) -> bool {
-        self.0.local().is_some_and(|inner| !inner.closed.load(Ordering::Relaxed))
+        self.0.local().is_some_and(|inner| !inner.closing.is_requested())
     }
 }
 
@@ -120,7 +120,7 @@ impl TransactionalProducer {
 pub(crate) struct Transaction {
     producer: Owned<Arc<Inner>>,
     consumer: Option<Py<Consumer>>,
-    stage: Arc<Stage>,
+    stage: Owned<Arc<Stage>>,
     begun: AtomicBool,
 }
 
@@ -137,7 +137,8 @@ impl Transaction {
             consumer.get().check_fit(py)?;
         }
         let producer = Owned::new(producer.0.get(py)?.clone());
-        Ok(Self { producer, consumer, stage: Arc::default(), begun: AtomicBool::new(false) })
+        let stage = Owned::new(Arc::default());
+        Ok(Self { producer, consumer, stage, begun: AtomicBool::new(false) })
     }
 
     /// Takes over the `transactional.id` if that was not done, ends an earlier transaction, and begins this one.
@@ -151,20 +152,20 @@ impl Transaction {
         if is_open {
             return wrong("the producer's other transaction is open");
         }
-        let stage = self.stage.clone();
-        let begun = producer.send(py, |waiting| Command::Begin(waiting, stage));
+        let stage = self.stage.get(py)?;
+        let begun = producer.send(py, |waiting| Command::Begin(waiting, stage.clone()));
         if begun.is_err() {
             self._abandon(py)?;
         }
         let call = begun?;
         self.begun.store(true, Ordering::Relaxed);
-        *producer.latest.lock() = Some(self.stage.clone());
+        *producer.latest.lock() = Some(stage.clone());
         Ok(call)
     }
 
     /// Ends a transaction that did not begin, or whose producer is closed: its records do not count as processed.
     fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
-        self.stage.close();
+        self.stage.get(py)?.close();
         if let Some(consumer) = &self.consumer {
             consumer.get().hold(py)?.release(Outcome::Aborted);
         }
@@ -191,14 +192,14 @@ impl Transaction {
             return Err(error::raise(py, &Error::IllegalState(text)));
         };
         let record = Sent { topic, value, key, partition, headers, timestamp };
-        let sent = record.stage(port.get(), &self.stage, &outlet, true)?;
+        let sent = record.stage(port.get(), self.stage.get(py)?, &outlet, true)?;
         sent.map_err(|refused| error::raise(py, &refusal(&refused)))
     }
 
     /// Waits until the earlier records are acknowledged.
     fn _start_flush(&self, py: Python<'_>) -> PyResult<Call> {
         let producer = self.check_open(py)?;
-        let appended = self.stage.barrier();
+        let appended = self.stage.get(py)?.barrier();
         producer.send(py, |waiting| Command::Flush(waiting, appended))
     }
 
@@ -226,7 +227,7 @@ impl Transaction {
         let producer = open?;
         let (pending, future) = Port::current(py)?.get().pending(py)?;
         let hold = self.consumer.as_ref().map(|consumer| consumer.get().hold(py)).transpose()?;
-        self.stage.close();
+        self.stage.get(py)?.close();
         let _ = producer.commands.send(Command::End(End { pending, hold, commit }));
         Ok(Call::without_cancel(future.unbind()))
     }
@@ -246,10 +247,10 @@ impl Transaction {
 
     fn check_open(&self, py: Python<'_>) -> PyResult<&Arc<Inner>> {
         let producer = self.check_begun(py)?;
-        if producer.closed.load(Ordering::Relaxed) {
+        if producer.closing.is_requested() {
             return Err(error::raise(py, &Error::Closed));
         }
-        match self.stage.is_closed() {
+        match self.stage.get(py)?.is_closed() {
             true => Err(error::raise(py, &refusal(&Refused::Closed))),
             false => Ok(producer),
         }

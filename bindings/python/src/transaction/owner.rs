@@ -4,10 +4,7 @@
 //! - The end of a transaction continues when the program stops waiting for it, and the consumer waits for its outcome.
 //! - A commit that timed out is repeated, because it cannot be withdrawn. Only the producer's close ends that.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use curtail::{
     Error, Result, TopicPartition,
@@ -18,6 +15,7 @@ use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 use super::{feed::Feed, is_open_ended};
 use crate::{
+    closing::Closing,
     hold::{Hold, Outcome},
     port::{Pending, Port, Waiting, none, signalled},
     stage::Stage,
@@ -34,7 +32,7 @@ pub(super) enum Command {
     Flush(Waiting, oneshot::Receiver<()>),
     Offsets(Waiting, Offsets, ConsumerGroupMetadata),
     End(End),
-    Close(Pending),
+    Close,
     Abandon,
 }
 
@@ -48,16 +46,16 @@ pub(super) struct End {
 pub(super) struct Owner {
     producer: curtail::TransactionalProducer,
     commands: UnboundedReceiver<Command>,
-    closed: Arc<AtomicBool>,
+    closing: Arc<Closing>,
 }
 
 impl Owner {
     pub(super) fn new(
         producer: curtail::TransactionalProducer,
         commands: UnboundedReceiver<Command>,
-        closed: Arc<AtomicBool>,
+        closing: Arc<Closing>,
     ) -> Self {
-        Self { producer, commands, closed }
+        Self { producer, commands, closing }
     }
 
     /// Serves commands until the client is closed.
@@ -67,10 +65,8 @@ impl Owner {
             while let Some(command) = next.take() {
                 match command {
                     Command::Begin(waiting, stage) => next = self.transaction(waiting, stage).await,
-                    Command::Close(pending) => {
-                        return pending.settle(self.producer.close().await, none);
-                    }
-                    Command::Abandon => return,
+                    Command::Close => return self.closing.end(self.producer.close().await),
+                    Command::Abandon => return self.closing.end(Ok(())),
                     command => self.idle(command).await,
                 }
             }
@@ -106,7 +102,7 @@ impl Owner {
                 other => return Some(other),
             };
         let prepared = match commit {
-            true => prepare(&mut feed, &transaction, hold.as_mut(), &self.closed).await,
+            true => prepare(&mut feed, &transaction, hold.as_mut(), &self.closing).await,
             false => Err(Error::TransactionAborted),
         };
         drop(feed);
@@ -123,7 +119,7 @@ impl Owner {
 
     /// Repeats a commit until its outcome is known.
     async fn repeat(&mut self, mut committed: Result<()>) -> Result<()> {
-        while is_open_ended(&committed) && !self.closed.load(Ordering::Relaxed) {
+        while is_open_ended(&committed) && !self.closing.is_requested() {
             tokio::task::yield_now().await;
             committed = self.producer.commit_transaction().await;
         }
@@ -244,7 +240,7 @@ async fn prepare(
     feed: &mut Feed,
     transaction: &Transaction<'_>,
     hold: Option<&mut Hold>,
-    closed: &AtomicBool,
+    closing: &Closing,
 ) -> Result<()> {
     feed.drain(transaction).await?;
     let Some(hold) = hold else { return Ok(()) };
@@ -260,7 +256,7 @@ async fn prepare(
     loop {
         let added = transaction.send_offsets_to_transaction(offsets.clone(), &group).await;
         // Adding them twice is harmless.
-        if !is_open_ended(&added) || closed.load(Ordering::Relaxed) {
+        if !is_open_ended(&added) || closing.is_requested() {
             return added;
         }
         tokio::task::yield_now().await;
