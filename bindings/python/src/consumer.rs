@@ -35,7 +35,8 @@ use tokio::{
 use crate::{
     closing::Closing,
     config::{self, Properties},
-    error, group,
+    error,
+    group::{self, Offset},
     hold::Hold,
     port::{Call, Pending, Port, none},
     progress::{Offsets, Progress, Span},
@@ -58,8 +59,8 @@ pub(crate) struct Consumer(Owned<Inner>);
 struct Inner {
     commands: UnboundedSender<Command>,
     progress: Arc<Mutex<Progress>>,
-    handle: ConsumerHandle,
     closing: Arc<Closing>,
+    handle: ConsumerHandle,
     /// Why a transaction cannot include its offsets.
     unfit: Option<&'static str>,
 }
@@ -118,8 +119,8 @@ struct Owner {
     consumer: curtail::Consumer,
     commands: UnboundedReceiver<Command>,
     progress: Arc<Mutex<Progress>>,
-    polls: VecDeque<Poll>,
     closing: Arc<Closing>,
+    polls: VecDeque<Poll>,
 }
 
 enum Event {
@@ -155,10 +156,10 @@ impl Owner {
         let Some(poll) = self.polls.front_mut() else {
             return Event::Command(self.commands.recv().await);
         };
-        // Earlier records, of a poll that was cancelled or that another task has waited for.
         if let Some(error) = self.progress.lock().failed.clone() {
             return Event::Polled(Err(error));
         }
+        // Earlier records, of a poll that was cancelled or that another task has waited for.
         if self.progress.lock().has_records() {
             return Event::Polled(Ok(Vec::new()));
         }
@@ -308,13 +309,13 @@ impl Consumer {
         consumer.set_rebalance_listener(Listener(progress.clone()));
         let handle = consumer.handle();
         let (commands, received) = unbounded_channel();
-        let owner = Owner {
         let closing = Arc::<Closing>::default();
+        let owner = Owner {
             consumer,
             commands: received,
             progress: progress.clone(),
-            polls: VecDeque::new(),
             closing: closing.clone(),
+            polls: VecDeque::new(),
         };
         process.spawn(owner.run());
         Ok(Self(Owned::new(Inner { commands, progress, closing, handle, unfit })))
@@ -506,14 +507,11 @@ impl Consumer {
     }
 
     /// Commits these offsets, or those after the records that the program has received.
-    fn _start_commit(&self, py: Python<'_>, offsets: Option<Vec<(At, i64)>>) -> PyResult<Call> {
+    fn _start_commit(&self, py: Python<'_>, offsets: Option<Vec<Offset>>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
         let is_progress = offsets.is_none();
         let offsets: Offsets = match offsets {
-            Some(offsets) => {
-                let offset = |(at, offset)| (partition(at), OffsetAndMetadata::new(offset));
-                offsets.into_iter().map(offset).collect()
-            }
+            Some(offsets) => offsets.into_iter().map(group::offset).collect(),
             None => {
                 let mut progress = inner.progress.lock();
                 progress.last = None;
@@ -521,16 +519,21 @@ impl Consumer {
             }
         };
         let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let progress = inner.progress.clone();
         let job: Job = Box::new(move |consumer| {
             let mut offsets = offsets;
             if is_progress {
                 let assigned = consumer.assignment();
                 offsets.retain(|at, _| assigned.contains(at));
             }
-            match consumer.commit_offsets_nowait(offsets) {
+            match consumer.commit_offsets_nowait(offsets.clone()) {
                 // A poll need not wait for the coordinator.
                 Ok(committed) => drop(tokio::spawn(async move {
-                    pending.settle(committed.await, none);
+                    let committed = committed.await;
+                    if committed.is_ok() {
+                        progress.lock().commit_before(&offsets);
+                    }
+                    pending.settle(committed, none);
                 })),
                 Err(error) => pending.settle(Err(error), none),
             }
@@ -632,8 +635,8 @@ fn sought(progress: &Mutex<Progress>, at: &TopicPartition, offset: Option<Offset
     let mut progress = progress.lock();
     progress.forget(|other| other == at);
     progress.last = None;
-    match offset {
-        Some(offset) => drop(progress.received.insert(at.clone(), offset)),
-        None => drop(progress.received.remove(at)),
+    // An offset that is not known yet cannot be committed: that after the received records stays.
+    if let Some(offset) = offset {
+        progress.received.insert(at.clone(), offset);
     }
 }

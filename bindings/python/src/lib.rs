@@ -26,8 +26,8 @@ mod signal;
 mod stage;
 mod testing;
 mod transaction;
-
 mod tree;
+
 use pyo3::prelude::*;
 
 #[pymodule]

@@ -125,6 +125,23 @@ impl Progress {
         self.is_torn
     }
 
+    /// Counts received records before these offsets as committed, by the consumer: an abort does not return them again.
+    pub(crate) fn commit_before(&mut self, offsets: &Offsets) {
+        self.received = self.offsets();
+        self.uncommitted = self.uncommitted();
+        for chunk in &mut self.chunks {
+            chunk.from = chunk.next;
+        }
+        for (at, to) in offsets {
+            let Some(first) = self.uncommitted.get_mut(at) else { continue };
+            *first = to.offset.max(*first);
+            let first = *first;
+            if self.received.get(at).is_some_and(|next| next.offset <= first) {
+                self.uncommitted.remove(at);
+            }
+        }
+    }
+
     /// Counts the received records as committed by a transaction.
     pub(crate) fn commit(&mut self) {
         self.received.clear();

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from eventloop import assert_loop_runs, watched_loop
 
 import curtail_kafka as curtail
 from curtail_kafka.testing import Cluster
@@ -151,6 +152,36 @@ async def test_full_buffer_delays_records_and_keeps_their_order(
     assert offsets == list(range(400))
 
 
+async def test_second_close_waits_for_records_without_room(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str
+) -> None:
+    settings = {"buffer.memory": 20_000, "batch.size": 1000}
+    producer = curtail.Producer(servers, config=settings)
+    await producer.warm_up(curtail_topic)
+    with curtail_cluster.slow(0.1):
+        sent = [producer.send(curtail_topic, bytes(1000), key="k") for _ in range(100)]
+        first = asyncio.create_task(producer.close())
+        await asyncio.wait(sent[:1])
+        # The feeder has ended, and records wait in a lane.
+        await producer.close()
+        assert first.done()
+    assert [one.result().offset for one in sent] == list(range(100))
+
+
+async def test_cancelled_close_continues(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str
+) -> None:
+    producer = curtail.Producer(servers)
+    await producer.warm_up(curtail_topic)
+    with curtail_cluster.slow(0.3):
+        sent = producer.send(curtail_topic, b"x")
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await producer.close()
+        assert sent.done()
+
+
 async def test_full_buffer_fails_records_after_max_block(
     curtail_cluster: Cluster, servers: str, curtail_topic: str
 ) -> None:
@@ -227,6 +258,37 @@ async def test_burst_does_not_hold_the_event_loop(servers: str, curtail_topic: s
             await asyncio.sleep(0)
             done.append(sum(one.done() for one in sent))
         assert max(b - a for a, b in itertools.pairwise(done)) <= 2 * 256
+
+
+async def test_send_many_does_not_hold_the_event_loop(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        await producer.warm_up(curtail_topic)
+        records = (curtail.NewRecord(b"x") for _ in range(20_000))
+        async with watched_loop() as gaps:
+            written = await producer.send_many(curtail_topic, records)
+    assert [one.offset for one in written] == list(range(20_000))
+    assert_loop_runs(gaps)
+
+
+async def test_cancelled_send_many_leaves_its_records_in_flight(
+    servers: str, curtail_topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def records() -> Iterator[curtail.NewRecord]:
+        yield from (curtail.NewRecord(b"x") for _ in range(10))
+        yield curtail.NewRecord(bytes(2000))
+
+    async with curtail.Producer(servers, linger_ms=60_000, max_request_size=1000) as producer:
+        await producer.warm_up(curtail_topic)
+        sending = asyncio.create_task(producer.send_many(curtail_topic, records()))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await producer.flush()
+        assert (await producer.send(curtail_topic, b"after")).offset == 10
+    gc.collect()
+    # The program has stopped waiting for the failure.
+    assert "never retrieved" not in caplog.text
 
 
 async def test_forgotten_failure_is_logged(

@@ -1,14 +1,17 @@
 import asyncio
+import contextlib
 import gc
 import itertools
 import warnings
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import curtail_kafka as curtail
 from curtail_kafka import GroupMetadata, NewRecord, TopicPartition
+from curtail_kafka.admin import OffsetAndMetadata
 from curtail_kafka.testing import Cluster
 
 COMMITTED: dict[str, Any] = {
@@ -442,6 +445,162 @@ async def test_close_aborts_an_open_transaction(
                 await producer.close()
         assert len(await poll(consumer)) == 2
     assert await committed_values(servers, out) == []
+
+
+@pytest.mark.curtail(brokers=1)
+async def test_consumer_closes_before_its_producer_while_no_broker_responds(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str, out: str, name: str
+) -> None:
+    """Its close does not wait for the outcome of a commit, which only the producer's close ends."""
+    await fill(servers, curtail_topic, 3)
+    producer = transactional(servers, name, max_block_ms=500)
+    consumer = curtail.Consumer(
+        servers, curtail_topic, group_id=name, default_api_timeout_ms=500, **COMMITTED
+    )
+    await poll(consumer)
+    tx = await producer.transaction(consumer).__aenter__()
+    await tx.send(out, b"x")
+    with curtail_cluster.frozen(1):
+        ending = asyncio.create_task(tx.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait([ending])
+        async with asyncio.timeout(20):
+            await consumer.close()
+    with contextlib.suppress(curtail.Error):
+        await producer.close()
+
+
+@pytest.mark.curtail(brokers=1)
+async def test_unknown_outcome_waits_for_the_committed_offsets(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str, out: str, name: str
+) -> None:
+    """A failed lookup does not mean that the group has no offsets: records would come twice."""
+    await fill(servers, curtail_topic, 3)
+    at = TopicPartition(curtail_topic, 0)
+    offset_fetch, end_txn = 9, 26
+    producer = transactional(servers, name, max_block_ms=500)
+    settings: dict[str, Any] = {
+        "fetch_max_wait_ms": 100,
+        "request_timeout_ms": 300,
+        "default_api_timeout_ms": 500,
+    }
+    async with curtail.Consumer(
+        servers, curtail_topic, group_id=name, **settings, **COMMITTED
+    ) as consumer:
+        await poll(consumer)
+        tx = await producer.transaction(consumer).__aenter__()
+        await tx.send(out, b"x")
+        # The commit is applied, and its response does not arrive.
+        with curtail_cluster.slow(60, api=offset_fetch):
+            with curtail_cluster.slow(60, api=end_txn):
+                ending = asyncio.create_task(tx.__aexit__(None, None, None))
+                await asyncio.sleep(0)
+                with contextlib.suppress(curtail.Error):
+                    await producer.close()
+                assert isinstance(await outcome(ending), curtail.TimeoutError)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(2):
+                    await consumer.position(at)
+        async with asyncio.timeout(20):
+            assert await consumer.position(at) == 3
+        assert not await consumer.poll(0.2)
+    assert await committed_values(servers, out) == [b"x"]
+
+
+async def outcome(task: asyncio.Task[Any]) -> object:
+    """The task's result, or its exception."""
+    await asyncio.wait([task])
+    return task.exception() or task.result()
+
+
+async def test_second_close_waits_for_the_first(
+    curtail_cluster: Cluster, servers: str, out: str, name: str
+) -> None:
+    producer = transactional(servers, name)
+    tx = await producer.transaction().__aenter__()
+    await tx.send(out, b"x")
+    with curtail_cluster.slow(0.3):
+        first = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        await producer.close()
+        assert first.done()
+    await producer.close()
+
+
+@pytest.mark.parametrize("to", ["end", "beginning", datetime.now(UTC) + timedelta(days=1)])
+async def test_seek_in_a_block_keeps_the_offsets_of_received_records(
+    servers: str, curtail_topic: str, out: str, name: str, to: Any
+) -> None:
+    await fill(servers, curtail_topic, 5)
+    at = TopicPartition(curtail_topic, 0)
+    async with (
+        transactional(servers, name) as producer,
+        worker(servers, curtail_topic, name) as consumer,
+    ):
+        assert len(await poll(consumer)) == 5
+        async with producer.transaction(consumer) as tx:
+            tx.send(out, b"of five records")
+            await consumer.seek(at, to)
+        assert await consumer.committed(at) == 5
+
+
+async def test_abort_rewinds_to_the_last_commit_of_the_consumer(
+    servers: str, curtail_topic: str, name: str
+) -> None:
+    await fill(servers, curtail_topic, 6)
+    async with (
+        transactional(servers, name) as producer,
+        curtail.Consumer(
+            servers, curtail_topic, group_id=name, max_poll_records=2, **COMMITTED
+        ) as consumer,
+    ):
+        assert [one.offset for one in await poll(consumer)] == [0, 1]
+        await consumer.commit()
+        for _ in range(2):
+            assert [one.offset for one in await poll(consumer)] == [2, 3]
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(consumer):
+                    raise ZeroDivisionError
+        assert [one.offset for one in await poll(consumer)] == [2, 3]
+        assert [one.offset for one in await poll(consumer)] == [4, 5]
+        await consumer.commit({(curtail_topic, 0): 5})
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(consumer):
+                raise ZeroDivisionError
+        assert [one.offset for one in await poll(consumer)] == [5]
+        # All that was received is committed: nothing is left to rewind.
+        await consumer.commit()
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(consumer):
+                raise ZeroDivisionError
+        assert not await consumer.poll(0.2)
+
+
+async def test_offsets_have_metadata(servers: str, curtail_topic: str, name: str) -> None:
+    at = TopicPartition(curtail_topic, 0)
+    await fill(servers, curtail_topic, 3)
+    async with (
+        transactional(servers, name) as producer,
+        worker(servers, curtail_topic, name) as consumer,
+        curtail.Admin(servers) as admin,
+    ):
+        await poll(consumer)
+        group = consumer.group_metadata
+        assert group is not None
+        offset = OffsetAndMetadata(2, metadata="two of three")
+        async with producer.transaction() as tx:
+            await tx.send_offsets({at: offset}, group)
+        assert (await admin.list_group_offsets([name]))[name] == {at: offset}
+        offset = OffsetAndMetadata(1, leader_epoch=0, metadata="by the consumer")
+        await consumer.commit({at: offset})
+        assert (await admin.list_group_offsets([name]))[name] == {at: offset}
+        wrong = "offsets must be int or OffsetAndMetadata each, not str"
+        with pytest.raises(TypeError, match=wrong):
+            await consumer.commit({at: "3"})  # type: ignore[arg-type]
+        async with producer.transaction() as tx:
+            with pytest.raises(TypeError, match=wrong):
+                await tx.send_offsets({at: "3"}, group)  # type: ignore[arg-type]
 
 
 async def test_unclosed_producer_warns(servers: str, name: str) -> None:

@@ -5,11 +5,13 @@ from ._config import Setting
 from ._consumer import Consumer, GroupMetadata
 from ._fork import install as _install_fork_guard
 from ._native import Record, RecordMetadata, Records
+from ._offset import Offset
 from ._partition import TopicPartition
 from ._producer import Producer
 from ._records import Headers
 from ._sender import Bytes, HeaderLike, NewRecord
 from ._transaction import Transaction, TransactionalProducer
+from .admin import OffsetAndMetadata
 from .errors import (
     AuthenticationError,
     AuthorizationError,
@@ -62,6 +64,8 @@ __all__ = [
     "LogTruncatedError",
     "NewRecord",
     "NotAcknowledgedError",
+    "Offset",
+    "OffsetAndMetadata",
     "OffsetOutOfRangeError",
     "Producer",
     "ProtocolError",

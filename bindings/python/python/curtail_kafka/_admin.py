@@ -1,10 +1,11 @@
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, Unpack
 
 from . import _native
 from ._call import finished
+from ._client import Client
 from ._config import Setting, properties, text
+from ._offset import Offset, offset_list
 from ._partition import ByPartition, pairs
 from ._partition import partitions as _partitions
 from .admin import (
@@ -118,11 +119,7 @@ def _component(kind: str, match: str | QuotaMatch) -> tuple[str, str, str]:
     return kind, "name", match
 
 
-def _offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    return offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-
-
-class Admin(_native.Admin):
+class Admin(Client, _native.Admin):
     """Administers topics, settings, groups, offsets, replicas, transactions, users and ACLs.
 
     Each call is retried within ``default.api.timeout.ms`` after retriable errors. A call for many
@@ -229,14 +226,10 @@ class Admin(_native.Admin):
         return await finished(self._start_list_group_offsets(_all_of(str, "groups", groups)))
 
     async def alter_group_offsets(
-        self, group: str, offsets: ByPartition[int | OffsetAndMetadata]
+        self, group: str, offsets: ByPartition[Offset]
     ) -> Each[TopicPartition, None]:
         """Sets committed offsets of a group without members."""
-        every = [
-            (at, one.offset, one.leader_epoch, one.metadata)
-            for at, one in ((at, _offset(to)) for at, to in pairs("offsets", offsets))
-        ]
-        return await finished(self._start_alter_group_offsets(group, every))
+        return await finished(self._start_alter_group_offsets(group, offset_list(offsets)))
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[At]
@@ -380,18 +373,5 @@ class Admin(_native.Admin):
             every.append((one.user, one.mechanism, password, one.iterations, one.salt))
         return await finished(self._start_alter_user_scram_credentials(every))
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.connect()
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def _discard(self) -> None:
         self._close()

@@ -2,14 +2,15 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, Unpack
 
 from . import _native
 from ._call import finished
+from ._client import Client
 from ._config import Setting, properties
 from ._native import Record, Records
-from ._partition import ByPartition, TopicPartition, pairs
+from ._offset import Offset, offset_list
+from ._partition import ByPartition, TopicPartition
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class GroupMetadata(NamedTuple):
     group_instance_id: str | None = None
 
 
-class Consumer(_native.Consumer):
+class Consumer(Client, _native.Consumer):
     """Reads partitions, assigned by the application or shared in a group.
 
     With a ``group_id`` it subscribes to the topics; without one it is assigned all their
@@ -138,12 +139,12 @@ class Consumer(_native.Consumer):
         """Resumes paused partitions."""
         await finished(self._start_resume(list(partitions)))
 
-    async def commit(self, offsets: ByPartition[int] | None = None) -> None:
+    async def commit(self, offsets: ByPartition[Offset] | None = None) -> None:
         """Commits these offsets, or those after the records that the program has received.
 
         A cancelled commit may have happened.
         """
-        every = None if offsets is None else pairs("offsets", offsets)
+        every = None if offsets is None else offset_list(offsets)
         await finished(self._start_commit(every))
 
     async def position(self, partition: tuple[str, int]) -> int:
@@ -191,25 +192,17 @@ class Consumer(_native.Consumer):
         return None if group is None else GroupMetadata(*group)
 
     async def close(self) -> None:
-        """Commits with auto-commit, leaves the group, and closes the consumer."""
+        """Commits with auto-commit, leaves the group, and closes the consumer.
+
+        A cancelled close continues.
+        """
         await finished(self._start_close(False))
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.connect()
-        except BaseException:
-            # The block does not run, so nothing else closes the consumer.
-            await self.close()
-            raise
-        return self
+    async def _discard(self) -> None:
+        await self.close()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await finished(self._start_close(kind is not None))
+    async def _leave(self, failed: bool) -> None:
+        await finished(self._start_close(failed))
 
     def __del__(self) -> None:
         if self._is_open:

@@ -59,6 +59,7 @@ _Texts = list[str]
 _Resource = tuple[str, str]
 _Acl = tuple[str, str, str, str, str, str, str]
 _Text = str | None
+_Offset = tuple[tuple[str, int], int, int | None, str]
 _AclFilter = tuple[_Text, _Text, str, _Text, _Text, _Text, _Text]
 _Scram = tuple[str, ScramMechanism, bytes | None, int | None, bytes | None]
 
@@ -91,6 +92,16 @@ class Producer:
     @property
     def _is_open(self) -> bool: ...
     def send(
+        self,
+        topic: str,
+        value: Bytes = None,
+        *,
+        key: Bytes = None,
+        partition: int | None = None,
+        headers: HeaderLike | None = None,
+        timestamp: int | None = None,
+    ) -> Future[RecordMetadata]: ...
+    def _send_quietly(
         self,
         topic: str,
         value: Bytes = None,
@@ -136,7 +147,7 @@ class Transaction:
     def _start_flush(self) -> Call[Any]: ...
     def _start_send_offsets(
         self,
-        offsets: list[tuple[tuple[str, int], int]],
+        offsets: list[_Offset],
         group: tuple[str, int, str, str | None],
     ) -> Call[Any]: ...
     def _start_end(self, commit: bool) -> Call[Any]: ...
@@ -169,7 +180,7 @@ class Admin:
         self, groups: _Texts
     ) -> Call[Each[str, dict[TopicPartition, OffsetAndMetadata]]]: ...
     def _start_alter_group_offsets(
-        self, group: str, offsets: list[tuple[At, int, int | None, str]]
+        self, group: str, offsets: list[_Offset]
     ) -> Call[Each[TopicPartition, None]]: ...
     def _start_delete_group_offsets(
         self, group: str, all: list[At]
@@ -267,7 +278,7 @@ class Consumer:
     def _start_seek_to_timestamp(self, at: tuple[str, int], timestamp: int) -> Call[Any]: ...
     def _start_pause(self, all: list[tuple[str, int]]) -> Call[Any]: ...
     def _start_resume(self, all: list[tuple[str, int]]) -> Call[Any]: ...
-    def _start_commit(self, offsets: list[tuple[tuple[str, int], int]] | None) -> Call[Any]: ...
+    def _start_commit(self, offsets: list[_Offset] | None) -> Call[Any]: ...
     def _start_position(self, at: tuple[str, int]) -> Call[Any]: ...
     def _start_committed(self, all: list[tuple[str, int]]) -> Call[Any]: ...
     def _start_offsets(self, all: list[tuple[str, int]], is_end: bool) -> Call[Any]: ...

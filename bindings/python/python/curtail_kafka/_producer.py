@@ -1,12 +1,12 @@
 import atexit
 import warnings
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 from weakref import WeakSet
 
 from . import _native
 from ._call import finished
+from ._client import Client
 from ._config import Setting, properties
 from ._native import RecordMetadata
 from ._sender import NewRecord, send_all
@@ -18,7 +18,7 @@ EXIT_SECONDS = 5.0
 """Longest flush at the interpreter's exit."""
 
 
-class Producer(_native.Producer):
+class Producer(Client, _native.Producer):
     """Sends records to Kafka, in batches, idempotently and in order.
 
     A producer may be created anywhere and used from several event loops. ``async with`` connects
@@ -54,32 +54,21 @@ class Producer(_native.Producer):
 
         Failures are raised together, as an :class:`ExceptionGroup`.
         """
-        return await send_all(self.send, topic, records)
+        return await send_all(self._send_quietly, topic, records)
 
     async def flush(self) -> None:
         """Waits until each earlier record is acknowledged or failed, without lingering."""
         await finished(self._start_flush())
 
     async def close(self) -> None:
-        """Refuses later records, and waits until each earlier one is acknowledged or failed."""
+        """Refuses later records, and waits until each earlier one is acknowledged or failed.
+
+        A cancelled close continues.
+        """
         await finished(self._start_close())
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.connect()
-        except BaseException:
-            # The block does not run, so nothing else closes the producer.
-            self._abandon()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def _discard(self) -> None:
+        self._abandon()
 
     def __del__(self) -> None:
         if self._is_open:

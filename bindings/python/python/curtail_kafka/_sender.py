@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ._native import RecordMetadata
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 else:
     Bytes = Any
     HeaderLike = Any
+
+
+TURN = 0.0005
+"""Seconds after which a loop over records lets the event loop run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,27 @@ class Send(Protocol):
     ) -> asyncio.Future[RecordMetadata]: ...
 
 
+class Pace:
+    """Lets the event loop run between the items of a long loop."""
+
+    def __init__(self) -> None:
+        self._ends = perf_counter() + TURN
+
+    async def kept(self) -> None:
+        """Yields to the event loop if the turn has ended."""
+        if perf_counter() >= self._ends:
+            await asyncio.sleep(0)
+            self._ends = perf_counter() + TURN
+
+
 async def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list[RecordMetadata]:
-    """Sends records, and waits for all outcomes. Raises failures as one group."""
+    """Sends records, and waits for all outcomes. Raises failures as one group.
+
+    ``send`` returns futures whose failures asyncio does not report: they need not be awaited.
+    """
     sent: list[asyncio.Future[RecordMetadata]] = []
     errors: list[Exception] = []
+    pace = Pace()
     try:
         for one in records:
             if not isinstance(one, NewRecord):
@@ -58,16 +80,17 @@ async def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list
                 timestamp=one.timestamp,
             )
             sent.append(future)
+            await pace.kept()
     except Exception as error:
         errors.append(error)
     written: list[RecordMetadata] = []
-    for result in await asyncio.gather(*sent, return_exceptions=True):
-        if isinstance(result, Exception):
-            errors.append(result)
-        elif isinstance(result, BaseException):
-            raise result
-        else:
-            written.append(result)
+    # Not `gather`: it adds a callback to every future, and collects all results, in one turn each.
+    for future in sent:
+        try:
+            written.append(await future)
+        except Exception as error:
+            errors.append(error)
+        await pace.kept()
     if errors:
         raise ExceptionGroup(f"{len(errors)} records were not acknowledged", errors)
     return written

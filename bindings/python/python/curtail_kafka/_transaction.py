@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from . import _native
 from ._call import finished
+from ._client import Client
 from ._config import Setting, properties
 from ._consumer import Consumer, GroupMetadata
 from ._native import RecordMetadata
-from ._partition import ByPartition, pairs
+from ._offset import Offset, offset_list
+from ._partition import ByPartition
 from ._sender import NewRecord, send_all
 from .errors import Error
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from ._options import ProducerOptions
 
 
-class TransactionalProducer(_native.TransactionalProducer):
+class TransactionalProducer(Client, _native.TransactionalProducer):
     """Sends records and commits offsets in transactions: all become visible, or none.
 
     It needs a ``transactional_id`` that no other running program uses. ``async with`` takes over
@@ -68,22 +70,8 @@ class TransactionalProducer(_native.TransactionalProducer):
         """
         await finished(self._start_close())
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.connect()
-        except BaseException:
-            # The block does not run, so nothing else closes the producer.
-            self._abandon()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def _discard(self) -> None:
+        self._abandon()
 
     def __del__(self) -> None:
         if self._is_open:
@@ -114,7 +102,7 @@ class Transaction(_native.Transaction):
         """
         return await send_all(self.send, topic, records)
 
-    async def send_offsets(self, offsets: ByPartition[int], group: GroupMetadata) -> None:
+    async def send_offsets(self, offsets: ByPartition[Offset], group: GroupMetadata) -> None:
         """Adds offsets, each that of the next record to read, for the commit to commit.
 
         For consumers that :meth:`TransactionalProducer.transaction` did not receive. ``group`` is
@@ -123,7 +111,7 @@ class Transaction(_native.Transaction):
         """
         if not isinstance(group, GroupMetadata):
             raise TypeError(f"group must be a GroupMetadata, not {type(group).__name__}")
-        await finished(self._start_send_offsets(pairs("offsets", offsets), group))
+        await finished(self._start_send_offsets(offset_list(offsets), group))
 
     async def flush(self) -> None:
         """Waits until each earlier record is acknowledged, without lingering."""

@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use curtail::{Error, Result, TopicPartition, transaction::OffsetAndMetadata};
+use curtail::{Error, Result};
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyString};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -21,7 +21,8 @@ use crate::{
     closing::Closing,
     config::{self, Properties},
     consumer::Consumer,
-    error, group,
+    error,
+    group::{self, Offset},
     hold::Outcome,
     port::{Call, Port, Waiting},
     runtime::{Owned, Process},
@@ -56,9 +57,9 @@ impl Inner {
         if let Some(stage) = self.latest.lock().take() {
             stage.close();
         }
-    }
         // The task lasts until this command.
         let _ = self.commands.send(command);
+    }
 }
 
 #[pymethods]
@@ -207,13 +208,10 @@ impl Transaction {
     fn _start_send_offsets(
         &self,
         py: Python<'_>,
-        offsets: Vec<((String, i32), i64)>,
+        offsets: Vec<Offset>,
         group: group::Fields,
     ) -> PyResult<Call> {
-        let offset = |((topic, index), offset): ((String, i32), i64)| {
-            (TopicPartition::new(topic, index), OffsetAndMetadata::new(offset))
-        };
-        let offsets = offsets.into_iter().map(offset).collect();
+        let offsets = offsets.into_iter().map(group::offset).collect();
         let group = group::metadata(group);
         self.check_open(py)?.send(py, |waiting| Command::Offsets(waiting, offsets, group))
     }
