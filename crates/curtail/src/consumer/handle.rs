@@ -38,7 +38,7 @@ impl ConsumerHandle {
         Self { shared: Arc::downgrade(shared) }
     }
 
-    fn shared(&self) -> Result<Arc<Shared>> {
+    pub(super) fn shared(&self) -> Result<Arc<Shared>> {
         let open = |shared: &Arc<Shared>| !shared.state.lock().closed;
         self.shared.upgrade().filter(open).ok_or(Error::Closed)
     }

@@ -18,6 +18,7 @@ mod reading;
 mod records;
 mod shared;
 mod signal;
+mod snapshot;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use self::{
     cursor::Decoding,
     reading::{Reading, Source},
-    shared::{Assigned, Shared},
+    shared::Shared,
 };
 pub use curtail_wire::records::{HeaderIter, RecordRef, TimestampType};
 
@@ -73,7 +74,7 @@ pub use self::{
 use crate::{
     ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
     metadata::{AutoCreate, MetadataHandle},
-    metrics::{ConsumerMetrics, PartitionLag},
+    metrics::ConsumerMetrics,
     runtime::{Runtime, within},
     transaction::OffsetAndMetadata,
 };
@@ -339,36 +340,7 @@ impl Consumer {
     /// # }
     /// ```
     pub fn metrics(&self) -> ConsumerMetrics {
-        let stats = &self.shared.stats;
-        let taken = Instant::now();
-        let not_counted = self.reading.not_counted();
-        let held: Vec<(TopicPartition, usize)> = {
-            let state = self.shared.state.lock();
-            let held =
-                |(at, assigned): (&TopicPartition, &Assigned)| (at.clone(), assigned.held.bytes());
-            state.partitions.iter().map(held).collect()
-        };
-        let partition = |(at, buffered_bytes)| {
-            let lag = self.current_lag(&at);
-            (at, PartitionLag { lag, buffered_bytes })
-        };
-        ConsumerMetrics {
-            client_id: self.shared.config.common.client_id.clone(),
-            taken,
-            period: taken.saturating_duration_since(stats.started),
-            records_consumed_total: stats.records.get() + not_counted,
-            bytes_consumed_total: stats.bytes.get(),
-            certificates_outdated: self
-                .shared
-                .config
-                .common
-                .security
-                .certificates_outdated()
-                .is_some(),
-            brokers: stats.snapshot(),
-            group: self.shared.group.as_ref().map(|group| group.stats.snapshot(taken)),
-            partitions: held.into_iter().map(partition).collect(),
-        }
+        self.shared.metrics(self.reading.not_counted(), |at| self.current_lag(at))
     }
 
     /// The broker that each assigned partition is read from: its leader, or with `client.rack` a replica that is nearer

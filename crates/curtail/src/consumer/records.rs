@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
+use bytes::Bytes;
 use curtail_wire::records::{RecordRef, Records as WireRecords, TimestampType};
 
 use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
@@ -96,23 +97,63 @@ impl RecordBatch {
         self.records.batch_header().timestamp_type()
     }
 
+    /// The encoded records, decompressed. Keys and values are slices of it.
+    pub fn data(&self) -> &Bytes {
+        self.records.data()
+    }
+
     /// Returns the next record, borrowed.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the checksum is valid but the content is not. The batch ends there, and the consumer's
     /// position is after it. To get the error again, seek back to the batch's offset.
     pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
+        let Self { topic, partition, records } = self;
+        let (offset, next_offset) = extent(records);
+        Some(records.next_ref()?.map_err(|error| Error::Corrupt {
+            topic: topic.clone(),
+            partition: *partition,
+            offset,
+            next_offset,
+            reason: error.to_string().into(),
+        }))
+    }
+
+    /// Returns the next record as polls return it: it keeps [`Self::data`] in memory. Calls may be mixed with
+    /// [`Self::next_record`].
+    ///
+    /// # Errors
+    /// As [`Self::next_record`].
+    pub fn next_shared(&mut self) -> Option<Result<ConsumerRecord>> {
         let header = self.records.batch_header();
-        let (offset, next_offset) = (header.base_offset, header.last_offset().checked_add(1));
-        match self.records.next_ref()? {
-            Ok(record) => Some(Ok(record)),
-            Err(error) => Some(Err(Error::Corrupt {
+        let (timestamp_type, leader_epoch) =
+            (header.timestamp_type(), header.partition_leader_epoch);
+        let (offset, next_offset) = extent(&self.records);
+        Some(match self.records.next()? {
+            Ok(record) => Ok(ConsumerRecord {
+                topic: self.topic.clone(),
+                partition: self.partition,
+                leader_epoch,
+                offset: record.offset,
+                timestamp: record.timestamp,
+                timestamp_type,
+                key: record.key,
+                value: record.value,
+                headers: record.headers,
+            }),
+            Err(error) => Err(Error::Corrupt {
                 topic: self.topic.clone(),
                 partition: self.partition,
                 offset,
                 next_offset,
                 reason: error.to_string().into(),
-            })),
-        }
+            }),
+        })
     }
+}
+
+/// The offset of a batch, and the offset after it.
+fn extent(records: &WireRecords) -> (i64, Option<i64>) {
+    let header = records.batch_header();
+    (header.base_offset, header.last_offset().checked_add(1))
 }

@@ -396,19 +396,41 @@ async fn streams_and_batches_return_the_same_records(backend: &Backend) {
     while *seen.last().unwrap() < 500 {
         let mut batch = consumer.poll_batch(LIMIT).await.unwrap().expect("a batch");
         let last = batch.last_offset();
+        let data = batch.data().clone();
+        // Borrowed and shared records, mixed.
         while let Some(record) = batch.next_record() {
             let record = record.unwrap();
             assert_eq!(record.value.unwrap(), record.offset.to_string().as_bytes());
             seen.push(record.offset);
+            let Some(record) = batch.next_shared() else { break };
+            let record = record.unwrap();
+            let value = record.value_bytes().unwrap();
+            assert_eq!(value, record.offset().to_string().as_bytes());
+            assert!(
+                data.as_ptr_range().contains(&value.as_ptr()),
+                "the value is no slice of the batch"
+            );
+            assert_eq!(record.topic_partition(), at);
+            assert!(record.leader_epoch().is_some());
+            seen.push(record.offset());
         }
         assert_eq!(consumer.position(&at).await.unwrap(), last + 1);
     }
+    let handle = consumer.handle();
     let mut stream = consumer.into_stream();
     while seen.len() < 900 {
         seen.push(next(&mut stream).await.unwrap().unwrap().offset());
     }
     assert_eq!(seen, (0..900).collect::<Vec<i64>>());
-    assert_eq!(stream.into_inner().position(&at).await.unwrap(), 900);
+    let mut consumer = stream.into_inner();
+    assert_eq!(consumer.position(&at).await.unwrap(), 900);
+    // The records of a stream count in the handle's metrics once the next ones are looked for.
+    assert!(consumer.poll(Duration::ZERO).await.unwrap().is_empty());
+    let (metrics, of_handle) = (consumer.metrics(), handle.metrics().unwrap());
+    assert_eq!(metrics.records_consumed_total, of_handle.records_consumed_total);
+    assert_eq!(metrics.partitions, of_handle.partitions);
+    drop(consumer);
+    assert!(handle.metrics().is_none(), "the consumer is dropped");
 }
 
 async fn missing_topics_and_partitions_are_reported(backend: &Backend) {

@@ -236,6 +236,12 @@ impl Records {
     }
 
     /// All encoded records, decompressed.
+    #[must_use]
+    pub fn data(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// All encoded records, decompressed.
     pub(super) fn into_data(self) -> Bytes {
         self.data
     }

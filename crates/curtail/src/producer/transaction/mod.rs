@@ -156,6 +156,22 @@ impl TransactionalProducer {
         self.inner.metrics()
     }
 
+    /// Returns a function for other tasks, which returns the metrics also while a transaction borrows the producer. It
+    /// returns `None` some time after the producer is closed.
+    ///
+    /// ```
+    /// # fn example(producer: &curtail::TransactionalProducer) {
+    /// let metrics = producer.metrics_reader();
+    /// tokio::spawn(async move { metrics().map(|metrics| metrics.record_error_total) });
+    /// # }
+    /// ```
+    pub fn metrics_reader(
+        &self,
+    ) -> impl Fn() -> Option<ProducerMetrics> + Send + Sync + Clone + 'static + use<> {
+        let shared = std::sync::Arc::downgrade(&self.inner.shared);
+        move || Some(shared.upgrade()?.metrics())
+    }
+
     /// Creates a sink for [`Transaction::send_tagged`], and the receiver of its outcomes, as [`Producer::completions`].
     ///
     /// An outcome reports whether the record was written. Only [`Transaction::commit`] makes a written record visible,
