@@ -5,7 +5,9 @@
 //!
 //! # Invariants
 //! - Records lie in [`Progress`] until the program takes them, so a cancelled poll loses none.
-//! - The task does not poll while records lie there, so no rebalance comes between them and their partition's offsets.
+//! - The task does not poll while records lie there, so no rebalance comes between them and their partition's offsets. Only
+//!   a batch of columns is filled by further polls: the listener drops the records of revoked partitions. With auto-commit
+//!   it is not, because those polls would commit the records.
 //! - `Progress::received` has offsets of assigned partitions only: the listener removes the others.
 
 use std::{
@@ -20,6 +22,7 @@ use curtail::{
     ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
     config::IsolationLevel,
     consumer::{CloseOptions, ConsumerHandle, Rebalance, RebalanceListener},
+    metrics::ConsumerMetrics,
     transaction::OffsetAndMetadata,
 };
 use parking_lot::Mutex;
@@ -33,16 +36,21 @@ use tokio::{
 };
 
 use crate::{
+    arrow::{Columns, RecordBatch, Wanted},
     closing::Closing,
     config::{self, Properties},
     error,
     group::{self, Offset},
     hold::Hold,
+    metrics,
     port::{Call, Pending, Port, none},
     progress::{Offsets, Progress, Span},
-    records::{Records, Turn},
+    rebalance::Stagehand,
+    records::{Records, Rows, Turn},
     runtime::{Owned, Process},
 };
+
+const TOO_LARGE: &str = "the binary layout has at most 2 GiB in a column: set a lower max_records";
 
 /// A partition as Python passes it.
 type At = (String, i32);
@@ -61,6 +69,7 @@ struct Inner {
     progress: Arc<Mutex<Progress>>,
     closing: Arc<Closing>,
     handle: ConsumerHandle,
+    stagehand: Option<Arc<Stagehand>>,
     /// Why a transaction cannot include its offsets.
     unfit: Option<&'static str>,
 }
@@ -68,23 +77,55 @@ struct Inner {
 pub(crate) enum Command {
     Poll(Poll),
     Job(Job),
-    Close { again: Option<Span> },
+    /// Ends the oldest poll, which then finds no records.
+    Wake,
+    Close {
+        again: Option<Span>,
+    },
 }
 
 pub(crate) struct Poll {
     pending: Pending,
     deadline: Instant,
     cancelled: oneshot::Receiver<()>,
+    /// Records as columns, and how many at most.
+    columns: Option<(Wanted, usize)>,
 }
 
 /// Forgets the offsets of partitions that the consumer no longer has.
-struct Listener(Arc<Mutex<Progress>>);
+struct Listener {
+    progress: Arc<Mutex<Progress>>,
+    /// The way to the program's listener.
+    stagehand: Option<Arc<Stagehand>>,
+}
 
-impl RebalanceListener for Listener {
-    fn on_partitions_revoked(&mut self, _: &mut Rebalance<'_>, partitions: &[TopicPartition]) {
-        let mut progress = self.0.lock();
+impl Listener {
+    fn tell(&self, kind: &'static str, rebalance: &mut Rebalance<'_>, all: &[TopicPartition]) {
+        if let Some(stagehand) = &self.stagehand {
+            stagehand.tell(kind, rebalance, all, &self.progress);
+        }
+    }
+
+    fn forget(&self, partitions: &[TopicPartition]) {
+        let mut progress = self.progress.lock();
         progress.revoke(|at| partitions.contains(at));
         progress.last = None;
+    }
+}
+
+impl RebalanceListener for Listener {
+    fn on_partitions_assigned(&mut self, rebalance: &mut Rebalance<'_>, all: &[TopicPartition]) {
+        self.tell("on_assigned", rebalance, all);
+    }
+
+    fn on_partitions_revoked(&mut self, rebalance: &mut Rebalance<'_>, all: &[TopicPartition]) {
+        self.tell("on_revoked", rebalance, all);
+        self.forget(all);
+    }
+
+    fn on_partitions_lost(&mut self, rebalance: &mut Rebalance<'_>, all: &[TopicPartition]) {
+        self.tell("on_lost", rebalance, all);
+        self.forget(all);
     }
 }
 
@@ -120,13 +161,14 @@ struct Owner {
     commands: UnboundedReceiver<Command>,
     progress: Arc<Mutex<Progress>>,
     closing: Arc<Closing>,
+    auto_commits: bool,
     polls: VecDeque<Poll>,
 }
 
 enum Event {
     Command(Option<Command>),
     Cancelled,
-    Polled(Result<Vec<ConsumerRecord>>),
+    Polled(Result<Option<Rows>>),
 }
 
 impl Owner {
@@ -145,9 +187,14 @@ impl Owner {
                     self.consumer.close_with(CloseOptions::new()).await;
                     return self.closing.end(Ok(()));
                 }
+                Event::Command(Some(Command::Wake)) => {
+                    if let Some(poll) = self.polls.pop_front() {
+                        poll.pending.settle(Ok(()), none);
+                    }
+                }
                 // Its future is resolved already.
                 Event::Cancelled => drop(self.polls.pop_front()),
-                Event::Polled(polled) => self.reply(polled),
+                Event::Polled(polled) => self.reply(polled).await,
             }
         }
     }
@@ -161,7 +208,7 @@ impl Owner {
         }
         // Earlier records, of a poll that was cancelled or that another task has waited for.
         if self.progress.lock().has_records() {
-            return Event::Polled(Ok(Vec::new()));
+            return Event::Polled(Ok(None));
         }
         let limit = poll.deadline.saturating_duration_since(Instant::now());
         let cancelled = &mut poll.cancelled;
@@ -170,21 +217,85 @@ impl Owner {
             command = self.commands.recv() => Event::Command(command),
             // Dropped without a signal: the call can no longer be cancelled.
             () = async { if cancelled.await.is_err() { pending().await } } => Event::Cancelled,
-            polled = self.consumer.poll(limit) => Event::Polled(polled.map(curtail::consumer::Records::into_vec)),
+            polled = rows(&mut self.consumer, limit, poll.columns.is_some()) => Event::Polled(polled),
         }
     }
 
-    fn reply(&mut self, polled: Result<Vec<ConsumerRecord>>) {
-        self.progress.lock().group = self.consumer.group_metadata();
-        let polled = polled.map(|records| {
-            if !records.is_empty() {
-                self.progress.lock().push(records);
+    /// Fetches more records that have arrived for a poll of columns, and builds the columns.
+    async fn columns(&mut self, wanted: &Wanted, most: usize) -> Result<()> {
+        // The listener drops the records of partitions that are revoked in one of these polls. Auto-commit would commit
+        // records that the program has not received: it counts those of an earlier poll.
+        while !self.auto_commits && self.progress.lock().waiting() < most {
+            // A later poll returns an error again.
+            let Ok(Some(rows)) = rows(&mut self.consumer, Duration::ZERO, true).await else {
+                break;
+            };
+            self.progress.lock().push(rows);
+        }
+        let Some(span) = self.progress.lock().join(most) else { return Ok(()) };
+        let (rows, range) = &span;
+        let columns = Columns::build(&rows[range.clone()], rows.batches(), wanted);
+        let columns = columns.map_err(|_| Error::IllegalState(TOO_LARGE))?;
+        self.progress.lock().keep_columns(span, columns, wanted.layout);
+        Ok(())
+    }
+
+    async fn reply(&mut self, polled: Result<Option<Rows>>) {
+        let polled = polled.map(|rows| {
+            if let Some(rows) = rows {
+                self.progress.lock().push(rows);
             }
         });
-        if let Some(poll) = self.polls.pop_front() {
+        let poll = self.polls.pop_front();
+        let columns = poll.as_ref().and_then(|poll| poll.columns.as_ref());
+        let polled = match columns {
+            Some((wanted, most)) if polled.is_ok() => self.columns(wanted, *most).await,
+            _ => polled,
+        };
+        self.progress.lock().group = self.consumer.group_metadata();
+        if let Some(poll) = poll {
             poll.pending.settle(polled, none);
         }
     }
+}
+
+/// Returns records that are buffered or arrive within the time: a poll's, or those of one batch.
+async fn rows(
+    consumer: &mut curtail::Consumer,
+    limit: Duration,
+    is_batch: bool,
+) -> Result<Option<Rows>> {
+    if !is_batch {
+        let records = consumer.poll(limit).await?.into_vec();
+        return Ok((!records.is_empty()).then(|| Rows::new(records, Vec::new())));
+    }
+    let Some(mut batch) = consumer.poll_batch(limit).await? else { return Ok(None) };
+    let data = batch.data().clone();
+    let mut records = Vec::new();
+    loop {
+        match batch.next_shared() {
+            Some(Ok(record)) => records.push(record),
+            None => break,
+            Some(Err(error)) => {
+                // The records before the damage are returned first, and the next poll finds the damage again.
+                let from = match (records.last(), &error) {
+                    (Some(last), _) => Some(last.offset().saturating_add(1)),
+                    (None, Error::Corrupt { offset, .. }) => Some(*offset),
+                    (None, _) => None,
+                };
+                let at =
+                    TopicPartition { topic: batch.topic().clone(), partition: batch.partition() };
+                if let Some(from) = from {
+                    let _ = consumer.seek(&at, from);
+                }
+                if records.is_empty() {
+                    return Err(error);
+                }
+                break;
+            }
+        }
+    }
+    Ok((!records.is_empty()).then(|| Rows::new(records, vec![data])))
 }
 
 /// Why a transaction cannot include the offsets of a consumer with these settings.
@@ -247,6 +358,7 @@ impl Consumer {
     /// Keeps the consumer from returning records until the transaction has ended.
     pub(crate) fn hold(&self, py: Python<'_>) -> PyResult<Hold> {
         let inner = self.0.get(py)?;
+        inner.enter(py)?;
         Ok(Hold::new(&inner.commands, &inner.progress, &inner.closing))
     }
 }
@@ -267,6 +379,7 @@ impl Inner {
         + 'static,
         convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<Call> {
+        self.check(py)?;
         let (waiting, call) = Port::call(py)?;
         let job: Job = Box::new(move |consumer| {
             let work = begin(consumer);
@@ -286,27 +399,68 @@ impl Inner {
         self.job(py, move |consumer| Box::pin(std::future::ready(work(consumer))), convert)
     }
 
-    fn send(&self, py: Python<'_>, command: Command) -> PyResult<()> {
-        let closed = |_| error::raise(py, &Error::Closed);
+    fn poll(
+        &self,
+        py: Python<'_>,
+        seconds: f64,
+        columns: Option<(Wanted, usize)>,
+    ) -> PyResult<Call> {
+        self.check(py)?;
+        let limit = match Duration::try_from_secs_f64(seconds) {
+            Ok(limit) => limit,
+            Err(_) if seconds.is_infinite() && seconds > 0.0 => {
+                Duration::from_secs(u32::MAX.into())
+            }
+            Err(_) => return Err(PyValueError::new_err("timeout must be seconds, from 0 on")),
+        };
+        let deadline = Instant::now().checked_add(limit);
+        let deadline = deadline.ok_or_else(|| PyValueError::new_err("timeout is too long"))?;
+        let port = Port::current(py)?;
+        let (pending, future) = port.get().pending(py)?;
+        let (cancel, cancelled) = oneshot::channel();
+        self.send(py, Command::Poll(Poll { pending, deadline, cancelled, columns }))?;
+        Ok(Call::with_signal(future.unbind(), cancel))
+    }
+
+    fn metrics(&self, py: Python<'_>) -> PyResult<ConsumerMetrics> {
+        self.handle.metrics().ok_or_else(|| error::raise(py, &Error::Closed))
+    }
+
+    /// Fails in a method of the consumer's listener.
+    fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(stagehand) = &self.stagehand else { return Ok(()) };
+        stagehand.enter(py, Port::current(py)?.get().core(py)?)
+    }
+
+    /// Fails if the consumer serves no calls.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
         match self.is_closed() {
-            true => Err(closed(())),
-            false => self.commands.send(command).map_err(|_| closed(())),
+            true => Err(error::raise(py, &Error::Closed)),
+            false => self.enter(py),
         }
+    }
+
+    fn send(&self, py: Python<'_>, command: Command) -> PyResult<()> {
+        self.commands.send(command).map_err(|_| error::raise(py, &Error::Closed))
     }
 }
 
 #[pymethods]
 impl Consumer {
     #[new]
-    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+    #[pyo3(signature = (properties, has_listener=false))]
+    fn new(py: Python<'_>, properties: Properties, has_listener: bool) -> PyResult<Self> {
         let config = config::consumer(py, properties)?;
         let unfit = unfit(&config);
+        let auto_commits = config.enable_auto_commit && config.group_id.is_some();
         let process = Process::get(py)?;
         let _entered = process.enter();
         let made = curtail::Consumer::with_env(config, &process.env());
         let mut consumer = made.map_err(|error| error::raise(py, &error))?;
         let progress = Arc::<Mutex<Progress>>::default();
-        consumer.set_rebalance_listener(Listener(progress.clone()));
+        let stagehand = has_listener.then(|| Arc::new(Stagehand::new()));
+        let listener = Listener { progress: progress.clone(), stagehand: stagehand.clone() };
+        consumer.set_rebalance_listener(listener);
         let handle = consumer.handle();
         let (commands, received) = unbounded_channel();
         let closing = Arc::<Closing>::default();
@@ -315,10 +469,24 @@ impl Consumer {
             commands: received,
             progress: progress.clone(),
             closing: closing.clone(),
+            auto_commits,
             polls: VecDeque::new(),
         };
         process.spawn(owner.run());
-        Ok(Self(Owned::new(Inner { commands, progress, closing, handle, unfit })))
+        Ok(Self(Owned::new(Inner { commands, progress, closing, handle, stagehand, unfit })))
+    }
+
+    /// The key of a consumer with a listener in `curtail_kafka._rebalance`.
+    #[getter]
+    fn _token(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.0.get(py)?.stagehand.as_ref().map_or(0, |stagehand| stagehand.token))
+    }
+
+    /// Ends a poll that waits.
+    fn _wake(&self, py: Python<'_>) -> PyResult<()> {
+        // A closed consumer has no polls.
+        let _ = self.0.get(py)?.commands.send(Command::Wake);
+        Ok(())
     }
 
     /// Whether polled records wait for the program.
@@ -340,6 +508,11 @@ impl Consumer {
         Ok(taken.unwrap_or_else(Records::empty))
     }
 
+    /// Returns the records of [`Self::_start_poll_batch`], unless other calls have changed them.
+    fn _take_batch(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        Ok(self.0.get(py)?.progress.lock().take_batch())
+    }
+
     /// Iterates over waiting records until they end, or the event loop must run.
     fn _turn(&self, py: Python<'_>) -> PyResult<Turn> {
         Ok(Turn::new(self.0.get(py)?.progress.clone()))
@@ -347,21 +520,23 @@ impl Consumer {
 
     /// Waits until records can be taken, or for the time.
     fn _start_poll(&self, py: Python<'_>, seconds: f64) -> PyResult<Call> {
-        let inner = self.0.get(py)?;
-        let limit = match Duration::try_from_secs_f64(seconds) {
-            Ok(limit) => limit,
-            Err(_) if seconds.is_infinite() && seconds > 0.0 => {
-                Duration::from_secs(u32::MAX.into())
-            }
-            Err(_) => return Err(PyValueError::new_err("timeout must be seconds, from 0 on")),
-        };
-        let deadline = Instant::now().checked_add(limit);
-        let deadline = deadline.ok_or_else(|| PyValueError::new_err("timeout is too long"))?;
-        let port = Port::current(py)?;
-        let (pending, future) = port.get().pending(py)?;
-        let (cancel, cancelled) = oneshot::channel();
-        inner.send(py, Command::Poll(Poll { pending, deadline, cancelled }))?;
-        Ok(Call::with_signal(future.unbind(), cancel))
+        self.0.get(py)?.poll(py, seconds, None)
+    }
+
+    /// As [`Self::_start_poll`], and builds columns of the records.
+    fn _start_poll_batch(
+        &self,
+        py: Python<'_>,
+        seconds: f64,
+        max_records: usize,
+        columns: Option<Vec<String>>,
+        layout: &str,
+    ) -> PyResult<Call> {
+        if max_records == 0 {
+            return Err(PyValueError::new_err("max_records must be at least 1"));
+        }
+        let wanted = Wanted::new(columns, layout).map_err(|text| error::config(py, &text))?;
+        self.0.get(py)?.poll(py, seconds, Some((wanted, max_records)))
     }
 
     fn _start_connect(&self, py: Python<'_>) -> PyResult<Call> {
@@ -509,6 +684,7 @@ impl Consumer {
     /// Commits these offsets, or those after the records that the program has received.
     fn _start_commit(&self, py: Python<'_>, offsets: Option<Vec<Offset>>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
+        inner.check(py)?;
         let is_progress = offsets.is_none();
         let offsets: Offsets = match offsets {
             Some(offsets) => offsets.into_iter().map(group::offset).collect(),
@@ -608,6 +784,7 @@ impl Consumer {
     /// Rewinds over records that the program has not received, and over the last ones if `failed`, and closes.
     fn _start_close(&self, py: Python<'_>, failed: bool) -> PyResult<Call> {
         let inner = self.0.get(py)?;
+        inner.enter(py)?;
         let (pending, future) = Port::current(py)?.get().pending(py)?;
         if inner.closing.request(Some(pending)) {
             let again = inner.progress.lock().last.take().filter(|_| failed);
@@ -615,6 +792,15 @@ impl Consumer {
             let _ = inner.commands.send(Command::Close { again });
         }
         Ok(Call::without_cancel(future.unbind()))
+    }
+
+    fn _metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        metrics::object(py, metrics::consumer(&self.0.get(py)?.metrics(py)?))
+    }
+
+    /// The metrics in Prometheus' text format.
+    fn prometheus(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.0.get(py)?.metrics(py)?.prometheus_text())
     }
 
     fn _group(&self, py: Python<'_>) -> PyResult<Option<group::Fields>> {
@@ -631,7 +817,11 @@ impl Consumer {
 }
 
 /// Records the outcome of a seek: records polled before it are not returned.
-fn sought(progress: &Mutex<Progress>, at: &TopicPartition, offset: Option<OffsetAndMetadata>) {
+pub(crate) fn sought(
+    progress: &Mutex<Progress>,
+    at: &TopicPartition,
+    offset: Option<OffsetAndMetadata>,
+) {
     let mut progress = progress.lock();
     progress.forget(|other| other == at);
     progress.last = None;

@@ -8,17 +8,21 @@
 //! - The runtime holds tags, never Python objects.
 
 mod admin;
+mod arrow;
 mod buffer;
 mod closing;
 mod config;
 mod consumer;
 mod error;
+mod events;
 mod feeder;
 mod group;
 mod hold;
+mod metrics;
 mod port;
 mod producer;
 mod progress;
+mod rebalance;
 mod records;
 mod runtime;
 mod sent;
@@ -32,16 +36,24 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::admin::Admin;
+    #[pymodule_export]
+    use super::arrow::RecordBatch;
     #[pymodule_export]
     use super::config::{admin_properties, consumer_properties, producer_properties};
     #[pymodule_export]
     use super::consumer::Consumer;
     #[pymodule_export]
+    use super::events::{close_log, set_log_level, take_log};
+    #[pymodule_export]
     use super::port::{Call, Port, RecordMetadata};
     #[pymodule_export]
     use super::producer::Producer;
+    #[pymodule_export]
+    use super::rebalance::Rebalance;
     #[pymodule_export]
     use super::records::{Record, Records};
     #[pymodule_export]
@@ -50,4 +62,10 @@ mod _native {
     use super::testing::Cluster;
     #[pymodule_export]
     use super::transaction::{Transaction, TransactionalProducer};
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::events::install();
+        Ok(())
+    }
 }

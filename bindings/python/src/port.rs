@@ -51,6 +51,9 @@ const LOOK_EVERY: usize = 64;
 
 type Convert = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
+/// The tag of a reply that resolves no future.
+pub(crate) const NO_FUTURE: u64 = u64::MAX;
+
 /// Converts a result of the runtime on the event loop's thread.
 pub(crate) enum Reply {
     Short(Convert),
@@ -514,8 +517,10 @@ impl Port {
                     },
                 };
                 let entry = self.state.get(py)?.lock().slab.remove(tag);
-                if let Some(entry) = entry {
-                    entry.resolve(py, result);
+                match (entry, result) {
+                    (Some(entry), result) => entry.resolve(py, result),
+                    (None, Ok(_)) => {}
+                    (None, Err(error)) => error.write_unraisable(py, None),
                 }
                 if turn.is_over(1) {
                     return Ok(true);
@@ -527,6 +532,16 @@ impl Port {
                 return Ok(false);
             }
             core.armed.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // No event loop runs them. Threads of the runtime may wait for their end.
+        if let Some(core) = self.core.local() {
+            let replies = mem::take(&mut *core.replies.lock());
+            drop(replies);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     config::{self, Properties},
     error,
     feeder::Feeder,
+    metrics,
     port::{Call, Port, none},
     runtime::{Owned, Process},
     sent::Sent,
@@ -128,6 +129,15 @@ impl Producer {
         let producer = self.open(py)?.producer.clone();
         let count = async move { producer.partitions_for(&topic).await };
         Port::spawn(py, count, |py, count| Ok(count.into_pyobject(py)?.into_any().unbind()))
+    }
+
+    fn _metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        metrics::object(py, metrics::producer(&self.0.get(py)?.producer.metrics()))
+    }
+
+    /// The metrics in Prometheus' text format.
+    fn prometheus(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.0.get(py)?.producer.metrics().prometheus_text())
     }
 
     /// Whether the producer belongs to this process and was not closed.

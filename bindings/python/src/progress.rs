@@ -11,34 +11,53 @@ use curtail::{
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
 };
 
-use crate::records::{Record, Records};
+use crate::{
+    arrow::{Columns, Layout, RecordBatch},
+    records::{Record, Records, Rows},
+};
 
 /// Offsets by partition.
 pub(crate) type Offsets = BTreeMap<TopicPartition, OffsetAndMetadata>;
 
 /// Records of a poll that the program receives.
 struct Chunk {
-    records: Arc<Vec<ConsumerRecord>>,
+    records: Arc<Rows>,
     /// Index of the next record to return.
     next: usize,
+    /// Index after the last record of the chunk.
+    end: usize,
     /// Index of the first record that no transaction has committed.
     from: usize,
 }
 
 impl Chunk {
-    fn new(records: Vec<ConsumerRecord>) -> Self {
-        Self { records: Arc::new(records), next: 0, from: 0 }
+    fn new(rows: Rows) -> Self {
+        let end = rows.len();
+        Self { records: Arc::new(rows), next: 0, end, from: 0 }
+    }
+
+    fn is_of(&self, (records, range): &Span) -> bool {
+        Arc::ptr_eq(&self.records, records) && (self.next..self.end) == *range
     }
 }
 
+/// The columns of the oldest chunk.
+struct Built {
+    span: Span,
+    columns: Columns,
+    layout: Layout,
+}
+
 /// Records with their range.
-pub(crate) type Span = (Arc<Vec<ConsumerRecord>>, Range<usize>);
+pub(crate) type Span = (Arc<Rows>, Range<usize>);
 
 /// What the program has received.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Polled records that the program has not received.
     chunks: VecDeque<Chunk>,
+    /// For the program's next call, unless another call takes the records.
+    built: Option<Built>,
     /// The offsets after the records that it has received.
     pub(crate) received: Offsets,
     /// The first record of each partition that it has received since a transaction was committed, or aborted.
@@ -58,8 +77,65 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn push(&mut self, records: Vec<ConsumerRecord>) {
-        self.chunks.push_back(Chunk::new(records));
+    pub(crate) fn push(&mut self, rows: Rows) {
+        self.chunks.push_back(Chunk::new(rows));
+    }
+
+    /// Number of records that the program has not received.
+    pub(crate) fn waiting(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.end - chunk.next).sum()
+    }
+
+    /// Makes one chunk of the oldest records, at most `most`, and returns them.
+    pub(crate) fn join(&mut self, most: usize) -> Option<Span> {
+        self.count();
+        let mut left = most.min(self.waiting());
+        if left == 0 {
+            return None;
+        }
+        if self.chunks.front().is_none_or(|chunk| chunk.end - chunk.next < left) {
+            let (mut records, mut batches) = (Vec::with_capacity(left), Vec::new());
+            while let Some(chunk) = self.chunks.front_mut().filter(|_| left > 0) {
+                let taken = left.min(chunk.end - chunk.next);
+                records.extend_from_slice(&chunk.records[chunk.next..chunk.next + taken]);
+                batches.extend_from_slice(chunk.records.batches());
+                chunk.next += taken;
+                chunk.from = chunk.next;
+                left -= taken;
+                if chunk.next == chunk.end {
+                    self.chunks.pop_front();
+                }
+            }
+            self.chunks.push_front(Chunk::new(Rows::new(records, batches)));
+        }
+        let front = self.chunks.front_mut()?;
+        if front.end - front.next > most {
+            let rest = front.next + most;
+            let chunk = Chunk {
+                records: front.records.clone(),
+                next: rest,
+                end: std::mem::replace(&mut front.end, rest),
+                from: rest,
+            };
+            self.chunks.insert(1, chunk);
+        }
+        let front = self.chunks.front()?;
+        Some((front.records.clone(), front.next..front.end))
+    }
+
+    /// Keeps columns of the oldest chunk for the program.
+    pub(crate) fn keep_columns(&mut self, span: Span, columns: Columns, layout: Layout) {
+        self.built = Some(Built { span, columns, layout });
+    }
+
+    /// Returns the oldest chunk as columns. `None` if other calls have changed the chunk since they were built.
+    pub(crate) fn take_batch(&mut self) -> Option<RecordBatch> {
+        let Built { span, columns, layout } = self.built.take()?;
+        if !self.chunks.front().is_some_and(|chunk| chunk.is_of(&span)) {
+            return None;
+        }
+        self.take()?;
+        Some(RecordBatch::new(span.0, span.1, columns, layout))
     }
 
     /// Whether records can be taken.
@@ -72,9 +148,9 @@ impl Progress {
         if self.holds > 0 {
             return None;
         }
-        let Chunk { records, next, from } = self.chunks.pop_front()?;
-        let range = next..records.len();
-        self.receive(&records, from);
+        let Chunk { records, next, end, from } = self.chunks.pop_front()?;
+        let range = next..end;
+        self.receive(&records[from..end]);
         self.last = Some((records.clone(), range.clone()));
         Some(Records::new(records, range))
     }
@@ -86,20 +162,29 @@ impl Progress {
         }
         let chunk = self.chunks.front_mut()?;
         let records = chunk.records.clone();
-        let (index, from) = (chunk.next, chunk.from);
+        let (index, from, end) = (chunk.next, chunk.from, chunk.end);
         chunk.next += 1;
-        if chunk.next == records.len() {
+        if chunk.next == end {
             self.chunks.pop_front();
-            self.receive(&records, from);
+            self.receive(&records[from..end]);
         }
         self.last = Some((records.clone(), index..index + 1));
         Some(Record::new(records, index))
     }
 
-    /// Counts the records of a whole chunk, from an index on.
-    fn receive(&mut self, records: &[ConsumerRecord], from: usize) {
-        self.received.extend(next_offsets(&records[from..]));
-        merge_first(&mut self.uncommitted, &records[from..]);
+    /// Counts records that the program receives.
+    fn receive(&mut self, records: &[ConsumerRecord]) {
+        self.received.extend(next_offsets(records));
+        merge_first(&mut self.uncommitted, records);
+    }
+
+    /// Counts the records of chunks that are being iterated.
+    fn count(&mut self) {
+        self.received = self.offsets();
+        self.uncommitted = self.uncommitted();
+        for chunk in &mut self.chunks {
+            chunk.from = chunk.next;
+        }
     }
 
     /// The offsets after the records received, those of a chunk that is being iterated included.
@@ -127,11 +212,7 @@ impl Progress {
 
     /// Counts received records before these offsets as committed, by the consumer: an abort does not return them again.
     pub(crate) fn commit_before(&mut self, offsets: &Offsets) {
-        self.received = self.offsets();
-        self.uncommitted = self.uncommitted();
-        for chunk in &mut self.chunks {
-            chunk.from = chunk.next;
-        }
+        self.count();
         for (at, to) in offsets {
             let Some(first) = self.uncommitted.get_mut(at) else { continue };
             *first = to.offset.max(*first);
@@ -165,20 +246,24 @@ impl Progress {
     pub(crate) fn first_unreceived(&self) -> BTreeMap<TopicPartition, i64> {
         let mut first = BTreeMap::new();
         for chunk in &self.chunks {
-            merge_first(&mut first, &chunk.records[chunk.next..]);
+            merge_first(&mut first, &chunk.records[chunk.next..chunk.end]);
         }
         first
     }
 
     /// Drops the records of these partitions that the program has not received.
     pub(crate) fn forget(&mut self, is_of: impl Fn(&TopicPartition) -> bool) {
-        self.received = self.offsets();
-        self.uncommitted = self.uncommitted();
+        self.count();
+        self.built = None;
         let chunks = std::mem::take(&mut self.chunks).into_iter().filter_map(|chunk| {
-            let rest = &chunk.records[chunk.next..];
+            let rest = &chunk.records[chunk.next..chunk.end];
+            if !rest.iter().any(|record| is_of(&record.topic_partition())) {
+                return Some(chunk);
+            }
             let kept: Vec<ConsumerRecord> =
                 rest.iter().filter(|record| !is_of(&record.topic_partition())).cloned().collect();
-            (!kept.is_empty()).then(|| Chunk::new(kept))
+            let batches = chunk.records.batches().to_vec();
+            (!kept.is_empty()).then(|| Chunk::new(Rows::new(kept, batches)))
         });
         self.chunks = chunks.collect();
     }

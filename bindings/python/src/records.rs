@@ -1,11 +1,13 @@
 //! Fetched records as Python objects, created on access.
 
 use std::{
-    ops::Range,
+    mem,
+    ops::{Deref, Range},
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use curtail::ConsumerRecord;
 use parking_lot::Mutex;
 use pyo3::{
@@ -15,21 +17,65 @@ use pyo3::{
     sync::PyOnceLock,
     types::{PyBytes, PyList, PySlice, PyString},
 };
+use tokio::runtime::Handle;
 
 use crate::{progress::Progress, runtime::Owned};
 
 /// How long an iteration may keep the event loop from running.
 const TURN: Duration = Duration::from_millis(1);
 
+/// More records are freed by the runtime: the event loop must not be held.
+const MANY: usize = 2_000;
+
+/// Fetched records, with the batches that contain their values.
+pub(crate) struct Rows {
+    records: Vec<ConsumerRecord>,
+    batches: Vec<Bytes>,
+    /// `None` for few records.
+    runtime: Option<Owned<Handle>>,
+}
+
+impl Rows {
+    /// Call it on the runtime if there may be many records. Without the batches, columns copy the values.
+    pub(crate) fn new(records: Vec<ConsumerRecord>, batches: Vec<Bytes>) -> Self {
+        let runtime = (records.len() > MANY).then(Handle::try_current).and_then(Result::ok);
+        Self { records, batches, runtime: runtime.map(Owned::new) }
+    }
+
+    pub(crate) fn batches(&self) -> &[Bytes] {
+        &self.batches
+    }
+}
+
+impl Deref for Rows {
+    type Target = [ConsumerRecord];
+
+    fn deref(&self) -> &[ConsumerRecord] {
+        &self.records
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        let Some(runtime) = &self.runtime else { return };
+        let freed = (mem::take(&mut self.records), mem::take(&mut self.batches));
+        match runtime.local() {
+            Some(runtime) => drop(runtime.spawn(async move { drop(freed) })),
+            // In a forked child.
+            None => mem::forget(freed),
+        }
+    }
+}
+
 /// A fetched record.
 #[pyclass(frozen, module = "curtail_kafka")]
 pub(crate) struct Record {
-    records: Arc<Vec<ConsumerRecord>>,
+    records: Arc<Rows>,
     index: usize,
 }
 
 impl Record {
-    pub(crate) fn new(records: Arc<Vec<ConsumerRecord>>, index: usize) -> Self {
+    pub(crate) fn new(records: Arc<Rows>, index: usize) -> Self {
         Self { records, index }
     }
 
@@ -98,17 +144,17 @@ impl Record {
 /// The records of a poll.
 #[pyclass(frozen, sequence, module = "curtail_kafka")]
 pub(crate) struct Records {
-    records: Arc<Vec<ConsumerRecord>>,
+    records: Arc<Rows>,
     range: Range<usize>,
 }
 
 impl Records {
-    pub(crate) fn new(records: Arc<Vec<ConsumerRecord>>, range: Range<usize>) -> Self {
+    pub(crate) fn new(records: Arc<Rows>, range: Range<usize>) -> Self {
         Self { records, range }
     }
 
     pub(crate) fn empty() -> Self {
-        Self::new(Arc::default(), 0..0)
+        Self::new(Arc::new(Rows::new(Vec::new(), Vec::new())), 0..0)
     }
 
     fn at(&self, index: usize) -> Record {
@@ -142,7 +188,7 @@ impl Records {
     }
 
     fn __iter__(&self) -> RecordsIterator {
-        RecordsIterator { records: self.records.clone(), range: Mutex::new(self.range.clone()) }
+        RecordsIterator::new(self.records.clone(), self.range.clone())
     }
 
     fn __repr__(&self) -> String {
@@ -153,8 +199,14 @@ impl Records {
 /// Iterates over the records of a poll.
 #[pyclass(frozen, module = "curtail_kafka._native")]
 pub(crate) struct RecordsIterator {
-    records: Arc<Vec<ConsumerRecord>>,
+    records: Arc<Rows>,
     range: Mutex<Range<usize>>,
+}
+
+impl RecordsIterator {
+    pub(crate) fn new(records: Arc<Rows>, range: Range<usize>) -> Self {
+        Self { records, range: Mutex::new(range) }
+    }
 }
 
 #[pymethods]

@@ -41,6 +41,8 @@ impl Process {
             runtime.block_on(env).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let process: &'static Self = Box::leak(Box::new(Self { runtime, env }));
         *current = Some(process);
+        drop(current);
+        PyModule::import(py, "curtail_kafka._logging")?.call_method0("start")?;
         Ok(process)
     }
 

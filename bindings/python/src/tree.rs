@@ -2,7 +2,7 @@
 
 use std::{mem, time::Instant, vec};
 
-use curtail::Error;
+use curtail::{Error, TopicPartition};
 use pyo3::{
     IntoPyObjectExt, intern,
     prelude::*,
@@ -32,6 +32,13 @@ pub(crate) enum Tree {
     /// An instance of a class of `curtail_kafka.admin`: its name, and its fields in the order of their names. Without
     /// names they are arguments.
     Object(&'static str, &'static [&'static str], Vec<Tree>),
+}
+
+impl From<&TopicPartition> for Tree {
+    fn from(at: &TopicPartition) -> Self {
+        let fields = vec![Self::Text(at.topic.to_string()), Self::Int(at.partition.into())];
+        Self::Object("TopicPartition", &[], fields)
+    }
 }
 
 /// A value that is being built.

@@ -72,6 +72,14 @@ async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "audit created\n"
 
 
+@pytest.mark.curtail(brokers=1)
+async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"curtail": curtail}
+    exec(BLOCKS[4], names)
+    await names["watch"](servers)
+    assert re.fullmatch(r"p50 \d\.\d{3} s, p99\.99 \d\.\d{3} s\n", capsys.readouterr().out)
+
+
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[4])
+    pytester.makepyfile(BLOCKS[5])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -4,10 +4,11 @@ from ._admin import Admin
 from ._config import Setting
 from ._consumer import Consumer, GroupMetadata
 from ._fork import install as _install_fork_guard
-from ._native import Record, RecordMetadata, Records
+from ._native import Record, RecordBatch, RecordMetadata, Records
 from ._offset import Offset
 from ._partition import TopicPartition
 from ._producer import Producer
+from ._rebalance import Rebalance, RebalanceListener
 from ._records import Headers
 from ._sender import Bytes, HeaderLike, NewRecord
 from ._transaction import Transaction, TransactionalProducer
@@ -69,7 +70,10 @@ __all__ = [
     "OffsetOutOfRangeError",
     "Producer",
     "ProtocolError",
+    "Rebalance",
+    "RebalanceListener",
     "Record",
+    "RecordBatch",
     "RecordMetadata",
     "RecordTooLargeError",
     "Records",

@@ -1,21 +1,26 @@
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, Unpack
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Unpack
 
 from . import _native
 from ._call import finished
 from ._client import Client
 from ._config import Setting, properties
-from ._native import Record, Records
+from ._native import Call, Record, RecordBatch, Records
 from ._offset import Offset, offset_list
 from ._partition import ByPartition, TopicPartition
+from ._rebalance import RebalanceListener, register
 from .errors import ConfigError
+from .metrics import ConsumerMetrics
 
 if TYPE_CHECKING:
     from ._options import ConsumerOptions
 
+Layout: TypeAlias = Literal["view", "binary"]
+Column: TypeAlias = Literal["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
 WAIT = 1.0
 """Seconds of one poll of an iteration."""
 
@@ -37,21 +42,33 @@ class Consumer(Client, _native.Consumer):
     partitions. A consumer belongs to one event loop at a time. Only records that the program has
     received count in :meth:`commit` and :meth:`close`. A block that is left by an exception
     rewinds the last poll, or with ``async for`` the last record.
+
+    The ``listener`` hears of partitions that the group assigns and revokes.
     """
 
     _topics: tuple[str, ...]
     _begun: bool
     _has_group: bool
+    _listener: RebalanceListener | None
+    _listener_errors: list[Exception]
+    _serving: set[asyncio.Task[None]]
+    """Methods of the listener that run."""
 
     def __new__(
         cls,
         bootstrap_servers: str | Iterable[str] | None = None,
         *topics: str,
+        listener: RebalanceListener | None = None,
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[ConsumerOptions]",
     ) -> Self:
         settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
-        self = super().__new__(cls, settings)
+        self = super().__new__(cls, settings, listener is not None)
+        self._listener = listener
+        self._listener_errors = []
+        self._serving = set()
+        if listener is not None:
+            register(self)
         self._topics = topics
         self._has_group = any(name == "group.id" for name, _ in settings)
         self._begun = not topics
@@ -64,6 +81,12 @@ class Consumer(Client, _native.Consumer):
         else:
             await finished(self._start_assign_all(list(self._topics)))
         self._begun = True
+
+    async def _heard(self, call: "Call[Any]") -> None:
+        """Waits for a call in which the listener may be called, and raises its exception."""
+        await finished(call)
+        if self._listener_errors:
+            raise self._listener_errors.pop(0)
 
     async def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""
@@ -79,7 +102,7 @@ class Consumer(Client, _native.Consumer):
         if not self._has_records:
             if not self._begun:
                 await self._begin()
-            await finished(self._start_poll(timeout))
+            await self._heard(self._start_poll(timeout))
         return self._take()
 
     async def polls(self) -> AsyncGenerator[Records, None]:
@@ -89,13 +112,57 @@ class Consumer(Client, _native.Consumer):
             if records:
                 yield records
 
+    async def poll_batch(
+        self,
+        timeout: float = 1.0,
+        *,
+        max_records: int = 65_536,
+        columns: Sequence[Column] | None = None,
+        layout: Layout = "view",
+    ) -> RecordBatch | None:
+        """Returns records as Arrow columns; ``None`` if none arrive within ``timeout`` seconds.
+
+        The batch has the records that are there, at most ``max_records``; ``max.poll.records``
+        does not apply. With auto-commit it has those of one produced batch, because a poll commits
+        all records of earlier ones. ``columns`` selects columns, all by default. With the layout
+        ``"view"``, keys and values are not copied; ``"binary"`` is for readers without views.
+        """
+        if isinstance(columns, str):
+            raise TypeError("columns must be a sequence of names, not one")
+        names: list[str] | None = None if columns is None else list(columns)
+        deadline = monotonic() + timeout
+        while True:
+            if not self._begun:
+                await self._begin()
+            left = max(0.0, deadline - monotonic())
+            await self._heard(self._start_poll_batch(left, max_records, names, layout))
+            batch = self._take_batch()
+            # Without a batch before the time, another call has taken or moved the records.
+            if batch is not None or monotonic() >= deadline:
+                return batch
+
+    async def batches(
+        self,
+        *,
+        max_records: int = 65_536,
+        columns: Sequence[Column] | None = None,
+        layout: Layout = "view",
+    ) -> AsyncGenerator[RecordBatch, None]:
+        """Iterates over the batches of :meth:`poll_batch`."""
+        while True:
+            batch = await self.poll_batch(
+                WAIT, max_records=max_records, columns=columns, layout=layout
+            )
+            if batch is not None:
+                yield batch
+
     async def __aiter__(self) -> AsyncGenerator[Record, None]:
         """Iterates over records. Yields to the event loop at least every millisecond."""
         while True:
             if not self._has_records:
                 if not self._begun:
                     await self._begin()
-                await finished(self._start_poll(WAIT))
+                await self._heard(self._start_poll(WAIT))
             else:
                 # A buffered poll returns without a pause.
                 await asyncio.sleep(0)
@@ -111,7 +178,7 @@ class Consumer(Client, _native.Consumer):
 
     async def unsubscribe(self) -> None:
         """Ends the subscription or assignment."""
-        await finished(self._start_unsubscribe())
+        await self._heard(self._start_unsubscribe())
         self._begun = True
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -196,13 +263,18 @@ class Consumer(Client, _native.Consumer):
 
         A cancelled close continues.
         """
-        await finished(self._start_close(False))
+        await self._heard(self._start_close(False))
+
+    def metrics(self) -> ConsumerMetrics:
+        """Returns what the client has measured, since it was created."""
+        measured: ConsumerMetrics = self._metrics()
+        return measured
 
     async def _discard(self) -> None:
         await self.close()
 
     async def _leave(self, failed: bool) -> None:
-        await finished(self._start_close(failed))
+        await self._heard(self._start_close(failed))
 
     def __del__(self) -> None:
         if self._is_open:

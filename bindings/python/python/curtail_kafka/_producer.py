@@ -10,6 +10,7 @@ from ._client import Client
 from ._config import Setting, properties
 from ._native import RecordMetadata
 from ._sender import NewRecord, send_all
+from .metrics import ProducerMetrics
 
 if TYPE_CHECKING:
     from ._options import ProducerOptions
@@ -66,6 +67,11 @@ class Producer(Client, _native.Producer):
         A cancelled close continues.
         """
         await finished(self._start_close())
+
+    def metrics(self) -> ProducerMetrics:
+        """Returns what the client has measured, since it was created."""
+        measured: ProducerMetrics = self._metrics()
+        return measured
 
     async def _discard(self) -> None:
         self._abandon()

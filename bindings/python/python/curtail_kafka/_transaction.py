@@ -13,6 +13,7 @@ from ._offset import Offset, offset_list
 from ._partition import ByPartition
 from ._sender import NewRecord, send_all
 from .errors import Error
+from .metrics import ProducerMetrics
 
 if TYPE_CHECKING:
     from ._options import ProducerOptions
@@ -69,6 +70,11 @@ class TransactionalProducer(Client, _native.TransactionalProducer):
         Waits up to ``max.block.ms``. A cancelled close continues.
         """
         await finished(self._start_close())
+
+    def metrics(self) -> ProducerMetrics:
+        """Returns what the client has measured, since it was created."""
+        measured: ProducerMetrics = self._metrics()
+        return measured
 
     async def _discard(self) -> None:
         self._abandon()

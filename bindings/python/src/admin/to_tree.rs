@@ -169,8 +169,7 @@ impl<K: ToTree, V: ToTree> ToTree for BTreeMap<K, V> {
 
 impl ToTree for TopicPartition {
     fn tree(self) -> Tree {
-        let fields = vec![Tree::Text(self.topic.to_string()), self.partition.tree()];
-        Tree::Object("TopicPartition", &[], fields)
+        Tree::from(&self)
     }
 }
 

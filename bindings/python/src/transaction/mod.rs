@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use curtail::{Error, Result};
+use curtail::{Error, Result, metrics::ProducerMetrics};
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyString};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -24,6 +24,7 @@ use crate::{
     error,
     group::{self, Offset},
     hold::Outcome,
+    metrics,
     port::{Call, Port, Waiting},
     runtime::{Owned, Process},
     sent::Sent,
@@ -39,6 +40,8 @@ struct Inner {
     /// The stage of the latest transaction. It is closed once the transaction ends.
     latest: Mutex<Option<Arc<Stage>>>,
     closing: Arc<Closing>,
+    /// `None` once the client is closed.
+    metrics: Box<dyn Fn() -> Option<ProducerMetrics> + Send + Sync>,
 }
 
 impl Inner {
@@ -50,6 +53,11 @@ impl Inner {
         // Without the task, the command's drop fails the future.
         let _ = self.commands.send(command(waiting));
         Ok(call)
+    }
+
+    fn metrics(&self, py: Python<'_>) -> PyResult<ProducerMetrics> {
+        let open = if self.closing.is_requested() { None } else { (self.metrics)() };
+        open.ok_or_else(|| error::raise(py, &Error::Closed))
     }
 
     /// Ends the latest transaction, and refuses calls.
@@ -73,8 +81,10 @@ impl TransactionalProducer {
             .map_err(|error| error::raise(py, &error))?;
         let (commands, received) = unbounded_channel();
         let closing = Arc::<Closing>::default();
+        let metrics = Box::new(producer.metrics_reader());
         process.spawn(Owner::new(producer, received, closing.clone()).run());
-        Ok(Self(Owned::new(Arc::new(Inner { commands, latest: Mutex::default(), closing }))))
+        let inner = Inner { commands, latest: Mutex::default(), closing, metrics };
+        Ok(Self(Owned::new(Arc::new(inner))))
     }
 
     /// Takes over the `transactional.id`.
@@ -88,6 +98,15 @@ impl TransactionalProducer {
 
     fn _start_partitions_for(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
         self.0.get(py)?.send(py, |waiting| Command::PartitionsFor(waiting, topic))
+    }
+
+    fn _metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        metrics::object(py, metrics::producer(&self.0.get(py)?.metrics(py)?))
+    }
+
+    /// The metrics in Prometheus' text format.
+    fn prometheus(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.0.get(py)?.metrics(py)?.prometheus_text())
     }
 
     /// Aborts an open transaction, and closes the client. Continues after a cancellation.
