@@ -171,6 +171,24 @@ async def test_batch_is_larger_than_max_poll_records(servers: str, curtail_topic
     assert max(sizes) > 500
 
 
+@pytest.mark.parametrize("auto_commit", [True, False])
+async def test_auto_commit_keeps_a_batch_to_one_produced_batch(
+    servers: str, curtail_topic: str, auto_commit: bool
+) -> None:
+    """A further poll would commit records that the program has not received."""
+    async with curtail.Producer(servers, linger_ms=0) as producer:
+        for n in range(3):
+            await producer.send(curtail_topic, value(n))
+    settings: dict[str, Any] = {**EARLIEST, "enable_auto_commit": auto_commit}
+    async with curtail.Consumer(
+        servers, curtail_topic, group_id=f"g-{curtail_topic}", **settings
+    ) as consumer:
+        sizes = [len(await next_batch(consumer))]
+        while sum(sizes) < 3:
+            sizes.append(len(await next_batch(consumer)))
+    assert sizes == ([1, 1, 1] if auto_commit else [3])
+
+
 async def test_cancelled_poll_batch_loses_no_records(servers: str, curtail_topic: str) -> None:
     await fill(servers, curtail_topic, 10, linger_ms=100)
     async with curtail.Consumer(servers, curtail_topic, **EARLIEST) as consumer:
