@@ -1,5 +1,7 @@
 //! The interface of the cluster.
 
+mod faults;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -8,7 +10,6 @@ use std::{
     ops::Deref,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use curtail_net::Env;
@@ -25,7 +26,7 @@ use crate::{
     config::{ClusterConfig, Ports, Security, Storage},
     controller::{Controller, MorePartitions, TopicSpec},
     error::ClusterError,
-    faults::Delays,
+    faults::Faults,
     gate::Gate,
     image::NO_LEADER,
     observer::{Observer, Observers},
@@ -44,6 +45,7 @@ struct Shared {
     config: Arc<ClusterConfig>,
     controller: Arc<Controller>,
     observers: Arc<Observers>,
+    faults: Arc<Faults>,
     slots: BTreeMap<i32, Arc<Slot>>,
     /// The directory of the cluster's own files, if it has one.
     dir: Option<PathBuf>,
@@ -88,6 +90,11 @@ impl BrokerHandle {
         )
     }
 
+    /// Returns whether the broker listens and has been registered.
+    pub fn is_up(&self) -> bool {
+        *self.slot.phase.borrow() == Phase::Up
+    }
+
     /// Returns once the broker listens and has been registered.
     ///
     /// # Cancel safety
@@ -122,8 +129,9 @@ impl ClusterHandle {
         let config = Arc::new(config);
         let Opened { disks, root, hold } = storage::open(&config)?;
         let storage = |source| ClusterError::Storage { path: root.clone(), source };
-        let entropy = envs.first().map(|env| env.entropy.fork());
-        let entropy = entropy.ok_or(ClusterError::NoSuchBroker(1))?;
+        let first = envs.first().ok_or(ClusterError::NoSuchBroker(1))?;
+        let entropy = first.entropy.fork();
+        let faults = Arc::new(Faults::new(first.entropy.clone()));
         // With temporary storage the metadata need not survive the process.
         let journaled = match &config.storage {
             Storage::Dir(_) => Some((Arc::clone(&disks[0]), root.as_path())),
@@ -150,7 +158,7 @@ impl ClusterHandle {
                 advertised: Mutex::new(advertised),
                 admissions: Arc::clone(&admissions),
                 gate: Arc::new(Gate::default()),
-                delays: Arc::new(Delays::default()),
+                faults: Arc::clone(&faults),
                 phase: watch::Sender::new(Phase::Down),
                 applied: watch::Sender::new(0),
                 alive: Mutex::new(None),
@@ -162,7 +170,7 @@ impl ClusterHandle {
         let observers = Arc::default();
         let ca_file = admissions.ca_file.clone();
         let dir = certificates.map(Path::to_owned);
-        let shared = Shared { config, controller, observers, slots, dir, ca_file };
+        let shared = Shared { config, controller, observers, faults, slots, dir, ca_file };
         Ok(Self(Arc::new(shared)))
     }
 
@@ -207,39 +215,6 @@ impl ClusterHandle {
         &self.0.config.security
     }
 
-    /// Freezes a broker as SIGSTOP freezes a process: it reads and handles no requests, sends no
-    /// responses and heartbeats, and does not replicate. Its connections stay open. The controller
-    /// fences it when its session times out.
-    pub fn freeze(&self, id: i32) {
-        if let Some(slot) = self.slot(id) {
-            slot.gate.close();
-        }
-    }
-
-    /// Resumes a frozen broker.
-    pub fn thaw(&self, id: i32) {
-        if let Some(slot) = self.slot(id) {
-            slot.gate.open();
-        }
-    }
-
-    /// Delays responses of one broker or all, to one API (by its key) or to all APIs without a
-    /// specific delay. Later responses on the same connection wait, too. Responses to followers
-    /// count as well.
-    pub fn delay(&self, broker: Option<i32>, api: Option<i16>, delay: Duration) {
-        let chosen = |id: &i32| broker.is_none_or(|broker| broker == *id);
-        for (_, slot) in self.0.slots.iter().filter(|(id, _)| chosen(id)) {
-            slot.delays.set(api, delay);
-        }
-    }
-
-    /// Removes all delays of responses.
-    pub fn clear_delays(&self) {
-        for slot in self.0.slots.values() {
-            slot.delays.clear();
-        }
-    }
-
     /// Makes `to` the leader of a partition, as a preferred-leader election or a reassignment
     /// would.
     ///
@@ -275,29 +250,6 @@ impl ClusterHandle {
     #[doc(hidden)]
     pub fn metadata_text(&self) -> String {
         self.0.controller.text()
-    }
-
-    /// Sets the propagation delay of later metadata changes to a broker.
-    pub fn set_metadata_delay(&self, broker: i32, delay: Duration) {
-        if let Some(mailbox) = self.0.controller.mailbox(broker) {
-            mailbox.set_delay(delay);
-        }
-    }
-
-    /// Freezes a broker's metadata at its current version, or lets it catch up.
-    pub fn freeze_metadata(&self, broker: i32, frozen: bool) {
-        if let Some(mailbox) = self.0.controller.mailbox(broker) {
-            mailbox.freeze(frozen);
-        }
-    }
-
-    /// Disconnects a broker from the controller, or reconnects it: no heartbeats, no metadata, no
-    /// changes of in-sync replicas. Clients and other brokers still reach it, so it continues to
-    /// act as a leader.
-    pub fn cut_off(&self, broker: i32, cut_off: bool) {
-        if let Some(mailbox) = self.0.controller.mailbox(broker) {
-            mailbox.cut_off(cut_off);
-        }
     }
 
     /// Creates a topic; -1 selects the cluster's default for partitions or replicas. Brokers learn
@@ -522,7 +474,10 @@ impl Cluster {
         let Some(task) = self.brokers.lock().remove(&id) else { return };
         // Closing the gate first ensures that no task is polled again, even one that is ready to
         // run before its abort.
-        self.freeze(id);
+        if let Some(slot) = self.slot(id) {
+            self.handle.0.faults.forget_freezes(id);
+            slot.gate.close();
+        }
         task.abort();
     }
 

@@ -74,11 +74,13 @@ use crate::{
     admission::Principal,
     broker::Broker,
     coordinator::{groups::Groups, runtime::Shard},
+    faults::{self, KafkaRelease},
     image::{PartitionKey, TopicImage},
     quota::Limit,
     replica::partition::{NotServed, Partition},
 };
 
+use faults::Item;
 use served::{Rights, Served};
 
 /// The action after a request.
@@ -104,9 +106,14 @@ pub(crate) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let header = request.header;
-    let Some(served) = request.served.filter(|s| s.versions.contains(&header.version)) else {
+    let release = request.release();
+    let served = request.served.filter(|served| {
+        let newest = served.newest(release);
+        newest.is_some_and(|newest| (*served.versions.start()..=newest).contains(&header.version))
+    });
+    let Some(served) = served else {
         if header.api == ApiKey::API_VERSIONS {
-            return api_versions::unsupported(header, out);
+            return api_versions::unsupported(header, release, out);
         }
         return Err("unsupported API or version".to_owned());
     };
@@ -205,6 +212,23 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
+    /// Returns the request as faults distinguish requests.
+    pub(crate) fn as_faults_see_it(&self) -> faults::Request<'_> {
+        let client_id = self.header.client_id.unwrap_or_default();
+        faults::Request { broker: self.broker.id, api: self.header.api, client_id }
+    }
+
+    /// Returns the Kafka release whose versions the client is offered.
+    fn release(&self) -> Option<KafkaRelease> {
+        self.broker.faults.release(&self.as_faults_see_it())
+    }
+
+    /// Fails if a fault refuses a part of the request. Handlers ask once for each part, after the
+    /// permission.
+    fn injected(&self, item: Item<'_>) -> Result<(), ErrorCode> {
+        self.broker.faults.error(&self.as_faults_see_it(), item).map_or(Ok(()), Err)
+    }
+
     /// Checks that the handler has asked for the permission that the API needs.
     fn may_answer(&self, rights: &Rights) -> Result<(), String> {
         match rights {
@@ -221,6 +245,11 @@ impl Call<'_> {
         if count == 0 {
             self.asked.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Bytes of the request's frame.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     fn version(&self) -> i16 {

@@ -51,7 +51,13 @@ pub use config::{
     ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User, UserError,
 };
 pub use controller::{Controller, brokers_of};
+pub use curtail_wire::{ApiKey, ErrorCode};
 pub use error::ClusterError;
-pub use observer::Observer;
+pub use faults::{
+    ActiveFault, Cut, Delay, DelayMetadata, Disconnect, Fault, FaultError, InjectedError,
+    Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError, Requests, Sender, Silence,
+    Time, When,
+};
+pub use observer::{HandledRequest, Observer};
 pub use session::SessionMetrics;
 pub use topic_config::is_topic_setting;

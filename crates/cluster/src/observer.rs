@@ -1,10 +1,15 @@
 //! Observation of the brokers' events from outside.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
+use curtail_wire::ApiKey;
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
@@ -42,6 +47,33 @@ pub trait Observer: Send + Sync {
         _at: Instant,
     ) {
     }
+
+    /// A broker has handled a request of a client or of another broker. No partition is locked.
+    fn handled(&self, _request: &HandledRequest<'_>) {}
+}
+
+/// A request that a broker has handled.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HandledRequest<'a> {
+    /// The broker.
+    pub broker: i32,
+    /// The address of the client, or of the other broker.
+    pub peer: IpAddr,
+    /// The client id; empty if the client has none.
+    pub client_id: &'a str,
+    /// The API.
+    pub api: ApiKey,
+    /// Version of the request.
+    pub version: i16,
+    /// Bytes of the request, without its length.
+    pub received: usize,
+    /// Bytes of the response that were written; 0 without a response.
+    pub sent: usize,
+    /// From the end of the request to the end of its response, with the delays of faults.
+    pub time: Duration,
+    /// Whether the connection closes.
+    pub closes: bool,
 }
 
 /// Holds the observer; costs nothing while there is none.
@@ -60,6 +92,11 @@ impl Observers {
     pub(crate) fn clear(&self) {
         self.present.store(false, Ordering::Release);
         *self.observer.write() = None;
+    }
+
+    /// Returns whether there is an observer.
+    pub(crate) fn is_present(&self) -> bool {
+        self.present.load(Ordering::Relaxed)
     }
 
     pub(crate) fn tell(&self, call: impl FnOnce(&dyn Observer, Instant)) {

@@ -181,6 +181,11 @@ impl Shard {
         self.sessions.len()
     }
 
+    fn expire_all(&mut self) -> usize {
+        self.last_used.clear();
+        std::mem::take(&mut self.sessions).len()
+    }
+
     fn partitions(&self) -> usize {
         self.sessions.values().map(|session| session.partitions.len()).sum()
     }

@@ -17,7 +17,9 @@ use tokio::time::{Instant, sleep};
 use super::{Broker, connections::Ticket};
 use crate::{
     admission::{Admission, Authentication, Now, Verdict},
+    faults::{Fate, Then},
     handlers::{self, Answer, Call},
+    observer::HandledRequest,
 };
 
 /// Bytes per read. A larger frame allocates its own buffer.
@@ -59,6 +61,8 @@ async fn converse(
     }
     let mut frames = FrameSplitter::new(authentication.frame_limit(limit));
     let mut out: Vec<Bytes> = Vec::new();
+    // A fault has silenced the connection: requests are handled, and nothing is written.
+    let mut silent = false;
     loop {
         let Some(frame) = frames.next_frame().map_err(|error| error.to_string())? else {
             ticket.idle(Instant::now());
@@ -83,8 +87,10 @@ async fn converse(
                 let principal = authentication.principal();
                 let size = frame.len();
                 let call = Call::new(broker, &header, peer, principal, size);
-                if !answer(&call, socket, body, &mut out).await? {
-                    return Ok(());
+                match observed(&call, socket, body, &mut out, silent).await? {
+                    Next::Continue => {}
+                    Next::Silence => silent = true,
+                    Next::Close => return Ok(()),
                 }
             }
             Verdict::Answer(step) => {
@@ -109,7 +115,45 @@ async fn converse(
     }
 }
 
-/// Handles one request and writes its response. Returns false if the connection must be closed.
+/// What follows a request on its connection.
+enum Next {
+    Continue,
+    /// Nothing is written any longer.
+    Silence,
+    Close,
+}
+
+/// Like [`answer`], and tells the observer.
+async fn observed(
+    call: &Call<'_>,
+    socket: &dyn Socket,
+    body: Bytes,
+    out: &mut Vec<Bytes>,
+    silent: bool,
+) -> Result<Next, String> {
+    let observers = &call.broker.owner.observers;
+    if !observers.is_present() {
+        return answer(call, socket, body, out, silent, &mut 0).await;
+    }
+    let (begun, mut sent) = (Instant::now(), 0);
+    let next = answer(call, socket, body, out, silent, &mut sent).await;
+    let header = call.header;
+    let handled = HandledRequest {
+        broker: call.broker.id,
+        peer: call.peer,
+        client_id: header.client_id.unwrap_or_default(),
+        api: header.api,
+        version: header.version,
+        received: call.size(),
+        sent,
+        time: begun.elapsed(),
+        closes: matches!(next, Ok(Next::Close) | Err(_)),
+    };
+    observers.tell(|observer, _| observer.handled(&handled));
+    next
+}
+
+/// Handles one request and writes its response, unless the connection is silent.
 ///
 /// # Errors
 /// Why the connection must be closed, if the client caused it.
@@ -118,27 +162,56 @@ async fn answer(
     socket: &dyn Socket,
     body: Bytes,
     out: &mut Vec<Bytes>,
-) -> Result<bool, String> {
+    silent: bool,
+    sent: &mut usize,
+) -> Result<Next, String> {
     let Call { broker, header, .. } = *call;
+    let asked = call.as_faults_see_it();
+    if broker.faults.closes(&asked) {
+        return Ok(Next::Close);
+    }
     let handled = handlers::handle(call, body, out).await;
     let answer =
         handled.map_err(|reason| format!("{} {}: {reason}", header.api, header.version))?;
     let silence = match answer {
         Answer::Written => Duration::ZERO,
         Answer::Mute(silence) => silence,
-        Answer::None => return Ok(true),
-        Answer::Close => return Ok(false),
+        Answer::None => return Ok(Next::Continue),
+        Answer::Close => return Ok(Next::Close),
     };
-    if let Some(delay) = broker.delays.of(header.api.0) {
+    if silent {
+        return Ok(Next::Continue);
+    }
+    let Fate { delay, then } = broker.faults.fate(&asked);
+    if !delay.is_zero() {
         sleep(delay).await;
     }
+    match then {
+        Then::Write => {}
+        Then::Silence => return Ok(Next::Silence),
+        Then::Close(bytes) => truncate(out, bytes),
+    }
+    let bytes = out.iter().map(Bytes::len).sum();
     if write_all(socket, out).await.is_err() {
-        return Ok(false);
+        return Ok(Next::Close);
+    }
+    *sent = bytes;
+    if matches!(then, Then::Close(_)) {
+        return Ok(Next::Close);
     }
     if !silence.is_zero() {
         sleep(silence).await;
     }
-    Ok(true)
+    Ok(Next::Continue)
+}
+
+/// Keeps the first bytes of a response.
+fn truncate(parts: &mut [Bytes], bytes: u64) {
+    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+    for part in parts {
+        part.truncate(left);
+        left -= part.len();
+    }
 }
 
 /// Reads once into the splitter; 0 means that the peer has closed.

@@ -18,7 +18,10 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{Broker, fill, write_all};
-use crate::config::Mechanism;
+use crate::{
+    config::Mechanism,
+    faults::{BROKER_ID, cuttable},
+};
 
 /// Timeout for connecting and the response (`request.timeout.ms` between brokers).
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,8 +45,9 @@ pub(crate) struct Connection {
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(crate) async fn connect(broker: &Broker, addr: SocketAddr) -> io::Result<Connection> {
-    let socket = broker.env.net.connect(addr, SocketOptions::default()).await?;
+pub(crate) async fn connect(broker: &Broker, to: i32, addr: SocketAddr) -> io::Result<Connection> {
+    let connecting = broker.env.net.connect(addr, SocketOptions::default());
+    let socket = cuttable(broker.faults.links(), [broker.id, to], connecting).await?;
     let mut connection = Connection { socket, frames: FrameSplitter::default(), correlation_id: 0 };
     let Some(brokers) = &broker.admissions.brokers else { return Ok(connection) };
     let refused = |code| io::Error::new(io::ErrorKind::PermissionDenied, ErrorCode(code).name());
@@ -99,7 +103,7 @@ impl Peers {
             return Ok(response);
         }
         let fresh = async {
-            let mut link = Link { connection: connect(broker, addr).await?, incarnation };
+            let mut link = Link { connection: connect(broker, to, addr).await?, incarnation };
             let response = link.connection.call(version, request).await?;
             Ok::<_, io::Error>((link, response))
         };
@@ -131,7 +135,7 @@ impl Connection {
         R::Response: Decodable + Message,
     {
         self.correlation_id = self.correlation_id.wrapping_add(1);
-        let frame = cold::encode_request(version, self.correlation_id, Some("broker"), request)
+        let frame = cold::encode_request(version, self.correlation_id, Some(BROKER_ID), request)
             .map_err(io::Error::other)?;
         write_all(self.socket.as_ref(), &mut vec![frame.into()]).await?;
         let frame = loop {

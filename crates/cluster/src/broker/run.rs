@@ -22,7 +22,7 @@ use crate::{
     coordinator::runtime::Coordinator,
     disk::{Disk, Failure, Watched},
     error::ClusterError,
-    faults::Delays,
+    faults::Faults,
     gate::{Alive, Gate},
     image::Image,
     observer::Observers,
@@ -59,7 +59,7 @@ pub(crate) struct Slot {
     pub(crate) advertised: Mutex<SocketAddr>,
     pub(crate) admissions: Arc<Admissions>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) delays: Arc<Delays>,
+    pub(crate) faults: Arc<Faults>,
     pub(crate) phase: watch::Sender<Phase>,
     /// Version of the broker's metadata.
     pub(crate) applied: watch::Sender<u64>,
@@ -100,6 +100,7 @@ pub(crate) async fn run(
     *slot.alive.lock() = Some(gone);
     let gate = Arc::clone(&slot.gate);
     // The previous incarnation may have ended while frozen.
+    slot.faults.forget_freezes(slot.id);
     gate.open();
     let inner = {
         let alive = alive.clone();
@@ -241,7 +242,7 @@ impl Life {
             epoch,
             env: slot.env.clone(),
             controller,
-            delays: Arc::clone(&slot.delays),
+            faults: Arc::clone(&slot.faults),
             sessions: Mutex::new(sessions),
             wait_ids: WaitIds::default(),
             fetchers: Fetchers::default(),

@@ -7,7 +7,7 @@ use curtail_wire::{
     cold::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse},
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     coordinator::{self, Kind},
@@ -33,6 +33,7 @@ pub(super) async fn handle(
 async fn add(call: &Call<'_>, request: &AddOffsetsToTxnRequest) -> Result<(), ErrorCode> {
     call.require(Operation::Write, Resource::TransactionalId(&request.transactional_id.0))?;
     call.require(Operation::Read, Resource::Group(&request.group_id.0))?;
+    call.injected(Item::Request)?;
     // Creates the offsets topic if it does not exist.
     coordinator::find(call.broker, Kind::Group, &request.group_id.0)?;
     let index = coordinator::partition_of(&call.broker.image(), Kind::Group, &request.group_id.0);

@@ -19,7 +19,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     transaction::{self, Added, ProducerEpoch, TopicPartition},
@@ -87,6 +87,22 @@ async fn add_for_client(call: &Call<'_>, id: &str, added: Added) -> Codes {
         let others = ErrorCode::OPERATION_NOT_ATTEMPTED;
         let codes = added.partitions.into_iter().map(|partition| {
             let code = refused(&partition).unwrap_or(others);
+            (partition, code)
+        });
+        return codes.collect();
+    }
+    let injected: Codes = added
+        .partitions
+        .iter()
+        .filter_map(|(topic, index)| {
+            let code = call.injected(Item::Partition(topic, *index)).err()?;
+            Some(((topic.clone(), *index), code))
+        })
+        .collect();
+    if !injected.is_empty() {
+        let code = |partition: &TopicPartition| injected.get(partition).copied();
+        let codes = added.partitions.into_iter().map(|partition| {
+            let code = code(&partition).unwrap_or(ErrorCode::OPERATION_NOT_ATTEMPTED);
             (partition, code)
         });
         return codes.collect();

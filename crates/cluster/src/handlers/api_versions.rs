@@ -22,6 +22,7 @@ use super::{
     served::{SERVED, Served},
     text,
 };
+use crate::faults::KafkaRelease;
 
 const GROUP_VERSION: &str = "group.version";
 const TRANSACTION_VERSION: &str = "transaction.version";
@@ -36,8 +37,11 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         response.error_code = ErrorCode::INVALID_REQUEST.0;
         return call.answer(&response, out);
     }
-    features(call, &mut response);
-    response.api_keys = SERVED.iter().map(api_version).collect();
+    let release = call.release();
+    if release.is_none_or(KafkaRelease::has_features) {
+        features(call, &mut response);
+    }
+    response.api_keys = SERVED.iter().filter_map(|served| api_version(served, release)).collect();
     call.answer(&response, out)
 }
 
@@ -76,22 +80,27 @@ fn well_formed(name: &str) -> bool {
     name.starts_with(outer) && name.ends_with(outer) && name.chars().all(inner)
 }
 
-fn api_version(served: &Served) -> ApiVersion {
-    ApiVersion::default()
+/// Returns the versions of an API that clients are offered, `None` if there are none.
+fn api_version(served: &Served, release: Option<KafkaRelease>) -> Option<ApiVersion> {
+    let version = ApiVersion::default()
         .with_api_key(served.api.0)
         .with_min_version(served.lowest)
-        .with_max_version(*served.versions.end())
+        .with_max_version(served.newest(release)?);
+    Some(version)
 }
 
-/// Responds to an ApiVersions request of an unknown version.
+/// Responds to an ApiVersions request of an unknown version. Releases before KIP-511 do not name
+/// the known ones.
 pub(super) fn unsupported(
     header: &RequestHeader<'_>,
+    release: Option<KafkaRelease>,
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
-    let own = SERVED.iter().filter(|served| served.api == ApiKey::API_VERSIONS);
+    let named = release.is_none_or(KafkaRelease::names_versions);
+    let own = SERVED.iter().filter(|served| named && served.api == ApiKey::API_VERSIONS);
     let response = ApiVersionsResponse::default()
         .with_error_code(ErrorCode::UNSUPPORTED_VERSION.0)
-        .with_api_keys(own.map(api_version).collect());
+        .with_api_keys(own.filter_map(|served| api_version(served, release)).collect());
     let frame = cold::encode_response(ApiKey::API_VERSIONS, 0, header.correlation_id, &response)
         .map_err(|error| error.to_string())?;
     out.push(frame.into());

@@ -17,7 +17,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, MAX_STRING, text};
+use super::{Answer, Call, Item, MAX_STRING, text};
 use crate::{
     acl::{Operation, Resource},
     controller::random_id,
@@ -47,6 +47,7 @@ pub(super) async fn handle(
 async fn beat(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Result<Beat, Refused> {
     let group = &request.group_id.0;
     call.require(Operation::Read, Resource::Group(group))?;
+    call.injected(Item::Request)?;
     check(call, request)?;
     for topic in request.subscribed_topic_names.iter().flatten() {
         call.require(Operation::Describe, Resource::Topic(&topic.0))?;

@@ -13,7 +13,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     controller::{MorePartitions, Refusal},
@@ -47,6 +47,7 @@ fn create(
     validate_only: bool,
 ) -> Result<(), Refusal> {
     let allowed = call.require(Operation::Alter, Resource::Topic(&topic.name.0));
+    let allowed = allowed.and_then(|()| call.injected(Item::Topic(&topic.name.0)));
     allowed.map_err(|code| (code, code.message().to_owned()))?;
     if !once {
         return Err((ErrorCode::INVALID_REQUEST, "Duplicate topic name.".to_owned()));

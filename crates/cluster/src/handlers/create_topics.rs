@@ -16,7 +16,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     controller::{Refusal, TopicSpec},
@@ -37,6 +37,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         .map(|topic| {
             let created = if let Err(refused) = may_create(call, &topic.name.0) {
                 Err(refused)
+            } else if let Err(code) = call.injected(Item::Topic(&topic.name.0)) {
+                Err((code, code.message().to_owned()))
             } else if names[topic.name.0.as_str()] > 1 {
                 Err((ErrorCode::INVALID_REQUEST, "Duplicate topic name.".to_owned()))
             } else {

@@ -14,7 +14,7 @@ use curtail_wire::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     coordinator::Kind,
@@ -58,6 +58,7 @@ pub(super) async fn handle(
 
 fn begin(call: &Call<'_>, topic: &str, index: i32, offset: i64) -> Begun {
     call.require(Operation::Delete, Resource::Topic(topic))?;
+    call.injected(Item::Partition(topic, index))?;
     if Kind::of_topic(topic).is_some() {
         return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
     }

@@ -11,7 +11,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     image::TopicImage,
@@ -65,7 +65,10 @@ fn delete(call: &Call<'_>, name: Option<TopicName>, id: Uuid) -> DeletableTopicR
     let named = name.as_ref().map(|name| name.0.to_string());
     let named = named.or_else(|| topic.ok().map(|topic| topic.name.to_string()));
     let allowed = match named {
-        Some(name) => call.require(Operation::Delete, Resource::Topic(&name)),
+        Some(name) => {
+            let allowed = call.require(Operation::Delete, Resource::Topic(&name));
+            allowed.and_then(|()| call.injected(Item::Topic(&name)))
+        }
         None => {
             call.concerns(0);
             Ok(())

@@ -11,7 +11,7 @@ use curtail_wire::{
     records::EndTxnMarker,
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     transaction::{self, ProducerEpoch, Version},
@@ -32,7 +32,8 @@ pub(super) async fn handle(
     let result = if request.committed { EndTxnMarker::Commit } else { EndTxnMarker::Abort };
     let client = if call.version() >= BUMPED { Version::Two } else { Version::One };
     let id = &request.transactional_id.0;
-    let ended = match call.require(Operation::Write, Resource::TransactionalId(id)) {
+    let allowed = call.require(Operation::Write, Resource::TransactionalId(id));
+    let ended = match allowed.and_then(|()| call.injected(Item::Request)) {
         Ok(()) => transaction::end(call.broker, id, producer, result, client).await,
         Err(code) => Err(code),
     };

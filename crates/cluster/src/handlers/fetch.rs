@@ -32,6 +32,7 @@ use super::{Answer, Call, Endpoints, muted, throttle_ms};
 use crate::{
     acl::{Operation, Resource},
     config::ReplicaSelector,
+    faults,
     quota::{Limit, Meters},
     replica::{
         partition::{NotServed, Partition, ReadBy, ReadSpec},
@@ -321,7 +322,10 @@ impl<'a> Poll<'a> {
 
 /// Returns the local replica of a requested partition, if the client may read it.
 fn replica(call: &Call<'_>, item: &Item) -> Result<Arc<Partition>, NotServed> {
-    let may_read = |topic: &str| call.require(Operation::Read, Resource::Topic(topic));
+    let may_read = |topic: &str| {
+        call.require(Operation::Read, Resource::Topic(topic))?;
+        call.injected(faults::Item::Partition(topic, item.fetch.index))
+    };
     match &item.topic {
         TopicRef::Name(name) => {
             may_read(name)?;

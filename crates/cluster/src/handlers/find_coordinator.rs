@@ -15,7 +15,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     coordinator::{self, Kind},
@@ -50,6 +50,7 @@ fn find(call: &Call<'_>, key: &StrBytes, key_type: i8) -> Coordinator {
                 Kind::Transaction => Resource::TransactionalId(key),
             };
             let allowed = call.require(Operation::Describe, resource);
+            let allowed = allowed.and_then(|()| call.injected(Item::Request));
             allowed.and_then(|()| coordinator::find(call.broker, kind, key))
         }
         None => {

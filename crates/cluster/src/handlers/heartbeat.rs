@@ -8,7 +8,7 @@ use curtail_wire::{
     cold::messages::{HeartbeatRequest, HeartbeatResponse},
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     coordinator::groups::Committer,
@@ -23,6 +23,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 fn heartbeat(call: &Call<'_>, request: &HeartbeatRequest) -> Result<(), ErrorCode> {
     let group = &request.group_id.0;
     call.require(Operation::Read, Resource::Group(group))?;
+    call.injected(Item::Request)?;
     let member = Committer {
         member_id: &request.member_id,
         instance_id: request.group_instance_id.as_deref(),

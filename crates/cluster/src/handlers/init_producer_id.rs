@@ -13,7 +13,7 @@ use curtail_wire::{
     cold::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId},
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource, ResourceType},
     transaction::{self, ProducerEpoch},
@@ -49,6 +49,7 @@ fn idempotent(call: &Call<'_>) -> Result<ProducerEpoch, ErrorCode> {
     if !call.may_with_any(Operation::Write, ResourceType::Topic) {
         call.require(Operation::IdempotentWrite, Resource::Cluster)?;
     }
+    call.injected(Item::Request)?;
     let epoch = call.broker.config.first_producer_epoch;
     Ok(ProducerEpoch { id: call.broker.controller.next_producer_id()?, epoch })
 }
@@ -59,6 +60,7 @@ async fn transactional(
     request: &InitProducerIdRequest,
 ) -> Result<ProducerEpoch, ErrorCode> {
     call.require(Operation::Write, Resource::TransactionalId(id))?;
+    call.injected(Item::Request)?;
     let expected = match (request.producer_id.0, request.producer_epoch) {
         (-1, -1) => None,
         (-1, _) | (_, -1) => return Err(ErrorCode::INVALID_REQUEST),

@@ -14,7 +14,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, MAX_STRING, text};
+use super::{Answer, Call, Item, MAX_STRING, text};
 use crate::{
     acl::{Operation, Resource},
     controller::random_id,
@@ -44,6 +44,7 @@ pub(super) async fn handle(
 
 async fn join(call: &Call<'_>, request: &JoinGroupRequest) -> Result<JoinAnswer, ErrorCode> {
     call.require(Operation::Read, Resource::Group(&request.group_id.0))?;
+    call.injected(Item::Request)?;
     let join = check(call, request)?;
     let groups = call.members_groups(&request.group_id.0)?;
     let answer =

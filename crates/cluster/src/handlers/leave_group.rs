@@ -7,7 +7,7 @@ use curtail_wire::{
     cold::messages::{LeaveGroupRequest, LeaveGroupResponse, leave_group_response::MemberResponse},
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::acl::{Operation, Resource};
 
 /// First version with many members.
@@ -56,6 +56,7 @@ async fn leave(
 ) -> Result<Vec<Result<(), ErrorCode>>, ErrorCode> {
     let group = &request.group_id.0;
     call.require(Operation::Read, Resource::Group(group))?;
+    call.injected(Item::Request)?;
     let groups = call.members_groups(group)?;
     let (results, taken) =
         groups.run(call.broker, |groups, cx| groups.leave(group, leaving, cx))??;

@@ -20,7 +20,7 @@ use curtail_wire::{
     fetch::IsolationLevel,
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     replica::partition::{NotServed, OffsetSpec},
@@ -78,6 +78,7 @@ fn find(
     consumer: Option<IsolationLevel>,
 ) -> Result<(i64, i64, i32), NotServed> {
     call.require(Operation::Describe, Resource::Topic(topic))?;
+    call.injected(Item::Partition(topic, asked.partition_index))?;
     let spec = match asked.timestamp {
         -1 => OffsetSpec::Latest,
         -2 | -4 => OffsetSpec::Earliest,

@@ -5,7 +5,7 @@
 //! request still reports them as unknown; a later one contains them. From version 12 topics can be
 //! requested by id.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -16,7 +16,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     broker::Broker,
@@ -58,7 +58,16 @@ pub(super) fn handle(
         None => {
             call.concerns(image.topics.len());
             let topics = image.topics.values().filter(|topic| shown(&topic.name));
-            topics.map(|topic| describe(&image, topic, operations(&topic.name))).collect()
+            let one = |topic: &Arc<TopicImage>| match call.injected(Item::Topic(&topic.name)) {
+                Ok(()) => describe(&image, topic, operations(&topic.name)),
+                Err(error) => MetadataTopic {
+                    error,
+                    name: Some(topic.name.to_string()),
+                    topic_id: topic.id,
+                    ..MetadataTopic::default()
+                },
+            };
+            topics.map(one).collect()
         }
         Some(asked) => {
             call.concerns(asked.len());
@@ -133,11 +142,17 @@ fn one(
         // A client without permission must not learn whether the topic exists.
         let known = call.topic_by_id(asked.topic_id).ok();
         return match known.filter(|topic| allowed(Operation::Describe, &topic.name).is_ok()) {
-            Some(topic) => describe(image, &topic, NOT_ASKED),
+            Some(topic) => match call.injected(Item::Topic(&topic.name)) {
+                Ok(()) => describe(image, &topic, NOT_ASKED),
+                Err(code) => failed(code),
+            },
             None => failed(ErrorCode::UNKNOWN_TOPIC_ID),
         };
     };
     if let Err(code) = allowed(Operation::Describe, name) {
+        return failed(code);
+    }
+    if let Err(code) = call.injected(Item::Topic(name)) {
         return failed(code);
     }
     if let Some(topic) = image.topic(name) {

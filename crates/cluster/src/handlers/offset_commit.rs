@@ -14,7 +14,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     coordinator::{groups::Committer, offsets::TopicPartition, records::OffsetValue},
@@ -79,6 +79,7 @@ pub(super) fn check(
     asked: &Asked<'_>,
 ) -> Result<(TopicPartition, OffsetValue), ErrorCode> {
     call.require(Operation::Read, Resource::Topic(asked.topic))?;
+    call.injected(Item::Partition(asked.topic, asked.index))?;
     if !call.broker.image().has_partition(asked.topic, asked.index) {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }

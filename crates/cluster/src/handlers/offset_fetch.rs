@@ -18,7 +18,7 @@ use curtail_wire::{
     },
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     coordinator::offsets::{Offsets, TopicPartition},
@@ -107,6 +107,7 @@ async fn found(
     stable: bool,
 ) -> Result<Vec<OffsetFetchResponseTopics>, ErrorCode> {
     call.require(Operation::Describe, Resource::Group(&id.0))?;
+    call.injected(Item::Request)?;
     let groups = call.groups(&id.0)?;
     let mut found = groups.run(call.broker, |groups, _| {
         groups.may_fetch(&id.0, member_id.as_deref(), *epoch)?;

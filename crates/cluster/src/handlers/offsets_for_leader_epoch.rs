@@ -9,7 +9,7 @@ use curtail_wire::cold::messages::{
     offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult},
 };
 
-use super::{Answer, Call};
+use super::{Answer, Call, Item};
 use crate::acl::{Operation, Resource};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -19,6 +19,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         let partitions = topic.partitions.iter().map(|asked| {
             let allowed = call.require(Operation::Describe, Resource::Topic(&topic.topic.0));
             let found = allowed
+                .and_then(|()| call.injected(Item::Partition(&topic.topic.0, asked.partition)))
                 .map_err(Into::into)
                 .and_then(|()| call.replica_by_name(&topic.topic.0, asked.partition))
                 .and_then(|partition| {

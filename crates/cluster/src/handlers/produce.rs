@@ -26,7 +26,7 @@ use curtail_wire::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Answer, Call, Endpoints, muted, throttle_ms,
+    Answer, Call, Endpoints, Item, muted, throttle_ms,
     verify::{Client, Patience, tell, verify},
 };
 use crate::{
@@ -233,6 +233,7 @@ fn append(
     now_ms: i64,
 ) -> Result<Outcome, NotServed> {
     let partition = replica(call, topic, asked.index)?;
+    call.injected(Item::Partition(&partition.topic, asked.index))?;
     let Some(records) = asked.records.clone() else {
         return Err(NotServed::code(ErrorCode::INVALID_RECORD));
     };

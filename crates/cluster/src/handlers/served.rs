@@ -4,11 +4,17 @@
 //! permissions in its entry, and its response is sent only if it has asked (`Call::may_answer`). A
 //! forgotten check therefore refuses the request.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::RangeInclusive;
 
 use curtail_wire::api::ApiKey;
 
-use crate::acl::{Operation, ResourceType};
+use crate::{
+    acl::{Operation, ResourceType},
+    faults::KafkaRelease,
+};
 
 /// One API.
 pub(super) struct Served {
@@ -17,6 +23,17 @@ pub(super) struct Served {
     /// The lowest version advertised.
     pub(super) lowest: i16,
     pub(super) rights: Rights,
+}
+
+impl Served {
+    /// Returns the newest version of the API that clients are offered, `None` if they are not offered
+    /// the API. A release limits the versions.
+    pub(super) fn newest(&self, release: Option<KafkaRelease>) -> Option<i16> {
+        let newest = *self.versions.end();
+        let Some(release) = release else { return Some(newest) };
+        let newest = newest.min(release.newest(self.api)?);
+        self.versions.contains(&newest).then_some(newest)
+    }
 }
 
 /// A permission: an operation on resources of a type.

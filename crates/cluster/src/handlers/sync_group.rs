@@ -9,7 +9,7 @@ use curtail_wire::{
     cold::messages::{SyncGroupRequest, SyncGroupResponse},
 };
 
-use super::{Answer, Call, text};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     coordinator::group::{SyncAnswer, SyncRequest},
@@ -38,6 +38,7 @@ pub(super) async fn handle(
 async fn sync(call: &Call<'_>, request: &SyncGroupRequest) -> SyncAnswer {
     let group = &request.group_id.0;
     call.require(Operation::Read, Resource::Group(group))?;
+    call.injected(Item::Request)?;
     let groups = call.members_groups(group)?;
     let names = call.version() >= NAMES_PROTOCOL;
     // Version 5 requires both.

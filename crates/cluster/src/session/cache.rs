@@ -61,6 +61,11 @@ impl SessionCache {
         }
     }
 
+    /// Forgets all sessions and returns how many there were.
+    pub(crate) fn expire_all(&mut self) -> usize {
+        self.shards.iter_mut().map(Shard::expire_all).sum()
+    }
+
     fn of(&mut self, id: i32) -> Option<&mut Shard> {
         self.shards.iter_mut().find(|shard| shard.ids.contains(&id))
     }

@@ -11,6 +11,7 @@ mod consumer_groups;
 mod coordinator;
 mod described;
 mod durable;
+mod faults;
 mod groups;
 mod plants;
 mod produce_fetch;

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     broker::{Broker, Connection, connect, fill, write_all},
+    faults::FETCHER_ID,
     log::AppendError,
 };
 
@@ -131,7 +132,7 @@ impl Task {
     async fn connect(&self) -> io::Result<Connection> {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "the leader's address is unknown");
         let (addr, _) = self.lane.incarnation.ok_or_else(unknown)?;
-        timeout(RESPONSE_TIMEOUT, connect(&self.broker, addr)).await?
+        timeout(RESPONSE_TIMEOUT, connect(&self.broker, self.lane.leader, addr)).await?
     }
 
     fn request(&mut self, asked: &Asked) -> FetchRequest {
@@ -278,7 +279,7 @@ fn encode(request: &FetchRequest, correlation_id: i32) -> Bytes {
     let mut w = Writer::with_capacity(256);
     w.set_encoding(Encoding::Classic);
     w.i32(0);
-    let client_id = Some("replica-fetcher");
+    let client_id = Some(FETCHER_ID);
     RequestHeader { api: ApiKey::FETCH, version: VERSION, correlation_id, client_id }
         .encode(&mut w);
     request.encode(VERSION, &mut w);

@@ -1,0 +1,178 @@
+//! Faults of a running cluster.
+
+use std::time::Duration;
+
+use curtail_wire::ApiKey;
+
+use super::{ClusterHandle, Shared};
+use crate::faults::{
+    ActiveFault, Changes, Delay, DelayMetadata, Fault, FaultError, Injection, OnBroker, Requests,
+    Sender, Time,
+};
+
+impl Changes for Shared {
+    fn freeze(&self, broker: i32, frozen: bool) {
+        match self.slots.get(&broker) {
+            Some(slot) if frozen => slot.gate.close(),
+            Some(slot) => slot.gate.open(),
+            None => {}
+        }
+    }
+
+    fn freeze_metadata(&self, broker: i32, frozen: bool) {
+        if let Some(mailbox) = self.controller.mailbox(broker) {
+            mailbox.freeze(frozen);
+        }
+    }
+
+    fn cut_off(&self, broker: i32, cut_off: bool) {
+        if let Some(mailbox) = self.controller.mailbox(broker) {
+            mailbox.cut_off(cut_off);
+        }
+    }
+
+    fn delay_metadata(&self, broker: i32, delay: Option<Duration>) {
+        if let Some(mailbox) = self.controller.mailbox(broker) {
+            mailbox.set_delay(delay.unwrap_or(self.config.metadata_propagation_delay));
+        }
+    }
+}
+
+/// The seed of faults without random choices. The cluster's random numbers stay as they are.
+const NO_CHOICES: u64 = 0;
+
+/// Faults on request.
+impl ClusterHandle {
+    /// Injects a fault and returns its name. It stays until it is lifted, also while brokers restart;
+    /// only a freeze ends with the process of its broker.
+    ///
+    /// # Errors
+    /// The fault contradicts itself, names an unknown broker, or has a name that is taken.
+    ///
+    /// # Example
+    /// ```
+    /// # async fn example(cluster: &curtail_cluster::Cluster) -> Result<(), curtail_cluster::FaultError> {
+    /// use curtail_cluster::{ApiKey, ErrorCode, Fault, Requests};
+    ///
+    /// // The leaders refuse the next three partitions that clients produce to.
+    /// let refused = Requests::of(ApiKey::PRODUCE).times(3);
+    /// let name = cluster.inject(Fault::error(refused, ErrorCode::NOT_LEADER_OR_FOLLOWER))?;
+    /// cluster.lift(&name);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn inject(&self, fault: impl Into<Injection>) -> Result<String, FaultError> {
+        self.0.faults.inject(fault.into(), &self.broker_ids(), self.0.as_ref())
+    }
+
+    /// Lifts a fault. Returns false if none has the name.
+    pub fn lift(&self, name: &str) -> bool {
+        self.0.faults.lift(self.0.as_ref(), |fault, _| fault == name) > 0
+    }
+
+    /// Lifts all faults and returns how many there were.
+    pub fn lift_all(&self) -> usize {
+        self.0.faults.lift(self.0.as_ref(), |_, _| true)
+    }
+
+    /// Returns all faults, oldest first. A fault that has affected as many requests as it may stays
+    /// until it is lifted.
+    pub fn faults(&self) -> Vec<ActiveFault> {
+        self.0.faults.list()
+    }
+
+    /// Freezes a broker as SIGSTOP freezes a process: it reads and handles no requests, sends no
+    /// responses and heartbeats, and does not replicate. Its connections stay open. The controller
+    /// fences it when its session times out. The fault is named `freeze-of-` and the id.
+    pub fn freeze(&self, id: i32) {
+        self.replace(&format!("freeze-of-{id}"), Fault::Freeze(OnBroker { broker: id }));
+    }
+
+    /// Resumes a frozen broker, and lifts all its freezes.
+    pub fn thaw(&self, id: i32) {
+        self.end(|fault| matches!(fault, Fault::Freeze(on) if on.broker == id));
+    }
+
+    /// Delays responses of one broker or all, to one API (by its key) or to all APIs. A later call
+    /// takes precedence where both apply. A delay of zero removes the one of the same brokers and
+    /// API. Later responses on the same connection wait, too. Responses to followers count as well.
+    ///
+    /// [`Fault::Delay`] has more conditions.
+    pub fn delay(&self, broker: Option<i32>, api: Option<i16>, delay: Duration) {
+        for id in self.broker_ids() {
+            if broker.is_some_and(|broker| broker != id) {
+                continue;
+            }
+            let of = api.map_or("all".to_owned(), |api| api.to_string());
+            let name = format!("{DELAY_OF}{id}-{of}");
+            if delay.is_zero() {
+                self.lift(&name);
+                continue;
+            }
+            let requests = Requests {
+                broker: Some(id),
+                api: api.map(ApiKey),
+                from: Sender::All,
+                ..Requests::default()
+            };
+            self.replace(&name, Fault::Delay(Delay { requests, time: Time::Fixed(delay) }));
+        }
+    }
+
+    /// Removes all delays of [`ClusterHandle::delay`].
+    pub fn clear_delays(&self) {
+        self.0.faults.lift(self.0.as_ref(), |name, _| name.starts_with(DELAY_OF));
+    }
+
+    /// Sets the propagation delay of later metadata changes to a broker. The fault is named
+    /// `metadata-delay-of-` and the id; without one the delay is that of the configuration.
+    pub fn set_metadata_delay(&self, broker: i32, delay: Duration) {
+        let fault = Fault::DelayMetadata(DelayMetadata { broker, time: delay });
+        self.replace(&format!("metadata-delay-of-{broker}"), fault);
+    }
+
+    /// Freezes a broker's metadata at its current version, or lets it catch up and lifts all such
+    /// faults of the broker. The fault is named `metadata-freeze-of-` and the id.
+    pub fn freeze_metadata(&self, broker: i32, frozen: bool) {
+        if frozen {
+            let fault = Fault::FreezeMetadata(OnBroker { broker });
+            self.replace(&format!("metadata-freeze-of-{broker}"), fault);
+        } else {
+            self.end(|fault| matches!(fault, Fault::FreezeMetadata(on) if on.broker == broker));
+        }
+    }
+
+    /// Disconnects a broker from the controller, or reconnects it and lifts all such faults of the
+    /// broker: no heartbeats, no metadata, no changes of in-sync replicas. Clients and other brokers
+    /// still reach it, so it continues to act as a leader. The fault is named `cut-off-of-` and the
+    /// id.
+    pub fn cut_off(&self, broker: i32, cut_off: bool) {
+        if cut_off {
+            let fault = Fault::CutOff(OnBroker { broker });
+            self.replace(&format!("cut-off-of-{broker}"), fault);
+        } else {
+            self.end(|fault| matches!(fault, Fault::CutOff(on) if on.broker == broker));
+        }
+    }
+
+    /// Makes the broker forget all its fetch sessions. Readers receive FETCH_SESSION_ID_NOT_FOUND
+    /// and begin new sessions. Returns how many there were; `None` if the broker does not run.
+    pub fn expire_fetch_sessions(&self, id: i32) -> Option<usize> {
+        let broker = self.slot(id)?.current.lock().as_ref()?.upgrade()?;
+        let expired = broker.sessions.lock().expire_all();
+        Some(expired)
+    }
+
+    /// Injects a fault in place of an earlier one of the same name. An unknown broker has no faults.
+    fn replace(&self, name: &str, fault: Fault) {
+        let injection = Injection { seed: Some(NO_CHOICES), ..fault.named(name) };
+        let _ = self.0.faults.replace(injection, &self.broker_ids(), self.0.as_ref());
+    }
+
+    fn end(&self, ended: impl Fn(&Fault) -> bool) {
+        self.0.faults.lift(self.0.as_ref(), |_, fault| ended(fault));
+    }
+}
+
+/// The start of the names of [`ClusterHandle::delay`].
+const DELAY_OF: &str = "delay-of-";

@@ -1,0 +1,523 @@
+//! Faults on request: named, listed and lifted while the cluster runs.
+//!
+//! - [`Fault`]: the kinds, and the requests or the broker that each concerns. Its JSON is that of
+//!   the control endpoint.
+//! - `rules`: a machine that decides what happens to a request. It has no clock and no sockets, and
+//!   its random numbers come from the seed of each fault.
+//! - `registry`: the names, and what a fault of a broker changes when it begins and ends.
+//! - `links`: connections between brokers that can be cut.
+//! - `release`: the versions of the APIs in Kafka's releases.
+//!
+//! # Locks
+//! `Faults::state`, then a broker's gate, its mailbox or `Links`.
+
+mod links;
+mod registry;
+mod release;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{fmt, time::Duration};
+
+use curtail_wire::{ApiKey, ErrorCode};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use links::{Links, cuttable};
+pub(crate) use registry::{Changes, Faults};
+pub use release::KafkaRelease;
+pub(crate) use rules::{Fate, Item, Request, Then};
+pub use text::ParseFaultError;
+
+/// Client ids of requests between brokers.
+pub(crate) const FETCHER_ID: &str = "replica-fetcher";
+/// See [`FETCHER_ID`].
+pub(crate) const BROKER_ID: &str = "broker";
+
+/// A fault that stays until it is lifted.
+///
+/// A fault is injected with [`crate::ClusterHandle::inject`]. As JSON it is an object with a `kind`,
+/// for example `{"kind": "delay", "requests": {"api": "Produce"}, "time": "20ms"}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Fault {
+    /// Responses are late.
+    Delay(Delay),
+    /// Requests are refused with an error code, and not applied.
+    Error(InjectedError),
+    /// Requests are applied, and their connection never sends another byte. It stays open.
+    Silence(Silence),
+    /// The connection of a request closes.
+    Disconnect(Disconnect),
+    /// Clients are offered the API versions of an earlier Kafka release.
+    KafkaVersion(KafkaVersion),
+    /// A broker does not run, as after SIGSTOP. Its connections stay open.
+    Freeze(OnBroker),
+    /// A broker keeps its current metadata.
+    FreezeMetadata(OnBroker),
+    /// Metadata changes reach a broker later.
+    DelayMetadata(DelayMetadata),
+    /// A broker and the controller are disconnected. Clients and other brokers reach the broker.
+    CutOff(OnBroker),
+    /// Two brokers are disconnected from each other. Bytes wait in both directions, as if packets
+    /// were lost.
+    Cut(Cut),
+}
+
+/// The requests that a fault concerns: those that match every given field.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Requests {
+    /// The broker that receives them; every broker if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<i32>,
+    /// The API; every API if absent.
+    #[serde(skip_serializing_if = "Option::is_none", with = "text::api")]
+    pub api: Option<ApiKey>,
+    /// The client id, with `*` at the end for every id that begins so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Who sends them.
+    #[serde(skip_serializing_if = "Sender::is_default")]
+    pub from: Sender,
+    /// How many of them; without limit if absent. An error counts the partitions, topics or requests
+    /// that it refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// The share of them, from 0 to 1; all if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+}
+
+impl Requests {
+    /// All requests of clients.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// All requests of clients to an API.
+    #[must_use]
+    pub fn of(api: ApiKey) -> Self {
+        Self { api: Some(api), ..Self::default() }
+    }
+
+    /// Only those to a broker.
+    #[must_use]
+    pub fn to_broker(self, broker: i32) -> Self {
+        Self { broker: Some(broker), ..self }
+    }
+
+    /// Only those with this client id, with `*` at the end for every id that begins so.
+    #[must_use]
+    pub fn by_client(self, client_id: impl Into<String>) -> Self {
+        Self { client_id: Some(client_id.into()), ..self }
+    }
+
+    /// Only those of a sender.
+    #[must_use]
+    pub fn from(self, from: Sender) -> Self {
+        Self { from, ..self }
+    }
+
+    /// Only the first of them.
+    #[must_use]
+    pub fn times(self, times: u64) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    /// Only a share of them, from 0 to 1.
+    #[must_use]
+    pub fn at_rate(self, rate: f64) -> Self {
+        Self { rate: Some(rate), ..self }
+    }
+}
+
+/// Who sends a request. Brokers have the client ids `broker` and `replica-fetcher`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sender {
+    /// Clients, and not the brokers.
+    #[default]
+    Clients,
+    /// The other brokers: followers, and coordinators that write markers or verify transactions.
+    Brokers,
+    /// Clients and brokers.
+    All,
+}
+
+impl Sender {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// See [`Fault::Delay`]. Of several delays of a request, the one that was injected last applies.
+/// Later responses on the same connection wait, too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delay {
+    /// The requests.
+    #[serde(default)]
+    pub requests: Requests,
+    /// How late the response is.
+    pub time: Time,
+}
+
+/// See [`Fault::Error`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InjectedError {
+    /// The requests. The API must be given.
+    pub requests: Requests,
+    /// The topic, for an API whose responses have errors by topic or partition; every topic if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// The partition, for an API whose responses have errors by partition; every one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<i32>,
+    /// The error.
+    #[serde(with = "text::code")]
+    pub code: ErrorCode,
+}
+
+/// See [`Fault::Silence`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Silence {
+    /// The requests.
+    pub requests: Requests,
+}
+
+/// See [`Fault::Disconnect`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disconnect {
+    /// The requests.
+    pub requests: Requests,
+    /// When the connection closes.
+    pub when: When,
+    /// Bytes of the response that are still written; only with [`When::Response`].
+    pub after_bytes: u64,
+}
+
+/// The point of a request at which its connection closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Before the request is applied.
+    Request,
+    /// After the request was applied, while its response is written.
+    #[default]
+    Response,
+}
+
+/// See [`Fault::KafkaVersion`]. Requests in other versions close their connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaVersion {
+    /// The release. The oldest versions stay those of the embedded cluster.
+    pub release: KafkaRelease,
+    /// The broker; every broker if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker: Option<i32>,
+    /// The client id, with `*` at the end for every id that begins so; every client if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+}
+
+/// A broker that a fault concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnBroker {
+    /// Its id.
+    pub broker: i32,
+}
+
+/// See [`Fault::DelayMetadata`]. Of several delays of a broker, the one that was injected last
+/// applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayMetadata {
+    /// The id of the broker.
+    pub broker: i32,
+    /// The propagation delay of later changes.
+    #[serde(with = "text::duration")]
+    pub time: Duration,
+}
+
+/// See [`Fault::Cut`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// The ids of the two brokers.
+    pub between: [i32; 2],
+}
+
+/// A time, or a distribution of times. As text it is `20ms`, `uniform(10ms, 50ms)` or
+/// `exponential(20ms)`, with the units `us`, `ms` and `s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
+pub enum Time {
+    /// Always the same.
+    Fixed(Duration),
+    /// Between two times, each equally likely.
+    Uniform(Duration, Duration),
+    /// Exponentially distributed, with this mean.
+    Exponential(Duration),
+}
+
+impl Fault {
+    /// Delays responses.
+    #[must_use]
+    pub fn delay(requests: Requests, time: Time) -> Self {
+        Self::Delay(Delay { requests, time })
+    }
+
+    /// Refuses requests to one API with an error code.
+    #[must_use]
+    pub fn error(requests: Requests, code: ErrorCode) -> Self {
+        Self::Error(InjectedError { requests, topic: None, partition: None, code })
+    }
+
+    /// Refuses one partition with an error code.
+    #[must_use]
+    pub fn partition_error(
+        requests: Requests,
+        topic: impl Into<String>,
+        partition: i32,
+        code: ErrorCode,
+    ) -> Self {
+        let (topic, partition) = (Some(topic.into()), Some(partition));
+        Self::Error(InjectedError { requests, topic, partition, code })
+    }
+
+    /// Silences the connections of requests.
+    #[must_use]
+    pub fn silence(requests: Requests) -> Self {
+        Self::Silence(Silence { requests })
+    }
+
+    /// Closes the connections of requests.
+    #[must_use]
+    pub fn disconnect(requests: Requests, when: When) -> Self {
+        Self::Disconnect(Disconnect { requests, when, after_bytes: 0 })
+    }
+
+    /// Offers clients the API versions of an earlier Kafka release.
+    #[must_use]
+    pub fn kafka_version(release: KafkaRelease) -> Self {
+        Self::KafkaVersion(KafkaVersion { release, broker: None, client_id: None })
+    }
+
+    /// Gives the fault a name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Injection {
+        Injection { name: Some(name.into()), ..self.into() }
+    }
+
+    /// The kind, as in JSON.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Delay(_) => "delay",
+            Self::Error(_) => "error",
+            Self::Silence(_) => "silence",
+            Self::Disconnect(_) => "disconnect",
+            Self::KafkaVersion(_) => "kafka-version",
+            Self::Freeze(_) => "freeze",
+            Self::FreezeMetadata(_) => "freeze-metadata",
+            Self::DelayMetadata(_) => "delay-metadata",
+            Self::CutOff(_) => "cut-off",
+            Self::Cut(_) => "cut",
+        }
+    }
+
+    /// The requests that the fault concerns, if it concerns requests.
+    fn requests(&self) -> Option<&Requests> {
+        match self {
+            Self::Delay(delay) => Some(&delay.requests),
+            Self::Error(error) => Some(&error.requests),
+            Self::Silence(silence) => Some(&silence.requests),
+            Self::Disconnect(disconnect) => Some(&disconnect.requests),
+            _ => None,
+        }
+    }
+
+    /// The brokers that the fault names.
+    fn brokers(&self) -> Vec<i32> {
+        match self {
+            Self::KafkaVersion(version) => version.broker.into_iter().collect(),
+            Self::Freeze(on) | Self::FreezeMetadata(on) | Self::CutOff(on) => vec![on.broker],
+            Self::DelayMetadata(delay) => vec![delay.broker],
+            Self::Cut(cut) => cut.between.to_vec(),
+            _ => self.requests().and_then(|requests| requests.broker).into_iter().collect(),
+        }
+    }
+
+    /// Checks what the types permit and the cluster cannot do.
+    fn check(&self) -> Result<(), FaultError> {
+        let invalid = |reason: String| Err(FaultError::Invalid(reason));
+        if let Some(rate) = self.requests().and_then(|requests| requests.rate)
+            && !(0.0..=1.0).contains(&rate)
+        {
+            return invalid(format!("rate: {rate} is not between 0 and 1"));
+        }
+        match self {
+            Self::Error(error) => error.check(),
+            Self::Delay(Delay { time: Time::Uniform(from, to), .. }) if from > to => {
+                invalid(format!(
+                    "time: {} is empty; give the shorter time first",
+                    Time::Uniform(*from, *to)
+                ))
+            }
+            Self::Disconnect(Disconnect { when: When::Request, after_bytes: 1.., .. }) => invalid(
+                "after_bytes: a connection that closes at the request writes nothing".into(),
+            ),
+            Self::Cut(Cut { between: [one, other] }) if one == other => {
+                invalid("between: two different brokers are needed".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the errors of an API's response belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorsOf {
+    Requests,
+    Topics,
+    Partitions,
+}
+
+/// The APIs whose errors can be injected.
+const ERRORS: &[(ApiKey, ErrorsOf)] = &[
+    (ApiKey::PRODUCE, ErrorsOf::Partitions),
+    (ApiKey::FETCH, ErrorsOf::Partitions),
+    (ApiKey::LIST_OFFSETS, ErrorsOf::Partitions),
+    (ApiKey::METADATA, ErrorsOf::Topics),
+    (ApiKey::OFFSET_COMMIT, ErrorsOf::Partitions),
+    // Of the group: up to version 7 there is one, later versions have many.
+    (ApiKey::OFFSET_FETCH, ErrorsOf::Requests),
+    (ApiKey::FIND_COORDINATOR, ErrorsOf::Requests),
+    (ApiKey::JOIN_GROUP, ErrorsOf::Requests),
+    (ApiKey::HEARTBEAT, ErrorsOf::Requests),
+    (ApiKey::LEAVE_GROUP, ErrorsOf::Requests),
+    (ApiKey::SYNC_GROUP, ErrorsOf::Requests),
+    (ApiKey::CREATE_TOPICS, ErrorsOf::Topics),
+    (ApiKey::DELETE_TOPICS, ErrorsOf::Topics),
+    (ApiKey::DELETE_RECORDS, ErrorsOf::Partitions),
+    (ApiKey::INIT_PRODUCER_ID, ErrorsOf::Requests),
+    (ApiKey::OFFSET_FOR_LEADER_EPOCH, ErrorsOf::Partitions),
+    // Those of clients, up to version 3; later versions are for brokers.
+    (ApiKey::ADD_PARTITIONS_TO_TXN, ErrorsOf::Partitions),
+    (ApiKey::ADD_OFFSETS_TO_TXN, ErrorsOf::Requests),
+    (ApiKey::END_TXN, ErrorsOf::Requests),
+    (ApiKey::TXN_OFFSET_COMMIT, ErrorsOf::Partitions),
+    (ApiKey::CREATE_PARTITIONS, ErrorsOf::Topics),
+    (ApiKey::CONSUMER_GROUP_HEARTBEAT, ErrorsOf::Requests),
+];
+
+impl InjectedError {
+    fn check(&self) -> Result<(), FaultError> {
+        let invalid = |reason: String| Err(FaultError::Invalid(reason));
+        let Some(api) = self.requests.api else {
+            return invalid("requests.api: an error needs an API".into());
+        };
+        let name = api.name();
+        let Some((_, of)) = ERRORS.iter().find(|(known, _)| *known == api) else {
+            let known: Vec<_> = ERRORS.iter().map(|(api, _)| api.name()).collect();
+            let known = known.join(", ");
+            return invalid(format!(
+                "requests.api: errors of {name} cannot be injected, only of {known}"
+            ));
+        };
+        if self.code.is_none() {
+            return invalid("code: NONE is no error".into());
+        }
+        if self.topic.is_some() && *of == ErrorsOf::Requests {
+            return invalid(format!("topic: responses to {name} have no errors of topics"));
+        }
+        if self.partition.is_some() && *of != ErrorsOf::Partitions {
+            return invalid(format!("partition: responses to {name} have no errors of partitions"));
+        }
+        if self.partition.is_some() && self.topic.is_none() {
+            return invalid("partition: its topic is needed".into());
+        }
+        Ok(())
+    }
+}
+
+/// A fault to inject, with its name and seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Injection {
+    /// Letters, digits, `.`, `_` and `-`, at most 64; the cluster chooses a name if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Decides the fault's random choices; the cluster chooses a seed if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The fault.
+    pub fault: Fault,
+}
+
+impl Injection {
+    /// Sets the seed.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+}
+
+impl From<Fault> for Injection {
+    fn from(fault: Fault) -> Self {
+        Self { name: None, seed: None, fault }
+    }
+}
+
+/// A fault that has been injected and not lifted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActiveFault {
+    /// Its name.
+    pub name: String,
+    /// The seed of its random choices.
+    pub seed: u64,
+    /// How many requests, topics or partitions it has affected. 0 for faults of brokers.
+    pub hits: u64,
+    /// The fault.
+    pub fault: Fault,
+}
+
+/// Why a fault could not be injected or lifted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultError {
+    /// The fault contradicts itself, or the cluster cannot do it.
+    #[error("{0}")]
+    Invalid(String),
+    /// No broker has this id.
+    #[error("the cluster has no broker {0}")]
+    NoSuchBroker(i32),
+    /// Another fault has the name.
+    #[error("a fault named '{0}' exists; lift it first or choose another name")]
+    NameTaken(String),
+    /// The name has characters that are not allowed, or is too long.
+    #[error("'{0}' is no name of a fault: use letters, digits, '.', '_' and '-', at most 64")]
+    BadName(String),
+}
+
+impl fmt::Display for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clients => "clients",
+            Self::Brokers => "brokers",
+            Self::All => "all",
+        })
+    }
+}
