@@ -1,23 +1,31 @@
 //! `curtail cluster`.
 
+mod parent;
 #[cfg(test)]
 mod tests;
 mod users;
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use clap::Args;
 use curtail_cluster::{
-    ClientAuth, ClientFile, Cluster, ClusterConfig, Ports, Resize, Security, SecurityProtocol,
-    Storage,
+    ClientAuth, ClientFile, Cluster, ClusterConfig, Observer, Ports, Resize, Security,
+    SecurityProtocol, Storage,
 };
 use curtail_net::Env;
+use serde::Serialize;
 use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
 };
 
 use crate::{
+    control::{self, Endpoint, Requests},
     failure::Failure,
     output,
     settings::{Property, property},
@@ -30,9 +38,10 @@ pub(crate) struct Arguments {
     /// Number of brokers [default: the number stored in --data, or 3].
     #[arg(long, value_name = "N")]
     brokers: Option<u32>,
-    /// Port of the first broker; the others take the next ones. 0 lets the system choose all ports.
-    #[arg(long, default_value_t = 9092)]
-    port: u16,
+    /// Port of the first broker; the others take the next ones. 0 lets the system choose all ports [default: 9092, or 0
+    /// with --ephemeral].
+    #[arg(long)]
+    port: Option<u16>,
     /// IP address to listen on [default: loopback, so that only this machine can connect].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
@@ -70,6 +79,32 @@ pub(crate) struct Arguments {
     /// A broker property by Kafka's name, for example min.insync.replicas=2. May be given several times.
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<Property>,
+    /// Serve faults, health and metrics over HTTP on this PORT, or on ADDRESS:PORT [default: none, or a free port with
+    /// --ephemeral]. An address beyond loopback needs --insecure: whoever reaches it can kill brokers.
+    #[arg(long, value_name = "PORT", value_parser = control::address)]
+    control: Option<SocketAddr>,
+    /// For programs that start the cluster: temporary data, free ports, a control endpoint. The cluster ends with the
+    /// process that started it, and when its standard input, if that is a pipe, is closed.
+    #[arg(long, conflicts_with = "data")]
+    ephemeral: bool,
+    /// Print one line of JSON instead of the addresses: bootstrap_servers, control, pid.
+    #[arg(long)]
+    json: bool,
+    /// Print a line for each request to standard error.
+    #[arg(long)]
+    trace: bool,
+}
+
+/// Port of the first broker.
+const DEFAULT_PORT: u16 = 9092;
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct Started {
+    bootstrap_servers: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<String>,
+    pid: u32,
 }
 
 /// Number of brokers of a new cluster.
@@ -95,8 +130,10 @@ impl Arguments {
             resize: if self.resize { Resize::Allow } else { Resize::Refuse },
             ..ClusterConfig::default()
         };
-        if self.port != 0 {
-            config.ports = Ports::From(self.port);
+        let default_port = if self.ephemeral { 0 } else { DEFAULT_PORT };
+        match self.port.unwrap_or(default_port) {
+            0 => {}
+            port => config.ports = Ports::From(port),
         }
         if let Some(directory) = &self.data {
             config.storage = Storage::Dir(directory.clone());
@@ -116,6 +153,7 @@ impl Arguments {
             config.set(name, value)?;
         }
         self.check_reach(&config)?;
+        self.check_control()?;
         Ok(config)
     }
 
@@ -125,6 +163,22 @@ impl Arguments {
             (Some(address), Some(risk)) if !self.insecure => Err(Failure::new(format!(
                 "listening on {address} with {}: {risk}; use --security-protocol SASL_SSL with --user-file, or add --insecure",
                 config.security.protocol.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The address of the control endpoint, if there is one.
+    fn control(&self) -> Option<SocketAddr> {
+        let free = || SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        self.control.or_else(|| self.ephemeral.then(free))
+    }
+
+    /// Refuses to open the control endpoint to a network without `--insecure`.
+    fn check_control(&self) -> Result<(), Failure> {
+        match self.control() {
+            Some(addr) if !addr.ip().is_loopback() && !self.insecure => Err(Failure::new(format!(
+                "--control {addr}: anyone who reaches it can kill brokers; use a loopback address, or add --insecure"
             ))),
             _ => Ok(()),
         }
@@ -205,7 +259,25 @@ fn risk(security: &Security) -> Option<&'static str> {
     }
 }
 
-/// Runs the cluster until Ctrl-C or SIGTERM.
+/// Prints the addresses to standard output.
+fn announce(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    control: Option<String>,
+) -> Result<(), Failure> {
+    let bootstrap_servers = cluster.bootstrap();
+    if arguments.json {
+        let started = Started { bootstrap_servers, control, pid: std::process::id() };
+        return output::line(serde_json::to_string(&started).map_err(Failure::new)?);
+    }
+    output::line(bootstrap_servers)?;
+    if let Some(control) = control {
+        output::note(format_args!("`curtail fault --control {control} list` prints the faults"));
+    }
+    Ok(())
+}
+
+/// Runs the cluster until Ctrl-C or SIGTERM, and with `--ephemeral` until its parent ends.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = arguments.config()?;
     let threads = |error| Failure::new(format!("cannot start the cluster's threads: {error}"));
@@ -217,8 +289,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
         let security = config.security.clone();
         let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
-        let cluster = Cluster::start(config, Env::real()).await?;
-        output::line(cluster.bootstrap())?;
+        // Before the start, so that a parent that ends meanwhile is noticed.
+        let orphaned = parent::gone(arguments.ephemeral);
+        let endpoint = match arguments.control() {
+            Some(addr) => Some(Endpoint::listen(addr).await?),
+            None => None,
+        };
+        let cluster = Arc::new(Cluster::start(config, Env::real()).await?);
+        let requests =
+            Arc::new(if arguments.trace { Requests::traced() } else { Requests::default() });
+        if arguments.trace || endpoint.is_some() {
+            cluster.observe(Arc::clone(&requests) as Arc<dyn Observer>);
+        }
+        let control = endpoint.as_ref().map(|endpoint| format!("http://{}", endpoint.addr));
+        let (served, stop) = oneshot::channel();
+        let serving = endpoint
+            .map(|endpoint| tokio::spawn(endpoint.serve(Arc::clone(&cluster), requests, stop)));
+        announce(arguments, &cluster, control)?;
         output::note(match brokers {
             1 => "1 broker is running; Ctrl-C stops it".to_owned(),
             count => format!("{count} brokers are running; Ctrl-C stops them"),
@@ -228,8 +315,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             biased;
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = orphaned => {}
         }
-        cluster.shutdown().await;
+        drop(served);
+        if let Some(serving) = serving {
+            // A panic of the endpoint was printed; the cluster stops all the same.
+            let _ = serving.await;
+        }
+        if let Some(cluster) = Arc::into_inner(cluster) {
+            cluster.shutdown().await;
+        }
         output::note("stopped");
         Ok(())
     })

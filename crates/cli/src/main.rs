@@ -3,8 +3,10 @@
 mod admin;
 mod cluster;
 mod console;
+mod control;
 mod doctor;
 mod failure;
+mod fault;
 mod json_file;
 mod lab;
 mod names;
@@ -30,7 +32,10 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs an embedded cluster until Ctrl-C.
-    Cluster(cluster::Arguments),
+    Cluster(Box<cluster::Arguments>),
+    /// Lists, adds and lifts faults of a running embedded cluster, and runs scripts of them.
+    #[command(subcommand)]
+    Fault(fault::Command),
     /// Measures throughput and latency.
     #[command(subcommand)]
     Perf(perf::Command),
@@ -66,6 +71,7 @@ enum Command {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Fault(command) => fault::run(command),
         Command::Perf(command) => perf::run(command),
         Command::Lab(command) => lab::run(&command),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod common;
 mod docs;
+mod faults;
 mod kills;
 mod lab;
 mod perf;

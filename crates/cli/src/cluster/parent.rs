@@ -1,0 +1,79 @@
+//! The end of the process that started this one.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::FileTypeExt as _,
+    thread,
+};
+
+use tokio::sync::mpsc;
+
+/// Returns once the parent process has ended, or has closed the pipe that is the standard input.
+/// Never returns unless it is asked to watch.
+///
+/// Standard input counts only if it is a pipe or a socket: many programs start others with
+/// `/dev/null`, which is at its end from the start.
+pub(super) fn gone(watch: bool) -> impl Future<Output = ()> {
+    let (ended, mut end) = mpsc::channel(1);
+    if watch {
+        watch_input(ended.clone());
+        watch_process(ended.clone());
+    }
+    async move {
+        end.recv().await;
+        // Not before: without a thread that watches, the channel would be closed from the start.
+        drop(ended);
+    }
+}
+
+/// Watches on a thread, not on a task: the runtime would wait for a blocked one when it ends.
+fn watch_input(ended: mpsc::Sender<()>) {
+    let kind = fs::metadata("/dev/stdin").map(|input| input.file_type());
+    if !kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket()) {
+        return;
+    }
+    thread::spawn(move || {
+        let mut ignored = [0; 1024];
+        let mut input = io::stdin().lock();
+        loop {
+            match input.read(&mut ignored) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        // The cluster may have ended for another reason.
+        let _ = ended.blocking_send(());
+    });
+}
+
+#[cfg(target_os = "linux")]
+fn watch_process(ended: mpsc::Sender<()>) {
+    use rustix::{
+        event::{PollFd, PollFlags, poll},
+        io::Errno,
+        process::{PidfdFlags, getppid, pidfd_open},
+    };
+
+    // Older kernels and other process namespaces have none.
+    let Some(parent) = getppid().and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok()) else {
+        return;
+    };
+    thread::spawn(move || {
+        // Readable once the process has ended.
+        let mut watched = [PollFd::new(&parent, PollFlags::IN)];
+        loop {
+            match poll(&mut watched, None) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => break,
+                Err(_) => return,
+            }
+        }
+        // As above.
+        let _ = ended.blocking_send(());
+    });
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch_process(_: mpsc::Sender<()>) {}

@@ -1,0 +1,191 @@
+//! What clients do: counters for `/metrics`, and the lines of `--trace`.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread,
+    time::Duration,
+};
+
+use curtail_cluster::{Cluster, HandledRequest, Observer};
+use tokio::time::Instant;
+
+use crate::output;
+
+/// Pairs of client id and API with separate counters. A client may invent any number of ids.
+const MOST_CLIENTS: usize = 1000;
+/// Client id of the counters of all others.
+const OTHERS: &str = "(others)";
+/// Lines of the trace that wait to be written. Further ones are counted.
+const TRACE_QUEUE: usize = 64 * 1024;
+
+/// Counts requests, and traces them if asked to.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    counts: Mutex<BTreeMap<(String, &'static str), Count>>,
+    trace: Option<Trace>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    requests: u64,
+    received: u64,
+    sent: u64,
+    time: Duration,
+}
+
+impl Requests {
+    /// Writes a line for each request to standard error.
+    pub(crate) fn traced() -> Self {
+        Self { trace: Some(Trace::start()), ..Self::default() }
+    }
+}
+
+impl Observer for Requests {
+    fn appended(&self, _: i32, _: &str, _: i32, _: i64, _: i64, _: Instant) {}
+
+    fn committed(&self, _: i32, _: &str, _: i32, _: i64, _: Instant) {}
+
+    fn handled(&self, request: &HandledRequest<'_>) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = (request.client_id.to_owned(), request.api.name());
+        if counts.len() >= MOST_CLIENTS && !counts.contains_key(&key) {
+            OTHERS.clone_into(&mut key.0);
+        }
+        let count = counts.entry(key).or_default();
+        count.requests += 1;
+        count.received += request.received as u64;
+        count.sent += request.sent as u64;
+        count.time += request.time;
+        drop(counts);
+        if let Some(trace) = &self.trace {
+            trace.write(request);
+        }
+    }
+}
+
+/// A thread that prints: a broker must not wait for the terminal.
+#[derive(Debug)]
+struct Trace {
+    lines: SyncSender<String>,
+    lost: AtomicU64,
+}
+
+impl Trace {
+    fn start() -> Self {
+        let (lines, queue) = mpsc::sync_channel(TRACE_QUEUE);
+        thread::spawn(move || print(&queue));
+        Self { lines, lost: AtomicU64::new(0) }
+    }
+
+    fn write(&self, request: &HandledRequest<'_>) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let mut line = line(request);
+        if lost > 0 {
+            line = format!("{lost} requests before this one were not traced\n{line}");
+        }
+        if self.lines.try_send(line).is_err() {
+            self.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn print(queue: &Receiver<String>) {
+    while let Ok(line) = queue.recv() {
+        output::note(line);
+    }
+}
+
+fn line(request: &HandledRequest<'_>) -> String {
+    let HandledRequest { broker, client_id, api, version, received, sent, .. } = request;
+    let micros = request.time.as_micros();
+    let ends = if request.closes { " closed" } else { "" };
+    let client = client_id.escape_debug();
+    format!(
+        "broker={broker} client=\"{client}\" peer={} api={} version={version} received={received} sent={sent} \
+         time_us={micros}{ends}",
+        request.peer,
+        api.name()
+    )
+}
+
+/// Writes all counters as Prometheus text.
+pub(super) fn text(cluster: &Cluster, requests: &Requests) -> String {
+    let counts = requests.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        }
+    };
+    let of = |value: fn(&Count) -> String| {
+        counts
+            .iter()
+            .map(|((client, api), count)| {
+                (format!("client_id=\"{}\",api=\"{api}\"", escaped(client)), value(count))
+            })
+            .collect::<Vec<_>>()
+    };
+    let counter = "counter";
+    family(
+        "curtail_requests_total",
+        counter,
+        "Requests that the brokers have handled.",
+        of(|count| count.requests.to_string()),
+    );
+    family(
+        "curtail_request_bytes_total",
+        counter,
+        "Bytes of requests.",
+        of(|count| count.received.to_string()),
+    );
+    family(
+        "curtail_response_bytes_total",
+        counter,
+        "Bytes of responses.",
+        of(|count| count.sent.to_string()),
+    );
+    family(
+        "curtail_request_seconds_total",
+        counter,
+        "Time from requests to their responses, with the delays of faults.",
+        of(|count| count.time.as_secs_f64().to_string()),
+    );
+    let faults = cluster.faults();
+    let hits = faults.iter().map(|fault| {
+        let labels = format!("name=\"{}\",kind=\"{}\"", fault.name, fault.fault.kind());
+        (labels, fault.hits.to_string())
+    });
+    family(
+        "curtail_fault_hits",
+        "gauge",
+        "Requests, topics or partitions that a fault has affected.",
+        hits.collect(),
+    );
+    let brokers = super::routes::brokers(cluster);
+    let up =
+        brokers.iter().map(|b| (format!("broker=\"{}\"", b.id), u8::from(b.running).to_string()));
+    family("curtail_broker_running", "gauge", "Whether the broker's process runs.", up.collect());
+    text
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_are_escaped() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

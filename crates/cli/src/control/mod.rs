@@ -1,0 +1,163 @@
+//! The control endpoint of `curtail cluster`: faults, brokers, health and metrics over HTTP.
+//!
+//! `docs/control-api.yaml` describes it.
+
+mod guard;
+pub(crate) mod http;
+mod metrics;
+pub(crate) mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use curtail_cluster::Cluster;
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{ALLOW, CONTENT_TYPE, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+pub(crate) use self::metrics::Requests;
+use self::{
+    http::{Stream, Unread, Whole, collect},
+    routes::Answer,
+};
+use crate::failure::Failure;
+
+/// Limit for a request's body, in bytes.
+const MAX_BODY: usize = 64 * 1024;
+/// Time for one request and its response. Stopping a broker may take a session timeout.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Requests at a time. Further connections wait to be accepted.
+const MOST_CONNECTIONS: usize = 64;
+/// Pause after accepting a connection failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads `PORT` or `ADDRESS:PORT`.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    let text = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return address(port);
+    }
+    text.parse().map_err(|_| "expected PORT or ADDRESS:PORT, as in 127.0.0.1:8642".to_owned())
+}
+
+/// A control endpoint that listens.
+pub(crate) struct Endpoint {
+    listener: TcpListener,
+    pub(crate) addr: SocketAddr,
+}
+
+impl Endpoint {
+    /// Listens on an address.
+    pub(crate) async fn listen(addr: SocketAddr) -> Result<Self, Failure> {
+        let failed = |error| Failure::new(format!("--control {addr}: cannot listen: {error}"));
+        let listener = TcpListener::bind(addr).await.map_err(failed)?;
+        let addr = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, addr })
+    }
+
+    /// Serves requests until the other end of `stop` is dropped. Then no task uses the cluster.
+    pub(crate) async fn serve(
+        self,
+        cluster: Arc<Cluster>,
+        requests: Arc<Requests>,
+        mut stop: oneshot::Receiver<Infallible>,
+    ) {
+        let mut connections = JoinSet::new();
+        loop {
+            let has_room = connections.len() < MOST_CONNECTIONS;
+            tokio::select! {
+                biased;
+                _ = &mut stop => break,
+                Some(_) = connections.join_next() => {}
+                accepted = self.listener.accept(), if has_room => match accepted {
+                    Ok((socket, _)) => {
+                        let (cluster, requests) = (Arc::clone(&cluster), Arc::clone(&requests));
+                        connections.spawn(converse(socket, self.addr, cluster, requests));
+                    }
+                    // Too many open files, or a client that has gone already.
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+        connections.shutdown().await;
+    }
+}
+
+/// Answers one request. A client that needs more connects again.
+async fn converse(
+    socket: TcpStream,
+    listening: SocketAddr,
+    cluster: Arc<Cluster>,
+    requests: Arc<Requests>,
+) {
+    let service = service_fn(move |request| {
+        let (cluster, requests) = (Arc::clone(&cluster), Arc::clone(&requests));
+        async move {
+            let answer = respond(request, listening, &cluster, &requests).await;
+            Ok::<_, Infallible>(encode(answer))
+        }
+    });
+    let mut builder = http1::Builder::new();
+    let connection = builder
+        .keep_alive(false)
+        .header_read_timeout(None)
+        .serve_connection(Stream(socket), service);
+    // A client that breaks off has its reasons; one that is too slow has lost its chance.
+    let _ = timeout(LIMIT, connection).await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    listening: SocketAddr,
+    cluster: &Cluster,
+    requests: &Requests,
+) -> Answer {
+    let (head, body) = request.into_parts();
+    if let Some(reason) = guard::refusal(&head.headers, listening) {
+        return Answer::refuse(StatusCode::FORBIDDEN, reason);
+    }
+    let body = match collect(body, MAX_BODY).await {
+        Ok(body) => body,
+        Err(Unread::TooLarge) => {
+            let reason = format!("the body is larger than {MAX_BODY} bytes");
+            return Answer::refuse(StatusCode::PAYLOAD_TOO_LARGE, reason);
+        }
+        Err(Unread::Broken(error)) => return Answer::refuse(StatusCode::BAD_REQUEST, error),
+    };
+    let is_json = |value: &[u8]| value.starts_with(b"application/json");
+    let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if !body.is_empty() && !kind.is_some_and(is_json) {
+        let reason = "the Content-Type must be application/json";
+        return Answer::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
+    }
+    routes::answer(cluster, requests, &head.method, head.uri.path(), &body).await
+}
+
+fn encode(answer: Answer) -> Response<Whole> {
+    let mut response =
+        Response::builder().status(answer.status).header(CONTENT_TYPE, answer.content_type);
+    if let Some(allow) = answer.allow {
+        response = response.header(ALLOW, allow);
+    }
+    // The headers above are valid.
+    response.body(answer.body.into()).unwrap_or_default()
+}

@@ -1,0 +1,470 @@
+//! `curtail fault`.
+
+mod client;
+mod script;
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use curtail_cluster::ActiveFault;
+use hyper::Method;
+use serde_json::{Map, Value, json};
+use tokio::runtime::Builder;
+
+use crate::{
+    control::{
+        self,
+        routes::{BrokerState, Brokers, Expired, FaultList, Lifted, NewLeader},
+    },
+    failure::Failure,
+    output,
+};
+use client::Control;
+
+/// Environment variable with the address of the control endpoint.
+const VARIABLE: &str = "CURTAIL_CONTROL";
+
+/// The subcommands of `curtail fault`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Prints the faults, oldest first.
+    List(List),
+    /// Adds a fault and prints its name.
+    #[command(subcommand)]
+    Add(Add),
+    /// Lifts faults.
+    Lift(Lift),
+    /// Prints the brokers and whether they run.
+    Brokers(List),
+    /// Kills a broker, like kill -9.
+    Kill(OnBroker),
+    /// Stops a broker cleanly: its leaderships move away first.
+    Stop(OnBroker),
+    /// Restarts a broker that was killed or stopped.
+    Restart(OnBroker),
+    /// Makes a broker forget its fetch sessions.
+    ExpireFetchSessions(OnBroker),
+    /// Makes a broker the leader of a partition.
+    MoveLeader(MoveLeader),
+    /// Runs a script of faults. At its end, and on an error or Ctrl-C, its faults are lifted.
+    Run(Run),
+}
+
+/// The control endpoint.
+#[derive(Debug, Args)]
+pub(crate) struct Endpoint {
+    /// The control endpoint: PORT or ADDRESS:PORT [default: that of the environment variable CURTAIL_CONTROL].
+    #[arg(long, value_name = "PORT", value_parser = control::address)]
+    control: Option<SocketAddr>,
+}
+
+impl Endpoint {
+    fn control(&self) -> Result<Control, Failure> {
+        if let Some(addr) = self.control {
+            return Ok(Control(addr));
+        }
+        let text = std::env::var(VARIABLE).map_err(|_| {
+            Failure::new(format!(
+                "which cluster? name its control endpoint with --control PORT or {VARIABLE}; \
+                 `curtail cluster --control PORT` serves one"
+            ))
+        })?;
+        let failed = |expected| Failure::new(format!("{VARIABLE}={text}: {expected}"));
+        control::address(&text).map(Control).map_err(failed)
+    }
+}
+
+/// Arguments of `curtail fault list` and `curtail fault brokers`.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `curtail fault lift`.
+#[derive(Debug, Args)]
+pub(crate) struct Lift {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// Names of faults.
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    names: Vec<String>,
+    /// Lift all faults.
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+}
+
+/// A broker.
+#[derive(Debug, Args)]
+pub(crate) struct OnBroker {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The broker's id.
+    #[arg(value_name = "BROKER")]
+    broker: i32,
+}
+
+/// Arguments of `curtail fault move-leader`.
+#[derive(Debug, Args)]
+pub(crate) struct MoveLeader {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The topic. The partitions of __consumer_offsets and __transaction_state are coordinators.
+    #[arg(value_name = "TOPIC")]
+    topic: String,
+    /// The partition.
+    #[arg(value_name = "PARTITION")]
+    partition: i32,
+    /// The new leader, one of the in-sync replicas.
+    #[arg(value_name = "BROKER")]
+    broker: i32,
+}
+
+/// Arguments of `curtail fault run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The script (YAML).
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Arguments of every `curtail fault add`.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// Name of the fault [default: its kind and a number].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Seed of its random choices [default: chosen and listed].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// The requests that a fault concerns.
+#[derive(Debug, Args)]
+pub(crate) struct Requests {
+    /// Only requests to this broker.
+    #[arg(long, value_name = "ID")]
+    broker: Option<i32>,
+    /// Only requests to this API, such as Produce.
+    #[arg(long, value_name = "API")]
+    api: Option<String>,
+    /// Only requests of this client id; a * at its end stands for any text.
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// Who sends them: clients, brokers or all [default: clients].
+    #[arg(long, value_name = "SENDER")]
+    from: Option<String>,
+    /// Only the first N of them.
+    #[arg(long, value_name = "N")]
+    times: Option<u64>,
+    /// Only this share of them, from 0 to 1.
+    #[arg(long, value_name = "SHARE")]
+    rate: Option<f64>,
+}
+
+impl Requests {
+    fn json(&self) -> Value {
+        let Self { broker, api, client_id, from, times, rate } = self;
+        object([
+            ("broker", json!(broker)),
+            ("api", json!(api)),
+            ("client_id", json!(client_id)),
+            ("from", json!(from)),
+            ("times", json!(times)),
+            ("rate", json!(rate)),
+        ])
+    }
+}
+
+/// An object of the fields that have a value.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+}
+
+/// The kinds of `curtail fault add`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Add {
+    /// Delays responses.
+    Delay {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        requests: Requests,
+        /// How late: 20ms, "uniform(10ms, 50ms)" or "exponential(20ms)".
+        #[arg(long, value_name = "TIME")]
+        time: String,
+    },
+    /// Refuses requests to an API with an error code.
+    Error {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        requests: Requests,
+        /// Only this topic.
+        #[arg(long, value_name = "TOPIC")]
+        topic: Option<String>,
+        /// Only this partition of the topic.
+        #[arg(long, value_name = "N", requires = "topic")]
+        partition: Option<i32>,
+        /// The error, such as NOT_LEADER_OR_FOLLOWER.
+        #[arg(long, value_name = "ERROR")]
+        code: String,
+    },
+    /// Applies requests, and never writes to their connections again.
+    Silence {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        requests: Requests,
+    },
+    /// Closes the connections of requests.
+    Disconnect {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        requests: Requests,
+        /// When: request (it is not applied) or response [default: response].
+        #[arg(long, value_name = "WHEN")]
+        when: Option<String>,
+        /// Bytes of the response that are still written.
+        #[arg(long, value_name = "N")]
+        after_bytes: Option<u64>,
+    },
+    /// Offers clients the API versions of an earlier Kafka release, from 0.11 to 4.3.
+    KafkaVersion {
+        #[command(flatten)]
+        common: Common,
+        /// The release, such as 2.8.
+        #[arg(value_name = "RELEASE")]
+        release: String,
+        /// Only at this broker.
+        #[arg(long, value_name = "ID")]
+        broker: Option<i32>,
+        /// Only for this client id; a * at its end stands for any text.
+        #[arg(long, value_name = "ID")]
+        client_id: Option<String>,
+    },
+    /// Freezes a broker, like SIGSTOP.
+    Freeze(BrokerFault),
+    /// Keeps a broker at its current metadata.
+    FreezeMetadata(BrokerFault),
+    /// Delays metadata changes to a broker.
+    DelayMetadata {
+        #[command(flatten)]
+        common: Common,
+        /// The broker's id.
+        #[arg(value_name = "BROKER")]
+        broker: i32,
+        /// How late: 20ms, 2s.
+        #[arg(long, value_name = "TIME")]
+        time: String,
+    },
+    /// Disconnects a broker from the controller.
+    CutOff(BrokerFault),
+    /// Disconnects two brokers from each other.
+    Cut {
+        #[command(flatten)]
+        common: Common,
+        /// Their ids.
+        #[arg(value_name = "BROKER", num_args = 2, required = true)]
+        between: Vec<i32>,
+    },
+}
+
+/// A fault of a broker.
+#[derive(Debug, Args)]
+pub(crate) struct BrokerFault {
+    #[command(flatten)]
+    common: Common,
+    /// The broker's id.
+    #[arg(value_name = "BROKER")]
+    broker: i32,
+}
+
+impl Add {
+    /// The fault as JSON, which the endpoint checks.
+    fn fault(&self) -> (&Common, Value) {
+        match self {
+            Self::Delay { common, requests, time } => {
+                (common, json!({"kind": "delay", "requests": requests.json(), "time": time}))
+            }
+            Self::Error { common, requests, topic, partition, code } => {
+                let fields = [
+                    ("kind", json!("error")),
+                    ("requests", requests.json()),
+                    ("topic", json!(topic)),
+                    ("partition", json!(partition)),
+                    ("code", json!(code)),
+                ];
+                (common, object(fields))
+            }
+            Self::Silence { common, requests } => {
+                (common, json!({"kind": "silence", "requests": requests.json()}))
+            }
+            Self::Disconnect { common, requests, when, after_bytes } => {
+                let fields = [
+                    ("kind", json!("disconnect")),
+                    ("requests", requests.json()),
+                    ("when", json!(when)),
+                    ("after_bytes", json!(after_bytes)),
+                ];
+                (common, object(fields))
+            }
+            Self::KafkaVersion { common, release, broker, client_id } => {
+                let fields = [
+                    ("kind", json!("kafka-version")),
+                    ("release", json!(release)),
+                    ("broker", json!(broker)),
+                    ("client_id", json!(client_id)),
+                ];
+                (common, object(fields))
+            }
+            Self::Freeze(on) => (&on.common, json!({"kind": "freeze", "broker": on.broker})),
+            Self::FreezeMetadata(on) => {
+                (&on.common, json!({"kind": "freeze-metadata", "broker": on.broker}))
+            }
+            Self::DelayMetadata { common, broker, time } => {
+                (common, json!({"kind": "delay-metadata", "broker": broker, "time": time}))
+            }
+            Self::CutOff(on) => (&on.common, json!({"kind": "cut-off", "broker": on.broker})),
+            Self::Cut { common, between } => (common, json!({"kind": "cut", "between": between})),
+        }
+    }
+}
+
+/// Runs `curtail fault`.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    let threads = |error| Failure::new(format!("cannot start a runtime: {error}"));
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(threads)?;
+    runtime.block_on(async {
+        match command {
+            Command::List(list) => print_faults(&list).await,
+            Command::Add(add) => print_added(&add).await,
+            Command::Lift(lift) => print_lifted(&lift).await,
+            Command::Brokers(list) => {
+                let brokers: Brokers =
+                    list.endpoint.control()?.send(Method::GET, "/v1/brokers").await?;
+                print_brokers(&brokers, list.json)
+            }
+            Command::Kill(on) => change(&on, "kill").await,
+            Command::Stop(on) => change(&on, "stop").await,
+            Command::Restart(on) => change(&on, "restart").await,
+            Command::ExpireFetchSessions(on) => {
+                let path = format!("/v1/brokers/{}/expire-fetch-sessions", on.broker);
+                let Expired { expired } = on.endpoint.control()?.send(Method::POST, &path).await?;
+                output::line(format_args!("{expired}"))
+            }
+            Command::MoveLeader(to) => {
+                let control = to.endpoint.control()?;
+                move_leader(control, &to.topic, to.partition, to.broker).await
+            }
+            Command::Run(run) => script::run(run.endpoint.control()?, &run.file).await,
+        }
+    })
+}
+
+async fn print_faults(list: &List) -> Result<(), Failure> {
+    let FaultList { faults } = list.endpoint.control()?.send(Method::GET, "/v1/faults").await?;
+    if list.json {
+        return output::line(serde_json::to_string(&faults).map_err(Failure::new)?);
+    }
+    if faults.is_empty() {
+        output::note("there are no faults");
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = faults.iter().map(row).collect::<Result<_, _>>()?;
+    output::print(&output::table(&["NAME", "KIND", "HITS", "SEED", "FAULT"], &rows))
+}
+
+fn row(fault: &ActiveFault) -> Result<Vec<String>, Failure> {
+    let mut content = serde_json::to_value(&fault.fault).map_err(Failure::new)?;
+    if let Some(fields) = content.as_object_mut() {
+        fields.remove("kind");
+    }
+    let ActiveFault { name, seed, hits, .. } = fault;
+    let kind = fault.fault.kind().to_owned();
+    Ok(vec![name.clone(), kind, hits.to_string(), seed.to_string(), content.to_string()])
+}
+
+async fn print_added(add: &Add) -> Result<(), Failure> {
+    let (common, fault) = add.fault();
+    let injection =
+        object([("name", json!(common.name)), ("seed", json!(common.seed)), ("fault", fault)]);
+    let control = common.endpoint.control()?;
+    let added: ActiveFault = control.send_with(Method::POST, "/v1/faults", &injection).await?;
+    output::line(added.name)
+}
+
+async fn print_lifted(lift: &Lift) -> Result<(), Failure> {
+    let control = lift.endpoint.control()?;
+    if lift.all {
+        let Lifted { lifted } = control.send(Method::DELETE, "/v1/faults").await?;
+        output::note(format_args!("{} lifted", output::count(lifted, "fault")));
+        return Ok(());
+    }
+    let mut failures = Vec::new();
+    for name in &lift.names {
+        if let Err(failure) = lift_one(control, name).await {
+            failures.push(failure);
+        }
+    }
+    Failure::all(failures)
+}
+
+/// Lifts a fault.
+async fn lift_one(control: Control, name: &str) -> Result<(), Failure> {
+    let path = format!("/v1/faults/{}", segment(name)?);
+    let Lifted { .. } = control.send(Method::DELETE, &path).await?;
+    Ok(())
+}
+
+/// A name as a part of a path. Names of faults and topics need no escapes.
+fn segment(name: &str) -> Result<&str, Failure> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    match !name.is_empty() && name.bytes().all(plain) {
+        true => Ok(name),
+        false => Err(Failure::new(format!("'{name}' has characters that no name has"))),
+    }
+}
+
+async fn move_leader(
+    control: Control,
+    topic: &str,
+    partition: i32,
+    broker: i32,
+) -> Result<(), Failure> {
+    let path = format!("/v1/topics/{}/partitions/{partition}/leader", segment(topic)?);
+    let NewLeader { .. } = control.send_with(Method::PUT, &path, &NewLeader { broker }).await?;
+    Ok(())
+}
+
+async fn change(on: &OnBroker, action: &str) -> Result<(), Failure> {
+    change_broker(on.endpoint.control()?, on.broker, action).await
+}
+
+/// Kills, stops or restarts a broker.
+async fn change_broker(control: Control, broker: i32, action: &str) -> Result<(), Failure> {
+    let path = format!("/v1/brokers/{broker}/{action}");
+    let Brokers { .. } = control.send(Method::POST, &path).await?;
+    Ok(())
+}
+
+fn print_brokers(Brokers { brokers }: &Brokers, json: bool) -> Result<(), Failure> {
+    if json {
+        return output::line(serde_json::to_string(brokers).map_err(Failure::new)?);
+    }
+    let row = |broker: &BrokerState| {
+        let BrokerState { id, address, running, live } = broker;
+        vec![id.to_string(), address.clone(), running.to_string(), live.to_string()]
+    };
+    let rows: Vec<_> = brokers.iter().map(row).collect();
+    output::print(&output::table(&["BROKER", "ADDRESS", "RUNNING", "LIVE"], &rows))
+}
