@@ -15,6 +15,7 @@ mod consumer_faults;
 mod exactly_once;
 mod extremes;
 mod groups;
+mod injected;
 mod io_thread;
 mod kafka;
 mod observed;
