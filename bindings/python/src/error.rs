@@ -47,7 +47,7 @@ fn instance<'py>(py: Python<'py>, class: &str, text: &str) -> PyResult<Bound<'py
 }
 
 fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
-    let made = instance(py, class(error), &error.to_string())?;
+    let made = instance(py, class(error), &error.report().to_string())?;
     made.setattr(intern!(py, "code"), error.code().map(|code| code.0))?;
     made.setattr(intern!(py, "retriable"), error.is_retriable())?;
     made.setattr(intern!(py, "may_have_been_written"), error.may_have_been_written())?;

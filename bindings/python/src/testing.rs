@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use curtail::Env;
+use curtail::{Env, error::Report};
 use curtail_cluster::{ClusterConfig, ClusterError, Ports, Storage};
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyModule};
@@ -43,7 +43,7 @@ fn raise(py: Python<'_>, error: &ClusterError) -> PyErr {
             _ => ("ClusterError", None),
         };
         let made = PyModule::import(py, "curtail_kafka.errors")?.getattr(class)?;
-        let made = made.call1((error.to_string(),))?;
+        let made = made.call1((Report::new(error).to_string(),))?;
         made.setattr("code", code)?;
         Ok(made)
     };

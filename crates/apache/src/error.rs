@@ -14,7 +14,7 @@ pub enum Error {
     Missing(#[from] Missing),
 
     /// An operation on a file, a port or a process failed.
-    #[error("{what}: {source}")]
+    #[error("cannot {what}")]
     Io {
         /// The operation that failed.
         what: String,

@@ -7,7 +7,7 @@ use std::{fmt::Display, io};
 
 use curtail::{
     ConfigError, Error,
-    error::{ConnectionProblem, FileProblem},
+    error::{ConnectionProblem, FileProblem, Report},
 };
 use curtail_cluster::ClusterError;
 use curtail_lab::perf;
@@ -29,6 +29,11 @@ impl Failure {
     /// A failure in words.
     pub(crate) fn new(text: impl Display) -> Self {
         Self::Message(one_line(&text.to_string()))
+    }
+
+    /// A failure that an error and its causes describe. The only place that prints causes.
+    pub(crate) fn of(error: &dyn std::error::Error) -> Self {
+        Self::new(Report::new(error))
     }
 
     /// All failures in one line; `Ok` if there are none.
@@ -62,7 +67,7 @@ fn one_line(text: &str) -> String {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let text = error.to_string();
+        let text = error.report().to_string();
         match advice(&error) {
             Some(advice) => Self::new(format!("{}; {advice}", clause(&text))),
             None => Self::new(text),
@@ -156,7 +161,7 @@ fn of_setting(error: &ConfigError) -> String {
 
 impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Self {
-        Self::new(error)
+        Self::of(&error)
     }
 }
 
@@ -170,7 +175,7 @@ impl From<perf::Error> for Failure {
     fn from(error: perf::Error) -> Self {
         match error {
             perf::Error::Client(error) => error.into(),
-            other => Self::new(other),
+            other => Self::of(&other),
         }
     }
 }

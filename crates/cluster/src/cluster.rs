@@ -13,6 +13,7 @@ use std::{
 };
 
 use curtail_net::Env;
+use curtail_wire::Report;
 use parking_lot::Mutex;
 use tokio::{
     sync::{oneshot, watch},
@@ -455,7 +456,7 @@ impl Cluster {
         let run = broker.run();
         let task = tokio::spawn(async move {
             if let Err(error) = run.await {
-                tracing::error!(broker = id, %error, "broker ended");
+                tracing::error!(broker = id, error = %Report::new(&error), "broker ended");
                 // The receiver is dropped once the broker is up.
                 let _ = failed.send(error);
             }

@@ -13,7 +13,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A broker cannot listen.
-    #[error("cannot listen on {addr}: {source}; {}", listen_advice(source.kind()))]
+    #[error("cannot listen on {addr} ({})", listen_advice(source.kind()))]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -21,7 +21,7 @@ pub enum ClusterError {
         source: io::Error,
     },
     /// The storage cannot be used.
-    #[error("cannot use {} for data: {source}{}", path.display(), storage_advice(source.kind()))]
+    #[error("cannot use {} for data{}", path.display(), storage_advice(source.kind()))]
     Storage {
         /// The directory.
         path: PathBuf,
@@ -88,11 +88,11 @@ fn listen_advice(kind: io::ErrorKind) -> &'static str {
 /// Returns advice for a directory that cannot be used, if the reason is not advice enough.
 fn storage_advice(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::PermissionDenied => "; choose a directory that this user may write to",
-        io::ErrorKind::ReadOnlyFilesystem => "; choose a directory on a writable file system",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room on the disk",
+        io::ErrorKind::PermissionDenied => " (choose a directory that this user may write to)",
+        io::ErrorKind::ReadOnlyFilesystem => " (choose a directory on a writable file system)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (make room on the disk)",
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            "; choose a directory, not a file"
+            " (choose a directory, not a file)"
         }
         _ => "",
     }

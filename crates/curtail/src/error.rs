@@ -1,8 +1,15 @@
 //! Errors of the client, with their remedies.
+//!
+//! The text of an error does not contain those of its causes, which are in its [`source`](std::error::Error::source).
+//! [`Error::report`] prints all of them in one line.
 
-use std::{sync::Arc, time::Duration};
+#[cfg(test)]
+mod tests;
+
+use std::{io, sync::Arc, time::Duration};
 
 use curtail_wire::ErrorCode;
+pub use curtail_wire::Report;
 
 use crate::config::HIDDEN;
 
@@ -11,16 +18,14 @@ use crate::config::HIDDEN;
 #[non_exhaustive]
 pub enum Error {
     /// A property or builder value that cannot be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigError),
     /// No broker could be reached.
-    #[error("cannot reach the cluster at {bootstrap}: {reason}")]
+    #[error("cannot reach the cluster at {bootstrap}{}", if .last.is_none() { "; no broker responds" } else { "" })]
     Unreachable {
         /// `bootstrap.servers`.
         bootstrap: Arc<str>,
-        /// Failure at the last broker tried.
-        reason: Arc<str>,
-        /// That failure as an error; `None` if no broker responded in time.
+        /// Failure at the last broker tried; `None` if there was none to try.
         #[source]
         last: Option<Arc<Error>>,
     },
@@ -33,6 +38,9 @@ pub enum Error {
         reason: Arc<str>,
         /// The kind of problem.
         problem: ConnectionProblem,
+        /// The operating system's error, if the socket failed.
+        #[source]
+        source: Option<Arc<io::Error>>,
     },
     /// TLS or SASL failed: the broker could not prove its identity, or refused the client's. A retry with the same
     /// settings does not help. Certificates that cannot be read are [`Self::Config`].
@@ -85,7 +93,7 @@ pub enum Error {
         waited: Duration,
     },
     /// A wait ended at its limit without a result.
-    #[error("{what} took longer than {limit:?}{}", .last.as_ref().map(|e| last_error(e)).unwrap_or_default())]
+    #[error("{what} took longer than {limit:?}")]
     Timeout {
         /// The awaited event, and the setting that limits the wait.
         what: &'static str,
@@ -106,7 +114,7 @@ pub enum Error {
         message: Option<Arc<str>>,
     },
     /// A record was not acknowledged.
-    #[error("{topic}-{partition}: not acknowledged ({}): {cause}", if *.may_have_been_written { "may have been written" } else { "not written" })]
+    #[error("{topic}-{partition}: not acknowledged ({})", if *.may_have_been_written { "may have been written" } else { "not written" })]
     NotAcknowledged {
         /// Topic.
         topic: Arc<str>,
@@ -119,14 +127,14 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// The open transaction has failed and can only be aborted; the next one may succeed (KIP-1050).
-    #[error("the transaction must be aborted: {cause}")]
+    #[error("the transaction must be aborted")]
     TransactionAbortable {
         /// Why.
         #[source]
         cause: Arc<Error>,
     },
     /// The transactional producer is unusable, for example because a newer one has fenced it. Close it.
-    #[error("the transactional producer cannot continue: {cause}")]
+    #[error("the transactional producer cannot continue")]
     TransactionFatal {
         /// Why.
         #[source]
@@ -233,10 +241,11 @@ pub enum Error {
     },
     /// The operating system cannot start a thread, or a runtime for it. [`crate::blocking`] clients and those with
     /// `curtail.io.thread` need one.
-    #[error("cannot start the thread of a client: {reason}")]
+    #[error("cannot start the thread of a client")]
     Thread {
         /// The system's error.
-        reason: Arc<str>,
+        #[source]
+        source: Arc<io::Error>,
     },
     /// The call does not fit the state of the client.
     #[error("{0}")]
@@ -275,6 +284,26 @@ fn no_room(waited: Duration) -> String {
 }
 
 impl Error {
+    /// Returns the error and its causes in one line, for a log. The text of an error alone does not contain those of
+    /// its causes: libraries such as `anyhow` print the chain themselves.
+    ///
+    /// ```
+    /// # async fn example(producer: &curtail::Producer) -> curtail::Result<()> {
+    /// use curtail::Record;
+    ///
+    /// let delivery = producer.send(Record::to("payments").value("42.00")).await?;
+    /// if let Err(error) = delivery.await {
+    ///     // payments-0: not acknowledged (not written): payments-0: TOPIC_AUTHORIZATION_FAILED ...
+    ///     eprintln!("{}", error.report());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn report(&self) -> Report<'_> {
+        Report::new(self)
+    }
+
     /// Whether the record may still be in the log, although its send or delivery ended with this error. `false` means
     /// that it certainly is not: a second send cannot duplicate it.
     ///
@@ -285,8 +314,8 @@ impl Error {
     /// let delivery = producer.send(Record::to("payments").value("42.00")).await?;
     /// match delivery.await {
     ///     Ok(written) => println!("offset {:?}", written.offset),
-    ///     Err(error) if error.may_have_been_written() => println!("look before sending again: {error}"),
-    ///     Err(error) => println!("not written: {error}"),
+    ///     Err(error) if error.may_have_been_written() => println!("look before sending again: {}", error.report()),
+    ///     Err(error) => println!("not written: {}", error.report()),
     /// }
     /// # Ok(())
     /// # }
@@ -520,11 +549,6 @@ fn divergence(offset: Option<i64>, epoch: Option<i32>) -> String {
     }
 }
 
-/// The end of the text of [`Error::Timeout`].
-fn last_error(error: &Error) -> String {
-    format!(" (last error: {})", error.to_string().trim_end_matches('.'))
-}
-
 /// The broker's message, and the ACL permission to grant.
 fn broker_message(what: &str, code: ErrorCode, message: Option<&str>) -> String {
     let permission = missing_permission(what, code);
@@ -574,83 +598,4 @@ pub(crate) fn one_line(message: &str) -> String {
         line.push('\u{2026}');
     }
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use std::error::Error as _;
-
-    use super::*;
-
-    fn broker(code: ErrorCode) -> Arc<Error> {
-        Arc::new(Error::Broker { what: "payments-0".into(), code, message: None })
-    }
-
-    fn unacknowledged(cause: Arc<Error>) -> Error {
-        Error::NotAcknowledged {
-            topic: "payments".into(),
-            partition: 0,
-            may_have_been_written: false,
-            cause,
-        }
-    }
-
-    #[test]
-    fn code_and_source_reach_through_the_causes() {
-        let error = unacknowledged(broker(ErrorCode::NOT_ENOUGH_REPLICAS));
-        assert_eq!(error.code(), Some(ErrorCode::NOT_ENOUGH_REPLICAS));
-        let source = error.source().expect("a cause").to_string();
-        assert!(source.starts_with("payments-0: NOT_ENOUGH_REPLICAS"), "{source}");
-        assert!(Error::Closed.source().is_none() && Error::Closed.code().is_none());
-    }
-
-    #[test]
-    fn a_missing_permission_fits_the_request() {
-        let text = |what: &str, code: ErrorCode| {
-            Error::Broker { what: what.into(), code, message: Some("denied.".into()) }.to_string()
-        };
-        let cluster = ErrorCode::CLUSTER_AUTHORIZATION_FAILED;
-        let listing = text("ACLs", cluster);
-        assert!(listing.contains("DESCRIBE") && !listing.contains("IDEMPOTENT"), "{listing}");
-        let producing = text(PRODUCER_ID, cluster);
-        assert!(producing.contains("IDEMPOTENT_WRITE") && !producing.contains("ALTER"));
-        assert!(producing.contains(": denied; the principal"), "{producing}");
-    }
-
-    #[test]
-    fn texts_have_no_empty_part_and_no_full_stop_inside() {
-        let broker = |message: &str| Error::Broker {
-            what: "users".into(),
-            code: ErrorCode::UNKNOWN_SERVER_ERROR,
-            message: Some(message.into()),
-        };
-        let code = ErrorCode::UNKNOWN_SERVER_ERROR;
-        for empty in ["", " "] {
-            assert_eq!(broker(empty).to_string(), format!("users: {code}"));
-        }
-        let last = Some(Arc::new(broker("It failed.")));
-        let timeout = Error::Timeout { what: "the call", limit: Duration::from_secs(1), last };
-        let expected =
-            format!("the call took longer than 1s (last error: users: {code}: It failed)");
-        assert_eq!(timeout.to_string(), expected);
-    }
-
-    #[test]
-    fn retriable_is_what_a_later_call_may_cure() {
-        let refused: Arc<Error> = Error::from(ConfigError::Missing("bootstrap.servers")).into();
-        let timeout = |last| Error::Timeout { what: "metadata", limit: Duration::ZERO, last };
-        let cases = [
-            (unacknowledged(broker(ErrorCode::NOT_ENOUGH_REPLICAS)), true),
-            (unacknowledged(broker(ErrorCode::TOPIC_AUTHORIZATION_FAILED)), false),
-            (unacknowledged(Arc::new(timeout(None))), true),
-            (timeout(Some(refused)), false),
-            (Error::UnknownTopic("payments".into()), true),
-            (Error::BufferFull { waited: Duration::ZERO }, true),
-            (Error::TransactionFatal { cause: broker(ErrorCode::NOT_ENOUGH_REPLICAS) }, false),
-            (Error::Closed, false),
-        ];
-        for (error, retriable) in cases {
-            assert_eq!(error.is_retriable(), retriable, "{error}");
-        }
-    }
 }

@@ -60,7 +60,7 @@ pub(crate) fn start_thread(
     name: &'static str,
     until: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Handle> {
-    let failed = |error: std::io::Error| Error::Thread { reason: error.to_string().into() };
+    let failed = |error: std::io::Error| Error::Thread { source: Arc::new(error) };
     let (started, handle) = mpsc::channel();
     // Built in the thread: a runtime must not be dropped in an async context, where this may be called.
     let run = move || match Builder::new_current_thread().enable_all().build() {
@@ -71,7 +71,7 @@ pub(crate) fn start_thread(
         Err(error) => drop(started.send(Err(error))),
     };
     thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
-    let ended = || Error::Thread { reason: "the thread ended".into() };
+    let ended = || failed(std::io::Error::other("the thread ended"));
     handle.recv().map_err(|_| ended())?.map_err(failed)
 }
 

@@ -102,7 +102,7 @@ async fn ends<T>(what: &str, call: impl Future<Output = T>) -> T {
 
 /// Checks that an error is one readable line.
 fn check_error(error: &Error) {
-    let text = error.to_string();
+    let text = error.report().to_string();
     assert!(!text.is_empty() && !text.contains(['\n', '\r', '\0']), "{text:?}");
     assert!(text.len() < 1000, "{text}");
 }

@@ -1,6 +1,6 @@
 //! The records that the coordinators of the consumer groups wrote, independent of the members' reports.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use curtail_cluster::{
@@ -8,7 +8,7 @@ use curtail_cluster::{
     log::{LogConfig, PartitionLog},
 };
 use curtail_wire::{
-    DecodeError, Encoding, Reader,
+    DecodeError, Encoding, Reader, Report,
     consumer_protocol::Assignment,
     records::{DecompressLimit, batches},
 };
@@ -36,7 +36,8 @@ pub(crate) fn read(
         }
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let opened = PartitionLog::open(shared, dir, LogConfig::default());
-        let (log, _) = opened.map_err(|error| format!("{GROUPS_TOPIC}: {error}"))?;
+        let (log, _) =
+            opened.map_err(|error| format!("{GROUPS_TOPIC}: {}", Report::new(&error)))?;
         if longest.as_ref().is_none_or(|longest| longest.end_offset() < log.end_offset()) {
             longest = Some(log);
         }
@@ -46,7 +47,7 @@ pub(crate) fn read(
 }
 
 fn records(log: &PartitionLog, group: &str, client: &str) -> Result<Vec<GroupRecord>, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("{GROUPS_TOPIC}: {e}");
+    let failed = |e: &dyn Error| format!("{GROUPS_TOPIC}: {}", Report::new(e));
     let mut found = Vec::new();
     let mut offset = log.start_offset();
     while offset < log.end_offset() {

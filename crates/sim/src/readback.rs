@@ -16,7 +16,7 @@ use curtail_cluster::{
 };
 use curtail_net::{Net, Socket, SocketExt, SocketOptions};
 use curtail_wire::{
-    ApiKey, ErrorCode, Writer,
+    ApiKey, ErrorCode, Report, Writer,
     fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic},
     frame::FrameSplitter,
     header::{self, RequestHeader},
@@ -156,7 +156,7 @@ pub(crate) fn records_on_disk(
     place: Place,
 ) -> Result<Vec<ReadBack>, String> {
     let dir = PathBuf::from(format!("broker-{broker}/{}-{}", place.name, place.partition));
-    let failed = |e: &dyn std::fmt::Display| format!("log of {}: {e}", dir.display());
+    let failed = |e: &dyn Error| format!("log of {}: {}", dir.display(), Report::new(e));
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (log, _) =
         PartitionLog::open(shared, dir.clone(), LogConfig::default()).map_err(|e| failed(&e))?;
@@ -176,9 +176,9 @@ pub(crate) fn on_disk(
     partition: i32,
 ) -> Result<ReplicaLog, String> {
     let dir = PathBuf::from(format!("broker-{broker}/{topic}-{partition}"));
-    let failed = |e: &dyn std::fmt::Display| format!("log of {}: {e}", dir.display());
+    let failed = |e: &dyn Error| format!("log of {}: {}", dir.display(), Report::new(e));
     if !disk.exists(&dir) {
-        return Err(failed(&"there is none"));
+        return Err(format!("log of {}: there is none", dir.display()));
     }
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (log, _) =

@@ -279,7 +279,9 @@ fn run_here(plan: &Plan, trace: &Trace, ticks: &Arc<AtomicU64>) -> Report {
     let places = shared.places();
     let mut broken = match outcome {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(Violation::Broken { error: error.to_string() }),
+        Ok(Err(error)) => {
+            Some(Violation::Broken { error: curtail_wire::Report::new(&*error).to_string() })
+        }
         Err(_) => Some(Violation::Hang { outstanding: outstanding(&shared, &history) }),
     };
     if broken.is_none()
@@ -362,8 +364,9 @@ fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Viol
         ..Compacted::default()
     });
     let history = History { group, compacted, ..History::default() };
-    let cluster = ClusterHandle::new(config, envs)
-        .map_err(|error| Violation::Broken { error: error.to_string() })?;
+    let cluster = ClusterHandle::new(config, envs).map_err(|error| Violation::Broken {
+        error: curtail_wire::Report::new(&error).to_string(),
+    })?;
     Ok(Shared {
         plan: Arc::new(plan.clone()),
         fabric,

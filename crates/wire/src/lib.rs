@@ -16,12 +16,14 @@ pub mod metadata;
 pub mod primitives;
 pub mod produce;
 pub mod records;
+pub mod report;
 pub mod security;
 pub mod varint;
 
 pub use api::{ApiKey, ApiVersions, UnsupportedVersion};
 pub use error_code::ErrorCode;
 pub use primitives::{DecodeError, Encoding, Reader, Uuid, Writer};
+pub use report::Report;
 pub use security::{Mechanism, SecurityProtocol};
 
 #[cfg(test)]

@@ -36,9 +36,9 @@ async fn count(mut deliveries: mpsc::Receiver<(u32, Delivery)>) -> u32 {
         match delivery.await {
             Ok(_) => written += 1,
             Err(error) if error.may_have_been_written() => {
-                println!("record {number}: look before sending it again: {error}");
+                println!("record {number}: look before sending it again: {}", error.report());
             }
-            Err(error) => println!("record {number} can be sent again: {error}"),
+            Err(error) => println!("record {number} can be sent again: {}", error.report()),
         }
     }
     written

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     match producer("wrong")?.connect().await {
         Ok(()) => return Err("a wrong password was accepted".into()),
-        Err(error) => println!("refused: {error}"),
+        Err(error) => println!("refused: {}", error.report()),
     }
     Ok(())
 }

@@ -37,14 +37,17 @@ fn advice_follows_a_broker_error_without_a_second_mark() {
 
 /// A failure to reach a cluster after this one at the last broker.
 fn unreachable_after(last: Option<Error>) -> String {
-    let reason = last.as_ref().map_or("no broker responds".into(), Error::to_string);
     let last = last.map(Arc::new);
-    let bootstrap = "protocol:9092".into();
-    message(Error::Unreachable { bootstrap, reason: reason.into(), last }.into())
+    message(Error::Unreachable { bootstrap: "protocol:9092".into(), last }.into())
 }
 
 fn connection(problem: ConnectionProblem, reason: &str) -> Error {
-    Error::Connection { broker: "protocol:9092".into(), reason: reason.into(), problem }
+    Error::Connection {
+        broker: "protocol:9092".into(),
+        reason: reason.into(),
+        problem,
+        source: None,
+    }
 }
 
 fn protocol(foreign: bool, reason: &str) -> Error {
@@ -83,7 +86,7 @@ fn advice_follows_the_kind_of_an_error_and_not_its_text() {
     };
     assert!(timeout(protocol(false, "x")).ends_with(port));
     assert!(
-        timeout(connection(Unserved, "closed by the broker")).ends_with("closed by the broker)")
+        timeout(connection(Unserved, "closed by the broker")).ends_with(": closed by the broker")
     );
 }
 
@@ -97,6 +100,28 @@ fn errors_say_what_to_do() {
         cause: Arc::new(large),
     };
     assert!(message(wrapped.into()).ends_with("raise max.request.size"));
+}
+
+#[test]
+fn a_failure_has_the_text_of_every_cause() {
+    let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let last = Error::Connection {
+        broker: "h:1".into(),
+        reason: "the socket failed".into(),
+        problem: ConnectionProblem::Other,
+        source: Some(Arc::new(reset)),
+    };
+    let text = unreachable_after(Some(last));
+    let chain = "cannot reach the cluster at protocol:9092: connection to h:1: the socket failed: \
+                 connection reset; check --bootstrap-server";
+    assert!(text.starts_with(chain), "{text}");
+
+    let addr = ([127, 0, 0, 1], 9092).into();
+    let source = std::io::ErrorKind::AddrInUse.into();
+    let text = message(curtail_cluster::ClusterError::Listen { addr, source }.into());
+    let chain = "cannot listen on 127.0.0.1:9092 (choose another port or stop the process that uses \
+                 it): address in use";
+    assert_eq!(text, chain);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use curtail_net::Env;
-use curtail_wire::produce::NodeEndpoint;
+use curtail_wire::{Report, produce::NodeEndpoint};
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::mpsc, time::Instant};
 
@@ -197,7 +197,7 @@ impl Broker {
             None => match self.open(topic, key) {
                 Ok(partition) => partition,
                 Err(error) => {
-                    tracing::error!(broker = self.id, topic = %topic.name, partition = index, %error, "replica is offline");
+                    tracing::error!(broker = self.id, topic = %topic.name, partition = index, error = %Report::new(&error), "replica is offline");
                     return None;
                 }
             },
@@ -257,7 +257,7 @@ impl Broker {
 
     fn delete_log(&self, dir: &Path) {
         if let Err(error) = remove_log(self.disk.as_ref(), dir) {
-            tracing::warn!(dir = %dir.display(), %error, "an unneeded log was not deleted");
+            tracing::warn!(dir = %dir.display(), error = %Report::new(&error), "an unneeded log was not deleted");
         }
     }
 
@@ -285,7 +285,7 @@ impl Broker {
     pub(crate) fn close(&self) {
         for partition in self.partitions() {
             if let Err(error) = partition.close() {
-                tracing::warn!(broker = self.id, topic = %partition.topic, %error, "log was not closed");
+                tracing::warn!(broker = self.id, topic = %partition.topic, error = %Report::new(&error), "log was not closed");
             }
         }
     }

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Report,
     records::{
         Batch, BatchBuilder, BatchHeader, Compression, ControlRecord, DecompressLimit,
         EndTxnMarker, ProducerStamp, RecordData, batches, set_transactional, stamp,
@@ -498,8 +498,8 @@ async fn replay<S: State>(shard: &Shard<S>, state: &mut S) -> Result<i64, String
         }
         let mut next = at;
         for batch in batches(records) {
-            let batch = batch.map_err(|error| error.to_string())?;
-            replay_batch(&batch, state).map_err(|error| error.to_string())?;
+            let batch = batch.map_err(|error| Report::new(&error).to_string())?;
+            replay_batch(&batch, state).map_err(|error| Report::new(&error).to_string())?;
             next = batch.header.last_offset() + 1;
         }
         offset = Some(next);

@@ -7,11 +7,11 @@
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
-use curtail_wire::ErrorCode;
 use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::{
     Batch, BatchHeader, DecompressLimit, RecordError, RecordRef, TimestampType, set_max_timestamp,
 };
+use curtail_wire::{ErrorCode, Report};
 
 use super::{AppendError, LogConfig, Origin};
 
@@ -31,7 +31,7 @@ pub(super) fn validate(
         RecordError::BatchLength(_) => {
             AppendError::new(ErrorCode::CORRUPT_MESSAGE, error.to_string())
         }
-        _ => invalid(error.to_string()),
+        _ => invalid(Report::new(&error).to_string()),
     })?;
     if bytes.len() > config.max_message_bytes {
         let message = format!(
@@ -156,9 +156,9 @@ fn check_record(
 fn unreadable(error: RecordError) -> AppendError {
     match error {
         RecordError::UnknownCodec(_) | RecordError::Decompress(_) => {
-            AppendError::new(ErrorCode::UNKNOWN_SERVER_ERROR, error.to_string())
+            AppendError::new(ErrorCode::UNKNOWN_SERVER_ERROR, Report::new(&error).to_string())
         }
-        error => invalid(error.to_string()),
+        error => invalid(Report::new(&error).to_string()),
     }
 }
 

@@ -42,10 +42,10 @@ mod transactions;
 use std::io;
 use std::path::PathBuf;
 
-use curtail_wire::ErrorCode;
 use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::RecordError;
 pub use curtail_wire::records::TimestampType;
+use curtail_wire::{ErrorCode, Report};
 
 use crate::config::Plant;
 
@@ -159,7 +159,7 @@ pub struct FollowerAppended {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The disk failed.
-    #[error("{}: {source}", path.display())]
+    #[error("the disk failed at {}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -212,7 +212,7 @@ impl AppendError {
 
 impl From<LogError> for AppendError {
     fn from(error: LogError) -> Self {
-        Self::new(ErrorCode::KAFKA_STORAGE_ERROR, error.to_string())
+        Self::new(ErrorCode::KAFKA_STORAGE_ERROR, Report::new(&error).to_string())
     }
 }
 
@@ -233,7 +233,7 @@ pub enum ReadError {
     #[error(transparent)]
     Storage(#[from] LogError),
     /// Bytes in a segment are not the expected batch (CORRUPT_MESSAGE).
-    #[error("corrupt batch: {0}")]
+    #[error("corrupt batch")]
     Corrupt(#[from] RecordError),
 }
 

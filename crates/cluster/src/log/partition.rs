@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use curtail_wire::ErrorCode;
 use curtail_wire::records::{
     Batch, BatchHeader, EndTxnMarker, TimestampType, batches, encode_end_txn_marker,
     set_base_offset_and_epoch, set_log_append_time,
 };
+use curtail_wire::{ErrorCode, Report};
 
 use super::cache::TailCache;
 use super::checkpoint::{CleanMark, write_clean_mark, write_log_start};
@@ -407,7 +407,7 @@ impl PartitionLog {
         if active.marks.offsets.wants_write() {
             // An incomplete index is rebuilt, so its failure must not refuse the records.
             if let Err(error) = active.marks.write(self.disk.as_ref()) {
-                tracing::warn!(%error, "cannot write the index");
+                tracing::warn!(error = %Report::new(&error), "cannot write the index");
             }
         }
         Ok(())
@@ -464,7 +464,7 @@ impl PartitionLog {
         if let Some(active) = self.segments.last_mut() {
             active.marks.finish();
             if let Err(error) = active.marks.write(self.disk.as_ref()) {
-                tracing::warn!(%error, "cannot write the index");
+                tracing::warn!(error = %Report::new(&error), "cannot write the index");
             }
         }
         self.segments.push(next);
@@ -560,7 +560,7 @@ impl PartitionLog {
         let Some(active) = self.segments.last_mut() else { return Ok(()) };
         self.end_offset = active.truncate_to(offset, interval).map_err(|error| match error {
             super::ReadError::Storage(error) => error,
-            other => LogError::invalid(&active.path, other.to_string()),
+            other => LogError::invalid(&active.path, Report::new(&other).to_string()),
         })?;
         if self.start_offset > self.end_offset {
             write_log_start(self.disk.as_ref(), &self.dir, self.end_offset)?;
@@ -693,7 +693,7 @@ fn check_replicated(
     verify: bool,
 ) -> Result<LogBatch, AppendError> {
     let corrupt = |message: String| AppendError::new(ErrorCode::CORRUPT_MESSAGE, message);
-    let batch = batch.map_err(|error| corrupt(error.to_string()))?;
+    let batch = batch.map_err(|error| corrupt(Report::new(&error).to_string()))?;
     if verify {
         batch.verify_crc().map_err(|error| corrupt(error.to_string()))?;
     }
@@ -713,5 +713,5 @@ fn check_replicated(
             header.partition_leader_epoch
         )));
     }
-    LogBatch::of(&batch).map_err(|error| corrupt(error.to_string()))
+    LogBatch::of(&batch).map_err(|error| corrupt(Report::new(&error).to_string()))
 }

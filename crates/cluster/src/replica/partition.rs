@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Report,
     fetch::IsolationLevel,
     produce::{BatchIndexError, LeaderIdAndEpoch},
     records::{ProducerStamp, stamp},
@@ -503,7 +503,7 @@ impl Partition {
         inner.log.expire_producers(now_ms);
         let up_to = inner.high_watermark;
         if let Err(error) = inner.log.apply_retention(now_ms, up_to) {
-            tracing::error!(topic = %self.topic, partition = self.key.index, %error, "old segments were not deleted");
+            tracing::error!(topic = %self.topic, partition = self.key.index, error = %Report::new(&error), "old segments were not deleted");
         }
     }
 

@@ -5,14 +5,14 @@ use std::{fs, path::Path};
 use crate::support::{Client, batch, config, soon, start};
 use curtail_cluster::{Cluster, ClusterConfig, Resize, Storage, brokers_of};
 use curtail_net::Env;
-use curtail_wire::ErrorCode;
+use curtail_wire::{ErrorCode, Report};
 
 fn stored(dir: &Path, brokers: u32) -> ClusterConfig {
     ClusterConfig { storage: Storage::Dir(dir.to_owned()), ..config(brokers) }
 }
 
 async fn refused(config: ClusterConfig) -> String {
-    soon(Cluster::start(config, Env::real())).await.unwrap_err().to_string()
+    Report::new(&soon(Cluster::start(config, Env::real())).await.unwrap_err()).to_string()
 }
 
 /// Runs and stops a cluster on the directory: topic `t` with a record.

@@ -82,7 +82,7 @@ impl Producer {
     ///         let run = run?;
     ///         match run.outcome() {
     ///             Ok(batch) => println!("partition {}: {} payments", batch.partition, run.tags().len()),
-    ///             Err(error) => eprintln!("payments {:?} failed: {error}", run.tags()),
+    ///             Err(error) => eprintln!("payments {:?} failed: {}", run.tags(), error.report()),
     ///         }
     ///     }
     ///     Ok(())

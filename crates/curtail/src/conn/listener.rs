@@ -10,7 +10,9 @@ use curtail_wire::{
 };
 use tokio::time::timeout;
 
-use super::{Connection, authentication_error, dial, options, problem_error, protocol_error};
+use super::{
+    Connection, authentication_error, dial, happened, options, problem_error, protocol_error,
+};
 use crate::{
     Error, Result,
     config::CommonConfig,
@@ -56,7 +58,7 @@ impl Doubt {
 
     /// Returns the error for a connection that was closed with this one.
     pub(super) async fn explain(&self, peer: &Arc<str>, error: Error) -> Error {
-        let Error::Connection { reason, .. } = &error else { return error };
+        let Error::Connection { reason, source, .. } = &error else { return error };
         if self.common.security.cache.is_served(&self.common) {
             return error;
         }
@@ -77,7 +79,8 @@ impl Doubt {
                 peer,
                 ConnectionProblem::Unserved,
                 format!(
-                    "{reason}, at the first request; is security.protocol={} that of the listener?",
+                    "{}, at the first request; is security.protocol={} that of the listener?",
+                    happened(reason, source.as_deref()),
                     protocol.name()
                 ),
             ),

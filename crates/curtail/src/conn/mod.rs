@@ -36,7 +36,7 @@ use self::listener::{Doubt, speaks_clear_text};
 use crate::{
     Error, Result,
     config::CommonConfig,
-    error::ConnectionProblem,
+    error::{ConnectionProblem, Report},
     security::{
         SslConfig,
         sasl::{Authenticator, Carrier, CredentialSource, RenewAt},
@@ -231,11 +231,12 @@ impl Connection {
                     "{broken}, but security.protocol={name} is plaintext; set it to SSL or SASL_SSL"
                 ),
             ),
-            (_, Error::Connection { reason, .. }) => problem_error(
+            (_, Error::Connection { reason, source, .. }) => problem_error(
                 &self.peer,
                 ConnectionProblem::Unserved,
                 format!(
-                    "{reason}, before the first request; is security.protocol={name} that of the listener?"
+                    "{}, before the first request; is security.protocol={name} that of the listener?",
+                    happened(reason, source.as_deref())
                 ),
             ),
             _ => error,
@@ -350,14 +351,14 @@ impl Connection {
 
     async fn write_now(&mut self, frame: &[u8]) -> Result<()> {
         self.used_at = Instant::now();
-        self.socket.write_all(frame).await.map_err(|e| self.lost(&e))
+        self.socket.write_all(frame).await.map_err(|e| self.lost(e))
     }
 
     /// Explains a failure of the socket. With TLS 1.3 a broker refuses a client's certificate only after the
     /// handshake.
-    fn lost(&self, error: &io::Error) -> Error {
-        let refused = self.ssl.as_ref().and_then(|ssl| session_error(&self.peer, ssl, error));
-        refused.unwrap_or_else(|| connection_error(&self.peer, error))
+    fn lost(&self, error: io::Error) -> Error {
+        let refused = self.ssl.as_ref().and_then(|ssl| session_error(&self.peer, ssl, &error));
+        refused.unwrap_or_else(|| socket_error(&self.peer, error))
     }
 
     /// Reads the next frame, header included.
@@ -375,7 +376,7 @@ impl Connection {
             match ReadSide(&*self.socket).read_buf(spare).await {
                 Ok(0) => return Err(connection_error(&self.peer, "closed by the broker")),
                 Ok(_) => {}
-                Err(e) => return Err(self.lost(&e)),
+                Err(e) => return Err(self.lost(e)),
             }
         }
     }
@@ -599,7 +600,23 @@ pub(crate) fn problem_error(
     problem: ConnectionProblem,
     reason: impl ToString,
 ) -> Error {
-    Error::Connection { broker: peer.clone(), reason: reason.to_string().into(), problem }
+    let reason = reason.to_string().into();
+    Error::Connection { broker: peer.clone(), reason, problem, source: None }
+}
+
+/// The error for a connection whose socket failed.
+pub(crate) fn socket_error(peer: &Arc<str>, error: io::Error) -> Error {
+    Error::Connection {
+        broker: peer.clone(),
+        reason: "the socket failed".into(),
+        problem: ConnectionProblem::Other,
+        source: Some(Arc::new(error)),
+    }
+}
+
+/// The reason of an [`Error::Connection`] with the operating system's, for a reason that gives advice.
+fn happened(reason: &str, source: Option<&io::Error>) -> String {
+    source.map_or_else(|| reason.to_owned(), |source| format!("{reason} ({source})"))
 }
 
 #[allow(
@@ -613,18 +630,34 @@ pub(crate) fn protocol_error(peer: &Arc<str>, reason: impl ToString) -> Error {
 /// The error for a stream that is not Kafka's.
 pub(crate) fn frame_error(peer: &Arc<str>, error: FrameError) -> Error {
     let foreign = matches!(error, FrameError::NotKafka { .. });
-    Error::Protocol { broker: peer.clone(), reason: error.to_string().into(), foreign }
+    Error::Protocol {
+        broker: peer.clone(),
+        reason: Report::new(&error).to_string().into(),
+        foreign,
+    }
 }
 
 /// Why a host cannot be dialled.
 pub(crate) struct DialError {
     problem: ConnectionProblem,
-    pub(crate) reason: String,
+    reason: String,
+    source: Option<io::Error>,
 }
 
 impl DialError {
-    fn error(&self, peer: &Arc<str>) -> Error {
-        problem_error(peer, self.problem, &self.reason)
+    fn error(self, peer: &Arc<str>) -> Error {
+        Error::Connection {
+            broker: peer.clone(),
+            reason: self.reason.into(),
+            problem: self.problem,
+            source: self.source.map(Arc::new),
+        }
+    }
+
+    /// All of it in one text.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn text(&self) -> String {
+        happened(&self.reason, self.source.as_ref())
     }
 }
 
@@ -648,7 +681,7 @@ pub(crate) async fn dial(
             Err(error) => last = error,
         }
     }
-    Err(dial_error(&last))
+    Err(dial_error(last))
 }
 
 fn resolve_error(host: &str, error: &io::Error) -> DialError {
@@ -659,16 +692,21 @@ fn resolve_error(host: &str, error: &io::Error) -> DialError {
         "cannot resolve '{host}' ({reason}); check the name, the DNS of this machine, and \
          advertised.listeners if a broker gave the name"
     );
-    DialError { problem: ConnectionProblem::UnknownHost, reason }
+    DialError { problem: ConnectionProblem::UnknownHost, reason, source: None }
 }
 
-fn dial_error(error: &io::Error) -> DialError {
+fn dial_error(error: io::Error) -> DialError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => DialError {
             problem: ConnectionProblem::Refused,
             reason: "connection refused; is anything listening there?".into(),
+            source: None,
         },
-        _ => DialError { problem: ConnectionProblem::Other, reason: error.to_string() },
+        _ => DialError {
+            problem: ConnectionProblem::Other,
+            reason: "cannot connect".into(),
+            source: Some(error),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use curtail_proto::{
     position::{Spot, Version},
 };
 use curtail_wire::{
+    Report,
     fetch::AbortedTransaction,
     records::{
         self, Batch, Batches, ControlRecord, DecompressError, DecompressLimit, EndTxnMarker,
@@ -352,7 +353,7 @@ pub(super) fn corrupt(
         RecordError::Decompress(DecompressError::NotBuilt(_)) => ("", None),
         _ => ("", next_offset),
     };
-    let reason = format!("{error}{advice}").into();
+    let reason = format!("{}{advice}", Report::new(error)).into();
     let (topic, partition) = (at.topic.clone(), at.partition);
     Error::Corrupt { topic, partition, offset, next_offset, reason }
 }

@@ -358,7 +358,7 @@ impl Lane {
     /// Handles a failed connection or an unusable response: reconnects after a backoff, and refreshes the metadata in
     /// case leaders have moved.
     fn failed(&mut self, error: &Error) {
-        tracing::debug!(node = self.node, %error, "fetch lane failed");
+        tracing::debug!(node = self.node, error = %error.report(), "fetch lane failed");
         self.shared.report_refusal(error);
         let failure = match error {
             Error::Connection { .. } => Failure::Connection,
@@ -400,7 +400,7 @@ impl Lane {
             connection.request_hot(ApiKey::FETCH, ours, |v, w| request.encode(v, w)).await
         };
         if let Err(error) = farewell.await {
-            tracing::debug!(node = self.node, %error, "fetch session not closed");
+            tracing::debug!(node = self.node, error = %error.report(), "fetch session not closed");
         }
     }
 }

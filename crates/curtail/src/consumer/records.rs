@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
-use curtail_wire::records::{RecordRef, Records as WireRecords, TimestampType};
+use curtail_wire::{
+    Report,
+    records::{RecordRef, Records as WireRecords, TimestampType},
+};
 
 use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
 
@@ -146,7 +149,7 @@ impl RecordBatch {
                 partition: self.partition,
                 offset,
                 next_offset,
-                reason: error.to_string().into(),
+                reason: Report::new(&error).to_string().into(),
             }),
         })
     }

@@ -157,7 +157,7 @@ impl Validator {
                 }
             }
             Err(error) => {
-                tracing::debug!(node, %error, "positions are not validated yet");
+                tracing::debug!(node, error = %error.report(), "positions are not validated yet");
                 for (at, asked) in asked {
                     if let Some(assigned) = state.partitions.get_mut(&at)
                         && assigned.position.validation() == Some(asked)

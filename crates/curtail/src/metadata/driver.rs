@@ -48,7 +48,7 @@ pub(super) async fn run(guard: EndGuard) {
                 shared.settle(&answer, &group);
             }
             Err(error) => {
-                tracing::debug!(%error, "metadata refresh failed");
+                tracing::debug!(error = %error.report(), "metadata refresh failed");
                 failures += 1;
                 shared.failed(&group, error);
                 sleep(backoff.after(failures, shared.env.entropy.unit())).await;
@@ -137,7 +137,11 @@ impl Control {
         let late = self.path.limit().unwrap_or(patience);
         let outcome = match timeout(patience, ask.hedged(open, late)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(shared.unreachable(&format!("no metadata within {patience:?}"), None)),
+            Err(_) => Err(shared.unreachable(Some(Error::Timeout {
+                what: "the brokers' metadata",
+                limit: patience,
+                last: None,
+            }))),
         };
         let now = Instant::now().into_std();
         match outcome {

@@ -472,17 +472,9 @@ impl Shared {
         self.version.send_modify(|v| *v += 1);
     }
 
-    /// The error for a cluster without a responding broker.
-    fn unreachable(&self, reason: &str, last: Option<Error>) -> Error {
-        // With one bootstrap server, the connection's error repeats its address.
-        let repeated = format!("connection to {}: ", self.bootstrap);
-        let reason = reason.strip_prefix(&*repeated).unwrap_or(reason).into();
-        Error::Unreachable { bootstrap: self.bootstrap.clone(), reason, last: last.map(Arc::new) }
-    }
-
-    /// As [`Self::unreachable`], after this failure at the last broker tried.
-    fn unreachable_after(&self, last: Error) -> Error {
-        self.unreachable(&last.to_string(), Some(last))
+    /// The error for a cluster without a responding broker, after this failure at the last broker tried.
+    fn unreachable(&self, last: Option<Error>) -> Error {
+        Error::Unreachable { bootstrap: self.bootstrap.clone(), last: last.map(Arc::new) }
     }
 
     /// Addresses of the brokers that the next request must avoid.
@@ -547,7 +539,7 @@ async fn dial(
     let _login = match CredentialSource::prepare(&shared.env, &shared.common, &bootstrap).await {
         Ok(login) => login,
         Err(error) if error.needs_other_settings() => return Err(error),
-        Err(error) => return Err(shared.unreachable_after(error)),
+        Err(error) => return Err(shared.unreachable(Some(error))),
     };
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
     let mut last = None;
@@ -571,8 +563,5 @@ async fn dial(
         }
         candidates = slow;
     }
-    Err(match last {
-        Some(error) => shared.unreachable_after(error),
-        None => shared.unreachable("no broker responds", None),
-    })
+    Err(shared.unreachable(last))
 }

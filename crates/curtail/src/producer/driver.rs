@@ -37,7 +37,9 @@ use super::{
 };
 use crate::{
     Error, Result,
-    conn::{Connection, Parts, READ_HINT, connection_error, frame_error, protocol_error},
+    conn::{
+        Connection, Parts, READ_HINT, connection_error, frame_error, protocol_error, socket_error,
+    },
 };
 
 /// While a broker is unreachable, interval between lookups of its partitions' leaders.
@@ -72,7 +74,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 let error = poll_fn(|cx| session.poll(cx, &lane, &strong)).await;
                 lane.stats.disconnected();
                 trace::connection(&lane, Some(&error));
-                tracing::debug!(broker = lane.broker, %error, "produce connection lost");
+                tracing::debug!(broker = lane.broker, error = %error.report(), "produce connection lost");
                 if lane.branch == Branch::Side {
                     // Without a connection it says nothing about the broker.
                     lane.gate.set_trouble(Trouble::Fine);
@@ -95,7 +97,7 @@ pub(super) async fn run(lane: Arc<Lane>, shared: Weak<Shared>) {
                 failures = if session.proven || session.is_unused { 0 } else { failures + 1 };
             }
             Err(error) => {
-                tracing::debug!(broker = lane.broker, %error, "cannot connect");
+                tracing::debug!(broker = lane.broker, error = %error.report(), "cannot connect");
                 if lane.branch == Branch::Side {
                     strong.close_side(&lane);
                     continue;
@@ -277,7 +279,7 @@ impl Session {
                 return Poll::Ready(error);
             }
             if let Err(error) = self.poll_writes(cx, lane, shared) {
-                return Poll::Ready(connection_error(&self.peer, error));
+                return Poll::Ready(socket_error(&self.peer, error));
             }
             match self.poll_renewal(cx, lane) {
                 // Requests held back by the renewal can be sent.
@@ -308,7 +310,7 @@ impl Session {
                     return Err(connection_error(&self.peer, "closed by the broker"));
                 }
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(e)) => return Err(connection_error(&self.peer, e)),
+                Poll::Ready(Err(e)) => return Err(socket_error(&self.peer, e)),
             }
         }
         cx.waker().wake_by_ref();

@@ -43,7 +43,7 @@ use crate::{Error, Header, Record, RecordMetadata};
 ///
 ///     fn on_acknowledgement(&self, topic: &str, outcome: Result<&RecordMetadata, &Error>) {
 ///         if let Err(error) = outcome {
-///             eprintln!("{topic}: {error}");
+///             eprintln!("{topic}: {}", error.report());
 ///         }
 ///     }
 /// }

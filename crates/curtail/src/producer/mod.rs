@@ -195,8 +195,11 @@ impl Producer {
             Ok(connected) => connected.map(drop),
             Err(_) => Err(Error::Unreachable {
                 bootstrap: self.shared.config.common.bootstrap_servers.join(",").into(),
-                reason: format!("no connection within max.block.ms={}", limit.as_millis()).into(),
-                last: None,
+                last: Some(Arc::new(Error::Timeout {
+                    what: "a connection (max.block.ms)",
+                    limit,
+                    last: None,
+                })),
             }),
         }
     }
@@ -283,7 +286,7 @@ impl Producer {
     ///     while let Some(run) = completions.next().await {
     ///         match run.outcome() {
     ///             Ok(batch) => println!("partition {}: {} payments", batch.partition, run.tags().len()),
-    ///             Err(error) => eprintln!("payments {:?} failed: {error}", run.tags()),
+    ///             Err(error) => eprintln!("payments {:?} failed: {}", run.tags(), error.report()),
     ///         }
     ///     }
     /// });

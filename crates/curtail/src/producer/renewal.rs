@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     Result,
-    conn::{Session, connection_error, protocol_error, unanswered},
+    conn::{Session, connection_error, protocol_error, socket_error, unanswered},
     security::sasl::{Carrier, RenewAt},
 };
 
@@ -133,7 +133,7 @@ impl Carrier for SharedSocket {
     async fn exchange(&mut self, frame: &[u8], correlation_id: i32) -> Result<Bytes> {
         let exchange = async {
             let written = self.socket.write_all(frame).await;
-            written.map_err(|error| connection_error(&self.peer, error))?;
+            written.map_err(|error| socket_error(&self.peer, error))?;
             let closed = || connection_error(&self.peer, "closed by the broker");
             self.answers.recv().await.ok_or_else(closed)
         };

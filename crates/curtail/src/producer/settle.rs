@@ -12,7 +12,7 @@ use curtail_proto::{
     plant::{Plant, planted},
 };
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Report,
     produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse},
 };
 use tokio::time::Instant;
@@ -291,7 +291,7 @@ fn comes_back(shared: &Shared, sent: Sent, cause: &Error, how: Comeback, backoff
         let failures = state.queue.failures() + 1;
         now.later(backoff.after(failures, shared.env.entropy.unit())).into_std()
     });
-    tracing::debug!(partition = partition.index, to = leader.id, %cause, moved, "batch goes back");
+    tracing::debug!(partition = partition.index, to = leader.id, cause = %cause.report(), moved, "batch goes back");
     shared.keeps_deadline_of(&batch, &state);
     // The leader may have changed while the batch was in flight.
     batch.completion.charge_to(state.account());
@@ -334,13 +334,13 @@ fn split(shared: &Shared, sent: Sent, cause: &Error) {
     let parts = match Parts::of(&sent.batch, &shared.policy) {
         Ok(parts) => parts,
         Err(error) => {
-            tracing::error!(partition = sent.name(), %error, "a batch cannot be split");
+            tracing::error!(partition = sent.name(), error = %Report::new(&error), "a batch cannot be split");
             let unknown = sent.batch.outcome_unknown();
             return fail(shared, sent, cause, unknown);
         }
     };
     let Sent { stats, partition, batch, .. } = sent;
-    tracing::debug!(partition = partition.index, parts = parts.shares().len(), %cause, "split");
+    tracing::debug!(partition = partition.index, parts = parts.shares().len(), cause = %cause.report(), "split");
     let payload = batch.payload().clone();
     let mut divided = None;
     let mut state = partition.state.lock();

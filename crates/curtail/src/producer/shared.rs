@@ -802,7 +802,7 @@ async fn obtain_identity(shared: &Shared) {
                 return;
             }
             Err(error) => {
-                tracing::debug!(%error, "no producer id yet");
+                tracing::debug!(error = %error.report(), "no producer id yet");
                 let lasts = matches!(
                     error,
                     Error::Broker { code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED, .. }

@@ -52,7 +52,7 @@ pub(super) fn connection(lane: &Lane, error: Option<&crate::Error>) {
             tracing::trace!(target: TRACE_TARGET, event = "connected", broker, ?branch);
         }
         Some(error) => {
-            tracing::trace!(target: TRACE_TARGET, event = "disconnected", broker, ?branch, %error);
+            tracing::trace!(target: TRACE_TARGET, event = "disconnected", broker, ?branch, error = %error.report());
         }
     }
 }

@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     ConfigError, Error, Result,
     config::CommonConfig,
-    conn::{authentication_error, connection_error},
+    conn::{authentication_error, connection_error, socket_error},
     security::{CipherSuite, Secret, SslConfig, Store, StoreType, TlsVersion},
 };
 
@@ -71,6 +71,7 @@ pub(crate) async fn secure(
             let problem = session_problem(Peer::Broker, host, ssl, &error);
             Err(authentication_error(peer, with_outdated(problem, common)))
         }
+        Err(TlsError::Io(error)) => Err(socket_error(peer, error)),
         Err(other) => Err(connection_error(peer, other)),
     }
 }

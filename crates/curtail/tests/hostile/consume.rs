@@ -41,7 +41,7 @@ async fn is_corrupt(stored: Vec<u8>, reason: &str) {
             panic!("{error}")
         };
         assert_eq!(&**topic, "t");
-        assert!(error.to_string().contains(reason), "{error}");
+        assert!(error.report().to_string().contains(reason), "{error}");
     }
     assert_eq!(ends("position", consumer.position(&partition(0))).await.unwrap(), 0);
     ends("close", consumer.close()).await;
@@ -173,7 +173,7 @@ fn a_decompression_bomb_is_not_inflated() {
                 panic!("{error}")
             };
             assert_eq!((&**topic, *partition), at);
-            let text = error.to_string();
+            let text = error.report().to_string();
             assert!(text.contains("1048576"), "{error}");
             assert!(text.contains("curtail.decompressed.batch.max.bytes"), "{error}");
             // The application may continue after it.

@@ -83,7 +83,7 @@ fn a_batch_that_expires_in_flight_leaves_its_connection_open() {
         let error = late.await.unwrap_err();
         check_error(&error);
         assert!(is_perhaps_written(&error), "{error}");
-        assert!(error.to_string().contains("delivery.timeout.ms"), "{error}");
+        assert!(error.report().to_string().contains("delivery.timeout.ms"), "{error}");
         assert!(began.elapsed() < DELIVERY + Duration::from_millis(100), "{:?}", began.elapsed());
         let after = producer.send(record("after")).await.unwrap();
         neighbour.await.unwrap();

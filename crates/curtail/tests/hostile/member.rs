@@ -155,7 +155,7 @@ fn error_for_brokers_without_the_protocol_names_the_setting() {
             for _ in 0..2 {
                 let error = refused(&mut consumer).await;
                 assert!(matches!(error, Error::UnsupportedVersion(_)), "{error}");
-                assert!(error.to_string().contains(hint), "{error}");
+                assert!(error.report().to_string().contains(hint), "{error}");
             }
             if last.is_some() {
                 consumer.subscribe(["t"]).unwrap();
@@ -167,7 +167,7 @@ fn error_for_brokers_without_the_protocol_names_the_setting() {
         let mut consumer = member(&broker);
         consumer.subscribe(["t"]).unwrap();
         let error = refused(&mut consumer).await;
-        assert!(error.to_string().contains("group.protocol=classic"), "{error}");
+        assert!(error.report().to_string().contains("group.protocol=classic"), "{error}");
         ends("close", consumer.close()).await;
     });
 }
@@ -183,7 +183,7 @@ fn a_missing_permission_is_requested_again_by_every_poll() {
         for asked in 1..4 {
             let error = refused(&mut consumer).await;
             assert!(matches!(error, Error::Broker { code: told, .. } if told == code), "{error}");
-            assert!(error.to_string().contains("not you; the principal needs"), "{error}");
+            assert!(error.report().to_string().contains("not you; the principal needs"), "{error}");
             assert_eq!(broker.calls(ApiKey::CONSUMER_GROUP_HEARTBEAT), asked);
         }
         until_assigned(&mut consumer, 0).await;

@@ -134,7 +134,7 @@ fn batch_missing_in_every_response_fails_with_one_error() {
             matches!(&error, Error::NotAcknowledged { may_have_been_written: true, .. }),
             "{error}"
         );
-        assert!(error.to_string().contains("omits a batch"), "{error}");
+        assert!(error.report().to_string().contains("omits a batch"), "{error}");
     });
 }
 

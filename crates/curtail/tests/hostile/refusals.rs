@@ -57,7 +57,10 @@ fn oversized_fetch_response_names_the_setting() {
         let Error::ResponseTooLarge { bytes: BYTES, setting: "fetch.max.bytes", .. } = error else {
             panic!("{error}")
         };
-        assert!(error.to_string().contains("set fetch.max.bytes to at least 209715200"), "{error}");
+        assert!(
+            error.report().to_string().contains("set fetch.max.bytes to at least 209715200"),
+            "{error}"
+        );
         ends("close", consumer.close()).await;
     });
 }
@@ -152,7 +155,7 @@ fn corrupt_message_of_a_broker_names_the_fetch_offset() {
             panic!("{error}")
         };
         assert_eq!(&**topic, broker::TOPIC);
-        let text = error.to_string();
+        let text = error.report().to_string();
         assert!(text.contains("t-0 at offset 0") && text.contains("CORRUPT_MESSAGE"), "{text}");
         assert_eq!(ends("position", consumer.position(&partition(0))).await.unwrap(), 0);
         consumer.seek(&partition(0), 2).unwrap();

@@ -63,8 +63,8 @@ async fn told(
     let send = async || {
         let error = refusal_of_a_send(&producer).await;
         check_error(&error);
-        assert!(error.to_string().contains(part), "{error} lacks '{part}'");
-        assert!(!error.to_string().contains("hush"), "{error}");
+        assert!(error.report().to_string().contains(part), "{error} lacks '{part}'");
+        assert!(!error.report().to_string().contains("hush"), "{error}");
         error
     };
     let error = send().await;
@@ -92,7 +92,7 @@ async fn broken(
     let broker = Broker::start(script).await;
     let security = security(SecurityProtocol::SaslPlaintext, Mechanism::Plain);
     let error = told(broker.address, security, part, || broker.model.lock().connections).await;
-    assert!(error.to_string().contains("broke the Kafka protocol"), "{error}");
+    assert!(error.report().to_string().contains("broke the Kafka protocol"), "{error}");
     // The peer may become a broker: this is no authentication failure.
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
 }
@@ -272,7 +272,7 @@ fn unusable_certificates_are_a_configuration_error_of_every_client() {
             let check = |error: Error| {
                 check_error(&error);
                 assert!(matches!(error, Error::Config(ConfigError::Certificates(_))), "{error:?}");
-                let text = error.to_string();
+                let text = error.report().to_string();
                 assert!(text.starts_with(setting) && text.contains("No such file"), "{text}");
             };
             let producer = secured(broker.address, security.clone(), HANGS);
@@ -328,7 +328,7 @@ fn plaintext_client_of_a_sasl_listener_fails_at_once_and_names_the_mechanisms() 
             let check = |error: Error| {
                 check_error(&error);
                 assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
-                let text = error.to_string();
+                let text = error.report().to_string();
                 assert!(text.contains("security.protocol=PLAINTEXT lacks"), "{text}");
                 assert!(text.contains("set it to SASL_PLAINTEXT"), "{text}");
                 assert!(text.ends_with("SCRAM-SHA-256, PLAIN"), "{text}");
@@ -379,7 +379,7 @@ fn connections_closed_at_the_first_request_are_retried_without_a_sign_of_sasl() 
             let error = ends("describe", admin.describe_cluster()).await.unwrap_err();
             check_error(&error);
             let hint = "at the first request; is security.protocol=PLAINTEXT that of the listener?";
-            assert!(error.to_string().contains(hint), "{error}");
+            assert!(error.report().to_string().contains(hint), "{error}");
             assert!(!matches!(error, Error::Authentication { .. }), "{error:?}");
 
             let mut config = producer_config(&address);

@@ -91,7 +91,7 @@ async fn no_token(security: SecurityConfig, endpoint: &Endpoint, part: &str) -> 
     let send = async || {
         let error = refusal_of_a_send(&producer).await;
         check_error(&error);
-        let text = error.to_string();
+        let text = error.report().to_string();
         assert!(text.contains(part) && text.contains(&endpoint.shown()), "{text} lacks '{part}'");
         assert!(!text.contains("hush") && !text.contains("hidden=part"), "{text}");
         error

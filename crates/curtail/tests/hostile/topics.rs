@@ -113,7 +113,7 @@ fn flush_waits_for_a_record_whose_partition_is_missing() {
         else {
             panic!("{error}")
         };
-        assert!(error.to_string().contains("delivery.timeout.ms"), "{error}");
+        assert!(error.report().to_string().contains("delivery.timeout.ms"), "{error}");
         ends("close", producer.close()).await.unwrap();
         assert_eq!(log(&broker, 1), [""; 0]);
     });

@@ -136,7 +136,7 @@ fn validation_that_is_always_refused_is_reported() {
         for _ in 0..2 {
             let error = ends("poll", consumer.poll(CALL)).await.unwrap_err();
             check_error(&error);
-            let message = error.to_string();
+            let message = error.report().to_string();
             assert!(matches!(error, Error::Timeout { .. }), "{message}");
             assert!(message.contains("t-0: UNKNOWN_LEADER_EPOCH"), "{message}");
         }

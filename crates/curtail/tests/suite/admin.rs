@@ -32,7 +32,7 @@ fn only<K: Debug, T: Debug>(each: Each<K, T>) -> Result<T, Error> {
 /// The broker's code of a failure; its text is one line.
 fn code<T: Debug>(result: &Result<T, Error>) -> ErrorCode {
     let Err(error @ Error::Broker { code, .. }) = result else { panic!("{result:?}") };
-    assert!(!error.to_string().contains('\n'), "{error}");
+    assert!(!error.report().to_string().contains('\n'), "{error}");
     *code
 }
 
@@ -99,6 +99,6 @@ async fn unreachable_cluster_is_reported_at_once() {
     let admin = Admin::new(AdminConfig::new("127.0.0.1:1")).unwrap();
     let error = admin.list_topics().await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    let text = error.to_string();
+    let text = error.report().to_string();
     assert!(text.contains("127.0.0.1:1") && !text.contains('\n'), "{text}");
 }

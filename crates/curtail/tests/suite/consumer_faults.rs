@@ -348,7 +348,7 @@ fn passing(error: &Error, topic: &str) -> i64 {
         panic!("{error}")
     };
     assert_eq!(&**named, topic);
-    assert!(error.to_string().contains("damaged-0 at offset 1"), "{error}");
+    assert!(error.report().to_string().contains("damaged-0 at offset 1"), "{error}");
     *next
 }
 

@@ -381,7 +381,7 @@ fn refused_connection_is_one_clear_error() {
         let address = listener.local_addr().expect("bound").to_string();
         drop(listener);
         let producer = Producer::new(ProducerConfig::new(&address)).expect("usable");
-        let error = producer.connect().await.expect_err("no broker listens").to_string();
+        let error = producer.connect().await.expect_err("no broker listens").report().to_string();
         assert!(error.contains(&address) && error.contains("refused"), "{error}");
     });
 }

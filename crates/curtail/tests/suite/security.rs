@@ -201,7 +201,7 @@ async fn works(bootstrap: &str, properties: &Properties, topic: &str) {
 /// Checks that sends, polls and admin calls fail at once, with an error that has `parts` and no secret.
 async fn refused(bootstrap: &str, properties: &Properties, parts: &[&str]) {
     let check = |error: &Error| {
-        let line = error.to_string();
+        let line = error.report().to_string();
         assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
         assert!(parts.iter().all(|part| line.contains(part)), "{line} lacks {parts:?}");
         assert!(!line.contains("secret") && !line.contains('\n'), "{line}");

@@ -124,7 +124,7 @@ async fn reported(consumer: &mut Consumer) -> OffsetAndMetadata {
             panic!("{error}")
         };
         assert_eq!((&**topic, *to, *divergent_epoch), (TOPIC, COMMON, Some(*leader_epoch)));
-        let message = error.to_string();
+        let message = error.report().to_string();
         for part in ["truncated-0", "offset 20", "offset 10", "auto.offset.reset"] {
             assert!(message.contains(part), "{message}");
         }

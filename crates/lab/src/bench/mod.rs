@@ -19,6 +19,7 @@ mod trogdor;
 
 use std::{fs, path::Path, time::Duration};
 
+use curtail::error::Report;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -82,7 +83,7 @@ impl Bench {
     pub fn load(file: &Path, driver: Option<&Path>) -> Result<Self> {
         let named = |path: &Path| {
             let shown = path.display().to_string();
-            move |error: Error| Error::Options(format!("{shown}: {error}"))
+            move |error: Error| Error::Options(format!("{shown}: {}", Report::new(&error)))
         };
         let text = read(file)?;
         let driver = match driver {

@@ -43,7 +43,7 @@ impl Tally {
 
     fn failed(&mut self, error: &curtail::Error) {
         self.errors += 1;
-        self.first_error.get_or_insert_with(|| error.to_string());
+        self.first_error.get_or_insert_with(|| error.report().to_string());
     }
 }
 

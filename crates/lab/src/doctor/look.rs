@@ -59,15 +59,17 @@ pub(super) async fn look(admin: &Admin) -> Result<Cluster> {
                     (ConfigResource::Broker(id), Ok(entries)) => {
                         cluster.brokers.insert(id, settings(entries));
                     }
-                    (resource, Err(error)) => cluster.unseen.push(format!("{resource}: {error}")),
+                    (resource, Err(error)) => {
+                        cluster.unseen.push(format!("{resource}: {}", error.report()));
+                    }
                     _ => {}
                 }
             }
         }
-        Err(error) => cluster.unseen.push(format!("the brokers' settings: {error}")),
+        Err(error) => cluster.unseen.push(format!("the brokers' settings: {}", error.report())),
     }
     if let Err(error) = topics(admin, &mut cluster).await {
-        cluster.unseen.push(format!("topics: {error}"));
+        cluster.unseen.push(format!("topics: {}", error.report()));
     }
     Ok(cluster)
 }
@@ -84,7 +86,7 @@ async fn topics(admin: &Admin, cluster: &mut Cluster) -> curtail::Result<()> {
                     min_in_sync: None,
                 });
             }
-            Err(error) => cluster.unseen.push(error.to_string()),
+            Err(error) => cluster.unseen.push(error.report().to_string()),
         }
     }
     let asked: Vec<_> =
@@ -99,7 +101,7 @@ async fn topics(admin: &Admin, cluster: &mut Cluster) -> curtail::Result<()> {
                     topic.min_in_sync = value;
                 }
             }
-            Err(error) => cluster.unseen.push(format!("{resource}: {error}")),
+            Err(error) => cluster.unseen.push(format!("{resource}: {}", error.report())),
         }
     }
     if names.len() > TOPICS {

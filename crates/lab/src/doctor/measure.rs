@@ -285,7 +285,7 @@ impl Course<'_> {
             Some(Ok(metadata)) => metadata,
             Some(Err(error)) => {
                 self.sample.errors += 1;
-                self.sample.first_error.get_or_insert_with(|| error.to_string());
+                self.sample.first_error.get_or_insert_with(|| error.report().to_string());
                 return;
             }
             // It could not be sent, which lowers the throughput.

@@ -142,7 +142,9 @@ pub fn run(options: &Options, stop: &Stop, progress: &mut dyn FnMut(Event<'_>)) 
             Ok(report)
         }
         (Err(error), None) => Err(error),
-        (Err(error), Some(left)) => Err(Error::Unexpected(format!("{error}; {left}"))),
+        (Err(error), Some(left)) => {
+            Err(Error::Unexpected(format!("{}; {left}", curtail::error::Report::new(&error))))
+        }
     }
 }
 
@@ -359,8 +361,9 @@ impl Visit<'_> {
         if names.is_empty() {
             return None;
         }
-        let left = |error: &dyn std::fmt::Display| {
-            format!("could not delete {}: {error}; delete it manually", names.join(" and "))
+        let left = |error: &curtail::Error| {
+            let (names, why) = (names.join(" and "), error.report());
+            format!("could not delete {names}: {why}; delete it manually")
         };
         match self.runtime.block_on(self.admin.delete_topics(&names)) {
             Ok(deleted) => deleted

@@ -222,7 +222,11 @@ impl Pair {
             Err(error) if self.client.peer().is_some() && !matches!(error, Error::Interrupted) => {
                 self.dropped = true;
                 let (arm, client) = (&self.label(), self.client);
-                told(Event::Without { arm, client, reason: &error.to_string() });
+                told(Event::Without {
+                    arm,
+                    client,
+                    reason: &curtail::error::Report::new(&error).to_string(),
+                });
             }
             Err(error) => return Err(error),
         }

@@ -11,6 +11,7 @@ mod tests;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
+use curtail::error::Report;
 use curtail::{
     Consumer, ConsumerConfig, Producer, ProducerConfig, TopicPartition, config::OffsetReset,
 };
@@ -129,7 +130,8 @@ async fn start_cluster(
     for (name, value) in properties {
         config.set(name, value).map_err(|error| Error::Cluster(error.to_string()))?;
     }
-    let failed = |error: curtail_cluster::ClusterError| Error::Cluster(error.to_string());
+    let failed =
+        |error: curtail_cluster::ClusterError| Error::Cluster(Report::new(&error).to_string());
     let cluster = handle.start_cluster(config).await.map_err(failed)?;
     let NewTopic { partitions, replicas, settings } = topic;
     cluster.create_topic(TOPIC, partitions, replicas, settings).map_err(failed)?;
@@ -270,7 +272,7 @@ impl Play {
     async fn create_unknown_topics(&self, cluster: &ClusterHandle) -> Result<()> {
         for number in 0..self.workload.lookups {
             let created = cluster.create_topic(&unknown_topic(number), 1, 1, &[]);
-            created.map_err(|error| Error::Cluster(error.to_string()))?;
+            created.map_err(|error| Error::Cluster(Report::new(&error).to_string()))?;
         }
         cluster.settled().await;
         Ok(())

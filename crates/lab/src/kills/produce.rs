@@ -167,7 +167,7 @@ impl Ledger {
             }
             Err(error) => {
                 self.failed += 1;
-                self.first_error.get_or_insert_with(|| error.to_string());
+                self.first_error.get_or_insert_with(|| error.report().to_string());
             }
         }
     }

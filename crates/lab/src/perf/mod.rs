@@ -35,8 +35,8 @@ pub enum Error {
     #[error("{0}")]
     Options(String),
     /// The operating system refused a thread or an event loop.
-    #[error("cannot start the client's threads: {0}")]
-    Threads(std::io::Error),
+    #[error("cannot start the client's threads")]
+    Threads(#[source] std::io::Error),
     /// The client that is measured has no such setting.
     #[error("{0}")]
     Lacking(String),

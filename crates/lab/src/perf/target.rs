@@ -5,6 +5,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use curtail::error::Report;
 use curtail::{Admin, AdminConfig, admin::NewTopic, security::SecurityConfig};
 use curtail_cluster::{Cluster, ClusterConfig, ClusterError, Observer};
 use curtail_net::Env;
@@ -174,7 +175,7 @@ async fn serve(
         Ok(cluster) => cluster,
         Err(error) => {
             // The starting thread waits for this message.
-            let _ = started.send(Err(error.to_string()));
+            let _ = started.send(Err(Report::new(&error).to_string()));
             return;
         }
     };

@@ -37,10 +37,10 @@ pub enum TlsError {
     Closed,
     /// A TLS error, such as an unacceptable certificate; found by this side or reported by the
     /// peer.
-    #[error("{0}")]
+    #[error(transparent)]
     Session(#[from] rustls::Error),
     /// The socket below failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(io::Error),
 }
 

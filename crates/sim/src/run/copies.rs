@@ -417,7 +417,7 @@ impl Application {
             let at = now();
             let expired = at.saturating_sub(opened) >= TRANSACTION_TIMEOUT;
             let justified = expired || self.tenure.has_rival();
-            let (producer, error) = (self.slot, error.to_string());
+            let (producer, error) = (self.slot, error.report().to_string());
             let fencing = Fencing { at, producer, justified, error };
             self.shared.history.lock().fencings.push(fencing);
         }

@@ -61,7 +61,7 @@ impl Tenure {
         let at = now();
         let expired = at.saturating_sub(self.opened) >= TRANSACTION_TIMEOUT;
         let justified = expired || self.rival.load(Ordering::Relaxed);
-        let error = error.to_string();
+        let error = error.report().to_string();
         self.shared.fabric.trace().event("clients", format_args!("fenced {justified} {error}"));
         let fencing = Fencing { at, producer: self.index, justified, error };
         self.shared.history.lock().fencings.push(fencing);
@@ -258,7 +258,11 @@ impl Worker {
             }
             Err(error) => {
                 tenure.note(&error);
-                workload::note(&shared, slot, Outcome::NotWritten { error: error.to_string() });
+                workload::note(
+                    &shared,
+                    slot,
+                    Outcome::NotWritten { error: error.report().to_string() },
+                );
                 false
             }
         }
@@ -280,7 +284,7 @@ async fn commit(work: &Work, held: &mut Held) -> End {
             Err(Error::Timeout { .. }) => repeated = true,
             // The transaction was open and is not: it was committed or aborted, and the error does not say which.
             Err(error @ Error::IllegalState(_)) if repeated => {
-                let undecided = (work.index, error.to_string());
+                let undecided = (work.index, error.report().to_string());
                 work.shared.history.lock().undecided.push(undecided);
                 return End::Unknown;
             }

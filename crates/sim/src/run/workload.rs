@@ -227,7 +227,11 @@ impl Work {
                 }
                 // Nothing was sent.
                 Err(error) => {
-                    note(&self.shared, slot, Outcome::NotWritten { error: error.to_string() });
+                    note(
+                        &self.shared,
+                        slot,
+                        Outcome::NotWritten { error: error.report().to_string() },
+                    );
                 }
             }
             if self.shared.plan.dropped > 0 && self.entropy.below(10) == 0 {
@@ -439,7 +443,7 @@ pub(super) fn settle(
             offset,
         },
         Err(error) => {
-            let error_text = error.to_string();
+            let error_text = error.report().to_string();
             match error {
                 Error::NotAcknowledged { may_have_been_written: false, .. } => {
                     Outcome::NotWritten { error: error_text }

@@ -61,7 +61,7 @@ pub enum RecordError {
     #[error(transparent)]
     Decompress(DecompressError),
     /// A number of a record is cut off or too long.
-    #[error("invalid record: {0}")]
+    #[error("invalid record")]
     Varint(#[from] VarintError),
     /// A record's length is negative, goes beyond the end, or differs from its content's.
     #[error("record claims {claimed} bytes where {available} are present")]

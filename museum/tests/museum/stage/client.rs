@@ -34,7 +34,7 @@ pub(crate) type Outcome = Result<Written, Failure>;
 impl From<curtail::Error> for Failure {
     fn from(error: curtail::Error) -> Self {
         let may_have_been_written = error.may_have_been_written();
-        Self { text: error.to_string(), may_have_been_written }
+        Self { text: error.report().to_string(), may_have_been_written }
     }
 }
 

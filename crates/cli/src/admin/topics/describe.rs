@@ -185,7 +185,10 @@ async fn configs(
                 all.insert(name, changed(settings));
             }
             (resource, Err(error)) => {
-                output::note(format_args!("settings of {resource} are not shown: {error}"));
+                output::note(format_args!(
+                    "settings of {resource} are not shown: {}",
+                    error.report()
+                ));
             }
             _ => {}
         }

@@ -22,7 +22,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use curtail_wire::records::{Batch, CompactError};
+use curtail_wire::{
+    Report,
+    records::{Batch, CompactError},
+};
 
 use self::filter::Writer;
 use self::keys::NewestOffsets;
@@ -358,7 +361,7 @@ impl Source {
                     flow
                 }
                 Err(error) => {
-                    outcome = Err(error.to_string());
+                    outcome = Err(Report::new(&error).to_string());
                     ControlFlow::Break(())
                 }
             }

@@ -6,6 +6,8 @@
 
 use std::path::PathBuf;
 
+use curtail_wire::Report;
+
 use super::Cleaning;
 use crate::disk::DiskFile;
 use crate::log::checkpoint::{CleanedTo, write_cleaned};
@@ -112,7 +114,7 @@ impl PartitionLog {
         }
         if let Err(error) = self.segments[at].marks.restore_files(self.disk.as_ref()) {
             // An incomplete index is rebuilt.
-            tracing::warn!(%error, "cannot write the index");
+            tracing::warn!(error = %Report::new(&error), "cannot write the index");
         }
         self.cache.drop_before(end);
         Ok(())

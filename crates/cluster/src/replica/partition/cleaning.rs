@@ -3,6 +3,7 @@
 
 use super::{Inner, Partition};
 use crate::log::{Cleaned, Cleaning, LogError, Step};
+use curtail_wire::Report;
 
 impl Partition {
     /// Compacts the log if it is due. The lock is held only to begin and to exchange a segment.
@@ -13,7 +14,7 @@ impl Partition {
         if let Err(error) = self.try_clean(now_ms).await
             && self.inner.lock().gone.is_none()
         {
-            tracing::error!(topic = %self.topic, partition = self.key.index, %error, "log was not compacted");
+            tracing::error!(topic = %self.topic, partition = self.key.index, error = %Report::new(&error), "log was not compacted");
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use curtail_wire::ErrorCode;
+use curtail_wire::{ErrorCode, Report};
 
 use super::{Inner, NotServed, Partition, Reader, Wait};
 
@@ -87,7 +87,7 @@ impl Partition {
             return;
         }
         if let Err(error) = inner.log.delete_before(log_start.min(inner.high_watermark)) {
-            tracing::error!(%error, "records deleted by the leader were not deleted");
+            tracing::error!(error = %Report::new(&error), "records deleted by the leader were not deleted");
         }
     }
 

@@ -258,7 +258,9 @@ pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
         let result = committer.carry_out(&commit).await;
         match &result {
             Ok(()) => committer.shared.committed(&commit.claim.offsets),
-            Err(error) => tracing::warn!(group = &*committer.group.id, %error, "commit"),
+            Err(error) => {
+                tracing::warn!(group = &*committer.group.id, error = %error.report(), "commit");
+            }
         }
         for told in commit.told {
             // The caller may have dropped its [`PendingCommit`].

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     config::{ClientCredentials, CommonConfig},
     conn::dial,
+    error::Report,
     security::tls::{self, Peer},
 };
 
@@ -82,7 +83,7 @@ async fn connect(
     let unreachable = |reason: String| Trouble::Unreachable(reason.into());
     let (socket, _) = dial(env, &endpoint.host, endpoint.port, SocketOptions::default(), limit)
         .await
-        .map_err(|failed| unreachable(failed.reason))?;
+        .map_err(|failed| unreachable(failed.text()))?;
     let name = ServerName::try_from(endpoint.host.clone())
         .map_err(|_| Trouble::Refused("its host is not a valid TLS server name".into()))?;
     let ssl = credentials.ssl.clone();
@@ -98,7 +99,7 @@ async fn connect(
                 tls::session_problem(Peer::TokenEndpoint, &endpoint.host, &credentials.ssl, &error);
             Err(Trouble::Refused(reason.into()))
         }
-        Err(error) => Err(unreachable(error.to_string())),
+        Err(error) => Err(unreachable(Report::new(&error).to_string())),
     }
 }
 
@@ -175,9 +176,10 @@ async fn collect(mut body: Incoming) -> Result<Zeroizing<Vec<u8>>, Trouble> {
 }
 
 fn broken(error: &hyper::Error) -> Trouble {
+    let report = Report::new(error);
     let reason = match error.is_parse() {
-        true => format!("it does not respond in HTTP: {error}"),
-        false => format!("its response is incomplete: {error}"),
+        true => format!("it does not respond in HTTP: {report}"),
+        false => format!("its response is incomplete: {report}"),
     };
     Trouble::Unreachable(reason.into())
 }

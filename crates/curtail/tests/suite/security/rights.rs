@@ -14,7 +14,7 @@ const TOPIC: &str = "guarded";
 /// Checks that the error names the missing ACL permission and its resource.
 #[track_caller]
 fn lacks(error: &Error, parts: &[&str]) {
-    let line = error.to_string();
+    let line = error.report().to_string();
     assert!(parts.iter().all(|part| line.contains(part)), "{line} lacks {parts:?}");
     assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
 }

@@ -169,7 +169,7 @@ impl Fates {
     }
 
     fn note(&mut self, error: &ClientError) {
-        self.first_error.get_or_insert_with(|| error.to_string());
+        self.first_error.get_or_insert_with(|| error.report().to_string());
     }
 
     fn merge(&mut self, received: Received) {
@@ -253,7 +253,7 @@ async fn receive(mut completions: Completions, start: Instant) -> Received {
         let batch = match run.outcome() {
             Ok(batch) => batch,
             Err(error) => {
-                received.first_error.get_or_insert_with(|| error.to_string());
+                received.first_error.get_or_insert_with(|| error.report().to_string());
                 continue;
             }
         };

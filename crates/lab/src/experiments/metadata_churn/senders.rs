@@ -172,7 +172,7 @@ impl Seen {
             Ok(_) => self.records += 1,
             Err(error) => {
                 self.errors += 1;
-                self.first_error.get_or_insert_with(|| error.to_string());
+                self.first_error.get_or_insert_with(|| error.report().to_string());
             }
         }
     }

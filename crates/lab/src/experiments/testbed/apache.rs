@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use curtail::error::Report;
 use curtail_apache::ApacheCluster;
 use parking_lot::Mutex;
 
@@ -175,5 +176,5 @@ fn index(id: i32) -> Result<usize> {
 }
 
 fn failed(error: &curtail_apache::Error) -> Error {
-    Error::Unexpected(format!("Apache Kafka: {error}"))
+    Error::Unexpected(format!("Apache Kafka: {}", Report::new(error)))
 }

@@ -6,6 +6,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use curtail::error::Report;
 use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_net::Env;
 use tokio::{
@@ -44,7 +45,7 @@ impl Embedded {
     /// Restarts a killed or stopped broker.
     pub(super) fn restart(&self, id: i32) -> Result<()> {
         let restarted = self.within(move |cluster| async move { cluster.restart(id).await })?;
-        restarted.map_err(|error| Error::Unexpected(error.to_string()))
+        restarted.map_err(|error| Error::Unexpected(Report::new(&error).to_string()))
     }
 
     /// Shuts a broker down in an orderly way.
@@ -88,7 +89,7 @@ fn serve(
     runtime.block_on(async {
         let cluster = match Cluster::start(config, Env::real()).await {
             Ok(cluster) => Arc::new(cluster),
-            Err(error) => return drop(started.send(Err(error.to_string()))),
+            Err(error) => return drop(started.send(Err(Report::new(&error).to_string()))),
         };
         // If the starting thread is gone, the cluster stops.
         if started.send(Ok((cluster.clone(), Handle::current()))).is_ok() {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use curtail::error::Report;
 use curtail::{
     Admin, AdminConfig, ConsumerConfig, ProducerConfig, TopicPartition,
     admin::{Election, NewTopic, PartitionDescription, Reassignment, TopicDescription},
@@ -514,7 +515,9 @@ impl Testbed {
     pub(super) fn move_leader(&self, topic: &str, partition: i32, to: i32) -> Result<()> {
         let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
         let moved = embedded.cluster().move_leader(topic, partition, to);
-        moved.map_err(|error| Error::Unexpected(format!("{topic}-{partition}: {error}")))
+        moved.map_err(|error| {
+            Error::Unexpected(format!("{topic}-{partition}: {}", Report::new(&error)))
+        })
     }
 
     /// Sets the metadata propagation delay of each broker from now on. Embedded only.

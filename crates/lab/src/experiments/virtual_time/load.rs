@@ -361,7 +361,7 @@ impl Sender {
                     at: self.load.since_start(timing.acknowledged),
                 }),
                 Err(error) => {
-                    self.sent.first_error.get_or_insert_with(|| error.to_string());
+                    self.sent.first_error.get_or_insert_with(|| error.report().to_string());
                     None
                 }
             };

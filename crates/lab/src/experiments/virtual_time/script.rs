@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use curtail::error::Report;
 use curtail_cluster::{Cluster, ClusterHandle};
 use curtail_sim::world::Handle;
 use tokio::task::JoinHandle;
@@ -256,7 +257,7 @@ impl<'a> Script<'a> {
 const PRODUCE: i16 = 0;
 
 async fn restart(cluster: &Cluster, broker: i32) -> Result<()> {
-    cluster.restart(broker).await.map_err(|error| Error::Cluster(error.to_string()))
+    cluster.restart(broker).await.map_err(|error| Error::Cluster(Report::new(&error).to_string()))
 }
 
 /// Moves the leadership of every partition to its next in-sync replica; returns the number of moves.
@@ -267,7 +268,9 @@ fn rotate(cluster: &ClusterHandle) -> Result<u64> {
         let leader = cluster.leader(TOPIC, moved).map(|(leader, _)| leader);
         let at = in_sync.iter().position(|id| Some(*id) == leader).filter(|_| in_sync.len() > 1);
         in_sync.rotate_left(at.ok_or_else(|| failed("no other replica is in sync".into()))? + 1);
-        cluster.move_leader(TOPIC, moved, in_sync[0]).map_err(|error| failed(error.to_string()))?;
+        cluster
+            .move_leader(TOPIC, moved, in_sync[0])
+            .map_err(|error| failed(Report::new(&error).to_string()))?;
         moved += 1;
     }
     Ok(moved.unsigned_abs().into())
