@@ -2,12 +2,13 @@
 
 use std::{
     io::{self, IoSlice},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
 };
 
+use dns_lookup::LookupErrorKind;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead as _, ReadBuf},
@@ -15,6 +16,7 @@ use tokio::{
         TcpListener, TcpSocket, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    task::spawn_blocking,
 };
 
 use crate::{BoxFuture, Keepalive, Listener, Net, Socket, SocketOptions};
@@ -30,6 +32,18 @@ impl Net for RealNet {
         port: u16,
     ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
         Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+    }
+
+    fn canonical_name(&self, address: IpAddr) -> BoxFuture<'_, io::Result<Option<String>>> {
+        Box::pin(async move {
+            // The system's resolver blocks.
+            let found = spawn_blocking(move || dns_lookup::lookup_addr(&address)).await?;
+            match found {
+                Ok(name) => Ok(Some(name)),
+                Err(error) if matches!(error.kind(), LookupErrorKind::NoName) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })
     }
 
     fn connect(
@@ -158,6 +172,15 @@ mod tests {
         drop(socket);
         reading.await.unwrap();
         written.err()
+    }
+
+    #[tokio::test]
+    async fn an_address_has_the_name_that_the_system_knows() {
+        let name = RealNet.canonical_name([127, 0, 0, 1].into()).await.unwrap();
+        assert!(name.as_deref().is_some_and(|name| name.starts_with("localhost")), "{name:?}");
+        // Of a range for documentation (RFC 5737). A machine without a name service fails instead.
+        let none = RealNet.canonical_name([192, 0, 2, 1].into()).await;
+        assert!(!matches!(none, Ok(Some(_))), "{none:?}");
     }
 
     #[tokio::test]

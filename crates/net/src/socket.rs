@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io::{self, IoSlice},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -153,6 +153,12 @@ pub trait Net: Send + Sync {
         host: &'a str,
         port: u16,
     ) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
+
+    /// Returns the name of an address (a reverse lookup); `None` if it has none. A network without such names has none.
+    fn canonical_name(&self, address: IpAddr) -> BoxFuture<'_, io::Result<Option<String>>> {
+        let _ = address;
+        Box::pin(async { Ok(None) })
+    }
 
     /// Connects with `TCP_NODELAY` set.
     fn connect(

@@ -10,6 +10,7 @@ class ProducerOptions(TypedDict, total=False):
     batch_max_size: int | str | None
     batch_size: int | str | None
     buffer_memory: int | str | None
+    client_dns_lookup: Setting | None
     client_id: Setting | None
     client_rack: Setting | None
     compression_gzip_level: int | str | None
@@ -96,6 +97,7 @@ class ConsumerOptions(TypedDict, total=False):
     auto_commit_interval_ms: int | str | None
     auto_offset_reset: Setting | None
     check_crcs: bool | str | None
+    client_dns_lookup: Setting | None
     client_id: Setting | None
     client_rack: Setting | None
     connections_max_idle_ms: int | str | None
@@ -167,6 +169,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 class AdminOptions(TypedDict, total=False):
+    client_dns_lookup: Setting | None
     client_id: Setting | None
     connections_max_idle_ms: int | str | None
     curtail_tcp_keepalive_idle_seconds: int | str | None

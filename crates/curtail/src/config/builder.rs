@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
-    Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, GroupProtocol,
-    LeaderDiscovery, OffsetReset, PartitionerLoad, ProducerConfig, RecoveryStrategy,
-    SecurityConfig, host_and_port, redact,
+    Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, DnsLookup,
+    GroupProtocol, LeaderDiscovery, OffsetReset, PartitionerLoad, ProducerConfig, RecoveryStrategy, SecurityConfig,
+    host_and_port, redact,
 };
 use crate::{
     error::ConfigError,
@@ -129,6 +129,13 @@ macro_rules! common_methods {
             #[must_use]
             pub fn metadata_max_age(mut self, age: Duration) -> Self {
                 self.common.metadata_max_age = age;
+                self
+            }
+
+            /// Sets `client.dns.lookup`.
+            #[must_use]
+            pub fn dns_lookup(mut self, lookup: DnsLookup) -> Self {
+                self.common.dns_lookup = lookup;
                 self
             }
 

@@ -60,6 +60,8 @@ pub struct CommonConfig {
     pub connection_setup_timeout: Duration,
     /// `metadata.max.age.ms`.
     pub metadata_max_age: Duration,
+    /// `client.dns.lookup`.
+    pub dns_lookup: DnsLookup,
     /// `metadata.recovery.strategy` (KIP-899).
     pub metadata_recovery: RecoveryStrategy,
     /// `metadata.recovery.rebootstrap.trigger.ms` (KIP-1102).
@@ -122,6 +124,18 @@ pub struct Given {
     pub compression_levels: [Option<i32>; 5],
 }
 
+/// `client.dns.lookup` (KIP-235).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DnsLookup {
+    /// Names are dialled as they are written: all addresses of a name are tried.
+    #[default]
+    UseAllDnsIps,
+    /// The canonical names of the addresses of `bootstrap.servers` replace them, also in TLS (decision 0118). Brokers that
+    /// the cluster names are dialled by that name.
+    ResolveCanonicalBootstrapServersOnly,
+}
+
 impl Default for CommonConfig {
     fn default() -> Self {
         Self {
@@ -135,6 +149,7 @@ impl Default for CommonConfig {
             reconnect_backoff_max: Duration::from_secs(1),
             connection_setup_timeout: Duration::from_secs(10),
             metadata_max_age: Duration::from_secs(300),
+            dns_lookup: DnsLookup::default(),
             metadata_recovery: RecoveryStrategy::Rebootstrap,
             metadata_rebootstrap_trigger: Duration::from_secs(300),
             send_buffer: None,

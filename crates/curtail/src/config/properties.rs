@@ -24,12 +24,11 @@ use super::{
     providers::ConfigProviders,
     redact,
     values::{
-        acks, assignors, boolean, buffer_size, buffered_partitions, group_protocol, idle_millis,
-        int_millis, isolation, leader_discovery, long_millis, number, offset_reset,
-        partitioner_load, recovery, servers, show_acks, show_assignors, show_buffer,
-        show_buffered_partitions, show_group_protocol, show_idle_millis, show_isolation,
-        show_leader_discovery, show_millis, show_offset_reset, show_partitioner_load,
-        show_recovery, show_seconds, text,
+        acks, assignors, boolean, buffer_size, buffered_partitions, dns_lookup, group_protocol,
+        idle_millis, int_millis, isolation, leader_discovery, long_millis, number, offset_reset, partitioner_load,
+        recovery, servers, show_acks, show_assignors, show_buffer, show_buffered_partitions,
+        show_dns_lookup, show_group_protocol, show_idle_millis, show_isolation,
+        show_leader_discovery, show_millis, show_offset_reset, show_partitioner_load, show_recovery, show_seconds, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};
@@ -138,6 +137,13 @@ static COMMON: &[Property<CommonConfig>] = &[
         bootstrap_servers,
         servers,
         |s: &Vec<String>| s.join(",")
+    ),
+    property!(
+        "client.dns.lookup",
+        "use_all_dns_ips or resolve_canonical_bootstrap_servers_only",
+        dns_lookup,
+        dns_lookup,
+        show_dns_lookup
     ),
     property!("client.id", "a text", client_id, text, String::clone),
     property!("client.rack", "a text", client_rack, text, String::clone),

@@ -39,6 +39,12 @@ const COMMON: &[Row] = &[
         ],
         &["", "a", "a:", ":1", "a:0", "a:65536", "a b:1", "[::1:2", "http://a:1"],
     ),
+    (
+        "client.dns.lookup",
+        "use_all_dns_ips",
+        &["resolve_canonical_bootstrap_servers_only", "USE_ALL_DNS_IPS => use_all_dns_ips"],
+        &["", "default", "use_all"],
+    ),
     ("client.id", "curtail", &["x", ""], &[]),
     ("connections.max.idle.ms", "540000", IDLE_MS.0, IDLE_MS.1),
     ("curtail.io.thread", "false", FLAG.0, FLAG.1),
@@ -522,7 +528,6 @@ fn java_only_names_are_ignored_or_refused_by_name() {
         ("ssl.provider", "", "SunJSSE"),
         ("ssl.trustmanager.algorithm", "PKIX", "SunX509"),
         ("sasl.login.callback.handler.class", HANDLER, "org.example.Handler"),
-        ("client.dns.lookup", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ];
     for (name, accepted, refused) in fixed {
         config.set(name, accepted).unwrap();

@@ -5,8 +5,8 @@ use std::{str::FromStr, time::Duration};
 use curtail_wire::fetch::IsolationLevel;
 
 use super::{
-    Acks, Assignor, BufferedPartitions, GroupProtocol, LeaderDiscovery, OffsetReset,
-    PartitionerLoad, RecoveryStrategy, SecurityProtocol,
+    Acks, Assignor, BufferedPartitions, DnsLookup, GroupProtocol, LeaderDiscovery, OffsetReset, PartitionerLoad,
+    RecoveryStrategy, SecurityProtocol,
 };
 
 pub(super) fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
@@ -134,6 +134,26 @@ pub(super) fn show_acks(acks: &Acks) -> String {
         Acks::All => "all",
         Acks::Leader => "1",
         Acks::None => "0",
+    }
+    .to_owned()
+}
+
+pub(super) fn dns_lookup(text: &str) -> Option<DnsLookup> {
+    match text.to_ascii_lowercase().as_str() {
+        "use_all_dns_ips" => Some(DnsLookup::UseAllDnsIps),
+        "resolve_canonical_bootstrap_servers_only" => {
+            Some(DnsLookup::ResolveCanonicalBootstrapServersOnly)
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn show_dns_lookup(lookup: &DnsLookup) -> String {
+    match lookup {
+        DnsLookup::UseAllDnsIps => "use_all_dns_ips",
+        DnsLookup::ResolveCanonicalBootstrapServersOnly => {
+            "resolve_canonical_bootstrap_servers_only"
+        }
     }
     .to_owned()
 }

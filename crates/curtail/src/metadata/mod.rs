@@ -1,6 +1,7 @@
 //! The client's view of the cluster: a snapshot that readers load without waiting, and one task that refreshes it.
 //! The task has a separate connection, so that control traffic never queues behind data.
 
+mod canonical;
 mod driver;
 mod retired;
 #[cfg(test)]
@@ -541,6 +542,7 @@ async fn dial(
         Err(error) if error.needs_other_settings() => return Err(error),
         Err(error) => return Err(shared.unreachable(Some(error))),
     };
+    candidates = canonical::candidates(shared, candidates).await;
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
     let mut last = None;
     // In the second round only the setup timeout of `open` applies, so its error is reported.

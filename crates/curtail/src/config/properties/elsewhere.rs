@@ -72,12 +72,6 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         NOTHING,
         "connecting to controllers is not supported yet; use bootstrap.servers",
     ),
-    (
-        EVERY,
-        "client.dns.lookup",
-        Harmless::Only(&["use_all_dns_ips"]),
-        "all addresses of a name are tried",
-    ),
     // Java's default is true for producers and consumers. It has no effect unless brokers ask for metrics.
     (
         EVERY,
