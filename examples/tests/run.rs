@@ -4,7 +4,7 @@ use std::{error::Error, process::Command};
 
 use curtail_examples::Brokers;
 
-const PROGRAMS: [(&str, &str, &[&str]); 12] = [
+const PROGRAMS: [(&str, &str, &[&str]); 13] = [
     (
         "first_record",
         env!("CARGO_BIN_EXE_first_record"),
@@ -35,6 +35,20 @@ const PROGRAMS: [(&str, &str, &[&str]); 12] = [
             "HTTP/1.1 200 OK",
             "text/plain",
             "curtail_consumer_records_total{client_id=\"curtail\"} 100",
+        ],
+    ),
+    (
+        "tracing",
+        env!("CARGO_BIN_EXE_tracing"),
+        &[
+            "order 00-",
+            "otel.name=send orders otel.kind=\"producer\"",
+            "otel.name=\"Produce\" otel.kind=\"client\"",
+            "poll 00-",
+            "rebalance 00-",
+            "commit 00-",
+            "process 00-",
+            "one trace: true",
         ],
     ),
     (

@@ -81,6 +81,9 @@ pub mod producer;
 mod record;
 mod runtime;
 pub mod security;
+mod span;
+#[cfg(feature = "tracing")]
+pub mod trace;
 pub mod transaction;
 
 #[cfg(feature = "admin")]

@@ -42,6 +42,7 @@ use crate::{
         sasl::{Authenticator, Carrier, CredentialSource, RenewAt},
         secure, session_error,
     },
+    span::Span,
 };
 
 /// Bytes reserved for a read.
@@ -447,7 +448,7 @@ impl Connection {
         let frame =
             cold::encode_request(version, correlation_id, Some(&self.client_id), &request(version))
                 .map_err(|e| self.protocol_error(e))?;
-        let answer = self.exchange(&frame, correlation_id, limit).await?;
+        let answer = self.exchange(api, &frame, correlation_id, limit).await?;
         let body =
             header::response_body(&answer, api, version).map_err(|e| self.protocol_error(e))?;
         cold::decode_response(version, body).map_err(|e| self.protocol_error(e))
@@ -463,7 +464,7 @@ impl Connection {
         let version = self.negotiate(api, ours)?;
         let correlation_id = self.next_correlation_id();
         let frame = self.frame(api, version, correlation_id, |w| encode(version, w));
-        let answer = self.exchange(&frame, correlation_id, self.request_timeout).await?;
+        let answer = self.exchange(api, &frame, correlation_id, self.request_timeout).await?;
         let body =
             header::response_body(&answer, api, version).map_err(|e| self.protocol_error(e))?;
         Ok((version, body))
@@ -488,6 +489,24 @@ impl Connection {
     }
 
     async fn exchange(
+        &mut self,
+        api: ApiKey,
+        frame: &[u8],
+        correlation_id: i32,
+        limit: Duration,
+    ) -> Result<Bytes> {
+        let span = self.span(api);
+        let answer = span.wrap(self.exchange_within(frame, correlation_id, limit)).await;
+        span.end_of(&answer);
+        answer
+    }
+
+    /// The span of a request.
+    pub(crate) fn span(&self, api: ApiKey) -> Span {
+        Span::request(&self.client_id, &self.peer, api)
+    }
+
+    async fn exchange_within(
         &mut self,
         frame: &[u8],
         correlation_id: i32,

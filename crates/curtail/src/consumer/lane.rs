@@ -220,8 +220,15 @@ impl Lane {
             self.stats.opening();
         }
         let request = self.request(fetch);
-        let correlation_id = self.write(version, &request, sent).await?;
-        match self.answer(correlation_id).await? {
+        let span = self.connected().await?.span(ApiKey::FETCH);
+        let exchange = async {
+            let correlation_id = self.write(version, &request, sent).await?;
+            self.answer(correlation_id).await
+        };
+        let waited = span.wrap(exchange).await;
+        span.end_of(&waited);
+        span.end();
+        match waited? {
             Waited::Answer(answer) => {
                 self.arrival = self.stats.answered(sent, answer.len());
                 self.digest(version, &answer)?;

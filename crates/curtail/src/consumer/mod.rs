@@ -76,6 +76,7 @@ use crate::{
     metadata::{AutoCreate, MetadataHandle},
     metrics::ConsumerMetrics,
     runtime::{Runtime, within},
+    span::Span,
     transaction::OffsetAndMetadata,
 };
 
@@ -369,8 +370,12 @@ impl Consumer {
     #[doc(alias = "wakeup")]
     pub async fn poll(&mut self, timeout: Duration) -> Result<Records> {
         let max = self.shared.config.max_poll_records;
-        let records =
-            self.until_timeout(timeout, |consumer, cx| consumer.poll_records(cx, max)).await?;
+        let span = self.poll_span();
+        let polled = self.until_timeout(timeout, |consumer, cx| consumer.poll_records(cx, max));
+        let polled = span.wrap(polled).await;
+        span.end_of(&polled);
+        let records = polled?;
+        span.received(records.as_ref().map_or(0, Vec::len));
         #[cfg(feature = "plants")]
         if planted(Plant::PollAwaitsAfterTake) {
             tokio::task::yield_now().await;
@@ -387,7 +392,17 @@ impl Consumer {
     /// # Cancel safety
     /// Cancel safe: a dropped future has taken no records.
     pub async fn poll_batch(&mut self, timeout: Duration) -> Result<Option<RecordBatch>> {
-        self.until_timeout(timeout, Self::poll_next_batch).await
+        let span = self.poll_span();
+        let polled = span.wrap(self.until_timeout(timeout, Self::poll_next_batch)).await;
+        span.end_of(&polled);
+        let batch = polled?;
+        span.received(batch.as_ref().map_or(0, RecordBatch::count));
+        Ok(batch)
+    }
+
+    fn poll_span(&self) -> Span {
+        let config = &self.shared.config;
+        Span::poll(&config.common.client_id, config.group_id.as_deref())
     }
 
     /// Returns the records as a stream, which never ends: it returns errors as items, and continues after them like

@@ -84,6 +84,11 @@ impl RecordBatch {
         self.partition
     }
 
+    /// Records that its header claims, markers of transactions included.
+    pub(super) fn count(&self) -> usize {
+        usize::try_from(self.records.batch_header().record_count).unwrap_or(0)
+    }
+
     /// Offset of the batch's last record. Compaction may have removed that record.
     pub fn last_offset(&self) -> i64 {
         self.records.batch_header().last_offset()

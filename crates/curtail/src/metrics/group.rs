@@ -15,6 +15,7 @@ use super::{
     named::{Group, NANOS_IN_MS},
     stats::{Counter, nanos},
 };
+use crate::span::Span;
 
 /// Metrics of the consumer's group; times in nanoseconds, one value per event.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +126,18 @@ struct Times {
     began: Option<Instant>,
     rebalanced: Option<Instant>,
     beat: Option<Instant>,
+    /// The span of the rebalance in progress.
+    span: Span,
+}
+
+impl Times {
+    fn begin(&mut self, now: Instant, span: Span) {
+        (self.began, self.span) = (Some(now), span);
+    }
+
+    fn end(&mut self) {
+        (self.began, self.span) = (None, Span::NONE);
+    }
 }
 
 impl GroupStats {
@@ -141,25 +154,33 @@ impl GroupStats {
     }
 
     /// Records the member's progress. Called in the order of the changes.
-    pub(crate) fn is_at(&self, course: Course, now: Instant) {
+    pub(crate) fn is_at(&self, course: Course, now: Instant, span: impl FnOnce() -> Span) {
         let mut times = self.times.lock();
         let before = std::mem::replace(&mut times.course, course);
         if before == course {
             return;
         }
         match course {
-            Course::Outside => times.began = None,
+            Course::Outside => times.end(),
             Course::Rebalancing => {
-                times.began.get_or_insert(now);
+                if times.began.is_none() {
+                    times.begin(now, span());
+                }
             }
             Course::Losing | Course::Failed => {
                 if before == Course::Rebalancing {
                     self.failed_rebalances.add(1);
                 }
-                times.began = (course == Course::Losing).then_some(now);
+                times.span.broken_off("failed_rebalance");
+                times.end();
+                if course == Course::Losing {
+                    times.begin(now, span());
+                }
             }
             Course::Settled => {
-                if let Some(began) = times.began.take() {
+                let began = times.began;
+                times.end();
+                if let Some(began) = began {
                     self.rebalances.record(nanos(now.saturating_duration_since(began)), 1);
                     times.rebalanced = Some(now);
                 }

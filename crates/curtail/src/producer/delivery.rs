@@ -20,7 +20,9 @@ use super::{
     interceptor::Interception,
     memory::{ENDED, Reservation},
 };
-use crate::{Error, RecordMetadata, Result, consumer::BatchMetadata, record::offset_in_batch};
+use crate::{
+    Error, RecordMetadata, Result, consumer::BatchMetadata, record::offset_in_batch, span::Span,
+};
 
 /// Phase timestamps of a batch. They cost one clock reading for the first record, each request and each response.
 #[derive(Clone, Copy, Debug)]
@@ -439,6 +441,7 @@ pub struct Delivery {
     place: Place,
     /// Its waker's slot in the batch or the ticket of `place`.
     slot: Slot,
+    span: Span,
 }
 
 /// The record's current place.
@@ -478,11 +481,41 @@ impl InBatch {
 impl Delivery {
     /// Creates the handle of a batch's `index`th record, with `timestamp`.
     pub(super) fn new(result: Arc<BatchResult>, index: u32, timestamp: i64) -> Self {
-        Self { place: Place::InBatch(InBatch { result, index, timestamp }), slot: Slot::NONE }
+        let place = Place::InBatch(InBatch { result, index, timestamp });
+        Self { place, slot: Slot::NONE, span: Span::NONE }
     }
 
     pub(super) fn waiting(ticket: Arc<Ticket>) -> Self {
-        Self { place: Place::Waiting(ticket), slot: Slot::NONE }
+        Self { place: Place::Waiting(ticket), slot: Slot::NONE, span: Span::NONE }
+    }
+
+    /// The span of the send ends with the outcome.
+    pub(super) fn with_span(mut self, span: Span) -> Self {
+        self.span = span;
+        self
+    }
+
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordMetadata>> {
+        loop {
+            let next = match &self.place {
+                Place::Waiting(ticket) => {
+                    match ready!(ticket.placed.poll(cx, &mut self.slot)).clone() {
+                        Ok(in_batch) => in_batch,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+                Place::InBatch(in_batch) => {
+                    let InBatch { result, index, timestamp } = in_batch;
+                    match ready!(result.fate.poll(cx, &mut self.slot)) {
+                        Fate::Settled(outcome) => {
+                            return Poll::Ready(result.describe(outcome, *index, *timestamp));
+                        }
+                        Fate::Split(_) => in_batch.followed(),
+                    }
+                }
+            };
+            self.place = Place::InBatch(next);
+        }
     }
 
     fn in_batch(&self) -> Option<&InBatch> {
@@ -530,27 +563,9 @@ impl Future for Delivery {
     type Output = Result<RecordMetadata>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        loop {
-            let next = match &this.place {
-                Place::Waiting(ticket) => {
-                    match ready!(ticket.placed.poll(cx, &mut this.slot)).clone() {
-                        Ok(in_batch) => in_batch,
-                        Err(error) => return Poll::Ready(Err(error)),
-                    }
-                }
-                Place::InBatch(in_batch) => {
-                    let InBatch { result, index, timestamp } = in_batch;
-                    match ready!(result.fate.poll(cx, &mut this.slot)) {
-                        Fate::Settled(outcome) => {
-                            return Poll::Ready(result.describe(outcome, *index, *timestamp));
-                        }
-                        Fate::Split(_) => in_batch.followed(),
-                    }
-                }
-            };
-            this.place = Place::InBatch(next);
-        }
+        let outcome = ready!(self.poll_outcome(cx));
+        self.span.delivered(&outcome);
+        Poll::Ready(outcome)
     }
 }
 

@@ -339,6 +339,7 @@ impl Session {
                     throttle(lane, shared, Duration::from_millis(pause));
                 }
                 trace::answered(lane, id, &request, &answer);
+                request.envelope.span.refused(|| settle::refusal(&answer, &request.batches));
                 settle::answered(shared, lane.broker, request, &answer, now);
                 Ok(())
             }

@@ -47,7 +47,7 @@ use super::{
     turnstile::{Left, Lists, Turnstile},
     worklist::{Effect, Effects},
 };
-use crate::{ProducerConfig, config::Acks, metrics::BrokerStats};
+use crate::{ProducerConfig, config::Acks, metrics::BrokerStats, span::Span};
 
 /// How long the connection of a side lane stays open without a request.
 const QUIET: Duration = Duration::from_secs(10);
@@ -123,6 +123,7 @@ pub(super) struct Envelope {
     pub(super) version: i16,
     /// Makes EndTxn wait, if batches of a transaction expired in this request.
     stray: Option<Stray>,
+    pub(super) span: Span,
 }
 
 /// A batch of a request.

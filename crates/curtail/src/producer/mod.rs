@@ -89,6 +89,7 @@ use crate::{
     ConfigError, Error, ProducerConfig, Record, Result,
     metrics::{ProducerMetrics, ProducerStats},
     runtime::within,
+    span::Span,
 };
 
 /// Sends records to Kafka, in batches, idempotently and in order unless configured otherwise.
@@ -248,11 +249,15 @@ impl Producer {
     /// # Cancel safety
     /// Cancel safe: a dropped future has not appended the record.
     pub async fn send(&self, record: Record<'_>) -> Result<Delivery> {
+        let span = Span::send(&self.shared.config.common.client_id, &record);
         // The usual way has no future inside this one: each would cost instructions for every record.
-        let delivery = match self.append_now(&record, ByDelivery)? {
-            Ok(delivery) => delivery,
-            Err(detour) => self.take(detour, record, ByDelivery).await?,
+        let sent = match self.append_now(&record, ByDelivery) {
+            Ok(Ok(delivery)) => Ok(delivery),
+            Ok(Err(detour)) => span.wrap(self.take(detour, record, ByDelivery)).await,
+            Err(error) => Err(error),
         };
+        span.end_of(&sent);
+        let delivery = sent?.with_span(span);
         #[cfg(feature = "plants")]
         if planted(Plant::SendAwaitsAfterAppend) {
             tokio::task::yield_now().await;
@@ -271,7 +276,10 @@ impl Producer {
     /// faster than the broker takes them for a while (`curtail.latency.target.ms`). Interceptors see each of
     /// these as a failed send. For a queued record, the [`Delivery`] reports topic and partition errors.
     pub fn try_send(&self, record: Record<'_>) -> Result<Delivery> {
-        self.try_send_claimed(&record, ByDelivery)
+        let span = Span::send(&self.shared.config.common.client_id, &record);
+        let sent = span.within(|| self.try_send_claimed(&record, ByDelivery));
+        span.end_of(&sent);
+        Ok(sent?.with_span(span))
     }
 
     /// Creates a sink for [`Producer::send_tagged`], and the receiver of its outcomes. A program that sends many records

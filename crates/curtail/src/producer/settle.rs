@@ -53,6 +53,9 @@ pub(super) fn answered(
 /// Settles requests whose connection to `broker` was lost: it is unknown whether they were written.
 pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Request>, cause: &Error) {
     let mut asked: Option<Arc<str>> = None;
+    for request in &requests {
+        request.envelope.span.failed(cause);
+    }
     for sent in requests.into_iter().flat_map(|request| request.batches) {
         if asked.as_ref() != Some(&sent.partition.topic) {
             shared.metadata.request_refresh_avoiding(Some(&sent.partition.topic), broker);
@@ -64,6 +67,12 @@ pub(super) fn connection_lost(shared: &Shared, broker: i32, requests: Vec<Reques
         let cause = said.unwrap_or_else(|| cause.clone());
         lost(shared, sent, &cause, true);
     }
+}
+
+/// The first error code for the batches of a request.
+pub(super) fn refusal(answer: &ProduceResponse, batches: &[Sent]) -> Option<ErrorCode> {
+    let codes = batches.iter().filter_map(|sent| Some(find(answer, sent)?.error));
+    codes.into_iter().find(|code| code.is_error())
 }
 
 fn is_over(shared: &Shared, sent: &Sent, now: Instant) -> bool {

@@ -24,6 +24,7 @@ mod racks;
 mod routing;
 mod security;
 mod shutdown;
+mod spans;
 mod too_large;
 mod transactions;
 mod truncation;

@@ -30,6 +30,7 @@ use crate::{
     conn::{Connection, Idle},
     consumer::shared::Shared,
     metrics::GroupStats,
+    span::Span,
     transaction::OffsetAndMetadata,
 };
 
@@ -95,6 +96,7 @@ struct Commit {
     deadline: Instant,
     /// More than one if later calls have replaced earlier ones.
     told: Vec<oneshot::Sender<Result<()>>>,
+    span: Span,
 }
 
 impl Waiting {
@@ -150,10 +152,13 @@ impl Queue {
             return PendingCommit(outcome);
         }
         let deadline = Instant::now().later(shared.config.common.default_api_timeout);
+        let config = &shared.config;
+        let span =
+            Span::commit(&config.common.client_id, config.group_id.as_deref(), offsets.len());
         let claim = Claim { offsets: Arc::new(offsets), authority };
         let mut waiting = self.waiting.lock();
         if !waiting.closed {
-            waiting.add(Commit { claim, deadline, told: vec![told] });
+            waiting.add(Commit { claim, deadline, told: vec![told], span });
         }
         drop(waiting);
         self.wake.notify_one();
@@ -255,14 +260,17 @@ pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
             committer.group.commits.done.send_modify(|done| *done += 1);
             continue;
         }
-        let result = committer.carry_out(&commit).await;
+        let result = commit.span.wrap(committer.carry_out(&commit)).await;
+        commit.span.end_of(&result);
+        let Commit { claim, told, span, .. } = commit;
+        span.end();
         match &result {
-            Ok(()) => committer.shared.committed(&commit.claim.offsets),
+            Ok(()) => committer.shared.committed(&claim.offsets),
             Err(error) => {
                 tracing::warn!(group = &*committer.group.id, error = %error.report(), "commit");
             }
         }
-        for told in commit.told {
+        for told in told {
             // The caller may have dropped its [`PendingCommit`].
             let _ = told.send(result.clone());
         }
@@ -486,7 +494,7 @@ mod tests {
     fn commit(partitions: &[i32]) -> Commit {
         let offsets = partitions.iter().map(|index| (partition(*index), OffsetAndMetadata::new(7)));
         let claim = Claim { offsets: Arc::new(offsets.collect()), authority: Authority::Owner };
-        Commit { claim, deadline: Instant::now(), told: Vec::new() }
+        Commit { claim, deadline: Instant::now(), told: Vec::new(), span: Span::NONE }
     }
 
     /// A queue whose task has begun the first of these commits.

@@ -50,6 +50,7 @@ use crate::{
     error::one_line,
     metrics::GroupStats,
     runtime::Runtime,
+    span::Span,
     transaction::ConsumerGroupMetadata,
 };
 
@@ -59,6 +60,8 @@ type Pattern = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 /// A consumer's group.
 pub(super) struct Group {
     id: Arc<str>,
+    /// `client.id`, for spans.
+    client_id: Arc<str>,
     instance: Option<Arc<str>>,
     protocol: GroupProtocol,
     /// Innermost lock: while it is held, only the times in `stats` are locked, briefly.
@@ -93,6 +96,7 @@ impl Group {
         };
         Some(Arc::new(Self {
             id: id.into(),
+            client_id: common.client_id.as_str().into(),
             instance,
             protocol: config.group_protocol,
             machine: Mutex::new(Membership::new(settings, Instant::now().into_std())),
@@ -147,7 +151,8 @@ impl Group {
         let now = Instant::now();
         let mut machine = self.machine.lock();
         let result = change(&mut machine, now.into_std());
-        self.stats.is_at(machine.course(), now);
+        let begun = || Span::rebalance(&self.client_id, &self.id);
+        self.stats.is_at(machine.course(), now, begun);
         drop(machine);
         self.changed.send_replace(());
         self.wake.notify_one();

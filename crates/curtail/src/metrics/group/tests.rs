@@ -32,7 +32,7 @@ fn a_rebalance_lasts_from_its_first_step_until_the_member_is_settled() {
         (Course::Failed, 4001),
         (Course::Outside, 4002),
     ] {
-        stats.is_at(course, at(ms));
+        stats.is_at(course, at(ms), Span::default);
     }
     let metrics = stats.snapshot(at(5080));
     assert_eq!(value(&metrics, "rebalance-total"), 3.0);
@@ -49,8 +49,8 @@ fn a_rebalance_lasts_from_its_first_step_until_the_member_is_settled() {
 fn a_period_has_only_what_happened_in_it() {
     let stats = GroupStats::default();
     stats.commits.record(nanos(Duration::from_millis(50)), 1);
-    stats.is_at(Course::Rebalancing, Instant::now());
-    stats.is_at(Course::Failed, Instant::now());
+    stats.is_at(Course::Rebalancing, Instant::now(), Span::default);
+    stats.is_at(Course::Failed, Instant::now(), Span::default);
     let before = stats.snapshot(Instant::now());
     stats.commits.record(nanos(Duration::from_millis(2)), 1);
     let mut after = stats.snapshot(Instant::now());

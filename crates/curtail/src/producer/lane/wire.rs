@@ -12,7 +12,10 @@ use curtail_proto::plant::{Plant, planted};
 use curtail_wire::produce::{OutBatch, RequestHead};
 
 use super::{Envelope, LaneLink, Pumped, Sent};
-use crate::producer::{shared::Shared, turnstile::Armed};
+use crate::{
+    producer::{shared::Shared, turnstile::Armed},
+    span::Span,
+};
 
 /// Slices for one vectored write.
 const MAX_SLICES: usize = 64;
@@ -68,7 +71,12 @@ impl Wire {
         head.encode_frame(&out, &mut self.glue, &mut frame);
         let bytes = frame.iter().map(Bytes::len).sum();
         self.outgoing.extend(frame);
-        (Envelope { version, stray: None }, bytes)
+        let span = Span::produce(
+            &config.common.client_id,
+            || self.socket.peer_addr(),
+            || batches.iter().map(|sent| u64::from(sent.batch.records)).sum(),
+        );
+        (Envelope { version, stray: None, span }, bytes)
     }
 
     /// Writes as much as the socket accepts.

@@ -23,7 +23,7 @@ pub(in crate::producer) use self::{
 use super::{CompletionSink, Completions, Delivery, Producer};
 use crate::{
     ConfigError, Error, ProducerConfig, Record, Result, TopicPartition, metrics::ProducerMetrics,
-    runtime::within,
+    runtime::within, span::Span,
 };
 
 /// A producer whose records and offsets become visible together or not at all.
@@ -99,6 +99,8 @@ pub struct TransactionalProducer {
     driver: Option<AbortHandle>,
     /// The last requested end, until a call has returned its outcome.
     unreported: Option<End>,
+    /// The span of the transaction, until its end is known.
+    span: Span,
 }
 
 /// The requested end of a transaction.
@@ -148,7 +150,12 @@ impl TransactionalProducer {
         if config.transactional_id.is_none() {
             return Err(ConfigError::Missing("transactional.id").into());
         }
-        Ok(Self { inner: Producer::start(config, env)?, driver: None, unreported: None })
+        Ok(Self {
+            inner: Producer::start(config, env)?,
+            driver: None,
+            unreported: None,
+            span: Span::NONE,
+        })
     }
 
     /// As [`Producer::metrics`].
@@ -274,6 +281,8 @@ impl TransactionalProducer {
         }
         control.change(Machine::begin).map_err(|place| control.out_of_place(place.0))?;
         self.unreported = None;
+        let config = &self.inner.shared.config;
+        self.span = Span::transaction(&config.common.client_id, config.transactional_id.as_deref());
         Ok(Transaction { producer: self })
     }
 
@@ -383,7 +392,12 @@ impl TransactionalProducer {
     fn has_ended(&mut self, control: &Control, end: End) -> bool {
         let ready = matches!(control.look(|machine| machine.status()), Status::Ready);
         let forgotten = end == End::Commit && planted(Plant::CommitForgotten);
-        ready && !forgotten && self.unreported.take_if(|requested| *requested == end).is_some()
+        let has_ended =
+            ready && !forgotten && self.unreported.take_if(|requested| *requested == end).is_some();
+        if has_ended {
+            self.span = Span::NONE;
+        }
+        has_ended
     }
 
     /// Waits for the end of the transaction. If this call does not see it, a repeated call does.
@@ -392,6 +406,11 @@ impl TransactionalProducer {
         let ended = self.ended(limit).await;
         if !matches!(ended, Err(Error::Timeout { .. })) {
             self.unreported = None;
+        }
+        self.span.end_of(&ended);
+        // After a failed commit the transaction can still be aborted.
+        if !matches!(ended, Err(Error::Timeout { .. } | Error::TransactionAbortable { .. })) {
+            self.span = Span::NONE;
         }
         ended
     }
