@@ -192,6 +192,18 @@ impl ConsumerRecord {
         self.value.as_deref()
     }
 
+    /// Replaces the key. For a [`ConsumerInterceptor`](crate::consumer::ConsumerInterceptor), for example one that
+    /// decrypts.
+    pub fn set_key(&mut self, key: Option<Bytes>) {
+        self.key = key;
+    }
+
+    /// Replaces the value. For a [`ConsumerInterceptor`](crate::consumer::ConsumerInterceptor), for example one that
+    /// decrypts.
+    pub fn set_value(&mut self, value: Option<Bytes>) {
+        self.value = value;
+    }
+
     /// The key as [`Bytes`]. A clone copies nothing and keeps the batch in memory.
     pub fn key_bytes(&self) -> Option<&Bytes> {
         self.key.as_ref()

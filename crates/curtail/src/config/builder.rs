@@ -10,6 +10,7 @@ use super::{
     host_and_port, redact,
 };
 use crate::{
+    consumer::ConsumerInterceptor,
     error::ConfigError,
     producer::{Partitioner, ProducerInterceptor},
 };
@@ -481,6 +482,13 @@ setters! { ConsumerConfig:
 }
 
 impl ConsumerConfig {
+    /// Adds an interceptor after the existing ones (`interceptor.classes` names Java classes).
+    #[must_use]
+    pub fn interceptor(mut self, interceptor: impl ConsumerInterceptor) -> Self {
+        self.interceptors.push(interceptor);
+        self
+    }
+
     /// Sets `group.id`: consumers with the same id share the topics to which they subscribe.
     #[must_use]
     pub fn group_id(mut self, id: impl Into<String>) -> Self {

@@ -35,7 +35,10 @@ pub use curtail_wire::{
     fetch::IsolationLevel,
 };
 
-use crate::producer::{Interceptors, Partitioner};
+use crate::{
+    consumer::ConsumerInterceptors,
+    producer::{Interceptors, Partitioner},
+};
 
 /// Settings common to all clients.
 #[derive(Clone, Debug)]
@@ -387,6 +390,8 @@ pub enum GroupProtocol {
 pub struct ConsumerConfig {
     /// Settings common to all clients.
     pub common: CommonConfig,
+    /// Interceptors, in place of `interceptor.classes`.
+    pub interceptors: ConsumerInterceptors,
     /// `group.id`: required to subscribe and to commit offsets.
     pub group_id: Option<String>,
     /// `group.instance.id`: makes the consumer a static member, which keeps its partitions across a restart
@@ -447,6 +452,7 @@ impl Default for ConsumerConfig {
     fn default() -> Self {
         Self {
             common: CommonConfig::default(),
+            interceptors: ConsumerInterceptors::default(),
             group_id: None,
             group_instance_id: None,
             group_protocol: GroupProtocol::Classic,

@@ -11,6 +11,7 @@ mod cursor;
 mod group;
 mod handle;
 mod in_key_order;
+mod interceptor;
 mod lane;
 mod lookup;
 mod queues;
@@ -66,6 +67,7 @@ pub use self::{
     group::{PendingCommit, Rebalance, RebalanceListener},
     handle::ConsumerHandle,
     in_key_order::InKeyOrder,
+    interceptor::{ConsumerInterceptor, ConsumerInterceptors},
     queues::{PartitionQueue, PartitionQueues},
     records::{RecordBatch, Records},
     stream::{IntoStream, RecordStream},
@@ -527,7 +529,8 @@ impl Consumer {
     }
 
     fn poll_records(&mut self, cx: &Context<'_>, max: usize) -> Poll<Result<Vec<ConsumerRecord>>> {
-        self.attending(|me| me.reading.take_records(&me.shared, cx, max))
+        let taken = ready!(self.attending(|me| me.reading.take_records(&me.shared, cx, max)));
+        Poll::Ready(taken.map(|records| self.shared.config.interceptors.on_consume(records)))
     }
 
     /// Runs `step` after the group's calls are served, and again if a call arrives while `step` is pending. A later
@@ -545,7 +548,12 @@ impl Consumer {
     }
 
     fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
-        self.attending(|me| me.reading.take_one(&me.shared, cx))
+        loop {
+            let record = ready!(self.attending(|me| me.reading.take_one(&me.shared, cx)))?;
+            if let Some(record) = self.shared.config.interceptors.on_consume_one(record) {
+                return Poll::Ready(Ok(record));
+            }
+        }
     }
 
     fn poll_next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordBatch>> {

@@ -207,7 +207,8 @@ impl PartitionQueue {
         if earlier == Earlier::Finished && !matches!(polled, Poll::Ready(Ok(_))) {
             self.shared.finish(&self.claim);
         }
-        polled.map(|taken| Some(taken.map(Records)))
+        let interceptors = &self.shared.config.interceptors;
+        polled.map(|taken| Some(taken.map(|records| Records(interceptors.on_consume(records)))))
     }
 
     /// Commits the offset after the records returned, which now count as processed. For consumers without

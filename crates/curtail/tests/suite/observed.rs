@@ -8,9 +8,13 @@ use std::{
 
 use crate::common::{Backend, producer, read_all};
 use curtail::{
-    Error, Producer, ProducerConfig, Record, RecordMetadata,
+    Consumer, ConsumerConfig, ConsumerRecord, Error, Producer, ProducerConfig, Record,
+    RecordMetadata, TopicPartition,
+    consumer::ConsumerInterceptor,
     producer::{OutgoingRecord, ProducerInterceptor},
+    transaction::OffsetAndMetadata,
 };
+use futures_util::StreamExt;
 
 /// A topic, and the outcome of a record for it.
 type Note = (String, Result<RecordMetadata, String>);
@@ -172,4 +176,85 @@ async fn metrics_show_bytes_queued_for_a_dead_broker() {
     drop(producer);
     let error = waiting.await.expect_err("closed");
     assert!(matches!(error, Error::NotAcknowledged { .. }), "{error}");
+}
+
+/// Notes the calls of a consumer's interceptor. Removes records with the value `drop`, and marks the others.
+#[derive(Clone, Default)]
+struct Marks(Arc<Mutex<Vec<String>>>);
+
+impl ConsumerInterceptor for Marks {
+    fn on_consume(&self, records: &mut Vec<ConsumerRecord>) {
+        records.retain(|record| record.value() != Some(b"drop"));
+        for record in records {
+            let marked = [record.value().expect("a value"), b"!"].concat();
+            record.set_value(Some(marked.into()));
+        }
+    }
+
+    fn on_commit(&self, offsets: &BTreeMap<TopicPartition, OffsetAndMetadata>) {
+        let offsets = offsets.iter().map(|(at, to)| format!("{at}@{}", to.offset));
+        self.0.lock().expect("marks").extend(offsets);
+    }
+}
+
+/// Removes all records, and then panics.
+struct PanicsAfterRemoval;
+
+impl ConsumerInterceptor for PanicsAfterRemoval {
+    fn on_consume(&self, records: &mut Vec<ConsumerRecord>) {
+        records.clear();
+        panic!("planted");
+    }
+
+    fn on_commit(&self, _: &BTreeMap<TopicPartition, OffsetAndMetadata>) {
+        panic!("planted");
+    }
+}
+
+#[tokio::test]
+async fn consumer_interceptors_change_records_of_polls_streams_and_queues_and_see_commits() {
+    let backend = Backend::embedded(1).await;
+    backend.create_topic("consumed", 1, 1).await;
+    let producer = producer(&backend, &[]);
+    for value in ["a", "drop", "b"] {
+        producer.send(Record::to("consumed").value(value)).await.unwrap().await.unwrap();
+    }
+    let marks = Marks::default();
+    let consumer = || {
+        let config = ConsumerConfig::new(backend.bootstrap())
+            .group_id("consumed")
+            .enable_auto_commit(false)
+            .interceptor(PanicsAfterRemoval)
+            .interceptor(marks.clone());
+        let mut consumer = Consumer::new(config).unwrap();
+        let at = TopicPartition::new("consumed", 0);
+        consumer.assign([at.clone()]);
+        consumer.seek(&at, 0).unwrap();
+        consumer
+    };
+    let text = |record: &ConsumerRecord| String::from_utf8(record.value().unwrap().into()).unwrap();
+
+    let mut polled = consumer();
+    let mut values = Vec::new();
+    while values.len() < 2 {
+        values.extend(polled.poll(Duration::from_secs(10)).await.unwrap().iter().map(text));
+    }
+    assert_eq!(values, ["a!", "b!"]);
+    polled.commit().await.unwrap();
+    assert_eq!(*marks.0.lock().unwrap(), ["consumed-0@3"], "the removed record counts as returned");
+    polled.close().await;
+
+    let mut streamed = consumer();
+    let records: Vec<_> = streamed.stream().take(2).collect().await;
+    let values: Vec<_> = records.into_iter().map(|record| text(&record.unwrap())).collect();
+    assert_eq!(values, ["a!", "b!"]);
+    streamed.close().await;
+
+    let mut queues = consumer().into_queues();
+    let mut queue = queues.next().await.unwrap();
+    let mut values = Vec::new();
+    while values.len() < 2 {
+        values.extend(queue.next().await.unwrap().unwrap().iter().map(text));
+    }
+    assert_eq!(values, ["a!", "b!"]);
 }

@@ -83,7 +83,7 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         MESSAGES,
         "interceptor.classes",
         NOTHING,
-        "it names a Java class; add interceptors to a producer with ProducerConfig::interceptor",
+        "it names a Java class; use ProducerConfig::interceptor or ConsumerConfig::interceptor",
     ),
     (
         &[Kind::Admin],

@@ -265,7 +265,10 @@ pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
         let Commit { claim, told, span, .. } = commit;
         span.end();
         match &result {
-            Ok(()) => committer.shared.committed(&claim.offsets),
+            Ok(()) => {
+                committer.shared.committed(&claim.offsets);
+                committer.shared.config.interceptors.on_commit(&claim.offsets);
+            }
             Err(error) => {
                 tracing::warn!(group = &*committer.group.id, error = %error.report(), "commit");
             }
