@@ -119,6 +119,8 @@ async fn converse(
     let mut builder = http1::Builder::new();
     let connection = builder
         .keep_alive(false)
+        // A request in progress, such as the stop of a broker, does not end with the client's interest in it.
+        .half_close(true)
         .header_read_timeout(None)
         .serve_connection(Stream(socket), service);
     // A client that breaks off has its reasons; one that is too slow has lost its chance.

@@ -78,6 +78,7 @@ fn member(backend: &Backend) -> Consumer {
         ("auto.offset.reset", "earliest"),
         ("enable.auto.commit", "false"),
         ("heartbeat.interval.ms", "100"),
+        ("session.timeout.ms", "6000"),
     ] {
         config.set(name, value).unwrap();
     }
