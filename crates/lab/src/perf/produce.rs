@@ -312,7 +312,7 @@ fn report(tally: &Tally, options: &Options, elapsed: Duration, cost: Cost) -> Re
     let intended: &Latencies = if options.rate.is_some() { &tally.intended } else { &tally.sent };
     Report {
         errors: tally.errors,
-        first_error: tally.first_error.as_ref().map(ToString::to_string),
+        first_error: tally.first_error.as_ref().map(|error| error.report().to_string()),
         target_rps: options.rate,
         latency_us: summary(intended),
         send_latency_us: summary(&tally.sent),
