@@ -6,8 +6,8 @@ use curtail_wire::{compression::Compression, fetch::IsolationLevel};
 
 use super::{
     Acks, AdminConfig, Assignor, BufferedPartitions, CommonConfig, ConsumerConfig, DnsLookup,
-    GroupProtocol, LeaderDiscovery, OffsetReset, PartitionerLoad, ProducerConfig, RecoveryStrategy, SecurityConfig,
-    host_and_port, redact,
+    GroupProtocol, LeaderDiscovery, OffsetReset, PartitionerLoad, ProducerConfig, RecoveryStrategy,
+    SecurityConfig, host_and_port, redact,
 };
 use crate::{
     consumer::ConsumerInterceptor,

@@ -25,10 +25,11 @@ use super::{
     redact,
     values::{
         acks, assignors, boolean, buffer_size, buffered_partitions, dns_lookup, group_protocol,
-        idle_millis, int_millis, isolation, leader_discovery, long_millis, number, offset_reset, partitioner_load,
-        recovery, servers, show_acks, show_assignors, show_buffer, show_buffered_partitions,
-        show_dns_lookup, show_group_protocol, show_idle_millis, show_isolation,
-        show_leader_discovery, show_millis, show_offset_reset, show_partitioner_load, show_recovery, show_seconds, text,
+        idle_millis, int_millis, isolation, leader_discovery, long_millis, number, offset_reset,
+        partitioner_load, recovery, servers, show_acks, show_assignors, show_buffer,
+        show_buffered_partitions, show_dns_lookup, show_group_protocol, show_idle_millis,
+        show_isolation, show_leader_discovery, show_millis, show_offset_reset,
+        show_partitioner_load, show_recovery, show_seconds, text,
     },
 };
 use crate::{error::ConfigError, producer::partitioner};

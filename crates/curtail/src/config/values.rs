@@ -5,8 +5,8 @@ use std::{str::FromStr, time::Duration};
 use curtail_wire::fetch::IsolationLevel;
 
 use super::{
-    Acks, Assignor, BufferedPartitions, DnsLookup, GroupProtocol, LeaderDiscovery, OffsetReset, PartitionerLoad,
-    RecoveryStrategy, SecurityProtocol,
+    Acks, Assignor, BufferedPartitions, DnsLookup, GroupProtocol, LeaderDiscovery, OffsetReset,
+    PartitionerLoad, RecoveryStrategy, SecurityProtocol,
 };
 
 pub(super) fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T) -> Option<T> {
