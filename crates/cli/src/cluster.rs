@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<Property>,
     /// Serve faults, health and metrics over HTTP on this PORT, or on ADDRESS:PORT [default: none, or a free port with
-    /// --ephemeral]. An address beyond loopback needs --insecure: whoever reaches it can kill brokers.
+    /// --ephemeral]. An address beyond loopback needs --insecure: anyone who reaches it can kill brokers.
     #[arg(long, value_name = "PORT", value_parser = control::address)]
     control: Option<SocketAddr>,
     /// For programs that start the cluster: temporary data, free ports, a control endpoint. The cluster ends with the
@@ -289,7 +289,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
         let security = config.security.clone();
         let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
-        // Before the start, so that a parent that ends meanwhile is noticed.
+        // Before the start, so that the end of the parent during the start is noticed.
         let orphaned = parent::gone(arguments.ephemeral);
         let endpoint = match arguments.control() {
             Some(addr) => Some(Endpoint::listen(addr).await?),
@@ -319,7 +319,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         drop(served);
         if let Some(serving) = serving {
-            // A panic of the endpoint was printed; the cluster stops all the same.
+            // A panic of the endpoint was printed; the cluster stops nevertheless.
             let _ = serving.await;
         }
         if let Some(cluster) = Arc::into_inner(cluster) {

@@ -82,7 +82,7 @@ impl TraceContext {
         is_valid.then(|| Self { trace_id, span_id, flags, state: String::new() })
     }
 
-    /// Sets the `tracestate`, which is passed on as it is. One of more than 512 bytes is left out.
+    /// Sets the `tracestate`, which is passed on unchanged. If it has more than 512 bytes, it is left out.
     #[must_use]
     pub fn state(mut self, state: impl Into<String>) -> Self {
         self.state =

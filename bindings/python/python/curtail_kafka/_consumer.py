@@ -43,7 +43,7 @@ class Consumer(Client, _native.Consumer):
     received count in :meth:`commit` and :meth:`close`. A block that is left by an exception
     rewinds the last poll, or with ``async for`` the last record.
 
-    The ``listener`` hears of partitions that the group assigns and revokes.
+    The ``listener`` is called when the group assigns or revokes partitions.
     """
 
     _topics: tuple[str, ...]
@@ -122,7 +122,7 @@ class Consumer(Client, _native.Consumer):
     ) -> RecordBatch | None:
         """Returns records as Arrow columns; ``None`` if none arrive within ``timeout`` seconds.
 
-        The batch has the records that are there, at most ``max_records``; ``max.poll.records``
+        The batch has the records received so far, at most ``max_records``; ``max.poll.records``
         does not apply. With auto-commit it has those of one produced batch, because a poll commits
         all records of earlier ones. ``columns`` selects columns, all by default. With the layout
         ``"view"``, keys and values are not copied; ``"binary"`` is for readers without views.

@@ -38,7 +38,7 @@ class Rebalance:
 
 
 class RebalanceListener(Protocol):
-    """Hears of partitions that a group assigns and revokes. Methods may be asynchronous.
+    """Is called when a group assigns or revokes partitions. Methods may be asynchronous.
 
     The consumer waits for the end of a method, in a poll, or in ``close`` and ``unsubscribe``. A
     method must not call its consumer. Its exception is raised by that poll or call.

@@ -53,7 +53,7 @@ pub(super) fn requested_layout(requested: &Bound<'_, PyAny>) -> PyResult<Option<
     let wrong = |_| PyTypeError::new_err("requested_schema must be a capsule 'arrow_schema'");
     let capsule = requested.cast::<PyCapsule>().map_err(|_| wrong(()))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_schema")).map_err(|_| wrong(()))?;
-    // SAFETY: by the interface a capsule of this name has a pointer to a valid schema. The capsule lives on meanwhile.
+    // SAFETY: by the interface a capsule of this name has a pointer to a valid schema. The capsule outlives this call.
     let schema = unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() };
     let schema = Schema::try_from(schema).map_err(|error| raise(&error))?;
     let is_content = |name: &str| matches!(name, "key" | "value");

@@ -206,7 +206,7 @@ impl<'a> Sources<'a> {
         Self { all, last: 0 }
     }
 
-    /// The batch of which the value is a slice, and the value's place in it.
+    /// The batch that the value is a slice of, and the value's place in it.
     fn find(&mut self, value: &Bytes) -> Option<(&mut Source<'a>, usize)> {
         let at = value.as_ptr() as usize;
         let place = |source: &Source<'_>| {

@@ -1,7 +1,7 @@
 //! Columns of fetched records in Arrow's format, and the capsules through which other libraries take them.
 //!
 //! Keys and values are views into the fetched batches. Copied are values of at most 12 bytes (a view contains them), values
-//! whose batch would be retained for a small part of it, headers, and the other columns.
+//! that would retain a batch for a small part of it, headers, and the other columns.
 
 mod batch;
 mod capsule;

@@ -123,7 +123,7 @@ async fn converse(
         .half_close(true)
         .header_read_timeout(None)
         .serve_connection(Stream(socket), service);
-    // A client that breaks off has its reasons; one that is too slow has lost its chance.
+    // An error means that the client disconnected; there is nobody to tell. A slow client is disconnected.
     let _ = timeout(LIMIT, connection).await;
 }
 

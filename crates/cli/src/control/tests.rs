@@ -47,7 +47,7 @@ fn check<T: DeserializeOwned + Serialize + Debug>(schemas: &Value, name: &str) {
     );
     let read: T = serde_json::from_value(example.clone()).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert_eq!(&serde_json::to_value(&read).unwrap(), example, "{name}");
-    // What is required is missed, and what is not required may be absent.
+    // A missing required field is reported; an optional one may be absent.
     for property in keys(example) {
         let mut less = example.clone();
         less.as_object_mut().unwrap().remove(property);

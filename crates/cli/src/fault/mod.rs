@@ -158,7 +158,7 @@ pub(crate) struct Requests {
     /// Only requests of this client id; a * at its end stands for any text.
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// Who sends them: clients, brokers or all [default: clients].
+    /// Sender: clients, brokers or all [default: clients].
     #[arg(long, value_name = "SENDER")]
     from: Option<String>,
     /// Only the first N of them.

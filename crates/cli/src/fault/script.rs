@@ -25,7 +25,7 @@ struct Script {
     steps: Vec<Step>,
 }
 
-/// A step: one of the actions at a time.
+/// A step: exactly one action.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Step {

@@ -115,7 +115,7 @@ async fn converse(
     }
 }
 
-/// What follows a request on its connection.
+/// The consequence of a request for its connection.
 enum Next {
     Continue,
     /// Nothing is written any longer.

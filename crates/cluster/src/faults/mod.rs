@@ -66,7 +66,7 @@ pub enum Fault {
     Cut(Cut),
 }
 
-/// The requests that a fault concerns: those that match every given field.
+/// The requests that a fault concerns: they match every given field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Requests {
@@ -79,7 +79,7 @@ pub struct Requests {
     /// The client id, with `*` at the end for every id that begins so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// Who sends them.
+    /// The sender.
     #[serde(skip_serializing_if = "Sender::is_default")]
     pub from: Sender,
     /// How many of them; without limit if absent. An error counts the partitions, topics or requests
@@ -135,7 +135,7 @@ impl Requests {
     }
 }
 
-/// Who sends a request. Brokers have the client ids `broker` and `replica-fetcher`.
+/// The sender of a request. Brokers have the client ids `broker` and `replica-fetcher`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sender {
@@ -413,7 +413,7 @@ const ERRORS: &[(ApiKey, ErrorsOf)] = &[
     (ApiKey::DELETE_RECORDS, ErrorsOf::Partitions),
     (ApiKey::INIT_PRODUCER_ID, ErrorsOf::Requests),
     (ApiKey::OFFSET_FOR_LEADER_EPOCH, ErrorsOf::Partitions),
-    // Those of clients, up to version 3; later versions are for brokers.
+    // From clients, up to version 3; later versions are for brokers.
     (ApiKey::ADD_PARTITIONS_TO_TXN, ErrorsOf::Partitions),
     (ApiKey::ADD_OFFSETS_TO_TXN, ErrorsOf::Requests),
     (ApiKey::END_TXN, ErrorsOf::Requests),

@@ -360,7 +360,7 @@ fn names_are_unique_and_short() {
 }
 
 #[test]
-fn what_the_cluster_cannot_do_is_refused_in_one_line() {
+fn impossible_faults_are_refused_in_one_line() {
     let code = ErrorCode::NOT_COORDINATOR;
     let heartbeat = || Requests::of(ApiKey::HEARTBEAT);
     let cut = Fault::Cut(Cut { between: [1, 1] });

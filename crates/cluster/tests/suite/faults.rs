@@ -117,7 +117,7 @@ async fn replication_continues_while_clients_are_refused() {
     let produced = soon(client.produce("t", 0, -1, batch(&["a"], None))).await;
     assert_eq!(produced.error, ErrorCode::NONE);
     assert_eq!(client.fetch("t", 0, 0).await.0, REFUSED);
-    // Those of brokers only.
+    // Only of brokers.
     let of_brokers = Requests::of(ApiKey::FETCH).from(Sender::Brokers);
     cluster.lift_all();
     cluster.inject(Fault::error(of_brokers, ErrorCode::KAFKA_STORAGE_ERROR)).unwrap();

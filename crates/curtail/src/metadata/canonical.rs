@@ -42,7 +42,7 @@ async fn names_of(net: &dyn Net, host: String, port: u16) -> Vec<String> {
 }
 
 /// The canonical name of an address. As in Java, the address itself if it has no name, or if the name does not lead back
-/// to the address: whoever controls the reverse zone must not choose the name that TLS verifies.
+/// to the address: the owner of the reverse zone must not choose the name that TLS verifies.
 async fn name_of(net: &dyn Net, address: SocketAddr) -> String {
     let ip = address.ip();
     if let Ok(Some(name)) = net.canonical_name(ip).await

@@ -21,7 +21,7 @@ pub(crate) use self::broker::parse;
 use self::client::{Collector, Traced};
 use crate::perf::Result;
 
-/// `client.id` of consumers beside the producer, whose events belong to no record's timeline.
+/// `client.id` of consumers in the producer's process, whose events belong to no record's timeline.
 pub(crate) const READER: &str = "reader";
 
 /// One line of a timeline.

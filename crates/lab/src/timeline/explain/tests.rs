@@ -122,7 +122,7 @@ fn a_request_is_behind_those_of_its_connection() {
     );
 }
 
-/// A consumer beside the producer has metadata of its own.
+/// A consumer in the same process has separate metadata.
 #[test]
 fn leader_changes_are_the_producers() {
     let of = timeline(&[
