@@ -910,6 +910,13 @@ impl<C> PartitionQueue<C> {
         complete.or_else(|| work.open.as_ref().map(|open| open.bound)).unwrap_or(false)
     }
 
+    /// Whether the next batch has not been sent, or could move once a broker has refused it.
+    pub fn next_moves_if_refused(&self) -> bool {
+        let Some(work) = &self.work else { return true };
+        let complete = work.next_complete().map(Batch::moves_if_refused);
+        complete.unwrap_or_else(|| work.open.as_ref().is_none_or(|open| !open.bound))
+    }
+
     /// Bytes of the batch that [`Self::take`] would return, 0 if there is none; before compression if it is still open.
     pub fn next_len(&self) -> usize {
         let Some(work) = &self.work else { return 0 };

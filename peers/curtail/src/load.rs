@@ -61,7 +61,7 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
 
 impl Reader for Consumer {
     async fn read(&mut self, fates: &Fates, warmup: u64) -> Result<u64, String> {
-        let records = self.poll(QUIET_LIMIT).await.map_err(|error| error.to_string())?;
+        let records = self.poll(QUIET_LIMIT).await.map_err(|error| error.report().to_string())?;
         let mut read = 0;
         for record in &records {
             fates.returned(record.value(), warmup, record.partition(), record.offset())?;

@@ -47,7 +47,7 @@ impl Acks {
 
     fn failed(&mut self, error: &Error) {
         self.errors += 1;
-        self.first_error.get_or_insert_with(|| error.to_string());
+        self.first_error.get_or_insert_with(|| error.report().to_string());
     }
 }
 

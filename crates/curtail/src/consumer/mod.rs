@@ -82,6 +82,9 @@ use crate::{
     transaction::OffsetAndMetadata,
 };
 
+/// Records in a row that interceptors may remove before a stream yields to the caller's other futures.
+const REMOVED_IN_A_TURN: usize = 128;
+
 /// Reads records of the partitions assigned to it.
 ///
 /// One task per broker keeps a fetch in flight within `curtail.prefetch.bytes`, so records are usually buffered
@@ -548,12 +551,15 @@ impl Consumer {
     }
 
     fn poll_one(&mut self, cx: &Context<'_>) -> Poll<Result<ConsumerRecord>> {
-        loop {
+        for _ in 0..REMOVED_IN_A_TURN {
             let record = ready!(self.attending(|me| me.reading.take_one(&me.shared, cx)))?;
             if let Some(record) = self.shared.config.interceptors.on_consume_one(record) {
                 return Poll::Ready(Ok(record));
             }
         }
+        // The caller's other futures have a turn, too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn poll_next_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<RecordBatch>> {

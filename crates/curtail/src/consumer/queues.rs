@@ -23,7 +23,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    Error, Result, TopicPartition, metrics::ConsumerMetrics, runtime::within,
+    ConsumerRecord, Error, Result, TopicPartition, metrics::ConsumerMetrics, runtime::within,
     transaction::OffsetAndMetadata,
 };
 
@@ -188,9 +188,14 @@ impl PartitionQueue {
             if polled.is_ready() {
                 proceed.made_progress();
             }
-            polled
+            polled.map(|more| more.map(|taken| taken.map(|records| self.returns(records))))
         })
         .await
+    }
+
+    /// What the interceptors leave of records that are about to be returned.
+    fn returns(&self, records: Vec<ConsumerRecord>) -> Records {
+        Records(self.shared.config.interceptors.on_consume(records))
     }
 
     fn poll_more(
@@ -198,7 +203,7 @@ impl PartitionQueue {
         cx: &Context<'_>,
         max: usize,
         earlier: Earlier,
-    ) -> Poll<Option<Result<Records>>> {
+    ) -> Poll<Option<Result<Vec<ConsumerRecord>>>> {
         if !self.shared.begin(&self.claim, self.reading.has_records(), earlier) {
             return Poll::Ready(None);
         }
@@ -207,8 +212,7 @@ impl PartitionQueue {
         if earlier == Earlier::Finished && !matches!(polled, Poll::Ready(Ok(_))) {
             self.shared.finish(&self.claim);
         }
-        let interceptors = &self.shared.config.interceptors;
-        polled.map(|taken| Some(taken.map(|records| Records(interceptors.on_consume(records)))))
+        polled.map(Some)
     }
 
     /// Commits the offset after the records returned, which now count as processed. For consumers without
@@ -281,7 +285,7 @@ impl PartitionQueue {
                 let jump =
                     version.and_then(|version| self.shared.jump_before(&self.claim, version));
                 if let Some(jump) = jump {
-                    return Poll::Ready(Some(Ok((jump, records))));
+                    return Poll::Ready(Some(Ok((jump, self.returns(records)))));
                 }
                 // The position has jumped since they were fetched.
             }

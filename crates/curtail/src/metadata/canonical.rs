@@ -1,57 +1,53 @@
 //! Canonical names of `bootstrap.servers` (`client.dns.lookup`, KIP-235).
 
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 use curtail_net::Net;
+use tokio::time::timeout;
 
 use super::Shared;
 use crate::config::DnsLookup;
 
-/// The candidates to dial. With `resolve_canonical_bootstrap_servers_only`, the canonical names of a bootstrap server's
-/// addresses replace the server: TLS then verifies those names. Brokers that the cluster has named stay.
-pub(super) async fn candidates(shared: &Shared, all: Vec<(String, u16)>) -> Vec<(String, u16)> {
-    if shared.common.dns_lookup == DnsLookup::UseAllDnsIps {
-        return all;
+/// The names to dial for a candidate. With `resolve_canonical_bootstrap_servers_only`, the canonical names of a bootstrap
+/// server's addresses replace the server: TLS then verifies those names. Brokers that the cluster has named stay, and so
+/// does a server whose names are not found within `socket.connection.setup.timeout.ms`.
+pub(super) async fn names(shared: &Shared, host: String, port: u16) -> Vec<String> {
+    let is_known = || {
+        let known = shared.snapshot.load_full();
+        known.nodes().any(|node| node.host == host && node.port == port)
+    };
+    if shared.common.dns_lookup == DnsLookup::UseAllDnsIps || is_known() {
+        return vec![host];
     }
-    let known = shared.snapshot.load_full();
-    let mut dialled: Vec<(String, u16)> = Vec::new();
-    for (host, port) in all {
-        let names = match known.nodes().any(|node| node.host == host && node.port == port) {
-            true => vec![host],
-            false => names_of(&*shared.env.net, host, port).await,
-        };
-        for candidate in names.into_iter().map(|name| (name, port)) {
-            if !dialled.contains(&candidate) {
-                dialled.push(candidate);
-            }
-        }
-    }
-    dialled
+    let limit = shared.common.connection_setup_timeout;
+    let found = timeout(limit, names_of(&*shared.env.net, &host, port)).await.unwrap_or_default();
+    if found.is_empty() { vec![host] } else { found }
 }
 
-/// The canonical names of a host's addresses. A host without an address stays, so that the dial reports it.
-async fn names_of(net: &dyn Net, host: String, port: u16) -> Vec<String> {
+/// The canonical names of a host's addresses, without those for which no name server responds.
+async fn names_of(net: &dyn Net, host: &str, port: u16) -> Vec<String> {
     let mut names = Vec::new();
-    for address in net.resolve(&host, port).await.unwrap_or_default() {
-        let name = name_of(net, address).await;
-        if !names.contains(&name) {
+    for address in net.resolve(host, port).await.unwrap_or_default() {
+        if let Ok(name) = name_of(net, address).await
+            && !names.contains(&name)
+        {
             names.push(name);
         }
     }
-    if names.is_empty() { vec![host] } else { names }
+    names
 }
 
 /// The canonical name of an address. As in Java, the address itself if it has no name, or if the name does not lead back
 /// to the address: the owner of the reverse zone must not choose the name that TLS verifies.
-async fn name_of(net: &dyn Net, address: SocketAddr) -> String {
+async fn name_of(net: &dyn Net, address: SocketAddr) -> io::Result<String> {
     let ip = address.ip();
-    if let Ok(Some(name)) = net.canonical_name(ip).await
+    if let Some(name) = net.canonical_name(ip).await?
         && let Ok(back) = net.resolve(&name, address.port()).await
         && back.iter().any(|address| address.ip() == ip)
     {
-        return name;
+        return Ok(name);
     }
-    ip.to_string()
+    Ok(ip.to_string())
 }
 
 #[cfg(test)]
@@ -71,6 +67,8 @@ mod tests {
     struct Names {
         forward: BTreeMap<&'static str, Vec<IpAddr>>,
         reverse: BTreeMap<IpAddr, &'static str>,
+        /// Addresses for which no server responds.
+        silent: Vec<IpAddr>,
     }
 
     impl Net for Names {
@@ -86,7 +84,12 @@ mod tests {
         }
 
         fn canonical_name(&self, address: IpAddr) -> BoxFuture<'_, io::Result<Option<String>>> {
-            Box::pin(async move { Ok(self.reverse.get(&address).map(|name| (*name).to_owned())) })
+            Box::pin(async move {
+                if self.silent.contains(&address) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Ok(self.reverse.get(&address).map(|name| (*name).to_owned()))
+            })
         }
 
         fn connect(
@@ -119,9 +122,22 @@ mod tests {
                 (ip(4), "b4.example"),
                 (ip(5), "b1.example"),
             ]),
+            silent: Vec::new(),
         };
-        let found = names_of(&names, "kafka".into(), 9092).await;
+        let found = names_of(&names, "kafka", 9092).await;
         assert_eq!(found, ["b1.example", "10.0.0.2", "10.0.0.3", "10.0.0.4"]);
-        assert_eq!(names_of(&names, "nowhere".into(), 9092).await, ["nowhere"]);
+        assert!(names_of(&names, "nowhere", 9092).await.is_empty());
+    }
+
+    /// A name server that does not respond is no reason to dial a bare address, which fails the verification of TLS.
+    #[tokio::test]
+    async fn an_address_whose_name_is_unknown_for_now_is_left_out() {
+        let ip = |last| IpAddr::from([10, 0, 0, last]);
+        let names = Names {
+            forward: BTreeMap::from([("kafka", vec![ip(1), ip(2)]), ("b2.example", vec![ip(2)])]),
+            reverse: BTreeMap::from([(ip(2), "b2.example")]),
+            silent: vec![ip(1)],
+        };
+        assert_eq!(names_of(&names, "kafka", 9092).await, ["b2.example"]);
     }
 }

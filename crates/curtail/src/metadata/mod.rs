@@ -531,7 +531,7 @@ impl Shared {
 /// that a responsive one is found. In a second round the slow brokers have the full time.
 async fn dial(
     shared: &Shared,
-    mut candidates: Vec<(String, u16)>,
+    candidates: Vec<(String, u16)>,
     trying: impl Fn(String),
 ) -> Result<Connection> {
     // Before any broker: the connection's time limit is not the token endpoint's, and every broker would receive the
@@ -542,28 +542,48 @@ async fn dial(
         Err(error) if error.needs_other_settings() => return Err(error),
         Err(error) => return Err(shared.unreachable(Some(error))),
     };
-    candidates = canonical::candidates(shared, candidates).await;
     let brief = shared.common.retry_backoff_max.min(shared.common.connection_setup_timeout);
-    let mut last = None;
-    // In the second round only the setup timeout of `open` applies, so its error is reported.
-    for limit in [Some(brief), None] {
-        let mut slow = Vec::new();
-        for (host, port) in candidates {
-            trying(format!("{host}:{port}"));
-            let open = Connection::open(&shared.env, &shared.common, &host, port);
-            let opened = match limit {
-                Some(limit) => timeout(limit, open).await.ok(),
-                None => Some(open.await),
-            };
-            match opened {
+    let (mut dialled, mut slow, mut last) = (Vec::new(), Vec::new(), None);
+    for (host, port) in candidates {
+        // Only now, so that a name service that does not respond delays no broker before this one.
+        for name in canonical::names(shared, host, port).await {
+            let at = (name, port);
+            if dialled.contains(&at) {
+                continue;
+            }
+            match open(shared, &at, &trying, Some(brief)).await {
                 Some(Ok(connection)) => return Ok(connection),
                 // Another broker of this cluster would refuse, too.
                 Some(Err(error)) if error.needs_other_settings() => return Err(error),
                 Some(Err(error)) => last = Some(error),
-                None => slow.push((host, port)),
+                None => slow.push(at.clone()),
             }
+            dialled.push(at);
         }
-        candidates = slow;
+    }
+    // Here only the setup timeout of `Connection::open` applies, so its error is reported.
+    for at in slow {
+        match open(shared, &at, &trying, None).await {
+            Some(Ok(connection)) => return Ok(connection),
+            Some(Err(error)) if error.needs_other_settings() => return Err(error),
+            Some(Err(error)) => last = Some(error),
+            None => {}
+        }
     }
     Err(shared.unreachable(last))
+}
+
+/// Connects to one broker; `None` at the end of `limit`.
+async fn open(
+    shared: &Shared,
+    (host, port): &(String, u16),
+    trying: impl Fn(String),
+    limit: Option<Duration>,
+) -> Option<Result<Connection>> {
+    trying(format!("{host}:{port}"));
+    let open = Connection::open(&shared.env, &shared.common, host, *port);
+    match limit {
+        Some(limit) => timeout(limit, open).await.ok(),
+        None => Some(open.await),
+    }
 }

@@ -503,17 +503,22 @@ impl Lane {
     }
 
     /// Takes batches whose partition has another leader out of the in-flight requests, oldest first, if their responses
-    /// are useless. Also returns the reason to close the connection. A batch without attempts left stays, and so does one
-    /// that its refusal allows to move, unless the batch before it is bound to the partition and waits for it.
+    /// are useless. Also returns the reason to close the connection. A batch without attempts left stays. So do those of
+    /// a partition whose batches can all move once they are refused, the one that came back as well (decision 0107).
     pub(super) fn take_moved(&self, shared: &Shared) -> (Vec<Sent>, Option<Reason>) {
         let has_refused = self.train_left.swap(false, Ordering::Relaxed);
         let (mut moved, mut dead) = (Vec::new(), None);
         let mut line = self.line();
+        let in_flight = line.link.in_flight().flat_map(|request| &request.batches);
+        let fixed: Vec<Arc<Partition>> = in_flight
+            .filter(|sent| has_refused && !shared.moves_if_refused(&sent.batch))
+            .map(|sent| sent.partition.clone())
+            .collect();
         line.link.handle_moved(has_refused, |sent, is_suspect| {
             let state = sent.partition.state.lock();
             let elsewhere = state.lane.as_ref().is_some_and(|lane| lane.broker != self.broker);
-            let waits_to_move =
-                shared.moves_if_refused(&sent.batch) && !state.queue.is_next_of_this_partition();
+            let waits_to_move = state.queue.next_moves_if_refused()
+                && !fixed.iter().any(|partition| Arc::ptr_eq(partition, &sent.partition));
             let in_vain = is_suspect || (state.queue.is_regrouping() && !waits_to_move);
             elsewhere && in_vain && sent.batch.attempts <= shared.config.retries
         });

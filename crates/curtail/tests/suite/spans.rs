@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -13,10 +13,11 @@ use curtail::{
     trace::{InjectTraceContext, TARGET, TraceContext},
 };
 use tracing::{
-    Instrument, Subscriber,
+    Dispatch, Instrument, Subscriber,
     field::{Field, Visit},
     info_span,
     span::{Attributes, Id, Record as Recorded},
+    subscriber::DefaultGuard,
 };
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt, registry::LookupSpan};
 
@@ -88,6 +89,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
     }
 }
 
+/// Collects the spans of this thread.
+///
+/// While a process has at most one subscriber, `tracing` caches for each span whether the current thread wants it. A thread
+/// without a subscriber, such as another test's, would switch a span off for all. Two more subscribers prevent that.
+fn collect_in(collector: &Collector) -> DefaultGuard {
+    static ENOUGH: OnceLock<[Dispatch; 2]> = OnceLock::new();
+    let empty = || Dispatch::new(tracing_subscriber::registry());
+    ENOUGH.get_or_init(|| [empty(), empty()]);
+    let subscriber = tracing_subscriber::registry().with(collector.clone());
+    tracing::subscriber::set_default(subscriber)
+}
+
 fn has(seen: &Seen, expected: &[(&str, &str)]) {
     for (name, value) in expected {
         assert_eq!(seen.fields.get(name).map(String::as_str), Some(*value), "{name} of {seen:?}");
@@ -111,8 +124,7 @@ async fn first_record(consumer: &mut Consumer) -> ConsumerRecord {
 #[tokio::test]
 async fn calls_and_requests_are_spans_and_records_carry_the_trace_context() {
     let collector = Collector::default();
-    let subscriber = tracing_subscriber::registry().with(collector.clone());
-    let _collecting = tracing::subscriber::set_default(subscriber);
+    let _collecting = collect_in(&collector);
     let backend = Backend::embedded(1).await;
     backend.create_topic("spans", 1, 1).await;
 
@@ -192,8 +204,7 @@ async fn calls_and_requests_are_spans_and_records_carry_the_trace_context() {
 #[tokio::test]
 async fn a_transaction_is_a_span_until_its_end() {
     let collector = Collector::default();
-    let subscriber = tracing_subscriber::registry().with(collector.clone());
-    let _collecting = tracing::subscriber::set_default(subscriber);
+    let _collecting = collect_in(&collector);
     let backend = Backend::embedded(1).await;
     backend.create_topic("spans", 1, 1).await;
     let config = ProducerConfig::new(backend.bootstrap()).transactional_id("spanned");

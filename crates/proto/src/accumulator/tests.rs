@@ -822,6 +822,26 @@ fn a_batch_keeps_its_sequence_if_it_or_a_later_one_may_be_written() {
     }
 }
 
+/// Batches in flight wait for their refusals only if the one that came back could then move (decision 0014).
+#[test]
+fn a_batch_that_came_back_may_move_unless_it_is_bound_or_may_be_written() {
+    let (policy, now) = (policy(1, 0), Instant::now());
+    for (is_bound, unknown, moves) in
+        [(false, false, true), (true, false, false), (false, true, false)]
+    {
+        let mut queue = known();
+        append(&mut queue, &policy, b"a", now);
+        if is_bound {
+            queue.bind();
+        }
+        append(&mut queue, &policy, b"b", now);
+        let [first, second] = [(); 2].map(|()| take(&mut queue, &policy, 1, now));
+        assert!(queue.retry(first, unknown, None).is_none());
+        assert_eq!(queue.next_moves_if_refused(), moves, "bound: {is_bound}, unknown: {unknown}");
+        assert!(second.moves_if_refused());
+    }
+}
+
 #[test]
 fn refused_batches_stay_if_they_are_bound_or_if_it_is_switched_off() {
     let now = Instant::now();
