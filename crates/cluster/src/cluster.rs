@@ -5,11 +5,12 @@ mod faults;
 use std::{
     collections::BTreeMap,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     net::SocketAddr,
     ops::Deref,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Weak},
+    task::Poll,
 };
 
 use curtail_net::Env;
@@ -109,12 +110,17 @@ impl BrokerHandle {
         *self.slot.advertised.lock()
     }
 
-    /// Returns once every task of the last incarnation has ended.
+    /// Returns once every task of the last incarnation has ended. The caller holds
+    /// [`Slot::lifecycle`]: of several waiting tasks only one is woken.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
     async fn gone(&self) {
-        let alive = self.slot.alive.lock().take();
-        if let Some(mut alive) = alive {
-            let _ = alive.recv().await;
-        }
+        poll_fn(|cx| match self.slot.alive.lock().as_mut() {
+            Some(alive) => alive.poll_recv(cx).map(|_| ()),
+            None => Poll::Ready(()),
+        })
+        .await;
     }
 }
 
@@ -162,6 +168,7 @@ impl ClusterHandle {
                 faults: Arc::clone(&faults),
                 phase: watch::Sender::new(Phase::Down),
                 applied: watch::Sender::new(0),
+                lifecycle: tokio::sync::Mutex::default(),
                 alive: Mutex::new(None),
                 current: Mutex::new(None),
             };
@@ -489,6 +496,7 @@ impl Cluster {
     /// The broker is running, or as [`Cluster::start`].
     pub async fn restart(&self, id: i32) -> Result<(), ClusterError> {
         let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
+        let _lifecycle = broker.slot.lifecycle.lock().await;
         // A broker whose disk failed has ended, and may start again.
         if self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished()) {
             return Err(ClusterError::AlreadyRunning(id));
@@ -510,7 +518,14 @@ impl Cluster {
 
     async fn close(&self, id: i32) {
         let Some(broker) = self.handle.broker(id) else { return };
+        // Held until its logs are closed.
+        let _running = broker.slot.current.lock().as_ref().and_then(Weak::upgrade);
+        // A restart keeps the lock until the broker is up, which a crashed controller delays
+        // indefinitely; the kill ends it.
+        self.kill(id);
+        let _lifecycle = broker.slot.lifecycle.lock().await;
         let current = broker.slot.current.lock().take().and_then(|current| current.upgrade());
+        // Another restart may have had the lock before.
         self.kill(id);
         broker.gone().await;
         if let Some(current) = current {

@@ -63,6 +63,8 @@ pub(crate) struct Slot {
     pub(crate) phase: watch::Sender<Phase>,
     /// Version of the broker's metadata.
     pub(crate) applied: watch::Sender<u64>,
+    /// Held while an incarnation is started or closed, so that at most one runs.
+    pub(crate) lifecycle: tokio::sync::Mutex<()>,
     /// Every task of the running incarnation holds the sender; the receiver ends with the last
     /// task.
     pub(crate) alive: Mutex<Option<mpsc::Receiver<std::convert::Infallible>>>,

@@ -8,8 +8,8 @@ use crate::support::{
     Client, batch, config, fetch_partition, fetch_request, one_partition, soon, start, text,
 };
 use curtail_cluster::{
-    Cluster, Cut, DelayMetadata, Disconnect, Fault, FaultError, HandledRequest, InjectedError,
-    KafkaVersion, Observer, OnBroker, Requests, Sender, SessionMetrics, Time, When,
+    Cluster, ClusterError, Cut, DelayMetadata, Disconnect, Fault, FaultError, HandledRequest,
+    InjectedError, KafkaVersion, Observer, OnBroker, Requests, Sender, SessionMetrics, Time, When,
 };
 use curtail_wire::{
     ErrorCode,
@@ -390,4 +390,17 @@ async fn an_observer_sees_every_request_with_the_bytes_of_its_response() {
             (test(), ApiKey::LIST_OFFSETS, 7, true, 5, true),
         ]
     );
+}
+
+/// Two incarnations of a broker would write to the same logs.
+#[tokio::test]
+async fn of_concurrent_restarts_one_starts_the_broker() {
+    let cluster = start(config(1)).await;
+    cluster.kill(1);
+    let (one, other) = soon(async { tokio::join!(cluster.restart(1), cluster.restart(1)) }).await;
+    one.unwrap();
+    assert!(matches!(other, Err(ClusterError::AlreadyRunning(1))), "{other:?}");
+    cluster.kill(1);
+    soon(cluster.restart(1)).await.unwrap();
+    soon(cluster.shutdown()).await;
 }
