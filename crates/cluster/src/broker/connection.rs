@@ -95,7 +95,7 @@ async fn converse(
             }
             Verdict::Answer(step) => {
                 out.push(step);
-                if write_all(socket, &mut out).await.is_err() {
+                if !silent && write_all(socket, &mut out).await.is_err() {
                     return Ok(());
                 }
                 if authentication.is_over() {
@@ -105,9 +105,11 @@ async fn converse(
             }
             Verdict::Refuse { answer, reason } => {
                 sleep(failure_delay).await;
-                out.push(answer);
-                // The connection is refused whether the write succeeds or not.
-                let _ = write_all(socket, &mut out).await;
+                if !silent {
+                    out.push(answer);
+                    // The connection is refused whether the write succeeds or not.
+                    let _ = write_all(socket, &mut out).await;
+                }
                 return Err(reason);
             }
             Verdict::Close(reason) => return Err(reason.into()),

@@ -96,6 +96,7 @@ impl ClusterHandle {
     /// Delays responses of one broker or all, to one API (by its key) or to all APIs. A later call
     /// takes precedence where both apply. A delay of zero removes the one of the same brokers and
     /// API. Later responses on the same connection wait, too. Responses to followers count as well.
+    /// The removal does not shorten delays in progress.
     ///
     /// [`Fault::Delay`] has more conditions.
     pub fn delay(&self, broker: Option<i32>, api: Option<i16>, delay: Duration) {
@@ -119,9 +120,12 @@ impl ClusterHandle {
         }
     }
 
-    /// Removes all delays of [`ClusterHandle::delay`].
+    /// Removes all delays of [`ClusterHandle::delay`]. Delays in progress are not shortened.
     pub fn clear_delays(&self) {
-        self.0.faults.lift(self.0.as_ref(), |name, _| name.starts_with(DELAY_OF));
+        let is_delay = |fault: &Fault| matches!(fault, Fault::Delay(_));
+        self.0
+            .faults
+            .lift(self.0.as_ref(), |name, fault| name.starts_with(DELAY_OF) && is_delay(fault));
     }
 
     /// Sets the propagation delay of later metadata changes to a broker. The fault is named

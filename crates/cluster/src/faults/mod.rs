@@ -45,7 +45,9 @@ pub(crate) const BROKER_ID: &str = "broker";
 pub enum Fault {
     /// Responses are late.
     Delay(Delay),
-    /// Requests are refused with an error code, and not applied.
+    /// Requests are refused with an error code, and not applied. Refused records of a transaction
+    /// are not appended and its refused offsets not committed, but their partitions may have joined
+    /// the transaction before.
     Error(InjectedError),
     /// Requests are applied, and their connection never sends another byte. It stays open.
     Silence(Silence),
@@ -155,7 +157,8 @@ impl Sender {
 }
 
 /// See [`Fault::Delay`]. Of several delays of a request, the one that was injected last applies.
-/// Later responses on the same connection wait, too.
+/// Later responses on the same connection wait, too. Lifting the fault does not shorten delays in
+/// progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {

@@ -404,3 +404,14 @@ async fn of_concurrent_restarts_one_starts_the_broker() {
     soon(cluster.restart(1)).await.unwrap();
     soon(cluster.shutdown()).await;
 }
+
+#[tokio::test]
+async fn clear_delays_leaves_other_faults_with_a_similar_name() {
+    let cluster = start(config(1)).await;
+    let refuse = Fault::error(Requests::of(ApiKey::PRODUCE), REFUSED);
+    cluster.inject(refuse.named("delay-of-mine")).unwrap();
+    cluster.delay(Some(1), None, Duration::from_millis(1));
+    cluster.clear_delays();
+    let names: Vec<_> = cluster.faults().into_iter().map(|fault| fault.name).collect();
+    assert_eq!(names, ["delay-of-mine"]);
+}

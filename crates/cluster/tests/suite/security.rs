@@ -3,7 +3,9 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use crate::support::{Client, authenticate, batch, config, enter, soon, start, text};
-use curtail_cluster::{ClientAuth, Cluster, ClusterConfig, SecurityProtocol, Storage, User};
+use curtail_cluster::{
+    ClientAuth, Cluster, ClusterConfig, Fault, Requests, SecurityProtocol, Storage, User,
+};
 use curtail_net::{
     Env, Socket, SocketOptions,
     tls::{
@@ -14,7 +16,9 @@ use curtail_net::{
 use curtail_wire::{
     ErrorCode,
     api::ApiKey,
-    cold::messages::{ApiVersionsRequest, DescribeClusterRequest, SaslHandshakeRequest},
+    cold::messages::{
+        ApiVersionsRequest, DescribeClusterRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
+    },
 };
 
 fn secured(brokers: u32) -> ClusterConfig {
@@ -137,6 +141,31 @@ async fn a_connection_without_reauthentication_is_closed() {
     tokio::time::sleep(Duration::from_millis(5)).await;
     client.send_produce("t", 0, -1, batch(&["a"], None)).await;
     assert!(client.receive().await.is_none());
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn a_silenced_connection_does_not_answer_a_reauthentication() {
+    let mut config = secured(1);
+    config.set("connections.max.reauth.ms", "60000").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let mut client = enter(&cluster, 1, "bob\0builder").await;
+    let mut other = enter(&cluster, 1, "alice\0secret").await;
+    cluster.inject(Fault::silence(Requests::of(ApiKey::PRODUCE).times(1))).unwrap();
+    client.send_produce("t", 0, -1, batch(&["a"], None)).await;
+    let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    client.send_cold(1, &handshake).await;
+    let login = SaslAuthenticateRequest::default().with_auth_bytes("\0bob\0builder".into());
+    client.send_cold(2, &login).await;
+    client.send_produce("t", 0, -1, batch(&["b"], None)).await;
+    assert_eq!(soon(other.fetch_all("t", 0, 2)).await, ["a", "b"], "it is authenticated");
+    tokio::select! {
+        biased;
+        open = client.receive_raw() => panic!("it sent something, or closed: {open}"),
+        _ = other.list_offset("t", 0, -1) => {}
+    }
     soon(cluster.shutdown()).await;
 }
 

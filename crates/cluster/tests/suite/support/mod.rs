@@ -197,11 +197,16 @@ impl Client {
         response_body(&frame, api, version).expect("a response")
     }
 
-    pub async fn cold<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+    /// Sends a request in one of the generated codecs.
+    pub async fn send_cold<R: Request>(&mut self, version: i16, request: &R) {
         let id = self.next_id();
         let frame = cold::encode_request(version, id, Some("test"), request).expect("a request");
         let frame = self.finish(frame);
         self.send(&frame).await;
+    }
+
+    pub async fn cold<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+        self.send_cold(version, request).await;
         let body = self.body(ApiKey(R::KEY), version).await;
         cold::decode_response(version, body).expect("a response")
     }
