@@ -13,12 +13,15 @@ use tokio::sync::mpsc;
 /// Never returns unless it is asked to watch.
 ///
 /// Standard input counts only if it is a pipe or a socket: many programs start others with
-/// `/dev/null`, which is at its end from the start.
+/// `/dev/null`, which is at its end from the start. A pipe that is at its end from the start, as some
+/// CI runners give to their jobs, does not count either if the parent process is watched.
 pub(super) fn gone(watch: bool) -> impl Future<Output = ()> {
     let (ended, mut end) = mpsc::channel(1);
     if watch {
-        watch_input(ended.clone());
-        watch_process(ended.clone());
+        let is_process_watched = watch_process(ended.clone());
+        if !(is_process_watched && has_input_ended()) {
+            watch_input(ended.clone());
+        }
     }
     async move {
         end.recv().await;
@@ -48,17 +51,36 @@ fn watch_input(ended: mpsc::Sender<()>) {
     });
 }
 
+/// Returns whether the other end of the standard input is closed.
 #[cfg(target_os = "linux")]
-fn watch_process(ended: mpsc::Sender<()>) {
+fn has_input_ended() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let input = io::stdin();
+    let mut watched = [PollFd::new(&input, PollFlags::RDHUP)];
+    poll(&mut watched, Some(&Timespec::default())).is_ok()
+        && watched[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_input_ended() -> bool {
+    false
+}
+
+/// Returns whether it watches the parent process.
+#[cfg(target_os = "linux")]
+fn watch_process(ended: mpsc::Sender<()>) -> bool {
     use rustix::{
         event::{PollFd, PollFlags, poll},
         io::Errno,
         process::{PidfdFlags, getppid, pidfd_open},
     };
 
+    // The parent is process 1 also if the original one has ended.
+    let parent = getppid().filter(|id| !id.is_init());
     // Older kernels and other process namespaces have none.
-    let Some(parent) = getppid().and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok()) else {
-        return;
+    let Some(parent) = parent.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok()) else {
+        return false;
     };
     thread::spawn(move || {
         // Readable once the process has ended.
@@ -73,7 +95,10 @@ fn watch_process(ended: mpsc::Sender<()>) {
         // As above.
         let _ = ended.blocking_send(());
     });
+    true
 }
 
 #[cfg(not(target_os = "linux"))]
-fn watch_process(_: mpsc::Sender<()>) {}
+fn watch_process(_: mpsc::Sender<()>) -> bool {
+    false
+}

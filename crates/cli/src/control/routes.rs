@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use curtail::error::Report;
 use curtail_cluster::{ActiveFault, Cluster, ClusterError, FaultError, Injection};
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -262,7 +263,7 @@ async fn on_broker(cluster: &Cluster, route: Route, id: &str) -> Result<Answer, 
                 ClusterError::AlreadyRunning(_) => StatusCode::CONFLICT,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            Answer::refuse(status, error)
+            Answer::refuse(status, Report::new(&error))
         })?,
         _ if !broker.is_up() => return Err(is_down),
         Route::Stop => cluster.stop(number).await,
@@ -285,7 +286,7 @@ fn move_leader(cluster: &Cluster, parameters: &[&str], body: &[u8]) -> Result<An
         return Err(unknown());
     }
     let moved = cluster.move_leader(topic, index, broker);
-    moved.map_err(|error| Answer::refuse(StatusCode::CONFLICT, error))?;
+    moved.map_err(|error| Answer::refuse(StatusCode::CONFLICT, Report::new(&error)))?;
     Ok(Answer::json(StatusCode::OK, &NewLeader { broker }))
 }
 

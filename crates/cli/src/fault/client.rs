@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use hyper::{
-    Method, Request,
+    Method, Request, StatusCode,
     client::conn::http1,
     header::{CONTENT_TYPE, HOST},
 };
@@ -27,6 +27,19 @@ const MAX_BODY: usize = 16 * 1024 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control(pub(super) SocketAddr);
 
+/// The endpoint refuses a request.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    reason: String,
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::new(refused.reason)
+    }
+}
+
 impl Control {
     /// Sends a request without a body.
     pub(super) async fn send<T: DeserializeOwned>(
@@ -34,7 +47,7 @@ impl Control {
         method: Method,
         path: &str,
     ) -> Result<T, Failure> {
-        self.exchange(method, path, None).await
+        Ok(self.exchange(method, path, None).await??)
     }
 
     /// Sends a request with a body.
@@ -45,15 +58,16 @@ impl Control {
         body: &impl Serialize,
     ) -> Result<T, Failure> {
         let body = serde_json::to_string(body).map_err(Failure::new)?;
-        self.exchange(method, path, Some(body)).await
+        Ok(self.exchange(method, path, Some(body)).await??)
     }
 
-    async fn exchange<T: DeserializeOwned>(
+    /// Sends a request and returns the response, or why the endpoint refuses the request.
+    pub(super) async fn exchange<T: DeserializeOwned>(
         self,
         method: Method,
         path: &str,
         body: Option<String>,
-    ) -> Result<T, Failure> {
+    ) -> Result<Result<T, Refused>, Failure> {
         let Self(addr) = self;
         let request = Request::builder()
             .method(method)
@@ -64,16 +78,16 @@ impl Control {
         let request = request.map_err(Failure::new)?;
         let answered = timeout(LIMIT, self.post(request)).await;
         let late = || Failure::new(format!("{addr}: no response within {} s", LIMIT.as_secs()));
-        let (succeeded, body) = answered.map_err(|_| late())??;
+        let (status, body) = answered.map_err(|_| late())??;
         let alien = |error| Failure::new(format!("{addr} is no control endpoint: {error}"));
-        if succeeded {
-            return serde_json::from_slice(&body).map_err(alien);
+        if status.is_success() {
+            return serde_json::from_slice(&body).map(Ok).map_err(alien);
         }
         let refusal: Refusal = serde_json::from_slice(&body).map_err(alien)?;
-        Err(Failure::new(refusal.error))
+        Ok(Err(Refused { status, reason: refusal.error }))
     }
 
-    async fn post(self, request: Request<Whole>) -> Result<(bool, Vec<u8>), Failure> {
+    async fn post(self, request: Request<Whole>) -> Result<(StatusCode, Vec<u8>), Failure> {
         let Self(addr) = self;
         let unreachable = |error: &dyn std::fmt::Display| {
             Failure::new(format!(
@@ -85,12 +99,12 @@ impl Control {
             http1::handshake(Stream(socket)).await.map_err(|error| unreachable(&error))?;
         let connection = tokio::spawn(connection);
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
-        let succeeded = response.status().is_success();
+        let status = response.status();
         let body = collect(response.into_body(), MAX_BODY).await.map_err(|error| match error {
             Unread::TooLarge => unreachable(&"its response is too large"),
             Unread::Broken(error) => unreachable(&error),
         })?;
         connection.abort();
-        Ok((succeeded, body))
+        Ok((status, body))
     }
 }

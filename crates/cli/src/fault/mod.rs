@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use curtail_cluster::ActiveFault;
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Builder;
 
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     ExpireFetchSessions(OnBroker),
     /// Makes a broker the leader of a partition.
     MoveLeader(MoveLeader),
-    /// Runs a script of faults. At its end, and on an error or Ctrl-C, its faults are lifted.
+    /// Runs a script of faults. At its end, and on an error, Ctrl-C, SIGTERM or SIGHUP, its faults are lifted.
     Run(Run),
 }
 
@@ -424,6 +424,15 @@ async fn lift_one(control: Control, name: &str) -> Result<(), Failure> {
     let path = format!("/v1/faults/{}", segment(name)?);
     let Lifted { .. } = control.send(Method::DELETE, &path).await?;
     Ok(())
+}
+
+/// Lifts a fault that may have ended: a freeze ends with the process of its broker.
+async fn lift_if_present(control: Control, name: &str) -> Result<(), Failure> {
+    let path = format!("/v1/faults/{}", segment(name)?);
+    match control.exchange::<Lifted>(Method::DELETE, &path, None).await? {
+        Err(refused) if refused.status != StatusCode::NOT_FOUND => Err(refused.into()),
+        _ => Ok(()),
+    }
 }
 
 /// A name as a part of a path. Names of faults and topics need no escapes.

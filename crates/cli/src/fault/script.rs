@@ -3,17 +3,17 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, io, path::Path, pin::Pin, time::Duration};
 
 use curtail_cluster::{ActiveFault, Fault, Injection, Time};
 use hyper::Method;
 use serde::Deserialize;
 use tokio::{
-    signal::ctrl_c,
+    signal::unix::{SignalKind, signal},
     time::{Instant, sleep_until},
 };
 
-use super::{Control, change_broker, lift_one, move_leader};
+use super::{Control, change_broker, lift_if_present, move_leader};
 use crate::{control::routes::Expired, failure::Failure, output};
 
 /// A script, as in its file.
@@ -160,29 +160,46 @@ pub(super) async fn run(control: Control, file: &Path) -> Result<(), Failure> {
     let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let events = read(&text).map_err(failed)?;
     let mut present = Vec::new();
-    let done = tokio::select! {
-        biased;
-        interrupted = ctrl_c() => interrupted.map_err(|error| failed(error.to_string())),
-        done = play(control, events, &mut present) => done,
-    };
+    let end = Box::pin(asked_to_end().map_err(|error| failed(error.to_string()))?);
+    let done = play(control, events, &mut present, end).await;
     let mut failures: Vec<Failure> = done.err().into_iter().collect();
     for name in present {
-        if let Err(failure) = lift_one(control, &name).await {
+        if let Err(failure) = lift_if_present(control, &name).await {
             failures.push(failure);
         }
     }
     Failure::all(failures)
 }
 
-/// Performs the events at their times. `present` has the names of the script's faults.
+/// Completes on Ctrl-C, SIGTERM or SIGHUP. Catches the signals from the call on.
+fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    })
+}
+
+/// Performs the events at their times, until `end`. `present` has the names of the script's faults.
 async fn play(
     control: Control,
     events: Vec<Event>,
     present: &mut Vec<String>,
+    mut end: Pin<Box<impl Future<Output = ()>>>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     for Event { at, action } in events {
-        sleep_until(begun + at).await;
+        // Only here: a request that is cut short may have injected a fault that nobody would lift.
+        tokio::select! {
+            biased;
+            () = &mut end => return Ok(()),
+            () = sleep_until(begun + at) => {}
+        }
         let told = match action {
             Action::Inject(injection) => {
                 let added: ActiveFault =
@@ -191,7 +208,7 @@ async fn play(
                 format!("{} {} (seed {})", added.fault.kind(), added.name, added.seed)
             }
             Action::Lift(name) => {
-                lift_one(control, &name).await?;
+                lift_if_present(control, &name).await?;
                 present.retain(|present| *present != name);
                 format!("lift {name}")
             }

@@ -21,9 +21,13 @@ struct Ephemeral {
 
 impl Ephemeral {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_with(Stdio::piped(), arguments)
+    }
+
+    fn start_with(input: Stdio, arguments: &[&str]) -> Self {
         let mut command = curtail();
         command.args(["cluster", "--ephemeral", "--json"]).args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -123,6 +127,17 @@ fn an_ephemeral_cluster_ends_with_its_parent() {
     let mut said = String::new();
     shell.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.ends_with("stopped\n"), "{said}");
+}
+
+/// Some CI runners give such an input to their jobs. The cluster watches the parent process.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_ephemeral_cluster_ignores_an_input_that_ended_before_its_start() {
+    let (input, other_end) = std::io::pipe().unwrap();
+    drop(other_end);
+    let mut cluster = Ephemeral::start_with(input.into(), &["--brokers", "1"]);
+    assert_eq!(cluster.produce(&[]).code, Some(0));
+    assert_eq!(cluster.child.try_wait().unwrap(), None);
 }
 
 #[test]
@@ -250,6 +265,54 @@ steps:
     let error = cluster.fault(&["run", path]).failed();
     assert!(error.starts_with(&format!("{path}: step 1: an action is missing")), "{error}");
     assert_eq!(cluster.produce(&[]).code, Some(0));
+}
+
+/// A freeze ends with the process of its broker.
+#[test]
+fn a_script_lifts_a_freeze_that_ended_with_its_broker() {
+    let cluster = Ephemeral::start(&["--brokers", "1"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("freeze.yaml");
+    fs::write(
+        &file,
+        "steps:
+- {at: 0s, name: ice, fault: {kind: freeze, broker: 1}, for: 20ms}
+- {at: 0s, name: snow, fault: {kind: freeze, broker: 1}}
+- {at: 10ms, kill: 1}
+- {at: 30ms, restart: 1}
+",
+    )
+    .unwrap();
+    let printed = cluster.fault(&["run", file.to_str().unwrap()]).ok();
+    let steps: Vec<_> = printed.lines().map(|line| line.split_once("s  ").unwrap().1).collect();
+    assert_eq!(steps.len(), 5, "{printed}");
+    assert_eq!(steps[2..], ["kill 1", "lift ice", "restart 1"], "{printed}");
+    assert_eq!(cluster.fault(&["lift", "ice"]).failed(), "no fault is named 'ice'");
+}
+
+#[test]
+fn a_signal_ends_a_script_and_its_faults() {
+    let cluster = Ephemeral::start(&["--brokers", "1"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.yaml");
+    let steps = "steps:
+- {at: 0s, name: slow, fault: {kind: delay, time: 1ms}}
+- {at: 600s, kill: 1}
+";
+    fs::write(&file, steps).unwrap();
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut command = curtail();
+        command.args(["fault", "run", file.to_str().unwrap(), "--control", &cluster.control]);
+        let mut script = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(script.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("delay slow"), "{line}");
+        let pid = script.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        assert!(script.wait().unwrap().success(), "{signal}");
+        assert_eq!(cluster.fault(&["list"]).ok(), "", "{signal}");
+    }
+    assert_eq!(cluster.produce(&[]).code, Some(0), "the broker was not killed");
 }
 
 #[test]
