@@ -127,6 +127,28 @@ async def test_columns_and_layout_are_selected(servers: str, curtail_topic: str)
         assert table.column("value").to_pylist() == [value(n) for n in range(5, 5 + len(batch))]
 
 
+async def test_consumed_schema_is_refused(servers: str, curtail_topic: str) -> None:
+    """Whoever imports a capsule moves the schema out of it: the remaining pointers dangle."""
+    await fill(servers, curtail_topic, 3, linger_ms=100)
+    async with curtail.Consumer(servers, curtail_topic, **EARLIEST) as consumer:
+        batch = await next_batch(consumer)
+    capsule = batch.__arrow_c_schema__()
+    assert len(batch.__arrow_c_array__(capsule)) == 2
+    pa.Schema._import_from_c_capsule(capsule)
+    for export in (batch.__arrow_c_array__, batch.__arrow_c_stream__):
+        with pytest.raises(TypeError, match="requested_schema was consumed before"):
+            export(capsule)
+
+
+async def test_requests_that_cannot_be_served_are_ignored(servers: str, curtail_topic: str) -> None:
+    await fill(servers, curtail_topic, 3, linger_ms=100)
+    async with curtail.Consumer(servers, curtail_topic, **EARLIEST) as consumer:
+        batch = await next_batch(consumer)
+    for request in (pa.int64(), pa.field("value", pa.binary()), pa.schema([("value", pa.int64())])):
+        schema, array = batch.__arrow_c_array__(request.__arrow_c_schema__())
+        assert pa.RecordBatch._import_from_c_capsule(schema, array) == batch.to_arrow()
+
+
 async def test_streams_are_read_by_other_libraries(servers: str, curtail_topic: str) -> None:
     await fill(servers, curtail_topic, 10, linger_ms=100)
     async with curtail.Consumer(servers, curtail_topic, **EARLIEST) as consumer:

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "the schema that a reader requests is a pointer in its capsule")]
 
-use std::sync::Arc;
+use std::{ffi::c_void, sync::Arc};
 
 use arrow_array::{
     Array, RecordBatchIterator, StructArray, ffi::to_ffi, ffi_stream::FFI_ArrowArrayStream,
@@ -48,14 +48,31 @@ pub(super) fn stream<'py>(
     PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
+/// The fields of [`FFI_ArrowSchema`], which are private there. The C data interface defines the layout.
+#[repr(C)]
+struct RawSchema {
+    _format_name_metadata: [*const c_void; 3],
+    _flags_n_children: [i64; 2],
+    _children_dictionary: [*const c_void; 2],
+    /// Null once a consumer has moved the schema out of the capsule. The other fields then dangle.
+    release: *const c_void,
+}
+
 /// The layout of keys and values in a requested schema. Other requests are ignored, as the interface allows.
 pub(super) fn requested_layout(requested: &Bound<'_, PyAny>) -> PyResult<Option<Layout>> {
     let wrong = |_| PyTypeError::new_err("requested_schema must be a capsule 'arrow_schema'");
     let capsule = requested.cast::<PyCapsule>().map_err(|_| wrong(()))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_schema")).map_err(|_| wrong(()))?;
-    // SAFETY: by the interface a capsule of this name has a pointer to a valid schema. The capsule outlives this call.
+    // SAFETY: by the interface a capsule of this name has a pointer to an `ArrowSchema`, also after the move of its
+    // content. The capsule outlives this call.
+    let is_released = unsafe { pointer.cast::<RawSchema>().as_ref() }.release.is_null();
+    if is_released {
+        return Err(PyTypeError::new_err("requested_schema was consumed before"));
+    }
+    // SAFETY: as above, and the schema is valid until its release.
     let schema = unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() };
-    let schema = Schema::try_from(schema).map_err(|error| raise(&error))?;
+    // Not a schema of columns, or one with a type that this version does not know.
+    let Ok(schema) = Schema::try_from(schema) else { return Ok(None) };
     let is_content = |name: &str| matches!(name, "key" | "value");
     let field = schema.fields().iter().find(|field| is_content(field.name()));
     Ok(match field.map(|field| field.data_type()) {
