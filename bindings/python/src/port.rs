@@ -69,14 +69,24 @@ pub(crate) struct Core {
     signal: Signal,
     /// Whether a drain is due or running.
     armed: AtomicBool,
-    replies: Mutex<VecDeque<(u64, Reply)>>,
+    /// `None` once the port was dropped.
+    replies: Mutex<Option<VecDeque<(u64, Reply)>>>,
 }
 
 impl Core {
-    /// Resolves the future with this tag.
+    /// Resolves the future with this tag. Drops the reply if the port was dropped: a thread may wait for its end.
     pub(crate) fn reply(self: &Arc<Self>, tag: u64, reply: Reply) {
-        self.replies.lock().push_back((tag, reply));
-        self.wake_by_ref();
+        let refused = match &mut *self.replies.lock() {
+            Some(replies) => {
+                replies.push_back((tag, reply));
+                None
+            }
+            None => Some(reply),
+        };
+        // A refused reply is dropped outside the lock: its drop may queue another reply.
+        if refused.is_none() {
+            self.wake_by_ref();
+        }
     }
 
     /// Fails the future with this tag.
@@ -322,8 +332,8 @@ impl Port {
         sweep(py)?;
         let signal = Signal::new().map_err(PyErr::from)?;
         let descriptor = signal.descriptor();
-        let core =
-            Arc::new(Core { signal, armed: AtomicBool::new(false), replies: Mutex::default() });
+        let replies = Mutex::new(Some(VecDeque::new()));
+        let core = Arc::new(Core { signal, armed: AtomicBool::new(false), replies });
         let port = Self {
             waker: Owned::new(Waker::from(core.clone())),
             core: Owned::new(core),
@@ -472,7 +482,8 @@ impl Port {
         let mut cx = Context::from_waker(self.waker.get(py)?);
         let core = self.core.get(py)?;
         let mut state = self.state.get(py)?.lock();
-        if state.run.is_some() || !state.replies.is_empty() || !core.replies.lock().is_empty() {
+        let has_replies = core.replies.lock().as_ref().is_some_and(|replies| !replies.is_empty());
+        if state.run.is_some() || !state.replies.is_empty() || has_replies {
             return Ok(true);
         }
         let Some((_, outcomes)) = &mut state.outcomes else { return Ok(false) };
@@ -492,7 +503,7 @@ impl Port {
             {
                 let mut state = self.state.get(py)?.lock();
                 if state.replies.is_empty() {
-                    state.replies = mem::take(&mut *core.replies.lock());
+                    state.replies = core.replies.lock().as_mut().map(mem::take).unwrap_or_default();
                 }
             }
             while let Some(outcomes) = self.next_outcomes(py, turn.chunk())? {
@@ -540,7 +551,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         // No event loop runs them. Threads of the runtime may wait for their end.
         if let Some(core) = self.core.local() {
-            let replies = mem::take(&mut *core.replies.lock());
+            let replies = core.replies.lock().take();
             drop(replies);
         }
     }

@@ -223,6 +223,50 @@ def test_closed_event_loop_ends_the_wait(servers: str, curtail_topic: str) -> No
     asyncio.run(close())
 
 
+def test_rebalance_after_the_event_loop_has_ended_is_not_waited_for(
+    curtail_cluster: Cluster, servers: str
+) -> None:
+    """One poll revokes and assigns partitions: its event loop closes between the two."""
+    topic = "rebalanced-without-a-loop"
+    curtail_cluster.create_topic(topic, partitions=2)
+    revoked: list[Rebalance] = []
+
+    async def hang(kind: str, rebalance: Rebalance) -> None:
+        if kind == "revoked" and not revoked:
+            revoked.append(rebalance)
+            await asyncio.Event().wait()
+
+    # The range assignor: a member revokes all partitions before it joins again.
+    options = {"partition_assignment_strategy": "range", "heartbeat_interval_ms": 100}
+    first = member(servers, topic, listener=Recorder(hang), **options)
+    second = member(servers, topic, **options)
+    polling: list[asyncio.Task[Any]] = []
+
+    async def begin() -> None:
+        async with asyncio.timeout(20):
+            polling.append(asyncio.create_task(first.poll(3600)))
+            while len(first.assignment) != 2:
+                await asyncio.sleep(0.01)
+            polling.append(asyncio.create_task(second.poll(3600)))
+            while not revoked:
+                await asyncio.sleep(0.01)
+
+    async def close() -> None:
+        async with asyncio.timeout(20):
+            # The first call of an event loop drops the results of closed ones.
+            await fill(servers, "another", 1)
+            revoked[0]._native._end()
+            while len(first.assignment) != 1:
+                await asyncio.sleep(0.01)
+            await asyncio.gather(first.close(), second.close())
+
+    # Unlike `asyncio.run`, it does not cancel the polls.
+    ending = asyncio.new_event_loop()
+    ending.run_until_complete(begin())
+    ending.close()
+    asyncio.run(close())
+
+
 async def test_members_hear_of_each_other(curtail_cluster: Cluster, servers: str) -> None:
     topic = "rebalanced"
     curtail_cluster.create_topic(topic, partitions=4)
