@@ -324,7 +324,8 @@ impl MetadataHandle {
         let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
         let known = shared.snapshot.load().nodes().next().is_some();
         let source = recovery.source(known, Instant::now().into_std());
-        dial(shared, shared.candidates(source), drop).await
+        // On the heap: the futures of callers would contain it, and the compiler limits how deep futures nest.
+        Box::pin(dial(shared, shared.candidates(source), drop)).await
     }
 
     /// Applies a response, as if its topics had been requested.
