@@ -128,7 +128,7 @@ async def test_columns_and_layout_are_selected(servers: str, curtail_topic: str)
 
 
 async def test_consumed_schema_is_refused(servers: str, curtail_topic: str) -> None:
-    """Whoever imports a capsule moves the schema out of it: the remaining pointers dangle."""
+    """An import moves the schema out of its capsule, whose remaining pointers dangle."""
     await fill(servers, curtail_topic, 3, linger_ms=100)
     async with curtail.Consumer(servers, curtail_topic, **EARLIEST) as consumer:
         batch = await next_batch(consumer)

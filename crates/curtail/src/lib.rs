@@ -71,6 +71,7 @@ pub mod blocking;
 pub mod config;
 mod conn;
 pub mod consumer;
+mod contained;
 mod coordinator;
 pub mod env;
 pub mod error;

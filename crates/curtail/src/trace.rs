@@ -2,8 +2,8 @@
 //!
 //! # Spans
 //!
-//! With the feature, the clients make spans of the crate [`tracing`] with the target [`TARGET`]. Names of fields are
-//! those of OpenTelemetry's conventions for messaging. The crate `tracing-opentelemetry` sends them to a collector: it
+//! With the feature, the clients make spans of the crate [`tracing`] with the target [`TARGET`]. Fields
+//! have the names of OpenTelemetry's conventions for messaging. The crate `tracing-opentelemetry` sends them to a collector: it
 //! reads the fields `otel.*`.
 //!
 //! | span | level | begins and ends |

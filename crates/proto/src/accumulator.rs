@@ -912,9 +912,8 @@ impl<C> PartitionQueue<C> {
 
     /// Whether the next batch has not been sent, or could move once a broker has refused it.
     pub fn next_moves_if_refused(&self) -> bool {
-        let Some(work) = &self.work else { return true };
-        let complete = work.next_complete().map(Batch::moves_if_refused);
-        complete.unwrap_or_else(|| work.open.as_ref().is_none_or(|open| !open.bound))
+        let next = self.work.as_ref().and_then(|work| work.next_complete());
+        !self.is_next_of_this_partition() && next.is_none_or(Batch::moves_if_refused)
     }
 
     /// Bytes of the batch that [`Self::take`] would return, 0 if there is none; before compression if it is still open.

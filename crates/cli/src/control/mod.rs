@@ -123,7 +123,7 @@ async fn converse(
         .half_close(true)
         .header_read_timeout(None)
         .serve_connection(Stream(socket), service);
-    // An error means that the client disconnected; there is nobody to tell. A slow client is disconnected.
+    // An error means that the client has disconnected. A slow client is disconnected.
     let _ = timeout(LIMIT, connection).await;
 }
 

@@ -358,8 +358,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             Command::Stop(on) => change(&on, "stop").await,
             Command::Restart(on) => change(&on, "restart").await,
             Command::ExpireFetchSessions(on) => {
-                let path = format!("/v1/brokers/{}/expire-fetch-sessions", on.broker);
-                let Expired { expired } = on.endpoint.control()?.send(Method::POST, &path).await?;
+                let expired = expire_fetch_sessions(on.endpoint.control()?, on.broker).await?;
                 output::line(format_args!("{expired}"))
             }
             Command::MoveLeader(to) => {
@@ -442,6 +441,13 @@ fn segment(name: &str) -> Result<&str, Failure> {
         true => Ok(name),
         false => Err(Failure::new(format!("'{name}' has characters that no name has"))),
     }
+}
+
+/// Makes a broker forget its fetch sessions. Returns how many there were.
+async fn expire_fetch_sessions(control: Control, broker: i32) -> Result<usize, Failure> {
+    let path = format!("/v1/brokers/{broker}/expire-fetch-sessions");
+    let Expired { expired } = control.send(Method::POST, &path).await?;
+    Ok(expired)
 }
 
 async fn move_leader(

@@ -13,8 +13,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Control, change_broker, lift_if_present, move_leader};
-use crate::{control::routes::Expired, failure::Failure, output};
+use super::{Control, change_broker, expire_fetch_sessions, lift_if_present, move_leader};
+use crate::{failure::Failure, output};
 
 /// A script, as in its file.
 #[derive(Debug, Deserialize)]
@@ -194,7 +194,7 @@ async fn play(
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     for Event { at, action } in events {
-        // Only here: a request that is cut short may have injected a fault that nobody would lift.
+        // Only here: after an interrupted request the script would not know whether to lift its fault.
         tokio::select! {
             biased;
             () = &mut end => return Ok(()),
@@ -216,8 +216,7 @@ async fn play(
             Action::Stop(broker) => on(control, broker, "stop").await?,
             Action::Restart(broker) => on(control, broker, "restart").await?,
             Action::ExpireFetchSessions(broker) => {
-                let path = format!("/v1/brokers/{broker}/expire-fetch-sessions");
-                let Expired { expired } = control.send(Method::POST, &path).await?;
+                let expired = expire_fetch_sessions(control, broker).await?;
                 format!("expire-fetch-sessions {broker} ({expired})")
             }
             Action::MoveLeader(Leader { topic, partition, broker }) => {

@@ -236,7 +236,7 @@ pub struct KafkaVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnBroker {
-    /// Its id.
+    /// The id of the broker.
     pub broker: i32,
 }
 
@@ -487,7 +487,7 @@ impl From<Fault> for Injection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActiveFault {
-    /// Its name.
+    /// The name of the fault.
     pub name: String,
     /// The seed of its random choices.
     pub seed: u64,

@@ -1,14 +1,9 @@
 //! Interceptors: the application's code around the records that a consumer returns and the offsets that it commits
 //! (KIP-42).
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::{ConsumerRecord, TopicPartition, transaction::OffsetAndMetadata};
+use crate::{ConsumerRecord, TopicPartition, contained::contained, transaction::OffsetAndMetadata};
 
 /// Code that sees, and may change or remove, the records that a consumer returns, and sees the offsets that it has
 /// committed.
@@ -70,7 +65,7 @@ impl ConsumerInterceptors {
     pub(super) fn on_consume(&self, mut records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
         for interceptor in &self.0 {
             let mut changed = records.clone();
-            if contained("on_consume", || interceptor.on_consume(&mut changed)) {
+            if contained("consumer", "on_consume", || interceptor.on_consume(&mut changed)) {
                 records = changed;
             }
         }
@@ -87,18 +82,7 @@ impl ConsumerInterceptors {
 
     pub(super) fn on_commit(&self, offsets: &BTreeMap<TopicPartition, OffsetAndMetadata>) {
         for interceptor in &self.0 {
-            contained("on_commit", || interceptor.on_commit(offsets));
+            contained("consumer", "on_commit", || interceptor.on_commit(offsets));
         }
     }
-}
-
-/// Calls an interceptor. Returns whether it returned without a panic.
-fn contained(what: &str, call: impl FnOnce()) -> bool {
-    let returned = catch_unwind(AssertUnwindSafe(call)).is_ok();
-    if !returned {
-        tracing::warn!(
-            "a consumer interceptor panicked in {what}; the records continue without it"
-        );
-    }
-    returned
 }

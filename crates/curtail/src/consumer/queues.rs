@@ -40,7 +40,7 @@ use crate::{
 ///   to another member once the task has finished the records that it has, and they are committed. The coordinator
 ///   waits for that up to `max.poll.interval.ms`, and then ends the membership: all queues end. With
 ///   `partition.assignment.strategy=cooperative-sticky` no limit exists, because the coordinator does not know that the
-///   partition is to be revoked: a task that never finishes blocks the partition indefinitely.
+///   partition will be revoked: a task that never finishes blocks the partition indefinitely.
 /// - **Failure.** If a task drops its queue early, for example in a panic, [`PartitionQueues::next`] returns a new queue
 ///   for the partition. It begins with the first record that was not processed.
 ///

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 use bytes::Bytes;
 use curtail_wire::{
     Report,
-    records::{RecordRef, Records as WireRecords, TimestampType},
+    records::{RecordError, RecordRef, Records as WireRecords, TimestampType},
 };
 
 use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
@@ -117,14 +117,8 @@ impl RecordBatch {
     /// position is after it. To get the error again, seek back to the batch's offset.
     pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
         let Self { topic, partition, records } = self;
-        let (offset, next_offset) = extent(records);
-        Some(records.next_ref()?.map_err(|error| Error::Corrupt {
-            topic: topic.clone(),
-            partition: *partition,
-            offset,
-            next_offset,
-            reason: error.to_string().into(),
-        }))
+        let extent = extent(records);
+        Some(records.next_ref()?.map_err(|error| corrupt(topic, *partition, extent, &error)))
     }
 
     /// Returns the next record as polls return it: it keeps [`Self::data`] in memory. Calls may be mixed with
@@ -136,7 +130,7 @@ impl RecordBatch {
         let header = self.records.batch_header();
         let (timestamp_type, leader_epoch) =
             (header.timestamp_type(), header.partition_leader_epoch);
-        let (offset, next_offset) = extent(&self.records);
+        let extent = extent(&self.records);
         Some(match self.records.next()? {
             Ok(record) => Ok(ConsumerRecord {
                 topic: self.topic.clone(),
@@ -149,19 +143,30 @@ impl RecordBatch {
                 value: record.value,
                 headers: record.headers,
             }),
-            Err(error) => Err(Error::Corrupt {
-                topic: self.topic.clone(),
-                partition: self.partition,
-                offset,
-                next_offset,
-                reason: Report::new(&error).to_string().into(),
-            }),
+            Err(error) => Err(corrupt(&self.topic, self.partition, extent, &error)),
         })
     }
 }
 
 /// The offset of a batch, and the offset after it.
-fn extent(records: &WireRecords) -> (i64, Option<i64>) {
+type Extent = (i64, Option<i64>);
+
+fn extent(records: &WireRecords) -> Extent {
     let header = records.batch_header();
     (header.base_offset, header.last_offset().checked_add(1))
+}
+
+fn corrupt(
+    topic: &Arc<str>,
+    partition: i32,
+    (offset, next_offset): Extent,
+    error: &RecordError,
+) -> Error {
+    Error::Corrupt {
+        topic: topic.clone(),
+        partition,
+        offset,
+        next_offset,
+        reason: Report::new(error).to_string().into(),
+    }
 }

@@ -4,12 +4,7 @@
 //! interceptor may call the producer, because no lock is held. Unreported outcomes keep their part of
 //! `buffer.memory`, which bounds the queue.
 
-use std::{
-    borrow::Cow,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -21,7 +16,7 @@ use super::{
     delivery::{Ending, Placement},
     memory::Reservation,
 };
-use crate::{Error, Header, Record, RecordMetadata};
+use crate::{Error, Header, Record, RecordMetadata, contained::contained};
 
 /// Code that sees, and may change, every record before it is sent, and receives the record's outcome.
 ///
@@ -159,7 +154,7 @@ impl Interceptors {
         let mut record = OutgoingRecord::of(record);
         for interceptor in &self.0 {
             let mut changed = record.clone();
-            if contained("on_send", || interceptor.on_send(&mut changed)) {
+            if contained("producer", "on_send", || interceptor.on_send(&mut changed)) {
                 record = changed;
             }
         }
@@ -169,21 +164,11 @@ impl Interceptors {
     /// Passes a record's outcome to all interceptors.
     pub(super) fn on_acknowledgement(&self, topic: &str, outcome: Result<&RecordMetadata, &Error>) {
         for interceptor in &self.0 {
-            contained("on_acknowledgement", || interceptor.on_acknowledgement(topic, outcome));
+            contained("producer", "on_acknowledgement", || {
+                interceptor.on_acknowledgement(topic, outcome);
+            });
         }
     }
-}
-
-/// Calls an interceptor. Returns whether it returned without a panic. A panic may leave the interceptor's state
-/// inconsistent, but the producer shares no state with it.
-fn contained(what: &str, call: impl FnOnce()) -> bool {
-    let returned = catch_unwind(AssertUnwindSafe(call)).is_ok();
-    if !returned {
-        tracing::warn!(
-            "a producer interceptor panicked in {what}; the record continues without it"
-        );
-    }
-    returned
 }
 
 /// A batch's data for interceptors: its records' timestamps, and the channel to the task.

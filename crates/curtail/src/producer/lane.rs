@@ -185,6 +185,13 @@ fn has_complete(partition: &Arc<Partition>) -> bool {
     partition.state.lock().queue.has_complete()
 }
 
+/// The partitions of in-flight batches that a refusal would not set free.
+fn fixed(link: &LaneLink, shared: &Shared) -> Vec<Arc<Partition>> {
+    let in_flight = link.in_flight().flat_map(|request| &request.batches);
+    let fixed = in_flight.filter(|sent| !shared.moves_if_refused(&sent.batch));
+    fixed.map(|sent| sent.partition.clone()).collect()
+}
+
 impl Lane {
     /// The main lane to a broker, and its side lane if batches `separate`.
     pub(super) fn new(
@@ -509,17 +516,15 @@ impl Lane {
         let has_refused = self.train_left.swap(false, Ordering::Relaxed);
         let (mut moved, mut dead) = (Vec::new(), None);
         let mut line = self.line();
-        let in_flight = line.link.in_flight().flat_map(|request| &request.batches);
-        let fixed: Vec<Arc<Partition>> = in_flight
-            .filter(|sent| has_refused && !shared.moves_if_refused(&sent.batch))
-            .map(|sent| sent.partition.clone())
-            .collect();
+        let fixed = if has_refused { fixed(&line.link, shared) } else { Vec::new() };
         line.link.handle_moved(has_refused, |sent, is_suspect| {
             let state = sent.partition.state.lock();
             let elsewhere = state.lane.as_ref().is_some_and(|lane| lane.broker != self.broker);
-            let waits_to_move = state.queue.next_moves_if_refused()
-                && !fixed.iter().any(|partition| Arc::ptr_eq(partition, &sent.partition));
-            let in_vain = is_suspect || (state.queue.is_regrouping() && !waits_to_move);
+            let waits_to_move = || {
+                state.queue.next_moves_if_refused()
+                    && !fixed.iter().any(|partition| Arc::ptr_eq(partition, &sent.partition))
+            };
+            let in_vain = is_suspect || (state.queue.is_regrouping() && !waits_to_move());
             elsewhere && in_vain && sent.batch.attempts <= shared.config.retries
         });
         while let Some(event) = line.link.poll_event() {

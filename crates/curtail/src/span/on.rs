@@ -23,6 +23,23 @@ impl Default for Span {
     }
 }
 
+/// A span with the fields that all have. `tracing` needs the names of fields at compile time, hence a macro.
+macro_rules! span {
+    ($level:ident, $client:expr, $(parent: $parent:expr,)? $name:literal, $($fields:tt)*) => {
+        tracing::$level!(
+            target: TARGET,
+            $(parent: $parent,)?
+            $name,
+            otel.status_code = Empty,
+            messaging.system = "kafka",
+            messaging.client.id = $client,
+            error.type = Empty,
+            error = Empty,
+            $($fields)*
+        )
+    };
+}
+
 impl Span {
     /// No span.
     pub(crate) const NONE: Self = Self(tracing::Span::none());
@@ -30,41 +47,32 @@ impl Span {
     /// A send, until the outcome of its record is known.
     pub(crate) fn send(client: &str, record: &Record<'_>) -> Self {
         let topic = record.topic;
-        Self(tracing::info_span!(
-            target: TARGET,
+        Self(span!(
+            info_span, client,
             "send",
             otel.name = %format_args!("send {topic}"),
             otel.kind = "producer",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = "send",
             messaging.operation.type = "send",
-            messaging.client.id = client,
             messaging.destination.name = topic,
             messaging.destination.partition.id = record.partition.map(display),
             messaging.kafka.offset = Empty,
             messaging.kafka.message.tombstone = record.value.is_none().then_some(true),
-            error.type = Empty,
-            error = Empty,
         ))
     }
 
     /// A request that is not a Produce request, to the broker `host:port`.
     pub(crate) fn request(client: &str, peer: &str, api: ApiKey) -> Self {
         let (host, port) = parse_address(peer).unwrap_or((peer, 0));
-        Self(tracing::debug_span!(
-            target: TARGET,
+        Self(span!(
+            debug_span,
+            client,
             "request",
             otel.name = api.name(),
             otel.kind = "client",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = api.name(),
-            messaging.client.id = client,
             server.address = host,
             server.port = port,
-            error.type = Empty,
-            error = Empty,
         ))
     }
 
@@ -74,22 +82,17 @@ impl Span {
         peer: impl FnOnce() -> io::Result<SocketAddr>,
         records: impl FnOnce() -> u64,
     ) -> Self {
-        let span = tracing::debug_span!(
-            target: TARGET,
+        let span = span!(
+            debug_span, client,
             parent: None,
             "request",
             otel.name = "Produce",
             otel.kind = "client",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = "Produce",
             messaging.operation.type = "send",
-            messaging.client.id = client,
             messaging.batch.message_count = Empty,
             server.address = Empty,
             server.port = Empty,
-            error.type = Empty,
-            error = Empty,
         );
         if !span.is_disabled() {
             span.record("messaging.batch.message_count", records());
@@ -103,70 +106,51 @@ impl Span {
 
     /// A poll.
     pub(crate) fn poll(client: &str, group: Option<&str>) -> Self {
-        Self(tracing::info_span!(
-            target: TARGET,
+        Self(span!(
+            info_span, client,
             "poll",
             otel.kind = "client",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = "poll",
             messaging.operation.type = "receive",
-            messaging.client.id = client,
             messaging.consumer.group.name = group,
             messaging.batch.message_count = Empty,
-            error.type = Empty,
-            error = Empty,
         ))
     }
 
     /// A rebalance, from the first request until the member has its partitions.
     pub(crate) fn rebalance(client: &str, group: &str) -> Self {
-        Self(tracing::info_span!(
-            target: TARGET,
+        Self(span!(
+            info_span, client,
             parent: None,
             "rebalance",
             otel.kind = "internal",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = "rebalance",
-            messaging.client.id = client,
             messaging.consumer.group.name = group,
-            error.type = Empty,
-            error = Empty,
         ))
     }
 
     /// A commit of offsets, from the call until the coordinator's response.
     pub(crate) fn commit(client: &str, group: Option<&str>, partitions: usize) -> Self {
-        Self(tracing::info_span!(
-            target: TARGET,
+        Self(span!(
+            info_span, client,
             "commit",
             otel.kind = "client",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = "commit",
             messaging.operation.type = "settle",
-            messaging.client.id = client,
             messaging.consumer.group.name = group,
             partitions,
-            error.type = Empty,
-            error = Empty,
         ))
     }
 
     /// A transaction, until it is committed or aborted.
     pub(crate) fn transaction(client: &str, id: Option<&str>) -> Self {
-        Self(tracing::info_span!(
-            target: TARGET,
+        Self(span!(
+            info_span,
+            client,
             "transaction",
             otel.kind = "internal",
-            otel.status_code = Empty,
-            messaging.system = "kafka",
             messaging.operation.name = "transaction",
-            messaging.client.id = client,
             transactional.id = id,
-            error.type = Empty,
-            error = Empty,
         ))
     }
 
