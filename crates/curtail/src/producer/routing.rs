@@ -475,6 +475,8 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
         if pioneer.standing.is_proven() {
             continue;
         }
+        // A partition under trial keeps what it has; a pioneer has more than a trial needs.
+        route.trial.end(pioneer.index as u32);
         evacuate(shared, topic, pioneer);
         if !is_own && !pioneer.state.lock().queue.is_drained() {
             // What it has sent already is the trial.

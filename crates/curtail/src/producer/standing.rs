@@ -110,6 +110,14 @@ impl Trial {
         index_of(self.word.load(Ordering::Relaxed) >> 32)
     }
 
+    /// Ends the trial if it is of this partition.
+    pub(super) fn end(&self, partition: u32) {
+        let word = self.word.load(Ordering::Relaxed);
+        if index_of(word >> 32) == Some(partition) {
+            let _ = self.word.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// Copies the trial for a new list of the broker's partitions.
     pub(super) fn carry_on(&self) -> Self {
         Self { word: AtomicU64::new(self.word.load(Ordering::Relaxed)) }

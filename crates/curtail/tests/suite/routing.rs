@@ -464,6 +464,47 @@ async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges(
     until("at most two records wait for the other broker", || waiting() <= 2).await;
 }
 
+/// As above, where one of the brokers has been under trial since before the other one's leader moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_leave_a_broker_under_trial_for_the_first_that_acknowledges() {
+    const RECORDS: u32 = 50;
+    let backend = patient_brokers().await;
+    backend.create_topic(TOPIC, 2, 2).await;
+    // Each record is a batch.
+    let properties = [
+        ("batch.size", "1"),
+        ("delivery.timeout.ms", "120000"),
+        ("request.timeout.ms", "100000"),
+        ("metadata.max.age.ms", "100"),
+        ("curtail.suspicion.enable", "false"),
+    ];
+    let producer = producer(&backend, &properties);
+    let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+    let (former, [tried, other]) = shared_broker_and_others(cluster);
+    cluster.move_leader(TOPIC, 0, former).expect("moved");
+    cluster.move_leader(TOPIC, 1, other).expect("moved");
+    cluster.settled().await;
+    greet(&producer, 2).await;
+    cluster.move_leader(TOPIC, 0, tried).expect("moved");
+    let broker = |id: i32| producer.metrics().brokers.get(&id).cloned();
+    let connections = || broker(tried).map(|b| b.connection_count);
+    until("the producer knows the new leader", || connections() == Some(1)).await;
+    cluster.settled().await;
+    cluster.delay(Some(tried), Some(FETCH), PATIENT);
+    let mut deliveries = send_keyless(&producer, 5).await;
+    let is_busy = |id: i32| broker(id).is_some_and(|b| b.requests_in_flight > 0);
+    until("one record tries the new leader", || is_busy(tried)).await;
+
+    cluster.freeze(former);
+    cluster.move_leader(TOPIC, 1, former).expect("moved");
+    deliveries.extend(send_keyless(&producer, RECORDS).await);
+    until("the other partition has a new leader, too", || is_busy(former)).await;
+    cluster.thaw(former);
+    let waiting = || outstanding(&deliveries);
+    // One record tried the broker before, and one may try it now.
+    until("at most two records wait for the broker", || waiting() <= 2).await;
+}
+
 /// The first partition that is proven has everything that waits. A broker that acknowledges later takes its share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
