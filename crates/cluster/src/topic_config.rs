@@ -18,6 +18,7 @@ pub(crate) const SOURCE_DEFAULT: i8 = 5;
 const CLEANUP_POLICY: &str = "cleanup.policy";
 const MIN_LAG: &str = "min.compaction.lag.ms";
 const MAX_LAG: &str = "max.compaction.lag.ms";
+const REMOTE_STORAGE: &str = "remote.storage.enable";
 const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 
 /// The overrides of a topic, validated.
@@ -65,7 +66,11 @@ const fn setting(
 
 const BYTES: Check = Check::Range(0, i32::MAX as i64);
 
-/// Names, types and bounds of Apache Kafka 4.3.
+/// Names, types and bounds of all topic settings of Apache Kafka 4.3.
+///
+/// These have no effect that a client could see: levels of codecs, because brokers do not compress; `file.delete.delay.ms`,
+/// `flush.ms`, `preallocate`, `segment.index.bytes` and `segment.jitter.ms`, which concern a broker's files; throttled replicas,
+/// because there is no rate to throttle them to; and those of tiered storage, because there is none.
 const SETTINGS: &[Setting] = &[
     setting(
         CLEANUP_POLICY,
@@ -74,14 +79,38 @@ const SETTINGS: &[Setting] = &[
         Check::OneOf(&["compact", "delete"]),
     ),
     setting(
+        "compression.gzip.level",
+        Some("compression.gzip.level"),
+        Kind::Int,
+        Check::Level { default: -1, low: 1, high: 9 },
+    ),
+    setting(
+        "compression.lz4.level",
+        Some("compression.lz4.level"),
+        Kind::Int,
+        Check::Level { default: 9, low: 1, high: 17 },
+    ),
+    setting(
         "compression.type",
         Some("compression.type"),
         Kind::String,
         Check::OneOf(&["producer"]),
     ),
     setting(
+        "compression.zstd.level",
+        Some("compression.zstd.level"),
+        Kind::Int,
+        Check::Level { default: 3, low: -131_072, high: 22 },
+    ),
+    setting(
         "delete.retention.ms",
         Some("log.cleaner.delete.retention.ms"),
+        Kind::Long,
+        Check::Range(0, i64::MAX),
+    ),
+    setting(
+        "file.delete.delay.ms",
+        Some("log.segment.delete.delay.ms"),
         Kind::Long,
         Check::Range(0, i64::MAX),
     ),
@@ -91,7 +120,22 @@ const SETTINGS: &[Setting] = &[
         Kind::Long,
         Check::Range(1, i64::MAX),
     ),
+    setting("flush.ms", Some("log.flush.interval.ms"), Kind::Long, Check::Range(0, i64::MAX)),
+    setting("follower.replication.throttled.replicas", None, Kind::List, Check::Throttled),
     setting("index.interval.bytes", Some("log.index.interval.bytes"), Kind::Int, BYTES),
+    setting("leader.replication.throttled.replicas", None, Kind::List, Check::Throttled),
+    setting(
+        "local.retention.bytes",
+        Some("log.local.retention.bytes"),
+        Kind::Long,
+        Check::Range(-2, i64::MAX),
+    ),
+    setting(
+        "local.retention.ms",
+        Some("log.local.retention.ms"),
+        Kind::Long,
+        Check::Range(-2, i64::MAX),
+    ),
     setting(
         MAX_LAG,
         Some("log.cleaner.max.compaction.lag.ms"),
@@ -102,6 +146,12 @@ const SETTINGS: &[Setting] = &[
     setting(
         "message.timestamp.after.max.ms",
         Some("log.message.timestamp.after.max.ms"),
+        Kind::Long,
+        Check::Range(0, i64::MAX),
+    ),
+    setting(
+        "message.timestamp.before.max.ms",
+        Some("log.message.timestamp.before.max.ms"),
         Kind::Long,
         Check::Range(0, i64::MAX),
     ),
@@ -129,6 +179,10 @@ const SETTINGS: &[Setting] = &[
         Kind::Int,
         Check::Range(1, i32::MAX as i64),
     ),
+    setting("preallocate", Some("log.preallocate"), Kind::Boolean, Check::Boolean),
+    setting("remote.log.copy.disable", None, Kind::Boolean, Check::Boolean),
+    setting("remote.log.delete.on.disable", None, Kind::Boolean, Check::Boolean),
+    setting(REMOTE_STORAGE, None, Kind::Boolean, Check::Boolean),
     setting(
         "retention.bytes",
         Some("log.retention.bytes"),
@@ -142,34 +196,21 @@ const SETTINGS: &[Setting] = &[
         Kind::Int,
         Check::Range(1 << 20, i32::MAX as i64),
     ),
+    setting(
+        "segment.index.bytes",
+        Some("log.index.size.max.bytes"),
+        Kind::Int,
+        Check::Range(4, i32::MAX as i64),
+    ),
+    setting("segment.jitter.ms", None, Kind::Long, Check::Range(0, i64::MAX)),
     setting("segment.ms", None, Kind::Long, Check::Range(1, i64::MAX)),
     setting(UNCLEAN_ELECTION, Some(UNCLEAN_ELECTION), Kind::Boolean, Check::Boolean),
-];
-
-/// Topic settings of Apache Kafka that this cluster does not support.
-const UNSUPPORTED: &[&str] = &[
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-    "file.delete.delay.ms",
-    "flush.ms",
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
-    "local.retention.bytes",
-    "local.retention.ms",
-    "message.timestamp.before.max.ms",
-    "preallocate",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "remote.storage.enable",
-    "segment.index.bytes",
-    "segment.jitter.ms",
 ];
 
 /// Returns whether topics of Apache Kafka have a setting of this name.
 #[must_use]
 pub fn is_topic_setting(name: &str) -> bool {
-    Setting::named(name).is_some() || UNSUPPORTED.contains(&name)
+    Setting::named(name).is_some()
 }
 
 /// A name, its value and the code of the value's source.
@@ -221,6 +262,14 @@ impl<const N: usize> From<[(String, ConfigEdit); N]> for ConfigEdits {
 
 enum Check {
     Range(i64, i64),
+    /// The default, or a level in this range.
+    Level {
+        default: i64,
+        low: i64,
+        high: i64,
+    },
+    /// `*`, or a list of `PARTITION:BROKER`.
+    Throttled,
     /// From 0 to 1.
     Ratio,
     Boolean,
@@ -237,6 +286,29 @@ impl Setting {
         let (wrong, reason) = match self.check {
             Check::Range(low, high) => {
                 (Some(value.to_owned()), self.out_of_range(value, low, high))
+            }
+            Check::Level { default, low, high } => {
+                let level = value.parse::<i64>().ok();
+                let is_known = level == Some(default);
+                let reason = match level {
+                    None => Some("Not a number of type INT".to_owned()),
+                    Some(level) if is_known || (low..=high).contains(&level) => None,
+                    Some(_) => Some(format!(
+                        "Value must be between {low} and {high} or equal to {default}"
+                    )),
+                };
+                (Some(value.to_owned()), reason)
+            }
+            Check::Throttled => {
+                let is_replica = |item: &str| {
+                    let number = |part: &str| part.parse::<u32>().is_ok();
+                    item.split_once(':').is_some_and(|(at, id)| number(at) && number(id))
+                };
+                let items: Vec<String> = split(value).collect();
+                let valid = items == ["*"] || items.iter().all(|item| is_replica(item));
+                let reason = "must be the literal '*' or a list of replicas in the following \
+                              format: [partitionId]:[brokerId],[partitionId]:[brokerId],...";
+                (Some(value.to_owned()), (!valid).then(|| reason.to_owned()))
             }
             Check::Ratio => (Some(value.to_owned()), no_ratio(value)),
             Check::Boolean => {
@@ -284,14 +356,16 @@ impl TopicConfig {
     pub(crate) fn new(given: BTreeMap<String, String>) -> Result<Self, String> {
         for (name, value) in &given {
             let Some(setting) = Setting::named(name) else {
-                return Err(match UNSUPPORTED.contains(&name.as_str()) {
-                    true => format!("Topic config {name} is not supported by the embedded cluster"),
-                    false => format!("Unknown topic config name: {name}"),
-                });
+                return Err(format!("Unknown topic config name: {name}"));
             };
             setting.check(value)?;
         }
         let config = Self { given };
+        if config.given.get(REMOTE_STORAGE).is_some_and(|value| value == "true") {
+            return Err("Tiered Storage functionality is disabled in the broker. Topic cannot be \
+                        configured with remote log storage."
+                .to_owned());
+        }
         let Compaction { min_lag_ms, max_lag_ms, .. } = config.compaction();
         if min_lag_ms > max_lag_ms {
             return Err(format!(
@@ -420,7 +494,10 @@ impl TopicConfig {
             timestamp_type,
             timestamp_after_max_ms: self
                 .number("message.timestamp.after.max.ms")
-                .or(defaults.timestamp_after_max_ms),
+                .unwrap_or(defaults.timestamp_after_max_ms),
+            timestamp_before_max_ms: self
+                .number("message.timestamp.before.max.ms")
+                .unwrap_or(defaults.timestamp_before_max_ms),
             flush_each: self
                 .number("flush.messages")
                 .map_or(cluster.log_flush_each, |messages| messages == 1),
@@ -457,15 +534,27 @@ impl TopicConfig {
 fn built_in(name: &str) -> &'static str {
     match name {
         CLEANUP_POLICY => "delete",
+        "compression.gzip.level" => "-1",
+        "compression.lz4.level" => "9",
         "compression.type" => "producer",
+        "compression.zstd.level" => "3",
         "delete.retention.ms" => "86400000",
+        "file.delete.delay.ms" => "60000",
+        "follower.replication.throttled.replicas" | "leader.replication.throttled.replicas" => "",
         "index.interval.bytes" => "4096",
+        "local.retention.bytes" | "local.retention.ms" => "-2",
         "message.timestamp.after.max.ms" => "3600000",
         "min.cleanable.dirty.ratio" => "0.5",
         MIN_LAG => "0",
         "retention.bytes" => "-1",
         "retention.ms" | "segment.ms" => "604800000",
-        UNCLEAN_ELECTION => "false",
+        "segment.index.bytes" => "10485760",
+        "segment.jitter.ms" => "0",
+        "preallocate"
+        | "remote.log.copy.disable"
+        | "remote.log.delete.on.disable"
+        | REMOTE_STORAGE
+        | UNCLEAN_ELECTION => "false",
         _ => "9223372036854775807",
     }
 }

@@ -13,7 +13,7 @@ use curtail_wire::records::{
 };
 use curtail_wire::{ErrorCode, Report};
 
-use super::{AppendError, LogConfig, Origin};
+use super::{AppendError, LogConfig, Origin, segment::NO_TIMESTAMP};
 
 /// Maximum number of record errors in the message of a refused batch.
 const SHOWN_ERRORS: usize = 3;
@@ -138,13 +138,14 @@ fn check_record(
         );
         return Some((ErrorCode::INVALID_RECORD, message));
     }
-    let after = config
-        .timestamp_after_max_ms
-        .filter(|_| config.timestamp_type == TimestampType::CreateTime)?;
-    let most = now_ms.saturating_add(after);
-    (record.timestamp > most).then(|| {
+    if config.timestamp_type != TimestampType::CreateTime || record.timestamp == NO_TIMESTAMP {
+        return None;
+    }
+    let least = now_ms.saturating_sub(config.timestamp_before_max_ms);
+    let most = now_ms.saturating_add(config.timestamp_after_max_ms);
+    (record.timestamp < least || record.timestamp > most).then(|| {
         let message = format!(
-            "Timestamp {} of message with offset {} is out of range. The timestamp should be at most {most}",
+            "Timestamp {} of message with offset {} is out of range. The timestamp should be within [{least}, {most}]",
             record.timestamp, record.offset
         );
         (ErrorCode::INVALID_TIMESTAMP, message)

@@ -80,7 +80,9 @@ pub struct LogConfig {
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
     /// `message.timestamp.after.max.ms`: how far a producer's timestamp may be in the future.
-    pub timestamp_after_max_ms: Option<i64>,
+    pub timestamp_after_max_ms: i64,
+    /// `message.timestamp.before.max.ms`: how far a producer's timestamp may be in the past.
+    pub timestamp_before_max_ms: i64,
     /// `producer.id.expiration.ms`: how long the state of an inactive idempotent producer is kept.
     pub producer_id_expiration_ms: i64,
     /// Sync after every append (Kafka's `flush.messages=1`).
@@ -104,7 +106,8 @@ impl Default for LogConfig {
             compaction: Compaction::default(),
             max_message_bytes: 1_048_588,
             timestamp_type: TimestampType::CreateTime,
-            timestamp_after_max_ms: Some(3_600_000),
+            timestamp_after_max_ms: 3_600_000,
+            timestamp_before_max_ms: i64::MAX,
             producer_id_expiration_ms: 24 * 3600 * 1000,
             flush_each: false,
             tail_cache_bytes: 1 << 20,

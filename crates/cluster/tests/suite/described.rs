@@ -1,5 +1,6 @@
 //! Responses about topics, settings and groups have the fields of Apache Kafka 4.3.
 
+use curtail_wire::ErrorCode;
 use curtail_wire::cold::messages::{
     AlterConfigsRequest, CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest,
     ElectLeadersRequest, IncrementalAlterConfigsRequest, OffsetCommitRequest,
@@ -15,7 +16,7 @@ use curtail_wire::cold::messages::{
 };
 
 use crate::support::{
-    Client, config,
+    Client, batch, config,
     group::{group, ready, topic},
     one_partition, soon, start, text,
 };
@@ -104,22 +105,38 @@ async fn an_election_that_is_not_needed_is_refused_in_kafkas_words() {
 }
 
 /// Name, type, and the brokers' setting that applies to a topic without a value.
-const SETTINGS: [(&str, i8, Option<&str>); 17] = [
+const SETTINGS: [(&str, i8, Option<&str>); 33] = [
     ("cleanup.policy", 7, Some("log.cleanup.policy")),
+    ("compression.gzip.level", 3, Some("compression.gzip.level")),
+    ("compression.lz4.level", 3, Some("compression.lz4.level")),
     ("compression.type", 2, Some("compression.type")),
+    ("compression.zstd.level", 3, Some("compression.zstd.level")),
     ("delete.retention.ms", 5, Some("log.cleaner.delete.retention.ms")),
+    ("file.delete.delay.ms", 5, Some("log.segment.delete.delay.ms")),
     ("flush.messages", 5, Some("log.flush.interval.messages")),
+    ("flush.ms", 5, Some("log.flush.interval.ms")),
+    ("follower.replication.throttled.replicas", 7, None),
     ("index.interval.bytes", 3, Some("log.index.interval.bytes")),
+    ("leader.replication.throttled.replicas", 7, None),
+    ("local.retention.bytes", 5, Some("log.local.retention.bytes")),
+    ("local.retention.ms", 5, Some("log.local.retention.ms")),
     ("max.compaction.lag.ms", 5, Some("log.cleaner.max.compaction.lag.ms")),
     ("max.message.bytes", 3, Some("message.max.bytes")),
     ("message.timestamp.after.max.ms", 5, Some("log.message.timestamp.after.max.ms")),
+    ("message.timestamp.before.max.ms", 5, Some("log.message.timestamp.before.max.ms")),
     ("message.timestamp.type", 2, Some("log.message.timestamp.type")),
     ("min.cleanable.dirty.ratio", 6, Some("log.cleaner.min.cleanable.ratio")),
     ("min.compaction.lag.ms", 5, Some("log.cleaner.min.compaction.lag.ms")),
     ("min.insync.replicas", 3, Some("min.insync.replicas")),
+    ("preallocate", 1, Some("log.preallocate")),
+    ("remote.log.copy.disable", 1, None),
+    ("remote.log.delete.on.disable", 1, None),
+    ("remote.storage.enable", 1, None),
     ("retention.bytes", 5, Some("log.retention.bytes")),
     ("retention.ms", 5, None),
     ("segment.bytes", 3, Some("log.segment.bytes")),
+    ("segment.index.bytes", 3, Some("log.index.size.max.bytes")),
+    ("segment.jitter.ms", 5, None),
     ("segment.ms", 5, None),
     ("unclean.leader.election.enable", 1, Some("unclean.leader.election.enable")),
 ];
@@ -147,6 +164,63 @@ async fn topic_settings_have_kafkas_types_and_synonyms() {
             .iter()
             .all(|config| config.synonyms.is_empty())
     );
+    soon(cluster.shutdown()).await;
+}
+
+/// Setting, value, and whether the brokers accept it.
+#[tokio::test]
+async fn settings_of_topics_have_kafkas_bounds() {
+    let (cluster, mut client) = one_partition().await;
+    for (name, value, is_valid) in [
+        ("compression.gzip.level", "-1", true),
+        ("compression.gzip.level", "9", true),
+        ("compression.gzip.level", "0", false),
+        ("compression.lz4.level", "18", false),
+        ("compression.zstd.level", "-131072", true),
+        ("compression.zstd.level", "23", false),
+        ("file.delete.delay.ms", "-1", false),
+        ("flush.ms", "1000", true),
+        ("leader.replication.throttled.replicas", "*", true),
+        ("leader.replication.throttled.replicas", "0:1,1:2", true),
+        ("follower.replication.throttled.replicas", "", true),
+        ("follower.replication.throttled.replicas", "*,0:1", false),
+        ("follower.replication.throttled.replicas", "0", false),
+        ("local.retention.ms", "-2", true),
+        ("local.retention.ms", "-3", false),
+        ("preallocate", "yes", false),
+        ("remote.storage.enable", "false", true),
+        // As by brokers without `remote.log.storage.system.enable`.
+        ("remote.storage.enable", "true", false),
+        ("segment.index.bytes", "3", false),
+        ("segment.jitter.ms", "10", true),
+        ("no.such.setting", "1", false),
+    ] {
+        let altered = client.cold(1, &set((TOPIC, "t"), name, value)).await.responses.remove(0);
+        let expected = if is_valid { 0 } else { ErrorCode::INVALID_CONFIG.0 };
+        assert_eq!(altered.error_code, expected, "{name}={value}: {:?}", altered.error_message);
+    }
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn records_older_than_the_topic_takes_are_refused() {
+    let (cluster, mut client) = one_partition().await;
+    let before = "message.timestamp.before.max.ms";
+    let produced = async |client: &mut Client| {
+        // Its timestamp is from 2023.
+        client.produce("t", 0, -1, batch(&["old"], None)).await.error
+    };
+    assert_eq!(produced(&mut client).await, ErrorCode::NONE);
+    assert_eq!(
+        client.cold(1, &set((TOPIC, "t"), before, "60000")).await.responses[0].error_code,
+        0
+    );
+    soon(async {
+        while produced(&mut client).await != ErrorCode::INVALID_TIMESTAMP {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     soon(cluster.shutdown()).await;
 }
 
@@ -222,7 +296,11 @@ async fn groups_have_kafkas_operations_and_unknown_ones_have_none() {
 /// Settings that Kafka refuses, in its words, and one that only this cluster refuses.
 const REFUSED: [(&str, &str, &str); 11] = [
     ("nonsense", "1", "Unknown topic config name: nonsense"),
-    ("flush.ms", "1000", "Topic config flush.ms is not supported by the embedded cluster"),
+    (
+        "remote.storage.enable",
+        "true",
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    ),
     (
         "segment.bytes",
         "5",
