@@ -4,6 +4,7 @@ mod acls;
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod alter_configs;
+mod alter_replica_log_dirs;
 mod api_versions;
 mod authorize;
 mod client_quotas;
@@ -11,6 +12,7 @@ mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod create_partitions;
 mod create_topics;
+mod delegation_tokens;
 mod delete_groups;
 mod delete_records;
 mod delete_topics;
@@ -19,6 +21,8 @@ mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
+mod describe_quorum;
+mod describe_topic_partitions;
 mod describe_transactions;
 mod elect_leaders;
 mod end_txn;
@@ -29,6 +33,7 @@ mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 mod leave_group;
+mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod list_transactions;
@@ -38,12 +43,15 @@ mod offset_delete;
 mod offset_fetch;
 mod offsets_for_leader_epoch;
 mod produce;
+mod raft_voters;
 mod reassignments;
 mod sasl_authenticate;
 mod sasl_handshake;
 mod served;
 mod sync_group;
 mod txn_offset_commit;
+mod unregister_broker;
+mod update_features;
 mod user_scram_credentials;
 mod verify;
 mod write_txn_markers;
@@ -177,6 +185,18 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
             user_scram_credentials::describe(request, body, out)
         }
         ApiKey::ALTER_USER_SCRAM_CREDENTIALS => user_scram_credentials::alter(request, body, out),
+        ApiKey::CREATE_DELEGATION_TOKEN => delegation_tokens::create(request, body, out),
+        ApiKey::RENEW_DELEGATION_TOKEN => delegation_tokens::renew(request, body, out),
+        ApiKey::EXPIRE_DELEGATION_TOKEN => delegation_tokens::expire(request, body, out),
+        ApiKey::DESCRIBE_DELEGATION_TOKEN => delegation_tokens::describe(request, body, out),
+        ApiKey::ALTER_REPLICA_LOG_DIRS => alter_replica_log_dirs::handle(request, body, out),
+        ApiKey::DESCRIBE_QUORUM => describe_quorum::handle(request, body, out),
+        ApiKey::UNREGISTER_BROKER => unregister_broker::handle(request, body, out),
+        ApiKey::UPDATE_FEATURES => update_features::handle(request, body, out),
+        ApiKey::LIST_CONFIG_RESOURCES => list_config_resources::handle(request, body, out),
+        ApiKey::DESCRIBE_TOPIC_PARTITIONS => describe_topic_partitions::handle(request, body, out),
+        ApiKey::ADD_RAFT_VOTER => raft_voters::add(request, body, out),
+        ApiKey::REMOVE_RAFT_VOTER => raft_voters::remove(request, body, out),
         ApiKey::WRITE_TXN_MARKERS => write_txn_markers::handle(request, body, out).await,
         _ => Err("unsupported API".to_owned()),
     }
@@ -257,7 +277,8 @@ impl Call<'_> {
     }
 
     fn decode<T: Decodable + Message>(&self, body: Bytes) -> Result<T, String> {
-        cold::decode_request(self.header.version, body).map_err(|error| error.to_string())
+        let layout = cold::layout(self.header.api, self.header.version);
+        cold::decode_request(layout, body).map_err(|error| error.to_string())
     }
 
     fn answer<T: Encodable + Message>(

@@ -98,6 +98,15 @@ pub fn versions(api: ApiKey) -> Option<RangeInclusive<i16>> {
     (!range.is_empty()).then_some(range.min..=range.max)
 }
 
+/// Returns the version of `kafka-protocol` with the layout of this one. Some versions only permit new values.
+#[must_use]
+pub fn layout(api: ApiKey, version: i16) -> i16 {
+    match (api, version) {
+        (ApiKey::LIST_OFFSETS, 11) => 10,
+        (_, version) => version,
+    }
+}
+
 /// Encodes a whole request frame, its length first. The request's type determines the API.
 pub fn encode_request<R: Request>(
     version: i16,
@@ -107,7 +116,7 @@ pub fn encode_request<R: Request>(
 ) -> Result<Vec<u8>, ColdError> {
     let mut w = frame_writer();
     RequestHeader { api: ApiKey(R::KEY), version, correlation_id, client_id }.encode(&mut w);
-    finish_frame(w, version, request)
+    finish_frame(w, layout(ApiKey(R::KEY), version), request)
 }
 
 /// Encodes a whole response frame, its length first.
@@ -119,7 +128,7 @@ pub fn encode_response<T: Encodable + Message>(
 ) -> Result<Vec<u8>, ColdError> {
     let mut w = frame_writer();
     header::encode_response_header(api, version, correlation_id, &mut w);
-    finish_frame(w, version, response)
+    finish_frame(w, layout(api, version), response)
 }
 
 /// Decodes the body of a request, as returned by [`header::split_request`].

@@ -1,4 +1,4 @@
-//! Fetch (API key 1), versions 4 to 17: both directions, both sides.
+//! Fetch (API key 1), versions 4 to 18: both directions, both sides.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ mod codec;
 mod tests;
 
 /// Versions encoded and decoded here.
-pub const VERSIONS: std::ops::RangeInclusive<i16> = 4..=17;
+pub const VERSIONS: std::ops::RangeInclusive<i16> = 4..=18;
 
 /// A consumer's or a follower's request for records.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -63,6 +63,8 @@ pub(super) enum Change {
     },
     /// A registration, for a controller that restarts while its brokers run.
     Broker(BrokerImage),
+    /// The end of a registration on request.
+    RemoveBroker(i32),
     /// The version of the metadata after the preceding changes.
     Version(u64),
 }
@@ -116,6 +118,7 @@ enum Line {
         epoch: i64,
         fenced: bool,
     },
+    RemoveBroker(i32),
     Version(u64),
 }
 
@@ -198,6 +201,7 @@ impl Change {
                 epoch: broker.epoch,
                 fenced: broker.fenced,
             },
+            Self::RemoveBroker(id) => Line::RemoveBroker(*id),
             Self::Version(version) => Line::Version(*version),
         }
     }
@@ -227,6 +231,7 @@ impl Change {
             Line::Broker { id, host, port, inner, epoch, fenced } => {
                 Self::Broker(BrokerImage { id, host: host.into(), port, inner, epoch, fenced })
             }
+            Line::RemoveBroker(id) => Self::RemoveBroker(id),
             Line::Version(version) => Self::Version(version),
         })
     }

@@ -21,6 +21,8 @@ struct Inner {
     delay: Duration,
     frozen: bool,
     cut_off: bool,
+    /// The newest version that the broker has taken.
+    taken: u64,
 }
 
 impl Inner {
@@ -41,7 +43,8 @@ pub(crate) struct Delivery {
 
 impl Mailbox {
     pub(super) fn new(delay: Duration) -> Self {
-        let inner = Inner { queue: VecDeque::new(), delay, frozen: false, cut_off: false };
+        let inner =
+            Inner { queue: VecDeque::new(), delay, frozen: false, cut_off: false, taken: 0 };
         Self { inner: Mutex::new(inner), changed: Notify::new() }
     }
 
@@ -84,11 +87,16 @@ impl Mailbox {
 
     pub(crate) fn take(&self) -> Delivery {
         let mut inner = self.inner.lock();
-        Delivery {
-            arrived: inner.queue.drain(..).collect(),
-            delay: inner.delay,
-            frozen: inner.is_held(),
+        let arrived: Vec<_> = inner.queue.drain(..).collect();
+        if let Some(newest) = arrived.last() {
+            inner.taken = newest.version;
         }
+        Delivery { arrived, delay: inner.delay, frozen: inner.is_held() }
+    }
+
+    /// Returns the newest version that the broker has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.inner.lock().taken
     }
 
     /// Waits for a change. One waiter at a time.

@@ -298,6 +298,11 @@ impl Controller {
         key.and_then(|key| state.unclean.get(&key)).copied().unwrap_or(0)
     }
 
+    /// Returns the number of the controller's incarnation, from 1.
+    pub(crate) fn epoch(&self) -> i32 {
+        i32::try_from(self.inner.lock().restarts + 1).unwrap_or(i32::MAX)
+    }
+
     /// Completes with the next version of the metadata after this call.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
@@ -331,6 +336,11 @@ impl Controller {
         // The broker stops in any case. If this fails, its leaderships move after its session
         // timeout.
         let _ = self.change(|state| state.leave(id));
+    }
+
+    /// Removes a broker's registration; see [`State::unregister`].
+    pub(crate) fn unregister(&self, id: i32) -> Result<(), Refusal> {
+        self.change(|state| state.unregister(id))?
     }
 
     pub(crate) fn alter_partition(

@@ -166,6 +166,7 @@ impl State {
             }
             Change::Settings { whose, given } => self.set_settings(whose, given),
             Change::Broker(broker) => self.set_broker(broker),
+            Change::RemoveBroker(id) => self.remove_broker(id),
             Change::Version(version) => self.image.version = self.image.version.max(version),
         }
         self.changes.clear();
@@ -215,6 +216,11 @@ impl State {
         self.image.version += 1;
         self.changes.push(Change::Broker(broker.clone()));
         Arc::make_mut(&mut self.image.brokers).insert(broker.id, broker);
+    }
+
+    fn remove_broker(&mut self, id: i32) {
+        Arc::make_mut(&mut self.image.brokers).remove(&id);
+        self.changed(Change::RemoveBroker(id));
     }
 
     /// Registers a broker. It stays fenced until its first heartbeat, unless an earlier run's
@@ -269,6 +275,17 @@ impl State {
     pub(super) fn leave(&mut self, id: i32) {
         self.leaving.insert(id);
         self.fence(id);
+    }
+
+    /// Removes a broker's registration. If it runs, its heartbeats are refused until it restarts.
+    pub(super) fn unregister(&mut self, id: i32) -> Result<(), Refusal> {
+        if !self.image.brokers.contains_key(&id) {
+            let reason = format!("Broker ID {id} is not currently registered");
+            return Err((ErrorCode::BROKER_ID_NOT_REGISTERED, reason));
+        }
+        self.fence(id);
+        self.remove_broker(id);
+        Ok(())
     }
 
     fn fence_partitions(&mut self, id: i32) {

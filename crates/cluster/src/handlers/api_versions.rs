@@ -24,8 +24,25 @@ use super::{
 };
 use crate::faults::KafkaRelease;
 
-const GROUP_VERSION: &str = "group.version";
-const TRANSACTION_VERSION: &str = "transaction.version";
+/// A feature of the cluster.
+pub(super) struct Feature {
+    pub(super) name: &'static str,
+    /// The newest supported level.
+    pub(super) newest: i16,
+    /// The finalized level.
+    pub(super) level: i16,
+}
+
+/// Returns the features by which clients choose their protocols. With `transaction.version` 2 they let
+/// brokers add partitions to transactions, and take a new epoch with every EndTxn (KIP-890).
+/// `group.version` 1 means the consumer protocol (KIP-848).
+pub(super) fn levels(call: &Call<'_>) -> [Feature; 2] {
+    let transactions = call.broker.config.transaction_version;
+    [
+        Feature { name: "group.version", newest: 1, level: 1 },
+        Feature { name: "transaction.version", newest: 2, level: transactions },
+    ]
+}
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ApiVersionsRequest = call.decode(body)?;
@@ -45,29 +62,24 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&response, out)
 }
 
-/// Adds the features by which clients choose their protocols. With `transaction.version` 2 they let
-/// brokers add partitions to transactions, and take a new epoch with every EndTxn (KIP-890).
-/// `group.version` 1 means the consumer protocol (KIP-848).
 fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
     // Before version 4, version ranges starting at 0 were omitted (KAFKA-17011).
     let lowest = if call.version() >= 4 { 0 } else { 1 };
-    let supported = |name, newest| {
+    let features = levels(call);
+    let supported = features.iter().map(|feature| {
         SupportedFeatureKey::default()
-            .with_name(text(name))
+            .with_name(text(feature.name))
             .with_min_version(lowest)
-            .with_max_version(newest)
-    };
-    response.supported_features =
-        vec![supported(GROUP_VERSION, 1), supported(TRANSACTION_VERSION, 2)];
+            .with_max_version(feature.newest)
+    });
+    response.supported_features = supported.collect();
     // Features do not change during the cluster's lifetime.
     response.finalized_features_epoch = 0;
-    let levels =
-        [(GROUP_VERSION, 1), (TRANSACTION_VERSION, call.broker.config.transaction_version)];
-    let finalized = levels.into_iter().filter(|(_, level)| *level > 0).map(|(name, level)| {
+    let finalized = features.iter().filter(|feature| feature.level > 0).map(|feature| {
         FinalizedFeatureKey::default()
-            .with_name(text(name))
-            .with_min_version_level(level)
-            .with_max_version_level(level)
+            .with_name(text(feature.name))
+            .with_min_version_level(feature.level)
+            .with_max_version_level(feature.level)
     });
     response.finalized_features = finalized.collect();
 }

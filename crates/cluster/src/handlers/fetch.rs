@@ -1,4 +1,4 @@
-//! Fetch, key 1, versions 4 to 17.
+//! Fetch, key 1, versions 4 to 18.
 //!
 //! - Long poll: a response waits for `min_bytes` or `max_wait_ms`. Appends wake followers, and the
 //!   high watermark wakes consumers. An error, a diverging epoch or a redirection to a

@@ -1,10 +1,10 @@
-//! ListOffsets, key 2, versions 1 to 10.
+//! ListOffsets, key 2, versions 1 to 11.
 //!
 //! - Earliest (-2) and the start of the local log (-4): the log start offset, as nothing is tiered.
 //! - Latest (-1): the high watermark, or the last stable offset for READ_COMMITTED.
 //! - Largest timestamp (-3): the record with it.
 //! - A timestamp: the first record at or after it.
-//! - The end of the tiered log (-5) does not exist.
+//! - The end of the tiered log (-5) and of what awaits its upload (-6, version 11) do not exist.
 //!
 //! The response of a newly elected leader is OFFSET_NOT_AVAILABLE until its high watermark has
 //! passed the start of its epoch (KIP-207); before version 5 it is LEADER_NOT_AVAILABLE.
@@ -84,6 +84,7 @@ fn find(
         -2 | -4 => OffsetSpec::Earliest,
         -3 => OffsetSpec::MaxTimestamp,
         -5 => return Ok((-1, -1, -1)),
+        -6 if call.version() >= 11 => return Ok((-1, -1, -1)),
         at if at >= 0 => OffsetSpec::Timestamp(at),
         _ => return Err(NotServed::code(ErrorCode::UNSUPPORTED_VERSION)),
     };

@@ -44,12 +44,9 @@ pub(super) fn handle(
     let request =
         MetadataRequest::decode(call.version(), body).map_err(|error| error.to_string())?;
     let image = call.broker.image();
-    let operations = match request.include_topic_authorized_operations {
-        true => Some(ALL_TOPIC_OPERATIONS),
-        false => None,
-    };
-    let operations = |topic: &str| {
-        operations.map_or(NOT_ASKED, |all| call.operations(all, Resource::Topic(topic)))
+    let operations = |topic: &str| match request.include_topic_authorized_operations {
+        true => topic_operations(call, topic),
+        false => NOT_ASKED,
     };
     let shown = |topic: &str| call.may(Operation::Describe, Resource::Topic(topic));
     let may_create = call.broker.config.auto_create_topics
@@ -95,6 +92,11 @@ pub(super) fn handle(
         error: ErrorCode::NONE,
     };
     Ok(call.answer_with(out, |w| response.encode(call.version(), w)))
+}
+
+/// Returns the bit field of allowed operations on a topic.
+pub(super) fn topic_operations(call: &Call<'_>, topic: &str) -> i32 {
+    call.operations(ALL_TOPIC_OPERATIONS, Resource::Topic(topic))
 }
 
 /// Returns the bit field of allowed operations on the cluster.

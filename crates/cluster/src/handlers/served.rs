@@ -88,8 +88,8 @@ const fn served(api: ApiKey, versions: RangeInclusive<i16>, lowest: i16, rights:
 pub(super) static SERVED: &[Served] = &[
     // librdkafka assumes that it cannot compress for a broker without Produce 0 (KAFKA-18659).
     served(ApiKey::PRODUCE, 3..=13, 0, Rights::Asked(&[WRITE_TOPIC, WRITE_TXN])),
-    served(ApiKey::FETCH, 4..=17, 4, Rights::Asked(&[READ_TOPIC, CLUSTER_ACTION])),
-    served(ApiKey::LIST_OFFSETS, 1..=10, 1, Rights::Asked(&[DESCRIBE_TOPIC])),
+    served(ApiKey::FETCH, 4..=18, 4, Rights::Asked(&[READ_TOPIC, CLUSTER_ACTION])),
+    served(ApiKey::LIST_OFFSETS, 1..=11, 1, Rights::Asked(&[DESCRIBE_TOPIC])),
     served(ApiKey::METADATA, 0..=13, 0, Rights::Asked(&[DESCRIBE_TOPIC, CREATE_ANY, CREATE_TOPIC])),
     served(ApiKey::OFFSET_COMMIT, 2..=9, 2, Rights::Asked(&[READ_GROUP, READ_TOPIC])),
     served(ApiKey::OFFSET_FETCH, 1..=9, 1, Rights::Asked(&[DESCRIBE_GROUP, DESCRIBE_TOPIC])),
@@ -167,6 +167,19 @@ pub(super) static SERVED: &[Served] = &[
         Rights::Asked(&[READ_GROUP, DESCRIBE_TOPIC]),
     ),
     served(ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, 0, Rights::Asked(&[DESCRIBE_GROUP])),
+    // No permission: all are refused.
+    served(ApiKey::CREATE_DELEGATION_TOKEN, 1..=3, 1, Rights::Everyone),
+    served(ApiKey::RENEW_DELEGATION_TOKEN, 1..=2, 1, Rights::Everyone),
+    served(ApiKey::EXPIRE_DELEGATION_TOKEN, 1..=2, 1, Rights::Everyone),
+    served(ApiKey::DESCRIBE_DELEGATION_TOKEN, 1..=3, 1, Rights::Everyone),
+    served(ApiKey::ALTER_REPLICA_LOG_DIRS, 1..=2, 1, Rights::Asked(&[ALTER_CLUSTER])),
+    served(ApiKey::DESCRIBE_QUORUM, 0..=2, 0, Rights::Asked(&[DESCRIBE_CLUSTER])),
+    served(ApiKey::UPDATE_FEATURES, 0..=2, 0, Rights::Asked(&[ALTER_CLUSTER])),
+    served(ApiKey::UNREGISTER_BROKER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
+    served(ApiKey::LIST_CONFIG_RESOURCES, 0..=1, 0, Rights::Asked(&[CLUSTER_CONFIGS])),
+    served(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TOPIC])),
+    served(ApiKey::ADD_RAFT_VOTER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
+    served(ApiKey::REMOVE_RAFT_VOTER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
 ];
 
 /// Returns the entry of an API.

@@ -6,8 +6,11 @@ use curtail_wire::{
     ErrorCode, Uuid,
     api::ApiKey,
     cold::messages::{
-        CreateTopicsRequest, DeleteGroupsRequest, DeleteTopicsRequest, GroupId, TopicName,
+        CreateDelegationTokenRequest, CreateTopicsRequest, DeleteGroupsRequest,
+        DeleteTopicsRequest, DescribeDelegationTokenRequest, ExpireDelegationTokenRequest, GroupId,
+        ListOffsetsRequest, RenewDelegationTokenRequest, TopicName,
         create_topics_request::CreatableTopic,
+        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
     },
     header::response_body,
     metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse},
@@ -15,7 +18,7 @@ use curtail_wire::{
     records::{BatchBuilder, Codec, Compression, ProducerStamp, RecordData, stamp},
 };
 
-use crate::support::{Client, config, soon, start, text};
+use crate::support::{Client, config, one_partition, soon, start, text};
 
 async fn one_broker() -> Cluster {
     start(config(1)).await
@@ -102,6 +105,51 @@ async fn zstd_batch_in_an_old_produce_request_is_refused() {
         let body = client.body(ApiKey::PRODUCE, version).await;
         let response = ProduceResponse::decode(version, &body).unwrap();
         assert_eq!(response.topics[0].partitions[0].error, code, "version {version}");
+    }
+    soon(cluster.shutdown()).await;
+}
+
+/// Version 11 of ListOffsets permits one more special timestamp (KIP-1023). Nothing is tiered here.
+#[tokio::test]
+async fn offsets_of_tiered_storage_do_not_exist() {
+    let (cluster, mut client) = one_partition().await;
+    let refused = ErrorCode::UNSUPPORTED_VERSION.0;
+    for (version, timestamp, expected) in [
+        (11, -2, (0, 0)),
+        (11, -5, (0, -1)),
+        (11, -6, (0, -1)),
+        (10, -6, (refused, -1)),
+        (11, -7, (refused, -1)),
+    ] {
+        let partition = ListOffsetsPartition::default().with_timestamp(timestamp);
+        let topic = ListOffsetsTopic::default()
+            .with_name(TopicName(text("t")))
+            .with_partitions(vec![partition]);
+        let request =
+            ListOffsetsRequest::default().with_replica_id((-1).into()).with_topics(vec![topic]);
+        let found = client.cold(version, &request).await.topics.remove(0).partitions.remove(0);
+        let found = (found.error_code, found.offset);
+        assert_eq!(found, expected, "version {version}, timestamp {timestamp}");
+    }
+    soon(cluster.shutdown()).await;
+}
+
+/// As in Apache Kafka without `delegation.token.secret.key`.
+#[tokio::test]
+async fn delegation_tokens_are_refused() {
+    let (cluster, mut client) = one_partition().await;
+    let expected = ErrorCode::DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.0;
+    for version in 1..=3 {
+        let create = CreateDelegationTokenRequest::default();
+        assert_eq!(client.cold(version, &create).await.error_code, expected);
+        let describe = DescribeDelegationTokenRequest::default();
+        assert_eq!(client.cold(version, &describe).await.error_code, expected);
+    }
+    for version in 1..=2 {
+        let renew = RenewDelegationTokenRequest::default();
+        assert_eq!(client.cold(version, &renew).await.error_code, expected);
+        let expire = ExpireDelegationTokenRequest::default();
+        assert_eq!(client.cold(version, &expire).await.error_code, expected);
     }
     soon(cluster.shutdown()).await;
 }

@@ -5,21 +5,25 @@ use curtail_wire::{
     ErrorCode,
     api::ApiKey,
     cold::messages::{
-        AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest,
-        AlterPartitionReassignmentsRequest, AlterUserScramCredentialsRequest, ApiVersionsRequest,
-        ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
-        CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
-        DeleteRecordsRequest, DeleteTopicsRequest, DescribeClientQuotasRequest,
-        DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
-        DescribeProducersRequest, DescribeTransactionsRequest, DescribeUserScramCredentialsRequest,
-        ElectLeadersRequest, EndTxnRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-        IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+        AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AddRaftVoterRequest,
+        AlterConfigsRequest, AlterPartitionReassignmentsRequest, AlterReplicaLogDirsRequest,
+        AlterUserScramCredentialsRequest, ApiVersionsRequest, ConsumerGroupDescribeRequest,
+        ConsumerGroupHeartbeatRequest, CreateAclsRequest, CreatePartitionsRequest,
+        CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest,
+        DeleteTopicsRequest, DescribeClientQuotasRequest, DescribeConfigsRequest,
+        DescribeGroupsRequest, DescribeLogDirsRequest, DescribeProducersRequest,
+        DescribeQuorumRequest, DescribeTopicPartitionsRequest, DescribeTransactionsRequest,
+        DescribeUserScramCredentialsRequest, ElectLeadersRequest, EndTxnRequest,
+        FindCoordinatorRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest,
+        InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListConfigResourcesRequest,
         ListGroupsRequest, ListPartitionReassignmentsRequest, ListTransactionsRequest,
         OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
-        SyncGroupRequest, TopicName, TransactionalId, TxnOffsetCommitRequest,
+        RemoveRaftVoterRequest, SyncGroupRequest, TopicName, TransactionalId,
+        TxnOffsetCommitRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
         WriteTxnMarkersRequest,
         add_partitions_to_txn_request::AddPartitionsToTxnTopic,
         alter_configs_request,
+        alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic},
         alter_user_scram_credentials_request::ScramCredentialDeletion,
         create_partitions_request::CreatePartitionsTopic,
         create_topics_request::CreatableTopic,
@@ -387,6 +391,44 @@ async fn of_access(client: &mut Client, api: ApiKey) -> Told {
                 AlterUserScramCredentialsRequest::default().with_deletions(vec![deletion]);
             client.cold(0, &request).await.results[0].error_code
         }
+        other => return of_the_cluster(client, other).await,
+    }])
+}
+
+async fn of_the_cluster(client: &mut Client, api: ApiKey) -> Told {
+    Codes(vec![match api {
+        ApiKey::ALTER_REPLICA_LOG_DIRS => {
+            let topic =
+                AlterReplicaLogDirTopic::default().with_name(orders()).with_partitions(vec![0]);
+            let dir = AlterReplicaLogDir::default().with_topics(vec![topic]);
+            let request = AlterReplicaLogDirsRequest::default().with_dirs(vec![dir]);
+            client.cold(2, &request).await.results[0].partitions[0].error_code
+        }
+        ApiKey::DESCRIBE_QUORUM => {
+            client.cold(0, &DescribeQuorumRequest::default()).await.error_code
+        }
+        ApiKey::UPDATE_FEATURES => {
+            client.cold(1, &UpdateFeaturesRequest::default()).await.error_code
+        }
+        ApiKey::UNREGISTER_BROKER => {
+            let request = UnregisterBrokerRequest::default().with_broker_id(77.into());
+            client.cold(0, &request).await.error_code
+        }
+        ApiKey::LIST_CONFIG_RESOURCES => {
+            client.cold(1, &ListConfigResourcesRequest::default()).await.error_code
+        }
+        ApiKey::DESCRIBE_TOPIC_PARTITIONS => {
+            let all = DescribeTopicPartitionsRequest::default().with_response_partition_limit(9);
+            return Found(client.cold(0, &all).await.topics.len());
+        }
+        ApiKey::ADD_RAFT_VOTER => client.cold(0, &AddRaftVoterRequest::default()).await.error_code,
+        ApiKey::REMOVE_RAFT_VOTER => {
+            client.cold(0, &RemoveRaftVoterRequest::default()).await.error_code
+        }
+        ApiKey::CREATE_DELEGATION_TOKEN
+        | ApiKey::RENEW_DELEGATION_TOKEN
+        | ApiKey::EXPIRE_DELEGATION_TOKEN
+        | ApiKey::DESCRIBE_DELEGATION_TOKEN => return Open,
         other => panic!("say here what {other} tells to whom"),
     }])
 }

@@ -208,7 +208,8 @@ impl Client {
     pub async fn cold<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.send_cold(version, request).await;
         let body = self.body(ApiKey(R::KEY), version).await;
-        cold::decode_response(version, body).expect("a response")
+        let layout = cold::layout(ApiKey(R::KEY), version);
+        cold::decode_response(layout, body).expect("a response")
     }
 
     pub async fn metadata(&mut self, topic: &str) -> (MetadataResponse, MetadataTopic) {

@@ -1,0 +1,35 @@
+//! AddRaftVoter, key 80, and RemoveRaftVoter, key 81, version 0. As Kafka does without a dynamic quorum
+//! (`kraft.version` 0), the cluster refuses both with UNSUPPORTED_VERSION (KIP-853).
+
+use bytes::Bytes;
+use curtail_wire::{
+    ErrorCode,
+    cold::messages::{
+        AddRaftVoterRequest, AddRaftVoterResponse, RemoveRaftVoterRequest, RemoveRaftVoterResponse,
+    },
+};
+
+use super::{Answer, Call, text};
+use crate::acl::{Operation, Resource};
+
+pub(super) fn add(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let _: AddRaftVoterRequest = call.decode(body)?;
+    let (code, reason) = refusal(call, "adding voters");
+    let response = AddRaftVoterResponse::default().with_error_code(code.0);
+    call.answer(&response.with_error_message(Some(text(&reason))), out)
+}
+
+pub(super) fn remove(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
+    let _: RemoveRaftVoterRequest = call.decode(body)?;
+    let (code, reason) = refusal(call, "removing voters");
+    let response = RemoveRaftVoterResponse::default().with_error_code(code.0);
+    call.answer(&response.with_error_message(Some(text(&reason))), out)
+}
+
+fn refusal(call: &Call<'_>, what: &str) -> (ErrorCode, String) {
+    if let Err(code) = call.require(Operation::Alter, Resource::Cluster) {
+        return (code, code.message().to_owned());
+    }
+    let reason = format!("Cluster doesn't support {what}: its kraft.version is 0.");
+    (ErrorCode::UNSUPPORTED_VERSION, reason)
+}
