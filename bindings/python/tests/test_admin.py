@@ -20,6 +20,8 @@ from curtail_kafka.admin import (
     AclFilter,
     ConfigChange,
     ConfigResource,
+    FencedProducer,
+    LogDirMove,
     NewPartitions,
     NewTopic,
     OffsetAndMetadata,
@@ -169,14 +171,43 @@ async def test_cluster_is_described(servers: str, topic: str) -> None:
         features = await admin.describe_features()
         lowest, highest = features.supported["transaction.version"]
         assert lowest <= features.finalized["transaction.version"] == 2 <= highest
-        # The embedded cluster's controller is outside the protocol.
-        with pytest.raises(curtail.UnsupportedVersionError, match="DescribeQuorum"):
-            await admin.describe_metadata_quorum()
+        quorum = await admin.describe_metadata_quorum()
+        assert [voter.id for voter in quorum.voters] == [1]
+        with pytest.raises(curtail.Error, match="no.such.feature"):
+            await admin.update_features({"no.such.feature": 1}, validate_only=True)
+        await admin.update_features({"transaction.version": 2}, kind="upgrade")
+        with pytest.raises(curtail.ConfigError, match="safe-downgrade"):
+            await admin.update_features({"transaction.version": 2}, kind="down")  # type: ignore[arg-type]
+        with pytest.raises(curtail.Error, match="77"):
+            await admin.unregister_broker(77)
+        assert ConfigResource.topic(topic) in await admin.list_config_resources(["topic"])
         dirs = await admin.describe_log_dirs([1, 2, 3, 9])
         assert isinstance(dirs[9], curtail.Error)
         first = dirs[1]
         assert not isinstance(first, curtail.Error) and first[0].error is None
         assert first[0].replicas[TopicPartition(topic, 0)].size == 0
+        own = LogDirMove(1, TopicPartition(topic, 0), first[0].path)
+        other = LogDirMove(1, TopicPartition(topic, 0), "/nowhere")
+        moved = await admin.alter_replica_log_dirs([own, other])
+        assert moved[own] is None and isinstance(moved[other], curtail.Error)
+
+
+async def test_members_are_removed_and_producers_fenced(servers: str, topic: str) -> None:
+    group = f"group-{next(_names)}"
+    async with curtail.Admin(servers) as admin:
+        async with curtail.Consumer(
+            servers, topic, group_id=group, group_instance_id="pod-1"
+        ) as consumer:
+            while not consumer.assignment:
+                await consumer.poll(0.1)
+        removed = await admin.remove_group_members(
+            group, instance_ids=["pod-1", "pod-2"], member_ids=["nobody"]
+        )
+        assert removed["pod-1"] is None
+        assert error_of(removed["pod-2"]).code == error_of(removed["nobody"]).code == 25
+        fenced = await admin.fence_producers([f"tx-{group}"])
+        [first] = fenced.values()
+        assert isinstance(first, FencedProducer) and first.producer_epoch == 0
 
 
 async def test_groups_and_offsets_are_managed(servers: str, topic: str) -> None:

@@ -32,12 +32,15 @@ __all__ = [
     "ConfigSynonym",
     "Elected",
     "Election",
+    "FeatureUpdateKind",
     "Features",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "IsolationLevel",
     "ListedOffset",
     "LogDir",
+    "LogDirMove",
     "LogDirReplica",
     "MemberDescription",
     "NewPartitions",
@@ -93,6 +96,8 @@ AclOperation: TypeAlias = Literal[
     "two-phase-commit",
 ]
 AclPermission: TypeAlias = Literal["allow", "deny"]
+FeatureUpdateKind: TypeAlias = Literal["upgrade", "safe-downgrade", "unsafe-downgrade"]
+"""``unsafe-downgrade`` may lose metadata."""
 ConfigKind: TypeAlias = Literal["topic", "broker", "broker-logger", "group", "client-metrics"]
 ScramMechanism: TypeAlias = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -319,6 +324,23 @@ class Features:
     finalized: dict[str, int]
     epoch: int | None
     supported: dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """What a transactional id has after its producers were fenced."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirMove:
+    """A broker's replica, and the directory to which it moves."""
+
+    broker: int
+    partition: TopicPartition
+    path: str
 
 
 @dataclass(frozen=True, slots=True)

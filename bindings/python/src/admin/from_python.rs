@@ -6,7 +6,7 @@ use curtail::{
     TopicPartition,
     admin::{
         AbortTransaction, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter,
-        AclPermission, AclResource, ConfigChange, ConfigResource, Election, Mode, NewPartitions,
+        AclPermission, AclResource, ConfigChange, ConfigResource, ConfigResourceKind, Election, FeatureUpdate, GroupMember, Mode, NewPartitions,
         NewTopic, OffsetSpec, QuotaChange, QuotaFilter, QuotaMatch, ScramChange, ScramMechanism,
         TransactionFilter,
     },
@@ -143,6 +143,34 @@ pub(super) fn isolation(py: Python<'_>, name: &str) -> PyResult<IsolationLevel> 
 pub(super) fn election(py: Python<'_>, name: &str) -> PyResult<Election> {
     let all = [("preferred", Election::Preferred), ("unclean", Election::Unclean)];
     choice(py, "election", name, all)
+}
+
+pub(super) fn feature_update(py: Python<'_>, level: i16, kind: &str) -> PyResult<FeatureUpdate> {
+    let all = [
+        ("upgrade", FeatureUpdate::Upgrade(level)),
+        ("safe-downgrade", FeatureUpdate::SafeDowngrade(level)),
+        ("unsafe-downgrade", FeatureUpdate::UnsafeDowngrade(level)),
+    ];
+    choice(py, "kind", kind, all)
+}
+
+pub(super) fn resource_kind(py: Python<'_>, name: &str) -> PyResult<ConfigResourceKind> {
+    let all = [
+        ("topic", ConfigResourceKind::Topic),
+        ("broker", ConfigResourceKind::Broker),
+        ("broker-logger", ConfigResourceKind::BrokerLogger),
+        ("group", ConfigResourceKind::Group),
+        ("client-metrics", ConfigResourceKind::ClientMetrics),
+    ];
+    choice(py, "kind", name, all)
+}
+
+/// Returns the id by which the member was named.
+pub(super) fn member_name(member: GroupMember) -> String {
+    match member {
+        GroupMember::Static(id) | GroupMember::Id(id) => id,
+        other => other.to_string(),
+    }
 }
 
 /// A timestamp in milliseconds, or a name.

@@ -3,15 +3,15 @@
 mod from_python;
 mod to_tree;
 
-use curtail::admin::{Each, Quotas};
+use curtail::admin::{Each, GroupMember, LogDirMove, Quotas};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use self::{
     from_python::{
         AclFields, AclFilterFields, At, Change, Component, Partitions, Resource, Scram, Spec,
-        Topic, abort, acl, acl_filter, change, election, isolation, mode, new_partitions,
-        offset_spec, partition, partitions, quota_change, quota_filter, resource, scram_change,
+        Topic, abort, acl, acl_filter, change, election, feature_update, isolation, member_name, mode, new_partitions,
+        offset_spec, partition, partitions, quota_change, quota_filter, resource, resource_kind, scram_change,
         texts, topic, transaction_filter,
     },
     to_tree::{Entity, ToTree, each, each_of_each},
@@ -227,6 +227,69 @@ impl Admin {
 
     fn _start_describe_features(&self, py: Python<'_>) -> PyResult<Call> {
         self.call(py, |admin| async move { admin.describe_features().await }, ToTree::tree)
+    }
+
+    fn _start_update_features(
+        &self,
+        py: Python<'_>,
+        updates: Vec<(String, i16, String)>,
+        validate_only: bool,
+    ) -> PyResult<Call> {
+        let one = |(name, level, kind): (String, i16, String)| -> PyResult<_> {
+            Ok((name, feature_update(py, level, &kind)?))
+        };
+        let updates = updates.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        let mode = mode(validate_only);
+        let work = move |admin: curtail::Admin| async move {
+            let updates: Vec<_> =
+                updates.iter().map(|(name, update)| (name.as_str(), *update)).collect();
+            admin.update_features(&updates, mode).await
+        };
+        self.call(py, work, ToTree::tree)
+    }
+
+    fn _start_unregister_broker(&self, py: Python<'_>, id: i32) -> PyResult<Call> {
+        self.call(py, move |admin| async move { admin.unregister_broker(id).await }, ToTree::tree)
+    }
+
+    fn _start_alter_replica_log_dirs(
+        &self,
+        py: Python<'_>,
+        moves: Vec<(i32, At, String)>,
+    ) -> PyResult<Call> {
+        let one = |(broker, at, path)| LogDirMove::new(broker, partition(at), path);
+        let moves: Vec<_> = moves.into_iter().map(one).collect();
+        self.call(py, |admin| async move { admin.alter_replica_log_dirs(&moves).await }, each)
+    }
+
+    fn _start_list_config_resources(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<Call> {
+        let kinds =
+            kinds.iter().map(|kind| resource_kind(py, kind)).collect::<PyResult<Vec<_>>>()?;
+        let work =
+            |admin: curtail::Admin| async move { admin.list_config_resources(&kinds).await };
+        self.call(py, work, ToTree::tree)
+    }
+
+    /// The results have the ids as keys.
+    fn _start_remove_group_members(
+        &self,
+        py: Python<'_>,
+        group: String,
+        instance_ids: Vec<String>,
+        member_ids: Vec<String>,
+    ) -> PyResult<Call> {
+        let members = instance_ids.into_iter().map(GroupMember::Static);
+        let members: Vec<_> = members.chain(member_ids.into_iter().map(GroupMember::Id)).collect();
+        let work = |admin: curtail::Admin| async move {
+            let removed = admin.remove_group_members(&group, &members).await?.into_iter();
+            let removed = removed.map(|(member, result)| (member_name(member), result));
+            curtail::Result::<Each<String, ()>>::Ok(removed.collect())
+        };
+        self.call(py, work, each)
+    }
+
+    fn _start_fence_producers(&self, py: Python<'_>, ids: Vec<String>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.fence_producers(&texts(&ids)).await }, each)
     }
 
     fn _start_describe_metadata_quorum(&self, py: Python<'_>) -> PyResult<Call> {

@@ -7,8 +7,8 @@ use curtail::{
     admin::{
         Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
         BrokerDescription, ClusterDescription, ConfigEntry, ConfigResource, ConfigSource,
-        ConfigSynonym, Each, Elected, Features, GroupDescription, GroupKind, GroupListing,
-        GroupState, ListedOffset, LogDir, LogDirReplica, MemberDescription, OngoingReassignment,
+        ConfigSynonym, Each, Elected, Features, FencedProducer, GroupDescription, GroupKind, GroupListing,
+        GroupState, ListedOffset, LogDir, LogDirMove, LogDirReplica, MemberDescription, OngoingReassignment,
         PartitionDescription, ProducerState, QuorumDescription, QuorumReplica, ScramCredential,
         ScramMechanism, TopicDescription, TopicListing, TransactionDescription, TransactionListing,
     },
@@ -99,6 +99,8 @@ data_classes! {
     ConfigEntry { name value source read_only sensitive synonyms }
     ConfigSynonym { name value source }
     Features { finalized epoch supported }
+    FencedProducer { producer_id producer_epoch }
+    LogDirMove { broker partition path }
     GroupDescription { group_id kind state assignor coordinator epoch assignment_epoch members }
     GroupListing { group_id protocol_type state kind }
     ListedOffset { offset timestamp leader_epoch }

@@ -1,15 +1,23 @@
 //! Log directories of brokers, features of the cluster and its metadata quorum.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{
-    ApiVersionsRequest, ApiVersionsResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
-    DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum_request,
-    describe_quorum_response,
+    AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, ApiVersionsRequest,
+    ApiVersionsResponse, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeQuorumRequest,
+    DescribeQuorumResponse, UnregisterBrokerRequest, UnregisterBrokerResponse,
+    UpdateFeaturesRequest, UpdateFeaturesResponse,
+    alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic},
+    describe_quorum_request, describe_quorum_response,
+    update_features_request::FeatureUpdateKey,
 };
 
-use super::{Admin, Each, broker_error, text};
+use super::{
+    Admin, Each, Mode, broker_error,
+    rounds::{Outcome, unknown_broker},
+    text, topics_of,
+};
 use crate::{Result, TopicPartition};
 
 /// A directory of a broker's logs.
@@ -51,6 +59,48 @@ pub struct Features {
     pub epoch: Option<i64>,
     /// Lowest and highest level of each feature that the responding broker supports.
     pub supported: BTreeMap<String, (i16, i16)>,
+}
+
+/// A change of a feature's finalized level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeatureUpdate {
+    /// To a higher level.
+    Upgrade(i16),
+    /// To a lower level, if nothing is lost.
+    SafeDowngrade(i16),
+    /// To a lower level, even if metadata are lost.
+    UnsafeDowngrade(i16),
+}
+
+impl FeatureUpdate {
+    /// The level, and Kafka's number of the kind of update.
+    fn wire(self) -> (i16, i8) {
+        match self {
+            Self::Upgrade(level) => (level, 1),
+            Self::SafeDowngrade(level) => (level, 2),
+            Self::UnsafeDowngrade(level) => (level, 3),
+        }
+    }
+}
+
+/// A replica that is to move to another directory of its broker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct LogDirMove {
+    /// The broker's id.
+    pub broker: i32,
+    /// The replica's partition.
+    pub partition: TopicPartition,
+    /// The new directory, by its path on the broker.
+    pub path: String,
+}
+
+impl LogDirMove {
+    /// A move of a broker's replica to this directory.
+    pub fn new(broker: i32, partition: TopicPartition, path: impl Into<String>) -> Self {
+        Self { broker, partition, path: path.into() }
+    }
 }
 
 /// The controllers of a cluster (KIP-595).
@@ -134,6 +184,139 @@ impl Admin {
         })
     }
 
+    /// Changes finalized levels of features (KIP-584). All change, or none.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
+    /// use curtail::admin::{FeatureUpdate, Mode};
+    ///
+    /// admin.update_features(&[("transaction.version", FeatureUpdate::Upgrade(2))], Mode::Apply).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If no broker responds within `default.api.timeout.ms`, or the controller refuses an update.
+    ///
+    /// # Cancel safety
+    /// A dropped call may still have been carried out.
+    pub async fn update_features(
+        &self,
+        updates: &[(&str, FeatureUpdate)],
+        mode: Mode,
+    ) -> Result<()> {
+        let what = "updating features (default.api.timeout.ms)";
+        self.retried(what, |timeout_ms| self.update_features_once(updates, mode, timeout_ms)).await
+    }
+
+    async fn update_features_once(
+        &self,
+        updates: &[(&str, FeatureUpdate)],
+        mode: Mode,
+        timeout_ms: i32,
+    ) -> Result<()> {
+        let updates = updates.iter().map(|(name, update)| {
+            let (level, kind) = update.wire();
+            FeatureUpdateKey::default()
+                .with_feature(text(name))
+                .with_max_version_level(level)
+                .with_upgrade_type(kind)
+        });
+        let request = UpdateFeaturesRequest::default()
+            .with_timeout_ms(timeout_ms)
+            .with_feature_updates(updates.collect())
+            .with_validate_only(mode.validates());
+        // Before version 1 there was no dry run.
+        let answer: UpdateFeaturesResponse = self.ask_any(1..=2, |_| request).await?;
+        let message = answer.error_message.as_deref();
+        let error = |code| broker_error("features", code, message);
+        ErrorCode(answer.error_code).ok().map_err(error)?;
+        // Before version 2 each feature has its own result.
+        answer.results.iter().try_for_each(|result| {
+            let what = format!("feature '{}'", &*result.feature);
+            let message = result.error_message.as_deref();
+            ErrorCode(result.error_code).ok().map_err(|code| broker_error(&what, code, message))
+        })
+    }
+
+    /// Removes the registration of a broker that has been shut down for good (KIP-631). Its replicas stay assigned to it.
+    ///
+    /// # Errors
+    /// If no broker responds within `default.api.timeout.ms`, or no broker with this id is registered.
+    ///
+    /// # Cancel safety
+    /// A dropped call may still have been carried out.
+    pub async fn unregister_broker(&self, id: i32) -> Result<()> {
+        let what = "unregistering a broker (default.api.timeout.ms)";
+        self.retried(what, |_| self.unregister_once(id)).await
+    }
+
+    async fn unregister_once(&self, id: i32) -> Result<()> {
+        let request = UnregisterBrokerRequest::default().with_broker_id(id.into());
+        let answer: UnregisterBrokerResponse = self.ask_any(0..=0, |_| request).await?;
+        let message = answer.error_message.as_deref();
+        let error = |code| broker_error(&format!("broker {id}"), code, message);
+        ErrorCode(answer.error_code).ok().map_err(error)
+    }
+
+    /// Moves replicas between the directories of their brokers, with a result for each. A result means that the broker has begun
+    /// to copy; [`Admin::describe_log_dirs`] shows the progress.
+    ///
+    /// # Errors
+    /// If no broker responds within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may still have been carried out.
+    pub async fn alter_replica_log_dirs(
+        &self,
+        moves: &[LogDirMove],
+    ) -> Result<Each<LogDirMove, ()>> {
+        let what = "moving replicas between directories (default.api.timeout.ms)";
+        self.rounds(what, moves, |open, _| self.move_replicas_once(open)).await
+    }
+
+    async fn move_replicas_once(
+        &self,
+        open: BTreeSet<LogDirMove>,
+    ) -> Result<Outcome<LogDirMove, ()>> {
+        let live = self.brokers().await?;
+        let mut outcome = Outcome::new();
+        let mut parts: BTreeMap<i32, Vec<LogDirMove>> = BTreeMap::new();
+        for to in open {
+            parts.entry(to.broker).or_default().push(to);
+        }
+        let mut asked = Vec::new();
+        for (id, part) in parts {
+            match live.iter().find(|broker| broker.id == id) {
+                Some(broker) => asked.push((broker.clone(), part)),
+                None => {
+                    let error = |to| (to, Err(unknown_broker(id, &live)));
+                    outcome.extend(part.into_iter().map(error));
+                }
+            }
+        }
+        let moved = self.fan_out(asked, |admin, broker, part| async move {
+            let answer: AlterReplicaLogDirsResponse =
+                admin.ask(&broker, 1..=2, |_| move_request(&part)).await?;
+            let mut results = BTreeMap::new();
+            for topic in &answer.results {
+                for partition in &topic.partitions {
+                    let name = topic.topic_name.as_str();
+                    let at = TopicPartition::new(name, partition.partition_index);
+                    results.insert(at, partition.error_code);
+                }
+            }
+            let result = |to: LogDirMove| {
+                let code = ErrorCode(*results.get(&to.partition)?);
+                let what = format!("{} in {} of broker {}", to.partition, to.path, to.broker);
+                let result = code.ok().map_err(|code| broker_error(&what, code, None));
+                Some((to, result))
+            };
+            Ok(part.into_iter().filter_map(result).collect())
+        });
+        outcome.extend(moved.await);
+        Ok(outcome)
+    }
+
     /// Returns the metadata quorum of a KRaft cluster.
     ///
     /// # Errors
@@ -180,6 +363,20 @@ impl Admin {
             observers: replicas(partition.observers),
         })
     }
+}
+
+fn move_request(moves: &[LogDirMove]) -> AlterReplicaLogDirsRequest {
+    let mut dirs: BTreeMap<&str, Vec<TopicPartition>> = BTreeMap::new();
+    for to in moves {
+        dirs.entry(&to.path).or_default().push(to.partition.clone());
+    }
+    let dirs = dirs.into_iter().map(|(path, partitions)| {
+        let topics = topics_of(&partitions, |index, _| index).into_iter().map(|(name, parts)| {
+            AlterReplicaLogDirTopic::default().with_name(name).with_partitions(parts)
+        });
+        AlterReplicaLogDir::default().with_path(text(path)).with_topics(topics.collect())
+    });
+    AlterReplicaLogDirsRequest::default().with_dirs(dirs.collect())
 }
 
 fn log_dirs(answer: DescribeLogDirsResponse) -> Vec<LogDir> {

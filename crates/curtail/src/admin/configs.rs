@@ -12,7 +12,7 @@ use curtail_wire::{
 };
 use messages::{
     DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponse, ListConfigResourcesRequest, ListConfigResourcesResponse,
     describe_configs_request::DescribeConfigsResource,
     describe_configs_response::DescribeConfigsResourceResult,
     incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
@@ -93,6 +93,34 @@ impl fmt::Display for ConfigResource {
             Self::BrokerLogger(id) => write!(f, "loggers of broker {id}"),
             Self::Group(name) => write!(f, "group '{name}'"),
             Self::ClientMetrics(name) => write!(f, "client metrics '{name}'"),
+        }
+    }
+}
+
+/// A kind of resources with settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ConfigResourceKind {
+    /// Topics.
+    Topic,
+    /// Brokers.
+    Broker,
+    /// Loggers of brokers (KIP-412).
+    BrokerLogger,
+    /// Groups with settings of their own (KIP-848).
+    Group,
+    /// Subscriptions of client metrics (KIP-714).
+    ClientMetrics,
+}
+
+impl ConfigResourceKind {
+    fn wire(self) -> i8 {
+        match self {
+            Self::Topic => 2,
+            Self::Broker => 4,
+            Self::BrokerLogger => 8,
+            Self::ClientMetrics => 16,
+            Self::Group => 32,
         }
     }
 }
@@ -257,6 +285,38 @@ fn sounds_secret(name: &str) -> bool {
 }
 
 impl Admin {
+    /// Returns the resources of these kinds, or of all kinds if there are none (KIP-1142).
+    ///
+    /// # Errors
+    /// If no broker responds within `default.api.timeout.ms`, or the broker is older than Kafka 4.1.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn list_config_resources(
+        &self,
+        kinds: &[ConfigResourceKind],
+    ) -> Result<Vec<ConfigResource>> {
+        let what = "listing resources with settings (default.api.timeout.ms)";
+        self.retried(what, |_| self.list_resources_once(kinds)).await
+    }
+
+    async fn list_resources_once(
+        &self,
+        kinds: &[ConfigResourceKind],
+    ) -> Result<Vec<ConfigResource>> {
+        let types = kinds.iter().map(|kind| kind.wire()).collect();
+        let request = ListConfigResourcesRequest::default().with_resource_types(types);
+        let answer: ListConfigResourcesResponse = self.ask_any(1..=1, |_| request).await?;
+        let error = |code| broker_error("resources with settings", code, None);
+        ErrorCode(answer.error_code).ok().map_err(error)?;
+        let found = answer.config_resources.iter();
+        Ok(found
+            .filter_map(|found| {
+                ConfigResource::from_wire(found.resource_type, &found.resource_name)
+            })
+            .collect())
+    }
+
     /// Returns all settings of topics, brokers and groups, with a result for each resource.
     ///
     /// ```no_run

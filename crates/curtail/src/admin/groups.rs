@@ -422,7 +422,7 @@ impl Admin {
         Ok(outcome)
     }
 
-    async fn group_coordinator(&self, group: &str) -> Result<BrokerDescription> {
+    pub(super) async fn group_coordinator(&self, group: &str) -> Result<BrokerDescription> {
         let found = self.coordinators(Coordinators::OfGroups, &[group]).await?;
         found
             .into_iter()
@@ -598,7 +598,7 @@ fn group_error(id: &str, code: ErrorCode, message: Option<&str>) -> Error {
     broker_error(&Coordinators::OfGroups.name(id), code, message)
 }
 
-fn group_result(id: &str, code: i16) -> Result<()> {
+pub(super) fn group_result(id: &str, code: i16) -> Result<()> {
     ErrorCode(code).ok().map_err(|code| group_error(id, code, None))
 }
 

@@ -11,6 +11,7 @@ mod configs;
 mod describe;
 mod groups;
 mod leaders;
+mod members;
 mod offsets;
 mod quotas;
 mod rounds;
@@ -33,17 +34,23 @@ pub use self::{
     acls::{
         Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
     },
-    brokers::{Features, LogDir, LogDirReplica, QuorumDescription, QuorumReplica},
-    configs::{ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym},
+    brokers::{
+        FeatureUpdate, Features, LogDir, LogDirMove, LogDirReplica, QuorumDescription,
+        QuorumReplica,
+    },
+    configs::{
+        ConfigChange, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, ConfigSynonym,
+    },
     groups::{
         GroupDescription, GroupKind, GroupListing, GroupOffsets, GroupState, MemberDescription,
     },
     leaders::{Elected, Election, OngoingReassignment, Reassignment},
+    members::GroupMember,
     offsets::{ListedOffset, OffsetSpec},
     quotas::{QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch, Quotas},
     scram::{ScramChange, ScramCredential, ScramMechanism},
     transactions::{
-        AbortTransaction, ProducerState, TransactionDescription, TransactionFilter,
+        AbortTransaction, FencedProducer, ProducerState, TransactionDescription, TransactionFilter,
         TransactionListing,
     },
     types::{

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{
     DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest,
-    DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse,
-    WriteTxnMarkersRequest, WriteTxnMarkersResponse,
+    DescribeTransactionsResponse, InitProducerIdRequest, InitProducerIdResponse,
+    ListTransactionsRequest, ListTransactionsResponse, WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
     describe_producers_request::TopicRequest,
     write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic},
 };
@@ -30,6 +31,16 @@ pub struct ProducerState {
     pub coordinator_epoch: Option<i32>,
     /// First offset of the producer's open transaction in this partition, if there is one.
     pub transaction_start: Option<i64>,
+}
+
+/// What a transactional id has after its producers were fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FencedProducer {
+    /// Producer id.
+    pub producer_id: i64,
+    /// The first epoch that is not fenced.
+    pub producer_epoch: i16,
 }
 
 /// A transactional id in a list.
@@ -234,6 +245,47 @@ impl Admin {
                     (id, result.map(|()| described))
                 });
                 Ok(results.collect())
+            })
+        })
+        .await
+    }
+
+    /// Fences the producers of transactional ids, with a result for each (KIP-588): their open transactions abort, and they
+    /// cannot send any more. Creates ids that do not exist.
+    ///
+    /// # Errors
+    /// If no broker responds within `default.api.timeout.ms`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may still have been carried out.
+    pub async fn fence_producers(
+        &self,
+        transactional_ids: &[&str],
+    ) -> Result<Each<String, FencedProducer>> {
+        const KIND: Coordinators = Coordinators::OfTransactions;
+        let ids: Vec<String> = transactional_ids.iter().map(|id| (*id).to_owned()).collect();
+        self.rounds("fencing producers (default.api.timeout.ms)", &ids, |open, timeout_ms| {
+            self.at_coordinators(KIND, open, move |admin, broker, part| async move {
+                let mut outcome = Outcome::new();
+                // A request has one id.
+                for id in part {
+                    let request = InitProducerIdRequest::default()
+                        .with_transactional_id(Some(text(&id).into()))
+                        // The timeout of the next transaction, if a producer ever begins one with this epoch.
+                        .with_transaction_timeout_ms(timeout_ms)
+                        .with_producer_id((-1).into())
+                        .with_producer_epoch(-1);
+                    let answer: InitProducerIdResponse =
+                        admin.ask(&broker, 0..=5, |_| request).await?;
+                    let error = |code| broker_error(&KIND.name(&id), code, None);
+                    let result = ErrorCode(answer.error_code).ok().map_err(error);
+                    let fenced = FencedProducer {
+                        producer_id: answer.producer_id.0,
+                        producer_epoch: answer.producer_epoch,
+                    };
+                    outcome.insert(id, result.map(|()| fenced));
+                }
+                Ok(outcome)
             })
         })
         .await

@@ -7,11 +7,12 @@ use crate::{
     AdminConfig, Result, TopicPartition,
     admin::{
         AbortTransaction, Acl, AclFilter, ClusterDescription, ConfigChange, ConfigEntry,
-        ConfigResource, Each, Elected, Election, Features, GroupDescription, GroupListing,
-        GroupOffsets, ListedOffset, LogDir, Mode, NewPartitions, NewTopic, OffsetSpec,
-        OngoingReassignment, ProducerState, QuorumDescription, QuotaChange, QuotaEntity,
-        QuotaFilter, Quotas, Reassignment, ScramChange, ScramCredential, TopicDescription,
-        TopicListing, TransactionDescription, TransactionFilter, TransactionListing,
+        ConfigResource, ConfigResourceKind, Each, Elected, Election, FeatureUpdate, Features,
+        FencedProducer, GroupDescription, GroupListing, GroupMember, GroupOffsets, ListedOffset,
+        LogDir, LogDirMove, Mode, NewPartitions, NewTopic, OffsetSpec, OngoingReassignment,
+        ProducerState, QuorumDescription, QuotaChange, QuotaEntity, QuotaFilter, Quotas,
+        Reassignment, ScramChange, ScramCredential, TopicDescription, TopicListing,
+        TransactionDescription, TransactionFilter, TransactionListing,
     },
     config::IsolationLevel,
     transaction::OffsetAndMetadata,
@@ -253,6 +254,64 @@ impl Admin {
     /// As the async method, and inside an async context.
     pub fn describe_features(&self) -> Result<Features> {
         self.runtime.block_on(self.inner.describe_features())?
+    }
+
+    /// As [`crate::Admin::update_features`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn update_features(&self, updates: &[(&str, FeatureUpdate)], mode: Mode) -> Result<()> {
+        self.runtime.block_on(self.inner.update_features(updates, mode))?
+    }
+
+    /// As [`crate::Admin::unregister_broker`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn unregister_broker(&self, id: i32) -> Result<()> {
+        self.runtime.block_on(self.inner.unregister_broker(id))?
+    }
+
+    /// As [`crate::Admin::alter_replica_log_dirs`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn alter_replica_log_dirs(&self, moves: &[LogDirMove]) -> Result<Each<LogDirMove, ()>> {
+        self.runtime.block_on(self.inner.alter_replica_log_dirs(moves))?
+    }
+
+    /// As [`crate::Admin::list_config_resources`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn list_config_resources(
+        &self,
+        kinds: &[ConfigResourceKind],
+    ) -> Result<Vec<ConfigResource>> {
+        self.runtime.block_on(self.inner.list_config_resources(kinds))?
+    }
+
+    /// As [`crate::Admin::remove_group_members`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn remove_group_members(
+        &self,
+        group: &str,
+        members: &[GroupMember],
+    ) -> Result<Each<GroupMember, ()>> {
+        self.runtime.block_on(self.inner.remove_group_members(group, members))?
+    }
+
+    /// As [`crate::Admin::fence_producers`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn fence_producers(
+        &self,
+        transactional_ids: &[&str],
+    ) -> Result<Each<String, FencedProducer>> {
+        self.runtime.block_on(self.inner.fence_producers(transactional_ids))?
     }
 
     /// As [`crate::Admin::describe_metadata_quorum`].

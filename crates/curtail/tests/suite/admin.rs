@@ -65,8 +65,13 @@ async fn everything(backend: &Backend) {
     configs::of_brokers_and_groups_change_while_they_run(backend).await;
     groups::are_listed_described_and_deleted(backend).await;
     groups::offsets_are_listed_altered_and_deleted(backend).await;
+    configs::resources_are_listed(backend).await;
+    groups::members_are_removed(backend).await;
     brokers::directories_and_features_are_described(backend).await;
+    brokers::replicas_move_between_directories(backend).await;
+    brokers::features_and_registrations_are_refused(backend).await;
     transactions::are_found_and_aborted(backend).await;
+    transactions::producers_are_fenced(backend).await;
     rights::users_have_passwords(backend).await;
     replicas::preferred_leaders_are_elected(backend).await;
     replicas::are_reassigned(backend).await;
@@ -74,7 +79,9 @@ async fn everything(backend: &Backend) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn admin_calls_work_on_the_embedded_cluster() {
-    everything(&Backend::embedded(3).await).await;
+    let backend = Backend::embedded(3).await;
+    brokers::the_quorum_is_described(&backend, &[1]).await;
+    everything(&backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,7 +95,7 @@ async fn admin_calls_work_on_apache_kafka() {
     let Some(backend) = Backend::apache_with("admin_calls_work_on_apache_kafka", 3, ruled) else {
         return;
     };
-    brokers::the_quorum_is_described(&backend).await;
+    brokers::the_quorum_is_described(&backend, &[1, 2, 3]).await;
     rights::access_is_ruled(&backend).await;
     rights::quotas_are_set(&backend).await;
     everything(&backend).await;

@@ -2,7 +2,7 @@
 
 use curtail::{
     Admin, Error, ErrorCode, Record,
-    admin::{ConfigChange, ConfigEntry, ConfigResource, ConfigSource, Mode},
+    admin::{ConfigChange, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, Mode},
 };
 
 use super::{Backend, admin, code, common, only, until};
@@ -128,4 +128,17 @@ pub(super) async fn of_brokers_and_groups_change_while_they_run(backend: &Backen
     until(ask, |found| *found == ("50000".into(), ConfigSource::Group)).await;
     alter(&group, ConfigChange::delete(timeout)).await.unwrap();
     until(ask, |(value, source)| value == "45000" && *source != ConfigSource::Group).await;
+}
+
+pub(super) async fn resources_are_listed(backend: &Backend) {
+    let admin = admin(backend);
+    backend.create_topic("listed", 1, 1).await;
+    let list =
+        async |kinds: &[ConfigResourceKind]| admin.list_config_resources(kinds).await.unwrap();
+    let topic = ConfigResource::Topic("listed".to_owned());
+    until(async || list(&[ConfigResourceKind::Topic]).await, |found| found.contains(&topic)).await;
+    let brokers = list(&[ConfigResourceKind::Broker]).await;
+    assert_eq!(brokers.len(), 3, "{brokers:?}");
+    let all = list(&[]).await;
+    assert!(all.contains(&topic) && all.contains(&ConfigResource::BrokerLogger(2)), "{all:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use curtail::{
     Admin, Consumer, ConsumerConfig, Error, ErrorCode, Record,
-    admin::{GroupDescription, GroupKind, GroupState},
+    admin::{GroupDescription, GroupKind, GroupMember, GroupState},
     transaction::OffsetAndMetadata,
 };
 
@@ -148,4 +148,30 @@ pub(super) async fn offsets_are_listed_altered_and_deleted(backend: &Backend) {
     assert_eq!(listed(&admin).await, []);
     let refused = admin.delete_group_offsets("missing", &[at("shared", 1)]).await;
     assert_eq!(code(&refused), ErrorCode::GROUP_ID_NOT_FOUND);
+}
+
+/// A static member stays in its group after it has closed, until its session ends or it is removed.
+pub(super) async fn members_are_removed(backend: &Backend) {
+    let admin = admin(backend);
+    backend.create_topic("shared-statically", 1, 3).await;
+    let mut config = ConsumerConfig::new(backend.bootstrap()).group_id("static");
+    config.set("group.instance.id", "pod-1").unwrap();
+    let mut consumer = Consumer::new(config).unwrap();
+    consumer.subscribe(["shared-statically"]).unwrap();
+    while consumer.assignment().is_empty() {
+        consumer.poll(Duration::from_millis(100)).await.unwrap();
+    }
+    consumer.close().await;
+    let group = describe(&admin, "static").await.unwrap();
+    let [member] = &group.members[..] else { panic!("{group:?}") };
+    assert_eq!(member.group_instance_id.as_deref(), Some("pod-1"));
+
+    let member = |instance: &str| GroupMember::Static(instance.to_owned());
+    let asked = [member("pod-2"), member("pod-1"), GroupMember::Id("nobody".to_owned())];
+    let removed = admin.remove_group_members("static", &asked).await.unwrap();
+    assert_eq!(code(&removed[0].1), ErrorCode::UNKNOWN_MEMBER_ID);
+    assert!(removed[1].1.is_ok(), "{removed:?}");
+    assert_eq!(code(&removed[2].1), ErrorCode::UNKNOWN_MEMBER_ID);
+    let ask = async || describe(&admin, "static").await.unwrap();
+    until(ask, |group| group.members.is_empty()).await;
 }

@@ -82,3 +82,25 @@ pub(super) async fn are_found_and_aborted(backend: &Backend) {
     // The record and the marker.
     until(stable, |end| *end == 2).await;
 }
+
+pub(super) async fn producers_are_fenced(backend: &Backend) {
+    let admin = admin(backend);
+    backend.create_topic("fenced", 1, 3).await;
+    let config = ProducerConfig::new(backend.bootstrap()).transactional_id("replaced");
+    let mut producer = TransactionalProducer::new(config).unwrap();
+    producer.init_transactions().await.unwrap();
+    let transaction = producer.begin_transaction().await.unwrap();
+    let record = Record::to("fenced").partition(0).value("x");
+    transaction.send(record).await.unwrap().await.unwrap();
+    let before = only(admin.describe_transactions(&["replaced"]).await.unwrap()).unwrap();
+
+    let fenced = admin.fence_producers(&["replaced", "never-used"]).await.unwrap();
+    let replaced = fenced[0].1.as_ref().unwrap();
+    assert_eq!(replaced.producer_id, before.producer_id);
+    assert!(replaced.producer_epoch > before.producer_epoch, "{replaced:?} {before:?}");
+    assert_eq!(fenced[1].1.as_ref().unwrap().producer_epoch, 0);
+    let error = transaction.commit().await.unwrap_err();
+    assert!(error.is_fatal(), "{error}");
+    let after = only(admin.describe_transactions(&["replaced"]).await.unwrap()).unwrap();
+    assert!(after.partitions.is_empty(), "{after:?}");
+}
