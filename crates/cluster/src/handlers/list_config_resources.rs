@@ -51,7 +51,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 /// Groups are those with settings of their own.
 fn names(image: &Image, kind: i8) -> Vec<String> {
     match kind {
-        TOPIC => image.topics.keys().map(|name| name.to_string()).collect(),
+        TOPIC => image.topics.keys().map(ToString::to_string).collect(),
         BROKER | BROKER_LOGGER => {
             let live = image.brokers.values().filter(|broker| !broker.fenced);
             live.map(|broker| broker.id.to_string()).collect()
