@@ -187,7 +187,7 @@ async def test_cluster_is_described(servers: str, topic: str) -> None:
         assert not isinstance(first, curtail.Error) and first[0].error is None
         assert first[0].replicas[TopicPartition(topic, 0)].size == 0
         own = LogDirMove(1, TopicPartition(topic, 0), first[0].path)
-        other = LogDirMove(1, TopicPartition(topic, 0), "/nowhere")
+        other = LogDirMove(1, TopicPartition(topic, 1), "/nowhere")
         moved = await admin.alter_replica_log_dirs([own, other])
         assert moved[own] is None and isinstance(moved[other], curtail.Error)
 

@@ -120,7 +120,7 @@ const SETTINGS: &[Setting] = &[
         Kind::Long,
         Check::Range(1, i64::MAX),
     ),
-    setting("flush.ms", Some("log.flush.interval.ms"), Kind::Long, Check::Range(0, i64::MAX)),
+    setting("flush.ms", None, Kind::Long, Check::Range(0, i64::MAX)),
     setting("follower.replication.throttled.replicas", None, Kind::List, Check::Throttled),
     setting("index.interval.bytes", Some("log.index.interval.bytes"), Kind::Int, BYTES),
     setting("leader.replication.throttled.replicas", None, Kind::List, Check::Throttled),
@@ -301,7 +301,9 @@ impl Setting {
             }
             Check::Throttled => {
                 let is_replica = |item: &str| {
-                    let number = |part: &str| part.parse::<u32>().is_ok();
+                    let number = |part: &str| {
+                        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+                    };
                     item.split_once(':').is_some_and(|(at, id)| number(at) && number(id))
                 };
                 let items: Vec<String> = split(value).collect();
@@ -313,7 +315,8 @@ impl Setting {
             Check::Ratio => (Some(value.to_owned()), no_ratio(value)),
             Check::Boolean => {
                 let reason = "Expected value to be either true or false".to_owned();
-                let wrong = !["true", "false"].contains(&value);
+                let wrong =
+                    !["true", "false"].iter().any(|known| value.eq_ignore_ascii_case(known));
                 (Some(value.to_owned()), wrong.then_some(reason))
             }
             Check::OneOf(values) => {
@@ -361,7 +364,7 @@ impl TopicConfig {
             setting.check(value)?;
         }
         let config = Self { given };
-        if config.given.get(REMOTE_STORAGE).is_some_and(|value| value == "true") {
+        if config.is_on(REMOTE_STORAGE) {
             return Err("Tiered Storage functionality is disabled in the broker. Topic cannot be \
                         configured with remote log storage."
                 .to_owned());
@@ -424,6 +427,10 @@ impl TopicConfig {
         &self.given
     }
 
+    fn is_on(&self, name: &str) -> bool {
+        self.given.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
     fn number(&self, name: &str) -> Option<i64> {
         self.given.get(name)?.parse().ok()
     }
@@ -457,7 +464,7 @@ impl TopicConfig {
     /// Returns whether an out-of-sync replica may be elected while no in-sync replica is alive. It
     /// loses records.
     pub(crate) fn elects_uncleanly(&self) -> bool {
-        self.given.get(UNCLEAN_ELECTION).is_some_and(|value| value == "true")
+        self.is_on(UNCLEAN_ELECTION)
     }
 
     pub(crate) fn min_insync_replicas(&self, cluster: &ClusterConfig) -> usize {

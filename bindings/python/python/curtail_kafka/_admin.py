@@ -322,6 +322,8 @@ class Admin(Client, _native.Admin):
         """Removes members from a group (KIP-345), by ``group.instance.id`` or by member id."""
         instances = _all_of(str, "instance_ids", instance_ids)
         members = _all_of(str, "member_ids", member_ids)
+        if both := set(instances) & set(members):
+            raise ValueError(f"{min(both)!r} is in instance_ids and in member_ids")
         return await finished(self._start_remove_group_members(group, instances, members))
 
     async def fence_producers(

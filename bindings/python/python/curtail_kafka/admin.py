@@ -328,7 +328,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """What a transactional id has after its producers were fenced."""
+    """Producer id and epoch of a transactional id whose producers were fenced."""
 
     producer_id: int
     producer_epoch: int

@@ -6,9 +6,9 @@ use curtail::{
     TopicPartition,
     admin::{
         AbortTransaction, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter,
-        AclPermission, AclResource, ConfigChange, ConfigResource, ConfigResourceKind, Election, FeatureUpdate, GroupMember, Mode, NewPartitions,
-        NewTopic, OffsetSpec, QuotaChange, QuotaFilter, QuotaMatch, ScramChange, ScramMechanism,
-        TransactionFilter,
+        AclPermission, AclResource, ConfigChange, ConfigResource, ConfigResourceKind, Election,
+        FeatureUpdate, GroupMember, Mode, NewPartitions, NewTopic, OffsetSpec, QuotaChange,
+        QuotaFilter, QuotaMatch, ScramChange, ScramMechanism, TransactionFilter,
     },
     config::IsolationLevel,
 };

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use self::{
     from_python::{
         AclFields, AclFilterFields, At, Change, Component, Partitions, Resource, Scram, Spec,
-        Topic, abort, acl, acl_filter, change, election, feature_update, isolation, member_name, mode, new_partitions,
-        offset_spec, partition, partitions, quota_change, quota_filter, resource, resource_kind, scram_change,
-        texts, topic, transaction_filter,
+        Topic, abort, acl, acl_filter, change, election, feature_update, isolation, member_name,
+        mode, new_partitions, offset_spec, partition, partitions, quota_change, quota_filter,
+        resource, resource_kind, scram_change, texts, topic, transaction_filter,
     },
     to_tree::{Entity, ToTree, each, each_of_each},
 };
@@ -265,8 +265,7 @@ impl Admin {
     fn _start_list_config_resources(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<Call> {
         let kinds =
             kinds.iter().map(|kind| resource_kind(py, kind)).collect::<PyResult<Vec<_>>>()?;
-        let work =
-            |admin: curtail::Admin| async move { admin.list_config_resources(&kinds).await };
+        let work = |admin: curtail::Admin| async move { admin.list_config_resources(&kinds).await };
         self.call(py, work, ToTree::tree)
     }
 

@@ -7,10 +7,11 @@ use curtail::{
     admin::{
         Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
         BrokerDescription, ClusterDescription, ConfigEntry, ConfigResource, ConfigSource,
-        ConfigSynonym, Each, Elected, Features, FencedProducer, GroupDescription, GroupKind, GroupListing,
-        GroupState, ListedOffset, LogDir, LogDirMove, LogDirReplica, MemberDescription, OngoingReassignment,
-        PartitionDescription, ProducerState, QuorumDescription, QuorumReplica, ScramCredential,
-        ScramMechanism, TopicDescription, TopicListing, TransactionDescription, TransactionListing,
+        ConfigSynonym, Each, Elected, Features, FencedProducer, GroupDescription, GroupKind,
+        GroupListing, GroupState, ListedOffset, LogDir, LogDirMove, LogDirReplica,
+        MemberDescription, OngoingReassignment, PartitionDescription, ProducerState,
+        QuorumDescription, QuorumReplica, ScramCredential, ScramMechanism, TopicDescription,
+        TopicListing, TransactionDescription, TransactionListing,
     },
     transaction::OffsetAndMetadata,
 };

@@ -21,7 +21,8 @@ struct Inner {
     delay: Duration,
     frozen: bool,
     cut_off: bool,
-    /// The newest version that the broker has taken.
+    /// The newest version that has left the queue, and the newest one that the broker may apply.
+    arrived: u64,
     taken: u64,
 }
 
@@ -43,8 +44,14 @@ pub(crate) struct Delivery {
 
 impl Mailbox {
     pub(super) fn new(delay: Duration) -> Self {
-        let inner =
-            Inner { queue: VecDeque::new(), delay, frozen: false, cut_off: false, taken: 0 };
+        let inner = Inner {
+            queue: VecDeque::new(),
+            delay,
+            frozen: false,
+            cut_off: false,
+            arrived: 0,
+            taken: 0,
+        };
         Self { inner: Mutex::new(inner), changed: Notify::new() }
     }
 
@@ -89,12 +96,15 @@ impl Mailbox {
         let mut inner = self.inner.lock();
         let arrived: Vec<_> = inner.queue.drain(..).collect();
         if let Some(newest) = arrived.last() {
-            inner.taken = newest.version;
+            inner.arrived = newest.version;
+        }
+        if !inner.is_held() {
+            inner.taken = inner.arrived;
         }
         Delivery { arrived, delay: inner.delay, frozen: inner.is_held() }
     }
 
-    /// Returns the newest version that the broker has taken.
+    /// Returns the newest version that the broker has taken and may apply.
     pub(crate) fn taken(&self) -> u64 {
         self.inner.lock().taken
     }

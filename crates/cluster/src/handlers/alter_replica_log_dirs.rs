@@ -1,5 +1,5 @@
-//! AlterReplicaLogDirs, key 34, versions 1 and 2. A broker has one directory: its replicas are there
-//! already, and any other directory is LOG_DIR_NOT_FOUND.
+//! AlterReplicaLogDirs, key 34, versions 1 and 2. A broker has one directory, which contains all its
+//! replicas. Any other directory is LOG_DIR_NOT_FOUND.
 
 use std::collections::BTreeMap;
 
@@ -20,23 +20,24 @@ use crate::acl::{Operation, Resource};
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: AlterReplicaLogDirsRequest = call.decode(body)?;
     let allowed = call.require(Operation::Alter, Resource::Cluster);
-    // Topics may be in several directories of the request; a response has each once.
-    let mut results: BTreeMap<&TopicName, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
+    // Of a partition that is named twice, the last directory counts.
+    let mut paths: BTreeMap<&TopicName, BTreeMap<i32, &str>> = BTreeMap::new();
     for dir in &request.dirs {
         for topic in &dir.topics {
-            let moved = topic.partitions.iter().map(|&index| {
-                let moved = allowed.and_then(|()| find(call, &dir.path, &topic.name, index));
-                AlterReplicaLogDirPartitionResult::default()
-                    .with_partition_index(index)
-                    .with_error_code(moved.err().unwrap_or(ErrorCode::NONE).0)
-            });
-            results.entry(&topic.name).or_default().extend(moved);
+            let partitions = topic.partitions.iter().map(|index| (*index, dir.path.as_str()));
+            paths.entry(&topic.name).or_default().extend(partitions);
         }
     }
-    let results = results.into_iter().map(|(name, partitions)| {
+    let results = paths.into_iter().map(|(name, partitions)| {
+        let partitions = partitions.into_iter().map(|(index, path)| {
+            let moved = allowed.and_then(|()| find(call, path, name, index));
+            AlterReplicaLogDirPartitionResult::default()
+                .with_partition_index(index)
+                .with_error_code(moved.err().unwrap_or(ErrorCode::NONE).0)
+        });
         AlterReplicaLogDirTopicResult::default()
             .with_topic_name(name.clone())
-            .with_partitions(partitions)
+            .with_partitions(partitions.collect())
     });
     call.answer(&AlterReplicaLogDirsResponse::default().with_results(results.collect()), out)
 }
@@ -46,7 +47,10 @@ fn find(call: &Call<'_>, dir: &str, topic: &str, index: i32) -> Result<(), Error
     if dir != call.broker.dir().display().to_string() {
         return Err(ErrorCode::LOG_DIR_NOT_FOUND);
     }
-    // The code that Kafka keeps for this API.
-    call.replica_by_name(topic, index).map_err(|_| ErrorCode::REPLICA_NOT_AVAILABLE)?;
-    Ok(())
+    match call.replica_by_name(topic, index).map_err(|refused| refused.code) {
+        Ok(_) => Ok(()),
+        // Kafka keeps this code for this API.
+        Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) => Err(ErrorCode::REPLICA_NOT_AVAILABLE),
+        Err(code) => Err(code),
+    }
 }

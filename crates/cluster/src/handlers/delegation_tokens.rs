@@ -20,15 +20,24 @@ use crate::admission::Principal;
 /// A point in time that does not exist.
 const NEVER: i64 = -1;
 const USER: &str = "User";
-/// First version with the requester beside the owner.
+/// First version that names the requester as well as the owner.
 const WITH_REQUESTER: i16 = 3;
 
 pub(super) fn create(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: CreateDelegationTokenRequest = call.decode(body)?;
     let requester = call.principal.user().unwrap_or_default();
     let owner = request.owner_principal_name.as_deref().filter(|name| !name.is_empty());
+    let is_user = |kind: &str| kind == USER;
+    let code = match refusal(call) {
+        ErrorCode::DELEGATION_TOKEN_AUTH_DISABLED
+            if !request.renewers.iter().all(|renewer| is_user(&renewer.principal_type)) =>
+        {
+            ErrorCode::INVALID_PRINCIPAL_TYPE
+        }
+        code => code,
+    };
     let response = CreateDelegationTokenResponse::default()
-        .with_error_code(refusal(call).0)
+        .with_error_code(code.0)
         .with_principal_type(text(USER))
         .with_principal_name(text(owner.unwrap_or(requester)))
         .with_issue_timestamp_ms(NEVER)

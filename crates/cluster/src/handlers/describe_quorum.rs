@@ -28,8 +28,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         response.error_code = code.0;
         return call.answer(&response, out);
     }
-    let is_known = |topic: &str, index: i32| topic == METADATA_TOPIC && index == 0;
-    let one = |topic: &str, index: i32| match is_known(topic, index) {
+    let is_valid = names_the_quorum(&request);
+    let one = |index: i32| match is_valid {
         true => quorum(call),
         false => PartitionData::default()
             .with_partition_index(index)
@@ -37,7 +37,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     };
     let topics = request.topics.iter().map(|topic| {
         let name = topic.topic_name.as_str();
-        let partitions = topic.partitions.iter().map(|p| one(name, p.partition_index));
+        let partitions = topic.partitions.iter().map(|p| one(p.partition_index));
         TopicData::default()
             .with_topic_name(TopicName(text(name)))
             .with_partitions(partitions.collect())
@@ -49,12 +49,19 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&response, out)
 }
 
+/// Whether the request names the only partition of the metadata, and nothing else. Others are refused as a whole.
+fn names_the_quorum(request: &DescribeQuorumRequest) -> bool {
+    let [topic] = &request.topics[..] else { return false };
+    let [partition] = &topic.partitions[..] else { return false };
+    topic.topic_name.as_str() == METADATA_TOPIC && partition.partition_index == 0
+}
+
 fn quorum(call: &Call<'_>) -> PartitionData {
     let controller = &call.broker.controller;
     let image = controller.image();
     let newest = i64::try_from(image.version).unwrap_or(i64::MAX);
     let now = call.broker.env.wall.now_ms();
-    let caught_up = |id: i32, offset: i64| {
+    let replica = |id: i32, offset: i64| {
         ReplicaState::default()
             .with_replica_id(BrokerId(id))
             .with_log_end_offset(offset)
@@ -63,18 +70,19 @@ fn quorum(call: &Call<'_>) -> PartitionData {
     };
     let live = image.brokers.values().filter(|broker| !broker.fenced && broker.id != CONTROLLER_ID);
     let observers = live.filter_map(|broker| {
-        let applied = controller.mailbox(broker.id)?.taken();
-        Some(caught_up(broker.id, i64::try_from(applied).unwrap_or(i64::MAX)))
+        let taken = controller.mailbox(broker.id)?.taken();
+        // It may have taken a newer version than the one read above.
+        Some(replica(broker.id, i64::try_from(taken).unwrap_or(i64::MAX).min(newest)))
     });
     PartitionData::default()
         .with_leader_id(BrokerId(CONTROLLER_ID))
         .with_leader_epoch(controller.epoch())
         .with_high_watermark(newest)
-        .with_current_voters(vec![caught_up(CONTROLLER_ID, newest)])
+        .with_current_voters(vec![replica(CONTROLLER_ID, newest)])
         .with_observers(observers.collect())
 }
 
-/// The controller has no listener of its own: its broker's stands for it.
+/// The controller has no listener. That of the first broker stands for it.
 fn controller(call: &Call<'_>) -> Option<Node> {
     let image = call.broker.image();
     let broker = image.brokers.get(&CONTROLLER_ID)?;

@@ -39,16 +39,19 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     };
     let all = || image.topics.keys().map(|name| &**name).collect();
     let names: BTreeSet<&str> = if lists_all { all() } else { asked };
-    call.concerns(names.len());
+    let rest = names.range(start.topic..);
+    call.concerns(rest.clone().count());
 
     let mut page = Page::new(request.response_partition_limit);
     let mut refused = Vec::new();
-    for name in names.range(start.topic..) {
+    for name in rest {
         match call.require(Operation::Describe, Resource::Topic(name)) {
-            Ok(()) if page.is_open() => page.add(call, &image, name, &start, lists_all),
-            Ok(()) => {}
+            Ok(()) => page.add(call, &image, name, &start, lists_all),
             Err(_) if lists_all => {}
-            Err(code) => refused.push(failed(name, code)),
+            Err(code) => refused.push(failed(name, code).with_is_internal(false)),
+        }
+        if page.is_full() {
+            break;
         }
     }
     page.topics.extend(refused);
@@ -95,9 +98,9 @@ impl Page {
         Self { topics: Vec::new(), room, next: None }
     }
 
-    /// Whether no topic has been put off to the next page.
-    fn is_open(&self) -> bool {
-        self.next.is_none()
+    /// Whether the next page begins with a topic that this one has passed.
+    fn is_full(&self) -> bool {
+        self.next.is_some()
     }
 
     fn add(&mut self, call: &Call<'_>, image: &Image, name: &str, start: &Start<'_>, all: bool) {
@@ -110,7 +113,8 @@ impl Page {
                 let known = valid_name(name);
                 let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
                 let code = if known { unknown } else { ErrorCode::INVALID_TOPIC_EXCEPTION };
-                self.topics.push(failed(name, code));
+                let operations = metadata::topic_operations(call, name);
+                self.topics.push(failed(name, code).with_topic_authorized_operations(operations));
             }
             return;
         };

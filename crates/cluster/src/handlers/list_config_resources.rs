@@ -48,7 +48,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&response.with_config_resources(resources.collect()), out)
 }
 
-/// Groups are those with settings of their own.
+/// Groups are those with overrides.
 fn names(image: &Image, kind: i8) -> Vec<String> {
     match kind {
         TOPIC => image.topics.keys().map(ToString::to_string).collect(),

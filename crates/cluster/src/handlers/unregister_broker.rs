@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use curtail_wire::cold::messages::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 
-use super::{Answer, Call, text};
+use super::{Answer, Call};
 use crate::acl::{Operation, Resource};
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -14,9 +14,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     }
     match call.broker.controller.unregister(request.broker_id.0) {
         Ok(()) => call.answer(&response, out),
-        Err((code, reason)) => {
-            let response = response.with_error_code(code.0);
-            call.answer(&response.with_error_message(Some(text(&reason))), out)
-        }
+        // Kafka sends no message.
+        Err((code, _)) => call.answer(&response.with_error_code(code.0), out),
     }
 }

@@ -1,5 +1,6 @@
 //! UpdateFeatures, key 57, versions 0 to 2. Features do not change while the cluster runs, so only an
-//! update to the present level succeeds; others are refused with INVALID_UPDATE_VERSION.
+//! update to the present level succeeds; others are refused with INVALID_UPDATE_VERSION. Of several
+//! updates, all succeed or none.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -13,8 +14,10 @@ use curtail_wire::{
 use super::{Answer, Call, api_versions, text};
 use crate::acl::{Operation, Resource};
 
-/// First version that has one result for all features.
-const ALL_OR_NOTHING: i16 = 2;
+/// First version without a result for each feature.
+const WITHOUT_RESULTS: i16 = 2;
+/// Upgrade, safe and unsafe downgrade.
+const UPGRADE_TYPES: std::ops::RangeInclusive<i8> = 1..=3;
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: UpdateFeaturesRequest = call.decode(body)?;
@@ -23,27 +26,20 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         response.error_code = code.0;
         return call.answer(&response, out);
     }
-    let checked: Vec<_> =
-        request.feature_updates.iter().map(|update| (update, refusal(call, update))).collect();
-    if call.version() >= ALL_OR_NOTHING {
-        if let Some(reason) = checked.iter().find_map(|(_, refusal)| refusal.as_ref()) {
-            response.error_code = ErrorCode::INVALID_UPDATE_VERSION.0;
-            response.error_message = Some(text(&format!(
-                "The update failed for all features since the following feature had an error: {reason}"
-            )));
-        }
+    let mut updates = request.feature_updates.iter();
+    if let Some(reason) = updates.find_map(|update| refusal(call, update)) {
+        response.error_code = ErrorCode::INVALID_UPDATE_VERSION.0;
+        response.error_message = Some(text(&format!(
+            "The update failed for all features since the following feature had an error: {reason}"
+        )));
         return call.answer(&response, out);
     }
-    let results = checked.into_iter().map(|(update, refusal)| {
-        let result = UpdatableFeatureResult::default().with_feature(update.feature.clone());
-        match refusal {
-            None => result,
-            Some(reason) => result
-                .with_error_code(ErrorCode::INVALID_UPDATE_VERSION.0)
-                .with_error_message(Some(text(&reason))),
-        }
-    });
-    response.results = results.collect();
+    if call.version() < WITHOUT_RESULTS {
+        let updated = |update: &FeatureUpdateKey| {
+            UpdatableFeatureResult::default().with_feature(update.feature.clone())
+        };
+        response.results = request.feature_updates.iter().map(updated).collect();
+    }
     call.answer(&response, out)
 }
 
@@ -53,6 +49,9 @@ fn refusal(call: &Call<'_>, update: &FeatureUpdateKey) -> Option<String> {
     let wanted = update.max_version_level;
     let levels = api_versions::levels(call);
     let reason = match levels.iter().find(|feature| feature.name == name) {
+        _ if !UPGRADE_TYPES.contains(&update.upgrade_type) => {
+            "The controller does not support the given upgrade type.".to_owned()
+        }
         _ if wanted < 0 => "A feature version cannot be less than 0.".to_owned(),
         None => "The controller does not support this feature.".to_owned(),
         Some(feature) if wanted > feature.newest => {

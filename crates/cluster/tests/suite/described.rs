@@ -114,7 +114,7 @@ const SETTINGS: [(&str, i8, Option<&str>); 33] = [
     ("delete.retention.ms", 5, Some("log.cleaner.delete.retention.ms")),
     ("file.delete.delay.ms", 5, Some("log.segment.delete.delay.ms")),
     ("flush.messages", 5, Some("log.flush.interval.messages")),
-    ("flush.ms", 5, Some("log.flush.interval.ms")),
+    ("flush.ms", 5, None),
     ("follower.replication.throttled.replicas", 7, None),
     ("index.interval.bytes", 3, Some("log.index.interval.bytes")),
     ("leader.replication.throttled.replicas", 7, None),
@@ -167,10 +167,10 @@ async fn topic_settings_have_kafkas_types_and_synonyms() {
     soon(cluster.shutdown()).await;
 }
 
-/// Setting, value, and whether the brokers accept it.
 #[tokio::test]
 async fn settings_of_topics_have_kafkas_bounds() {
     let (cluster, mut client) = one_partition().await;
+    // Setting, value, and whether the brokers accept it.
     for (name, value, is_valid) in [
         ("compression.gzip.level", "-1", true),
         ("compression.gzip.level", "9", true),
@@ -188,6 +188,10 @@ async fn settings_of_topics_have_kafkas_bounds() {
         ("local.retention.ms", "-2", true),
         ("local.retention.ms", "-3", false),
         ("preallocate", "yes", false),
+        ("preallocate", "TRUE", true),
+        ("remote.storage.enable", "True", false),
+        ("leader.replication.throttled.replicas", "+1:2", false),
+        ("leader.replication.throttled.replicas", "99999999999:1", true),
         ("remote.storage.enable", "false", true),
         // As by brokers without `remote.log.storage.system.enable`.
         ("remote.storage.enable", "true", false),

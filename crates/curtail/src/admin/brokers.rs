@@ -1,6 +1,9 @@
 //! Log directories of brokers, features of the cluster and its metadata quorum.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{
@@ -15,7 +18,7 @@ use messages::{
 
 use super::{
     Admin, Each, Mode, broker_error,
-    rounds::{Outcome, unknown_broker},
+    rounds::{Outcome, each, unknown_broker},
     text, topics_of,
 };
 use crate::{Result, TopicPartition};
@@ -84,7 +87,7 @@ impl FeatureUpdate {
     }
 }
 
-/// A replica that is to move to another directory of its broker.
+/// The move of a replica to another directory of its broker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct LogDirMove {
@@ -100,6 +103,12 @@ impl LogDirMove {
     /// A move of a broker's replica to this directory.
     pub fn new(broker: i32, partition: TopicPartition, path: impl Into<String>) -> Self {
         Self { broker, partition, path: path.into() }
+    }
+}
+
+impl fmt::Display for LogDirMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {} of broker {}", self.partition, self.path, self.broker)
     }
 }
 
@@ -241,7 +250,8 @@ impl Admin {
     /// Removes the registration of a broker that has been shut down for good (KIP-631). Its replicas stay assigned to it.
     ///
     /// # Errors
-    /// If no broker responds within `default.api.timeout.ms`, or no broker with this id is registered.
+    /// If no broker responds within `default.api.timeout.ms`, or no broker with this id is registered. If a response is lost, the
+    /// repeated request may find the registration gone, and fail with BROKER_ID_NOT_REGISTERED.
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
@@ -258,8 +268,9 @@ impl Admin {
         ErrorCode(answer.error_code).ok().map_err(error)
     }
 
-    /// Moves replicas between the directories of their brokers, with a result for each. A result means that the broker has begun
-    /// to copy; [`Admin::describe_log_dirs`] shows the progress.
+    /// Moves replicas between the directories of their brokers, with a result for each. Success means that the broker has begun to
+    /// copy; [`Admin::describe_log_dirs`] shows the progress. REPLICA_NOT_AVAILABLE means that the broker has no such replica yet,
+    /// and will create it in this directory.
     ///
     /// # Errors
     /// If no broker responds within `default.api.timeout.ms`.
@@ -271,7 +282,10 @@ impl Admin {
         moves: &[LogDirMove],
     ) -> Result<Each<LogDirMove, ()>> {
         let what = "moving replicas between directories (default.api.timeout.ms)";
-        self.rounds(what, moves, |open, _| self.move_replicas_once(open)).await
+        let open: BTreeSet<LogDirMove> = moves.iter().cloned().collect();
+        // Each result is final: a repeated request would not change it.
+        let outcome = self.retried(what, |_| self.move_replicas_once(open.clone())).await?;
+        Ok(each(moves.iter().cloned(), outcome))
     }
 
     async fn move_replicas_once(
@@ -281,7 +295,14 @@ impl Admin {
         let live = self.brokers().await?;
         let mut outcome = Outcome::new();
         let mut parts: BTreeMap<i32, Vec<LogDirMove>> = BTreeMap::new();
+        let mut named = BTreeSet::new();
         for to in open {
+            if !named.insert((to.broker, to.partition.clone())) {
+                let reason = Some("a replica can move to one directory only");
+                let error = broker_error(&to.to_string(), ErrorCode::INVALID_REQUEST, reason);
+                outcome.insert(to, Err(error));
+                continue;
+            }
             parts.entry(to.broker).or_default().push(to);
         }
         let mut asked = Vec::new();
@@ -307,8 +328,7 @@ impl Admin {
             }
             let result = |to: LogDirMove| {
                 let code = ErrorCode(*results.get(&to.partition)?);
-                let what = format!("{} in {} of broker {}", to.partition, to.path, to.broker);
-                let result = code.ok().map_err(|code| broker_error(&what, code, None));
+                let result = code.ok().map_err(|code| broker_error(&to.to_string(), code, None));
                 Some((to, result))
             };
             Ok(part.into_iter().filter_map(result).collect())

@@ -107,7 +107,7 @@ pub enum ConfigResourceKind {
     Broker,
     /// Loggers of brokers (KIP-412).
     BrokerLogger,
-    /// Groups with settings of their own (KIP-848).
+    /// Groups with overrides (KIP-848).
     Group,
     /// Subscriptions of client metrics (KIP-714).
     ClientMetrics,

@@ -61,7 +61,8 @@ impl Admin {
     /// ```
     ///
     /// # Errors
-    /// If no broker responds within `default.api.timeout.ms`, or the group's coordinator refuses the request.
+    /// If no broker responds within `default.api.timeout.ms`, or the group's coordinator refuses the request. If a response is
+    /// lost, the repeated request may find the member gone: its result is then UNKNOWN_MEMBER_ID.
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.

@@ -33,7 +33,7 @@ pub struct ProducerState {
     pub transaction_start: Option<i64>,
 }
 
-/// What a transactional id has after its producers were fenced.
+/// Producer id and epoch of a transactional id whose producers were fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FencedProducer {
@@ -250,8 +250,8 @@ impl Admin {
         .await
     }
 
-    /// Fences the producers of transactional ids, with a result for each (KIP-588): their open transactions abort, and they
-    /// cannot send any more. Creates ids that do not exist.
+    /// Fences the producers of transactional ids, with a result for each (KIP-588): their open transactions abort, and their
+    /// later requests fail. Creates ids that do not exist.
     ///
     /// # Errors
     /// If no broker responds within `default.api.timeout.ms`.
@@ -275,15 +275,16 @@ impl Admin {
                         .with_transaction_timeout_ms(timeout_ms)
                         .with_producer_id((-1).into())
                         .with_producer_epoch(-1);
-                    let answer: InitProducerIdResponse =
-                        admin.ask(&broker, 0..=5, |_| request).await?;
-                    let error = |code| broker_error(&KIND.name(&id), code, None);
-                    let result = ErrorCode(answer.error_code).ok().map_err(error);
-                    let fenced = FencedProducer {
-                        producer_id: answer.producer_id.0,
-                        producer_epoch: answer.producer_epoch,
-                    };
-                    outcome.insert(id, result.map(|()| fenced));
+                    let answer: Result<InitProducerIdResponse> =
+                        admin.ask(&broker, 0..=5, |_| request).await;
+                    // A failure leaves the results of the ids before it.
+                    let fenced = answer.and_then(|answer| {
+                        let error = |code| broker_error(&KIND.name(&id), code, None);
+                        ErrorCode(answer.error_code).ok().map_err(error)?;
+                        let producer_id = answer.producer_id.0;
+                        Ok(FencedProducer { producer_id, producer_epoch: answer.producer_epoch })
+                    });
+                    outcome.insert(id, fenced);
                 }
                 Ok(outcome)
             })

@@ -478,7 +478,7 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
         // A partition under trial keeps what it has; a pioneer has more than a trial needs.
         route.trial.end(pioneer.index as u32);
         evacuate(shared, topic, pioneer);
-        if !is_own && !pioneer.state.lock().queue.is_drained() {
+        if !is_own && !pioneer.state.lock().queue.is_idle() {
             // What it has sent already is the trial.
             route.trial.begin(pioneer.index as u32, now);
         }
