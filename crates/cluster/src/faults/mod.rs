@@ -2,6 +2,7 @@
 //!
 //! - [`Fault`]: the kinds, and the requests or the broker that each concerns. Its JSON is that of
 //!   the control endpoint.
+//! - `kinds`: the fields of each kind. `check`: what the cluster cannot do.
 //! - `rules`: a machine that decides what happens to a request. It has no clock and no sockets, and
 //!   its random numbers come from the seed of each fault.
 //! - `registry`: the names, and what a fault of a broker changes when it begins and ends.
@@ -11,6 +12,8 @@
 //! # Locks
 //! `Faults::state`, then a broker's gate, its mailbox or `Links`.
 
+mod check;
+mod kinds;
 mod links;
 mod registry;
 mod release;
@@ -19,11 +22,15 @@ mod rules;
 mod tests;
 mod text;
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use curtail_wire::{ApiKey, ErrorCode};
 use serde::{Deserialize, Serialize};
 
+pub use kinds::{
+    Cut, Delay, DelayMetadata, Disconnect, InjectedError, KafkaVersion, OnBroker, Silence, Time,
+    When,
+};
 pub(crate) use links::{Links, cuttable};
 pub(crate) use registry::{Changes, Faults};
 pub use release::KafkaRelease;
@@ -156,124 +163,6 @@ impl Sender {
     }
 }
 
-/// See [`Fault::Delay`]. Of several delays of a request, the one that was injected last applies.
-/// Later responses on the same connection wait, too. Lifting the fault does not shorten delays in
-/// progress.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Delay {
-    /// The requests.
-    #[serde(default)]
-    pub requests: Requests,
-    /// How late the response is.
-    pub time: Time,
-}
-
-/// See [`Fault::Error`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InjectedError {
-    /// The requests. The API must be given.
-    pub requests: Requests,
-    /// The topic, for an API whose responses have errors by topic or partition; every topic if
-    /// absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topic: Option<String>,
-    /// The partition, for an API whose responses have errors by partition; every one if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partition: Option<i32>,
-    /// The error.
-    #[serde(with = "text::code")]
-    pub code: ErrorCode,
-}
-
-/// See [`Fault::Silence`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Silence {
-    /// The requests.
-    pub requests: Requests,
-}
-
-/// See [`Fault::Disconnect`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Disconnect {
-    /// The requests.
-    pub requests: Requests,
-    /// When the connection closes.
-    pub when: When,
-    /// Bytes of the response that are still written; only with [`When::Response`].
-    pub after_bytes: u64,
-}
-
-/// The point of a request at which its connection closes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum When {
-    /// Before the request is applied.
-    Request,
-    /// After the request was applied, while its response is written.
-    #[default]
-    Response,
-}
-
-/// See [`Fault::KafkaVersion`]. Requests in other versions close their connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KafkaVersion {
-    /// The release. The oldest versions stay those of the embedded cluster.
-    pub release: KafkaRelease,
-    /// The broker; every broker if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broker: Option<i32>,
-    /// The client id, with `*` at the end for every id that begins so; every client if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_id: Option<String>,
-}
-
-/// A broker that a fault concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OnBroker {
-    /// The id of the broker.
-    pub broker: i32,
-}
-
-/// See [`Fault::DelayMetadata`]. Of several delays of a broker, the one that was injected last
-/// applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DelayMetadata {
-    /// The id of the broker.
-    pub broker: i32,
-    /// The propagation delay of later changes.
-    #[serde(with = "text::duration")]
-    pub time: Duration,
-}
-
-/// See [`Fault::Cut`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cut {
-    /// The ids of the two brokers.
-    pub between: [i32; 2],
-}
-
-/// A time, or a distribution of times. As text it is `20ms`, `uniform(10ms, 50ms)` or
-/// `exponential(20ms)`, with the units `us`, `ms` and `s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-#[non_exhaustive]
-pub enum Time {
-    /// Always the same.
-    Fixed(Duration),
-    /// Between two times, each equally likely.
-    Uniform(Duration, Duration),
-    /// Exponentially distributed, with this mean.
-    Exponential(Duration),
-}
-
 impl Fault {
     /// Delays responses.
     #[must_use]
@@ -360,98 +249,6 @@ impl Fault {
             Self::Cut(cut) => cut.between.to_vec(),
             _ => self.requests().and_then(|requests| requests.broker).into_iter().collect(),
         }
-    }
-
-    /// Checks what the types permit and the cluster cannot do.
-    fn check(&self) -> Result<(), FaultError> {
-        let invalid = |reason: String| Err(FaultError::Invalid(reason));
-        if let Some(rate) = self.requests().and_then(|requests| requests.rate)
-            && !(0.0..=1.0).contains(&rate)
-        {
-            return invalid(format!("rate: {rate} is not between 0 and 1"));
-        }
-        match self {
-            Self::Error(error) => error.check(),
-            Self::Delay(Delay { time: Time::Uniform(from, to), .. }) if from > to => {
-                invalid(format!(
-                    "time: {} is empty; give the shorter time first",
-                    Time::Uniform(*from, *to)
-                ))
-            }
-            Self::Disconnect(Disconnect { when: When::Request, after_bytes: 1.., .. }) => invalid(
-                "after_bytes: a connection that closes at the request writes nothing".into(),
-            ),
-            Self::Cut(Cut { between: [one, other] }) if one == other => {
-                invalid("between: two different brokers are needed".into())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What the errors of an API's response belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorsOf {
-    Requests,
-    Topics,
-    Partitions,
-}
-
-/// The APIs whose errors can be injected.
-const ERRORS: &[(ApiKey, ErrorsOf)] = &[
-    (ApiKey::PRODUCE, ErrorsOf::Partitions),
-    (ApiKey::FETCH, ErrorsOf::Partitions),
-    (ApiKey::LIST_OFFSETS, ErrorsOf::Partitions),
-    (ApiKey::METADATA, ErrorsOf::Topics),
-    (ApiKey::OFFSET_COMMIT, ErrorsOf::Partitions),
-    // Of the group: up to version 7 there is one, later versions have many.
-    (ApiKey::OFFSET_FETCH, ErrorsOf::Requests),
-    (ApiKey::FIND_COORDINATOR, ErrorsOf::Requests),
-    (ApiKey::JOIN_GROUP, ErrorsOf::Requests),
-    (ApiKey::HEARTBEAT, ErrorsOf::Requests),
-    (ApiKey::LEAVE_GROUP, ErrorsOf::Requests),
-    (ApiKey::SYNC_GROUP, ErrorsOf::Requests),
-    (ApiKey::CREATE_TOPICS, ErrorsOf::Topics),
-    (ApiKey::DELETE_TOPICS, ErrorsOf::Topics),
-    (ApiKey::DELETE_RECORDS, ErrorsOf::Partitions),
-    (ApiKey::INIT_PRODUCER_ID, ErrorsOf::Requests),
-    (ApiKey::OFFSET_FOR_LEADER_EPOCH, ErrorsOf::Partitions),
-    // From clients, up to version 3; later versions are for brokers.
-    (ApiKey::ADD_PARTITIONS_TO_TXN, ErrorsOf::Partitions),
-    (ApiKey::ADD_OFFSETS_TO_TXN, ErrorsOf::Requests),
-    (ApiKey::END_TXN, ErrorsOf::Requests),
-    (ApiKey::TXN_OFFSET_COMMIT, ErrorsOf::Partitions),
-    (ApiKey::CREATE_PARTITIONS, ErrorsOf::Topics),
-    (ApiKey::CONSUMER_GROUP_HEARTBEAT, ErrorsOf::Requests),
-];
-
-impl InjectedError {
-    fn check(&self) -> Result<(), FaultError> {
-        let invalid = |reason: String| Err(FaultError::Invalid(reason));
-        let Some(api) = self.requests.api else {
-            return invalid("requests.api: an error needs an API".into());
-        };
-        let name = api.name();
-        let Some((_, of)) = ERRORS.iter().find(|(known, _)| *known == api) else {
-            let known: Vec<_> = ERRORS.iter().map(|(api, _)| api.name()).collect();
-            let known = known.join(", ");
-            return invalid(format!(
-                "requests.api: errors of {name} cannot be injected, only of {known}"
-            ));
-        };
-        if self.code.is_none() {
-            return invalid("code: NONE is no error".into());
-        }
-        if self.topic.is_some() && *of == ErrorsOf::Requests {
-            return invalid(format!("topic: responses to {name} have no errors of topics"));
-        }
-        if self.partition.is_some() && *of != ErrorsOf::Partitions {
-            return invalid(format!("partition: responses to {name} have no errors of partitions"));
-        }
-        if self.partition.is_some() && self.topic.is_none() {
-            return invalid("partition: its topic is needed".into());
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,128 @@
+//! The kinds of faults and their fields.
+
+use std::time::Duration;
+
+use curtail_wire::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+#[cfg(doc)]
+use super::Fault;
+use super::{KafkaRelease, Requests, text};
+
+/// See [`Fault::Delay`]. Of several delays of a request, the one that was injected last applies.
+/// Later responses on the same connection wait, too. Lifting the fault does not shorten delays in
+/// progress.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delay {
+    /// The requests.
+    #[serde(default)]
+    pub requests: Requests,
+    /// How late the response is.
+    pub time: Time,
+}
+
+/// See [`Fault::Error`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InjectedError {
+    /// The requests. The API must be given.
+    pub requests: Requests,
+    /// The topic, for an API whose responses have errors by topic or partition; every topic if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// The partition, for an API whose responses have errors by partition; every one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<i32>,
+    /// The error.
+    #[serde(with = "text::code")]
+    pub code: ErrorCode,
+}
+
+/// See [`Fault::Silence`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Silence {
+    /// The requests.
+    pub requests: Requests,
+}
+
+/// See [`Fault::Disconnect`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disconnect {
+    /// The requests.
+    pub requests: Requests,
+    /// When the connection closes.
+    pub when: When,
+    /// Bytes of the response that are still written; only with [`When::Response`].
+    pub after_bytes: u64,
+}
+
+/// The point of a request at which its connection closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Before the request is applied.
+    Request,
+    /// After the request was applied, while its response is written.
+    #[default]
+    Response,
+}
+
+/// See [`Fault::KafkaVersion`]. Requests in other versions close their connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaVersion {
+    /// The release. The oldest versions stay those of the embedded cluster.
+    pub release: KafkaRelease,
+    /// The broker; every broker if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker: Option<i32>,
+    /// The client id, with `*` at the end for every id that begins so; every client if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+}
+
+/// A broker that a fault concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnBroker {
+    /// The id of the broker.
+    pub broker: i32,
+}
+
+/// See [`Fault::DelayMetadata`]. Of several delays of a broker, the one that was injected last
+/// applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayMetadata {
+    /// The id of the broker.
+    pub broker: i32,
+    /// The propagation delay of later changes.
+    #[serde(with = "text::duration")]
+    pub time: Duration,
+}
+
+/// See [`Fault::Cut`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// The ids of the two brokers.
+    pub between: [i32; 2],
+}
+
+/// A time, or a distribution of times. As text it is `20ms`, `uniform(10ms, 50ms)` or
+/// `exponential(20ms)`, with the units `us`, `ms` and `s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
+pub enum Time {
+    /// Always the same.
+    Fixed(Duration),
+    /// Between two times, each equally likely.
+    Uniform(Duration, Duration),
+    /// Exponentially distributed, with this mean.
+    Exponential(Duration),
+}
