@@ -54,9 +54,9 @@ pub use controller::{Controller, brokers_of};
 pub use curtail_wire::{ApiKey, ErrorCode};
 pub use error::ClusterError;
 pub use faults::{
-    ActiveFault, Cut, Delay, DelayMetadata, Disconnect, Fault, FaultError, InjectedError,
-    Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError, Requests, Sender, Silence,
-    Time, When,
+    ActiveFault, Cut, Delay, DelayMetadata, Direction, Disconnect, Fault, FaultError,
+    InjectedError, Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError, Requests,
+    Sender, Silence, Throttle, Time, When,
 };
 pub use observer::{HandledRequest, Observer};
 pub use session::SessionMetrics;

@@ -1,5 +1,6 @@
 //! `curtail fault`.
 
+mod add;
 mod client;
 mod script;
 
@@ -8,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Subcommand};
 use curtail_cluster::ActiveFault;
 use hyper::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::runtime::Builder;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     failure::Failure,
     output,
 };
+use add::{Add, object};
 use client::Control;
 
 /// Environment variable with the address of the control endpoint.
@@ -131,213 +133,6 @@ pub(crate) struct Run {
     /// The script (YAML).
     #[arg(value_name = "FILE")]
     file: PathBuf,
-}
-
-/// Arguments of every `curtail fault add`.
-#[derive(Debug, Args)]
-pub(crate) struct Common {
-    #[command(flatten)]
-    endpoint: Endpoint,
-    /// Name of the fault [default: its kind and a number].
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Seed of its random choices [default: chosen and listed].
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-}
-
-/// The requests that a fault concerns.
-#[derive(Debug, Args)]
-pub(crate) struct Requests {
-    /// Only requests to this broker.
-    #[arg(long, value_name = "ID")]
-    broker: Option<i32>,
-    /// Only requests to this API, such as Produce.
-    #[arg(long, value_name = "API")]
-    api: Option<String>,
-    /// Only requests of this client id; a * at its end stands for any text.
-    #[arg(long, value_name = "ID")]
-    client_id: Option<String>,
-    /// Sender: clients, brokers or all [default: clients].
-    #[arg(long, value_name = "SENDER")]
-    from: Option<String>,
-    /// Only the first N of them.
-    #[arg(long, value_name = "N")]
-    times: Option<u64>,
-    /// Only this share of them, from 0 to 1.
-    #[arg(long, value_name = "SHARE")]
-    rate: Option<f64>,
-}
-
-impl Requests {
-    fn json(&self) -> Value {
-        let Self { broker, api, client_id, from, times, rate } = self;
-        object([
-            ("broker", json!(broker)),
-            ("api", json!(api)),
-            ("client_id", json!(client_id)),
-            ("from", json!(from)),
-            ("times", json!(times)),
-            ("rate", json!(rate)),
-        ])
-    }
-}
-
-/// An object of the fields that have a value.
-fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
-    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
-}
-
-/// The kinds of `curtail fault add`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Add {
-    /// Delays responses.
-    Delay {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        requests: Requests,
-        /// How late: 20ms, "uniform(10ms, 50ms)" or "exponential(20ms)".
-        #[arg(long, value_name = "TIME")]
-        time: String,
-    },
-    /// Refuses requests to an API with an error code.
-    Error {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        requests: Requests,
-        /// Only this topic.
-        #[arg(long, value_name = "TOPIC")]
-        topic: Option<String>,
-        /// Only this partition of the topic.
-        #[arg(long, value_name = "N", requires = "topic")]
-        partition: Option<i32>,
-        /// The error, such as NOT_LEADER_OR_FOLLOWER.
-        #[arg(long, value_name = "ERROR")]
-        code: String,
-    },
-    /// Applies requests, and never writes to their connections again.
-    Silence {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        requests: Requests,
-    },
-    /// Closes the connections of requests.
-    Disconnect {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        requests: Requests,
-        /// When: request (it is not applied) or response [default: response].
-        #[arg(long, value_name = "WHEN")]
-        when: Option<String>,
-        /// Bytes of the response that are still written.
-        #[arg(long, value_name = "N")]
-        after_bytes: Option<u64>,
-    },
-    /// Offers clients the API versions of an earlier Kafka release, from 0.11 to 4.3.
-    KafkaVersion {
-        #[command(flatten)]
-        common: Common,
-        /// The release, such as 2.8.
-        #[arg(value_name = "RELEASE")]
-        release: String,
-        /// Only at this broker.
-        #[arg(long, value_name = "ID")]
-        broker: Option<i32>,
-        /// Only for this client id; a * at its end stands for any text.
-        #[arg(long, value_name = "ID")]
-        client_id: Option<String>,
-    },
-    /// Freezes a broker, like SIGSTOP.
-    Freeze(BrokerFault),
-    /// Keeps a broker at its current metadata.
-    FreezeMetadata(BrokerFault),
-    /// Delays metadata changes to a broker.
-    DelayMetadata {
-        #[command(flatten)]
-        common: Common,
-        /// The broker's id.
-        #[arg(value_name = "BROKER")]
-        broker: i32,
-        /// How late: 20ms, 2s.
-        #[arg(long, value_name = "TIME")]
-        time: String,
-    },
-    /// Disconnects a broker from the controller.
-    CutOff(BrokerFault),
-    /// Disconnects two brokers from each other.
-    Cut {
-        #[command(flatten)]
-        common: Common,
-        /// Their ids.
-        #[arg(value_name = "BROKER", num_args = 2, required = true)]
-        between: Vec<i32>,
-    },
-}
-
-/// A fault of a broker.
-#[derive(Debug, Args)]
-pub(crate) struct BrokerFault {
-    #[command(flatten)]
-    common: Common,
-    /// The broker's id.
-    #[arg(value_name = "BROKER")]
-    broker: i32,
-}
-
-impl Add {
-    /// The fault as JSON, which the endpoint checks.
-    fn fault(&self) -> (&Common, Value) {
-        match self {
-            Self::Delay { common, requests, time } => {
-                (common, json!({"kind": "delay", "requests": requests.json(), "time": time}))
-            }
-            Self::Error { common, requests, topic, partition, code } => {
-                let fields = [
-                    ("kind", json!("error")),
-                    ("requests", requests.json()),
-                    ("topic", json!(topic)),
-                    ("partition", json!(partition)),
-                    ("code", json!(code)),
-                ];
-                (common, object(fields))
-            }
-            Self::Silence { common, requests } => {
-                (common, json!({"kind": "silence", "requests": requests.json()}))
-            }
-            Self::Disconnect { common, requests, when, after_bytes } => {
-                let fields = [
-                    ("kind", json!("disconnect")),
-                    ("requests", requests.json()),
-                    ("when", json!(when)),
-                    ("after_bytes", json!(after_bytes)),
-                ];
-                (common, object(fields))
-            }
-            Self::KafkaVersion { common, release, broker, client_id } => {
-                let fields = [
-                    ("kind", json!("kafka-version")),
-                    ("release", json!(release)),
-                    ("broker", json!(broker)),
-                    ("client_id", json!(client_id)),
-                ];
-                (common, object(fields))
-            }
-            Self::Freeze(on) => (&on.common, json!({"kind": "freeze", "broker": on.broker})),
-            Self::FreezeMetadata(on) => {
-                (&on.common, json!({"kind": "freeze-metadata", "broker": on.broker}))
-            }
-            Self::DelayMetadata { common, broker, time } => {
-                (common, json!({"kind": "delay-metadata", "broker": broker, "time": time}))
-            }
-            Self::CutOff(on) => (&on.common, json!({"kind": "cut-off", "broker": on.broker})),
-            Self::Cut { common, between } => (common, json!({"kind": "cut", "between": between})),
-        }
-    }
 }
 
 /// Runs `curtail fault`.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::{Broker, connections::Ticket};
 use crate::{
     admission::{Admission, Authentication, Now, Verdict},
-    faults::{Fate, Then},
+    faults::{Fate, LineSocket, Then},
     handlers::{self, Answer, Call},
     observer::HandledRequest,
 };
@@ -46,6 +46,8 @@ async fn converse(
     ticket: &Ticket,
 ) -> Result<(), String> {
     let failure_delay = admission.failure_delay();
+    let line = broker.faults.lines().line(broker.id);
+    let socket: Box<dyn Socket> = Box::new(LineSocket { socket, line: Arc::clone(&line) });
     let (socket, principal) = match admission.shake_hands(socket).await {
         Ok(connected) => connected,
         Err(error) => {
@@ -78,6 +80,7 @@ async fn converse(
         let Ok((header, body)) = split_request(&frame) else {
             return Err("malformed request header".into());
         };
+        line.identify(header.client_id.unwrap_or_default());
         out.clear();
         ticket.busy();
         let now = Now { instant: Instant::now(), wall_ms: broker.env.wall.now_ms() };

@@ -2,7 +2,7 @@
 
 use curtail_wire::ApiKey;
 
-use super::{Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Time, When};
+use super::{Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Throttle, Time, When};
 
 impl Fault {
     /// Checks what the types permit and the cluster cannot do.
@@ -24,6 +24,9 @@ impl Fault {
             Self::Disconnect(Disconnect { when: When::Request, after_bytes: 1.., .. }) => invalid(
                 "after_bytes: a connection that closes at the request writes nothing".into(),
             ),
+            Self::Throttle(Throttle { bytes_per_second: 0, .. }) => {
+                invalid("bytes_per_second: 0 transfers nothing; give at least 1".into())
+            }
             Self::Cut(Cut { between: [one, other] }) if one == other => {
                 invalid("between: two different brokers are needed".into())
             }

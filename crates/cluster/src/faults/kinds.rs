@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::Fault;
-use super::{KafkaRelease, Requests, text};
+use super::{KafkaRelease, Requests, Sender, lines::Way, text};
 
 /// See [`Fault::Delay`]. Of several delays of a request, the one that was injected last applies.
 /// Later responses on the same connection wait, too. Lifting the fault does not shorten delays in
@@ -69,6 +69,50 @@ pub enum When {
     /// After the request was applied, while its response is written.
     #[default]
     Response,
+}
+
+/// See [`Fault::Throttle`]. Of several throttles of a connection, the one that was injected last
+/// applies. A connection is slow from its first request on, which tells the client id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throttle {
+    /// The broker; every broker if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker: Option<i32>,
+    /// The client id, with `*` at the end for every id that begins so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The sender of the connection's requests.
+    #[serde(default, skip_serializing_if = "Sender::is_default")]
+    pub from: Sender,
+    /// The slow directions.
+    #[serde(default)]
+    pub direction: Direction,
+    /// Bytes per second of each connection and direction, at least 1.
+    pub bytes_per_second: u64,
+}
+
+/// A direction of a connection, seen from the broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To the broker: requests.
+    In,
+    /// From the broker: responses.
+    Out,
+    /// In and out.
+    #[default]
+    Both,
+}
+
+impl Direction {
+    pub(super) fn has(self, way: Way) -> bool {
+        match self {
+            Self::In => way == Way::In,
+            Self::Out => way == Way::Out,
+            Self::Both => true,
+        }
+    }
 }
 
 /// See [`Fault::KafkaVersion`]. Requests in other versions close their connection.

@@ -6,14 +6,16 @@
 //! - `rules`: a machine that decides what happens to a request. It has no clock and no sockets, and
 //!   its random numbers come from the seed of each fault.
 //! - `registry`: the names, and what a fault of a broker changes when it begins and ends.
-//! - `links`: connections between brokers that can be cut.
+//! - `links`: connections between brokers that can be cut. `lines`: connections to a broker that can
+//!   be slow.
 //! - `release`: the versions of the APIs in Kafka's releases.
 //!
 //! # Locks
-//! `Faults::state`, then a broker's gate, its mailbox or `Links`.
+//! `Faults::state`, then a broker's gate, its mailbox, `Links` or `Lines`.
 
 mod check;
 mod kinds;
+mod lines;
 mod links;
 mod registry;
 mod release;
@@ -28,9 +30,10 @@ use curtail_wire::{ApiKey, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 pub use kinds::{
-    Cut, Delay, DelayMetadata, Disconnect, InjectedError, KafkaVersion, OnBroker, Silence, Time,
-    When,
+    Cut, Delay, DelayMetadata, Direction, Disconnect, InjectedError, KafkaVersion, OnBroker,
+    Silence, Throttle, Time, When,
 };
+pub(crate) use lines::{LineSocket, Lines};
 pub(crate) use links::{Links, cuttable};
 pub(crate) use registry::{Changes, Faults};
 pub use release::KafkaRelease;
@@ -60,6 +63,8 @@ pub enum Fault {
     Silence(Silence),
     /// The connection of a request closes.
     Disconnect(Disconnect),
+    /// Connections to brokers transfer a limited number of bytes per second, as over a slow network.
+    Throttle(Throttle),
     /// Clients are offered the API versions of an earlier Kafka release.
     KafkaVersion(KafkaVersion),
     /// A broker does not run, as after SIGSTOP. Its connections stay open.
@@ -200,6 +205,14 @@ impl Fault {
         Self::Disconnect(Disconnect { requests, when, after_bytes: 0 })
     }
 
+    /// Limits the bytes per second of each connection of clients, in each direction.
+    #[must_use]
+    pub fn throttle(bytes_per_second: u64) -> Self {
+        let (broker, client_id) = (None, None);
+        let (from, direction) = (Sender::Clients, Direction::Both);
+        Self::Throttle(Throttle { broker, client_id, from, direction, bytes_per_second })
+    }
+
     /// Offers clients the API versions of an earlier Kafka release.
     #[must_use]
     pub fn kafka_version(release: KafkaRelease) -> Self {
@@ -220,6 +233,7 @@ impl Fault {
             Self::Error(_) => "error",
             Self::Silence(_) => "silence",
             Self::Disconnect(_) => "disconnect",
+            Self::Throttle(_) => "throttle",
             Self::KafkaVersion(_) => "kafka-version",
             Self::Freeze(_) => "freeze",
             Self::FreezeMetadata(_) => "freeze-metadata",
@@ -243,6 +257,7 @@ impl Fault {
     /// The brokers that the fault names.
     fn brokers(&self) -> Vec<i32> {
         match self {
+            Self::Throttle(throttle) => throttle.broker.into_iter().collect(),
             Self::KafkaVersion(version) => version.broker.into_iter().collect(),
             Self::Freeze(on) | Self::FreezeMetadata(on) | Self::CutOff(on) => vec![on.broker],
             Self::DelayMetadata(delay) => vec![delay.broker],

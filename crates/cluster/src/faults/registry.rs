@@ -14,7 +14,7 @@ use curtail_wire::ErrorCode;
 use parking_lot::Mutex;
 
 use super::{
-    ActiveFault, Fault, FaultError, Injection, KafkaRelease, Links,
+    ActiveFault, Fault, FaultError, Injection, KafkaRelease, Lines, Links,
     links::pair,
     rules::{Fate, Item, Request, Rule, Rules, Then},
 };
@@ -25,6 +25,7 @@ pub(crate) struct Faults {
     /// handled as if it had arrived before the fault.
     active: AtomicBool,
     links: Arc<Links>,
+    lines: Arc<Lines>,
     state: Mutex<State>,
 }
 
@@ -100,11 +101,20 @@ pub(crate) trait Changes {
 impl Faults {
     pub(crate) fn new(entropy: Entropy) -> Self {
         let state = State { rules: Rules::default(), number: 0, entropy };
-        Self { active: AtomicBool::new(false), links: Arc::default(), state: Mutex::new(state) }
+        Self {
+            active: AtomicBool::new(false),
+            links: Arc::default(),
+            lines: Arc::default(),
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn links(&self) -> &Arc<Links> {
         &self.links
+    }
+
+    pub(crate) fn lines(&self) -> &Arc<Lines> {
+        &self.lines
     }
 
     /// Adds a fault and returns its name. `brokers` are the known ids.
@@ -164,6 +174,7 @@ impl Faults {
         // Under the lock, so that concurrent changes are applied in their order.
         apply(&before, &after, changes);
         self.links.set(cut_links(&state.rules.0));
+        self.lines.set(of_lines(&state.rules.0));
         self.update(&state);
         done
     }
@@ -269,4 +280,9 @@ fn cut_links(rules: &[Rule]) -> BTreeSet<(i32, i32)> {
         _ => None,
     });
     cut.collect()
+}
+
+fn of_lines(rules: &[Rule]) -> Vec<Fault> {
+    let of_line = |fault: &&Fault| matches!(fault, Fault::Throttle(_));
+    rules.iter().map(|rule| &rule.fault).filter(of_line).cloned().collect()
 }

@@ -23,10 +23,32 @@ pub(crate) struct Request<'a> {
     pub(crate) client_id: &'a str,
 }
 
-impl Request<'_> {
-    /// Whether another broker sent it.
-    pub(crate) fn is_of_broker(&self) -> bool {
-        matches!(self.client_id, super::BROKER_ID | super::FETCHER_ID)
+impl<'a> Request<'a> {
+    fn peer(&self) -> Peer<'a> {
+        Peer { broker: self.broker, client_id: self.client_id }
+    }
+}
+
+/// The sender of a request, and the broker that it is connected to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer<'a> {
+    pub(super) broker: i32,
+    pub(super) client_id: &'a str,
+}
+
+impl Peer<'_> {
+    /// Returns whether it is connected to this broker and has this client id, each if given.
+    pub(super) fn is_of(&self, broker: Option<i32>, client_id: Option<&str>) -> bool {
+        broker.is_none_or(|broker| broker == self.broker) && is_client(client_id, self.client_id)
+    }
+
+    pub(super) fn is(&self, sender: Sender) -> bool {
+        let is_broker = matches!(self.client_id, super::BROKER_ID | super::FETCHER_ID);
+        match sender {
+            Sender::Clients => !is_broker,
+            Sender::Brokers => is_broker,
+            Sender::All => true,
+        }
     }
 }
 
@@ -141,9 +163,8 @@ impl Rules {
     pub(super) fn release(&self, request: &Request<'_>) -> Option<KafkaRelease> {
         self.0.iter().rev().find_map(|rule| match &rule.fault {
             Fault::KafkaVersion(KafkaVersion { release, broker, client_id })
-                if !request.is_of_broker()
-                    && broker.is_none_or(|broker| broker == request.broker)
-                    && is_client(client_id.as_deref(), request.client_id) =>
+                if request.peer().is(Sender::Clients)
+                    && request.peer().is_of(*broker, client_id.as_deref()) =>
             {
                 Some(*release)
             }
@@ -166,15 +187,10 @@ impl Rules {
 }
 
 fn matches(of: &Requests, request: &Request<'_>) -> bool {
-    let sender = match of.from {
-        Sender::Clients => !request.is_of_broker(),
-        Sender::Brokers => request.is_of_broker(),
-        Sender::All => true,
-    };
-    sender
-        && of.broker.is_none_or(|broker| broker == request.broker)
+    let peer = request.peer();
+    peer.is(of.from)
+        && peer.is_of(of.broker, of.client_id.as_deref())
         && of.api.is_none_or(|api| api == request.api)
-        && is_client(of.client_id.as_deref(), request.client_id)
 }
 
 fn is_client(asked: Option<&str>, client_id: &str) -> bool {

@@ -396,6 +396,7 @@ fn impossible_faults_are_refused_in_one_line() {
         (Fault::error(heartbeat().at_rate(1.1), code), "rate: 1.1 is not between 0 and 1"),
         (Fault::error(heartbeat().at_rate(f64::NAN), code), "rate: NaN is not between 0 and 1"),
         (cut, "between: two different brokers are needed"),
+        (Fault::throttle(0), "bytes_per_second: 0 transfers nothing"),
         (uniform, "time: uniform(2ms, 1ms) is empty"),
         (Fault::Disconnect(closed), "after_bytes: a connection that closes at the request"),
     ] {
@@ -413,6 +414,8 @@ fn json_has_one_form_and_refuses_unknown_fields() {
         r#"{"kind":"error","requests":{"broker":1,"api":"Fetch"},"topic":"t","partition":0,"code":"OFFSET_OUT_OF_RANGE"}"#,
         r#"{"kind":"silence","requests":{}}"#,
         r#"{"kind":"disconnect","requests":{"api":"Fetch"},"when":"response","after_bytes":9}"#,
+        r#"{"kind":"throttle","direction":"both","bytes_per_second":1000}"#,
+        r#"{"kind":"throttle","broker":1,"client_id":"app*","from":"all","direction":"in","bytes_per_second":1}"#,
         r#"{"kind":"kafka-version","release":"2.8"}"#,
         r#"{"kind":"freeze","broker":1}"#,
         r#"{"kind":"freeze-metadata","broker":1}"#,
