@@ -159,6 +159,7 @@ impl ClusterHandle {
                 id,
                 env,
                 disk,
+                disk_full: Arc::default(),
                 hold: Arc::clone(&hold),
                 dir: broker_dir(&root, id),
                 bind: Mutex::new(bind),

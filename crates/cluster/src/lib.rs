@@ -56,7 +56,7 @@ pub use error::ClusterError;
 pub use faults::{
     ActiveFault, Cut, Delay, DelayMetadata, Direction, Disconnect, Fault, FaultError,
     InjectedError, Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError, Requests,
-    Sender, Silence, Throttle, Time, When,
+    Sender, Silence, SlowDisk, Throttle, Time, When,
 };
 pub use observer::{HandledRequest, Observer};
 pub use session::SessionMetrics;

@@ -166,6 +166,19 @@ pub(crate) enum Add {
         #[arg(long, value_name = "TIME")]
         time: String,
     },
+    /// Makes each append of a broker take time.
+    SlowDisk {
+        #[command(flatten)]
+        common: Common,
+        /// The broker's id.
+        #[arg(value_name = "BROKER")]
+        broker: i32,
+        /// How long: 20ms, "uniform(10ms, 50ms)" or "exponential(20ms)".
+        #[arg(long, value_name = "TIME")]
+        time: String,
+    },
+    /// Leaves a broker's disk no space: the broker ends with its next append.
+    FullDisk(BrokerFault),
     /// Disconnects a broker from the controller.
     CutOff(BrokerFault),
     /// Disconnects two brokers from each other.
@@ -245,6 +258,10 @@ impl Add {
             Self::DelayMetadata { common, broker, time } => {
                 (common, json!({"kind": "delay-metadata", "broker": broker, "time": time}))
             }
+            Self::SlowDisk { common, broker, time } => {
+                (common, json!({"kind": "slow-disk", "broker": broker, "time": time}))
+            }
+            Self::FullDisk(on) => (&on.common, json!({"kind": "full-disk", "broker": on.broker})),
             Self::CutOff(on) => (&on.common, json!({"kind": "cut-off", "broker": on.broker})),
             Self::Cut { common, between } => (common, json!({"kind": "cut", "between": between})),
         }

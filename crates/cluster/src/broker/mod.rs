@@ -22,7 +22,10 @@ use arc_swap::ArcSwap;
 use curtail_net::Env;
 use curtail_wire::{Report, produce::NodeEndpoint};
 use parking_lot::{Mutex, RwLock};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
 use crate::{
     admission::Admissions,
@@ -63,6 +66,8 @@ pub(crate) struct Broker {
     pub(crate) transactions: Coordinator<Transactions>,
     owner: Arc<Owner>,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Held while a slow disk is busy with an append.
+    device: tokio::sync::Mutex<()>,
     /// Tasks may outlive a cluster that its user has dropped.
     _hold: Arc<Hold>,
     dir: PathBuf,
@@ -108,6 +113,37 @@ impl Broker {
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         // After the incarnation's end the work is dropped.
         let _ = self.spawner.send(Box::pin(work));
+    }
+
+    /// Waits before batches are appended, on a disk that simulates the time of writes or that a fault
+    /// slows down.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn disk_turn(&self, batches: usize, bytes: usize) {
+        if batches == 0 {
+            return;
+        }
+        if let Some(turn) = self.disk.turn(batches, bytes) {
+            turn.await;
+        }
+        self.slow_disk_turn(batches).await;
+    }
+
+    /// Waits for this many appends, if a fault slows the disk down: one after the other, as on one
+    /// device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn slow_disk_turn(&self, appends: usize) {
+        if !self.faults.slow_disks() {
+            return;
+        }
+        let _device = self.device.lock().await;
+        let time = self.faults.disk_time(self.id, appends);
+        if !time.is_zero() {
+            sleep(time).await;
+        }
     }
 
     /// Returns the address of a leader named in a response (KIP-951).

@@ -1,6 +1,13 @@
 //! The lifetime of one incarnation: it owns every task, so dropping its future ends them all.
 
-use std::{collections::VecDeque, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use curtail_net::{Env, Listener, Socket};
@@ -51,6 +58,8 @@ pub(crate) struct Slot {
     pub(crate) id: i32,
     pub(crate) env: Env,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Whether a fault leaves the disk no space.
+    pub(crate) disk_full: Arc<AtomicBool>,
     /// The cluster's lock on its directory.
     pub(crate) hold: Arc<Hold>,
     pub(crate) dir: PathBuf,
@@ -237,8 +246,11 @@ impl Life {
             SessionCache::new(config.fetch_session_cache_slots, config.fetch_session_eviction);
         let (spawner, work) = mpsc::unbounded_channel();
         let failure = Arc::<Failure>::default();
-        let disk: Arc<dyn Disk> =
-            Arc::new(Watched::new(Arc::clone(&slot.disk), Arc::clone(&failure)));
+        let disk: Arc<dyn Disk> = Arc::new(Watched::new(
+            Arc::clone(&slot.disk),
+            Arc::clone(&failure),
+            Arc::clone(&slot.disk_full),
+        ));
         let broker = Arc::new(Broker {
             id,
             epoch,
@@ -255,6 +267,7 @@ impl Life {
             transactions: Coordinator::default(),
             owner,
             disk,
+            device: tokio::sync::Mutex::default(),
             _hold: Arc::clone(&slot.hold),
             dir: slot.dir.clone(),
             settings: ArcSwap::from_pointee(BrokerSettings::new(&config, id, &Changed::new())),

@@ -1,6 +1,6 @@
 //! Faults of a running cluster.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use curtail_wire::ApiKey;
 
@@ -28,6 +28,12 @@ impl Changes for Shared {
     fn cut_off(&self, broker: i32, cut_off: bool) {
         if let Some(mailbox) = self.controller.mailbox(broker) {
             mailbox.cut_off(cut_off);
+        }
+    }
+
+    fn fill_disk(&self, broker: i32, full: bool) {
+        if let Some(slot) = self.slots.get(&broker) {
+            slot.disk_full.store(full, Ordering::Relaxed);
         }
     }
 

@@ -266,6 +266,8 @@ impl<S: State> Shard<S> {
         taken: &Taken,
         timeout: Duration,
     ) -> Result<(), ErrorCode> {
+        // The append itself cannot wait: it happens under the lock of the state.
+        broker.slow_disk_turn(1).await;
         match self.wait(broker, taken, timeout).await {
             Ack::Done => Ok(()),
             Ack::Open => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),

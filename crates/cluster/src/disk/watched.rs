@@ -3,7 +3,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -36,9 +39,13 @@ impl Failure {
 
     #[cold]
     fn report(&self, error: &io::Error) {
-        if !is_fatal(error) {
-            return;
+        if is_fatal(error) {
+            self.add(error);
         }
+    }
+
+    #[cold]
+    fn add(&self, error: &io::Error) {
         let mut first = self.first.lock();
         if first.is_none() {
             *first = Some(io::Error::new(error.kind(), error.to_string()));
@@ -66,27 +73,42 @@ fn is_fatal(error: &io::Error) -> bool {
 /// A disk whose errors are reported. A successful call costs one additional indirect call.
 pub(crate) struct Watched {
     disk: Arc<dyn Disk>,
-    failure: Arc<Failure>,
+    state: State,
 }
 
 struct WatchedFile {
     file: Box<dyn DiskFile>,
+    state: State,
+}
+
+#[derive(Clone)]
+struct State {
     failure: Arc<Failure>,
+    /// Whether a fault leaves no space.
+    full: Arc<AtomicBool>,
+}
+
+impl State {
+    fn seen<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|error| self.failure.report(error))
+    }
+
+    /// Fails if a fault leaves no space. Such a failure ends the broker, as in Kafka.
+    fn room(&self) -> io::Result<()> {
+        if !self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let error =
+            io::Error::new(io::ErrorKind::StorageFull, "no space left on device (injected)");
+        self.failure.add(&error);
+        Err(error)
+    }
 }
 
 impl Watched {
-    pub(crate) fn new(disk: Arc<dyn Disk>, failure: Arc<Failure>) -> Self {
-        Self { disk, failure }
-    }
-
-    fn seen<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        result.inspect_err(|error| self.failure.report(error))
-    }
-}
-
-impl WatchedFile {
-    fn seen<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        result.inspect_err(|error| self.failure.report(error))
+    /// `full` leaves the disk no space while it is true.
+    pub(crate) fn new(disk: Arc<dyn Disk>, failure: Arc<Failure>, full: Arc<AtomicBool>) -> Self {
+        Self { disk, state: State { failure, full } }
     }
 }
 
@@ -96,8 +118,8 @@ impl Disk for Watched {
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.seen(self.disk.open_append(path))?;
-        Ok(Box::new(WatchedFile { file, failure: Arc::clone(&self.failure) }))
+        let file = self.state.seen(self.disk.open_append(path))?;
+        Ok(Box::new(WatchedFile { file, state: self.state.clone() }))
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -105,55 +127,59 @@ impl Disk for Watched {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.seen(self.disk.list(dir))
+        self.state.seen(self.disk.list(dir))
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.seen(self.disk.create_dir_all(dir))
+        self.state.seen(self.disk.create_dir_all(dir))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.seen(self.disk.remove_file(path))
+        self.state.seen(self.disk.remove_file(path))
     }
 
     fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.seen(self.disk.remove_dir_all(dir))
+        self.state.seen(self.disk.remove_dir_all(dir))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.seen(self.disk.rename(from, to))
+        self.state.seen(self.disk.rename(from, to))
     }
 
     fn read_all(&self, path: &Path) -> io::Result<Bytes> {
-        self.seen(self.disk.read_all(path))
+        self.state.seen(self.disk.read_all(path))
     }
 
     fn write_atomic(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.seen(self.disk.write_atomic(path, bytes))
+        self.state.room()?;
+        self.state.seen(self.disk.write_atomic(path, bytes))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.seen(self.disk.sync_dir(dir))
+        self.state.seen(self.disk.sync_dir(dir))
     }
 
     fn write_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.seen(self.disk.write_durable(path, bytes))
+        self.state.room()?;
+        self.state.seen(self.disk.write_durable(path, bytes))
     }
 }
 
 impl DiskFile for WatchedFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.state.room()?;
         let result = self.file.append(bytes);
-        self.seen(result)
+        self.state.seen(result)
     }
 
     fn append_vectored(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        self.state.room()?;
         let result = self.file.append_vectored(parts);
-        self.seen(result)
+        self.state.seen(result)
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        self.seen(self.file.read_at(offset, len))
+        self.state.seen(self.file.read_at(offset, len))
     }
 
     fn len(&self) -> u64 {
@@ -162,11 +188,11 @@ impl DiskFile for WatchedFile {
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         let result = self.file.truncate(len);
-        self.seen(result)
+        self.state.seen(result)
     }
 
     fn sync(&mut self) -> io::Result<()> {
         let result = self.file.sync();
-        self.seen(result)
+        self.state.seen(result)
     }
 }

@@ -2,7 +2,9 @@
 
 use curtail_wire::ApiKey;
 
-use super::{Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Throttle, Time, When};
+use super::{
+    Cut, Delay, Disconnect, Fault, FaultError, InjectedError, SlowDisk, Throttle, Time, When,
+};
 
 impl Fault {
     /// Checks what the types permit and the cluster cannot do.
@@ -15,7 +17,10 @@ impl Fault {
         }
         match self {
             Self::Error(error) => error.check(),
-            Self::Delay(Delay { time: Time::Uniform(from, to), .. }) if from > to => {
+            Self::Delay(Delay { time: Time::Uniform(from, to), .. })
+            | Self::SlowDisk(SlowDisk { time: Time::Uniform(from, to), .. })
+                if from > to =>
+            {
                 invalid(format!(
                     "time: {} is empty; give the shorter time first",
                     Time::Uniform(*from, *to)

@@ -149,6 +149,17 @@ pub struct DelayMetadata {
     pub time: Duration,
 }
 
+/// See [`Fault::SlowDisk`]. Of several of a broker, the one that was injected last applies. Lifting
+/// the fault does not shorten the append in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowDisk {
+    /// The id of the broker.
+    pub broker: i32,
+    /// How long the disk is busy with one append.
+    pub time: Time,
+}
+
 /// See [`Fault::Cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

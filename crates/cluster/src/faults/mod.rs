@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use kinds::{
     Cut, Delay, DelayMetadata, Direction, Disconnect, InjectedError, KafkaVersion, OnBroker,
-    Silence, Throttle, Time, When,
+    Silence, SlowDisk, Throttle, Time, When,
 };
 pub(crate) use lines::{LineSocket, Lines};
 pub(crate) use links::{Links, cuttable};
@@ -73,6 +73,13 @@ pub enum Fault {
     FreezeMetadata(OnBroker),
     /// Metadata changes reach a broker later.
     DelayMetadata(DelayMetadata),
+    /// A broker's disk takes this time for each append of a batch, one after the other: of clients,
+    /// of followers, and of coordinators.
+    SlowDisk(SlowDisk),
+    /// A broker's disk has no space left. As in Kafka, the broker ends with its first failed append,
+    /// and its leaderships move. It can be restarted once the fault is lifted. A restart before that
+    /// fails with its first write.
+    FullDisk(OnBroker),
     /// A broker and the controller are disconnected. Clients and other brokers reach the broker.
     CutOff(OnBroker),
     /// Two brokers are disconnected from each other. Bytes wait in both directions, as if packets
@@ -238,6 +245,8 @@ impl Fault {
             Self::Freeze(_) => "freeze",
             Self::FreezeMetadata(_) => "freeze-metadata",
             Self::DelayMetadata(_) => "delay-metadata",
+            Self::SlowDisk(_) => "slow-disk",
+            Self::FullDisk(_) => "full-disk",
             Self::CutOff(_) => "cut-off",
             Self::Cut(_) => "cut",
         }
@@ -259,7 +268,10 @@ impl Fault {
         match self {
             Self::Throttle(throttle) => throttle.broker.into_iter().collect(),
             Self::KafkaVersion(version) => version.broker.into_iter().collect(),
-            Self::Freeze(on) | Self::FreezeMetadata(on) | Self::CutOff(on) => vec![on.broker],
+            Self::Freeze(on) | Self::FreezeMetadata(on) | Self::FullDisk(on) | Self::CutOff(on) => {
+                vec![on.broker]
+            }
+            Self::SlowDisk(disk) => vec![disk.broker],
             Self::DelayMetadata(delay) => vec![delay.broker],
             Self::Cut(cut) => cut.between.to_vec(),
             _ => self.requests().and_then(|requests| requests.broker).into_iter().collect(),
@@ -303,7 +315,8 @@ pub struct ActiveFault {
     pub name: String,
     /// The seed of its random choices.
     pub seed: u64,
-    /// How many requests, topics or partitions it has affected. 0 for faults of brokers.
+    /// How many requests, topics, partitions or appends it has affected. 0 for faults of
+    /// connections, and for faults of brokers other than [`Fault::SlowDisk`].
     pub hits: u64,
     /// The fault.
     pub fault: Fault,

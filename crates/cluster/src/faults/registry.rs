@@ -24,6 +24,8 @@ pub(crate) struct Faults {
     /// Whether a fault concerns requests. Without one, a request costs a relaxed load: it may be
     /// handled as if it had arrived before the fault.
     active: AtomicBool,
+    /// Whether a disk is slow.
+    slow_disks: AtomicBool,
     links: Arc<Links>,
     lines: Arc<Lines>,
     state: Mutex<State>,
@@ -83,6 +85,7 @@ pub(super) struct Standing {
     pub(super) frozen: bool,
     pub(super) metadata_frozen: bool,
     pub(super) cut_off: bool,
+    pub(super) disk_full: bool,
     pub(super) metadata_delay: Option<Duration>,
 }
 
@@ -94,6 +97,8 @@ pub(crate) trait Changes {
     fn freeze_metadata(&self, broker: i32, frozen: bool);
     /// Disconnects a broker from the controller, or reconnects it.
     fn cut_off(&self, broker: i32, cut_off: bool);
+    /// Leaves a broker's disk no space, or makes room.
+    fn fill_disk(&self, broker: i32, full: bool);
     /// Sets the propagation delay of metadata to a broker; `None` for the configured one.
     fn delay_metadata(&self, broker: i32, delay: Option<Duration>);
 }
@@ -103,6 +108,7 @@ impl Faults {
         let state = State { rules: Rules::default(), number: 0, entropy };
         Self {
             active: AtomicBool::new(false),
+            slow_disks: AtomicBool::new(false),
             links: Arc::default(),
             lines: Arc::default(),
             state: Mutex::new(state),
@@ -182,6 +188,8 @@ impl Faults {
     fn update(&self, state: &State) {
         let active = state.rules.0.iter().any(Rule::concerns_requests);
         self.active.store(active, Ordering::Relaxed);
+        let slow = state.rules.0.iter().any(|rule| matches!(rule.fault, Fault::SlowDisk(_)));
+        self.slow_disks.store(slow, Ordering::Relaxed);
     }
 
     fn is_active(&self) -> bool {
@@ -207,6 +215,16 @@ impl Faults {
             return Fate { delay: Duration::ZERO, then: Then::Write };
         }
         self.ask(|rules| rules.fate(request))
+    }
+
+    /// Returns whether a disk is slow.
+    pub(crate) fn slow_disks(&self) -> bool {
+        self.slow_disks.load(Ordering::Relaxed)
+    }
+
+    /// Returns how long a broker's disk is busy with this many appends.
+    pub(crate) fn disk_time(&self, broker: i32, appends: usize) -> Duration {
+        self.state.lock().rules.disk_time(broker, appends)
     }
 
     /// Returns the release whose API versions a client is offered.
@@ -240,6 +258,7 @@ pub(super) fn standings(rules: &[Rule]) -> BTreeMap<i32, Standing> {
                 standings.entry(on.broker).or_default().metadata_frozen = true;
             }
             Fault::CutOff(on) => standings.entry(on.broker).or_default().cut_off = true,
+            Fault::FullDisk(on) => standings.entry(on.broker).or_default().disk_full = true,
             Fault::DelayMetadata(delay) => {
                 standings.entry(delay.broker).or_default().metadata_delay = Some(delay.time);
             }
@@ -267,6 +286,9 @@ fn apply(
         }
         if old.cut_off != new.cut_off {
             changes.cut_off(broker, new.cut_off);
+        }
+        if old.disk_full != new.disk_full {
+            changes.fill_disk(broker, new.disk_full);
         }
         if old.metadata_delay != new.metadata_delay {
             changes.delay_metadata(broker, new.metadata_delay);

@@ -242,6 +242,20 @@ fn means_of_distributions_are_as_named() {
 }
 
 #[test]
+fn a_slow_disk_takes_the_time_of_each_append() {
+    let slow = |broker, time| Fault::SlowDisk(SlowDisk { broker, time });
+    let between = Time::Uniform(ms(10), ms(20));
+    let mut rules = rules([slow(1, Time::Fixed(ms(500))), slow(1, between), slow(2, between)]);
+    for _ in 0..20 {
+        let time = rules.disk_time(1, 3);
+        assert!((ms(30)..=ms(60)).contains(&time), "the newest applies: {time:?}");
+    }
+    assert_eq!(rules.disk_time(3, 1), Duration::ZERO);
+    let hits: Vec<_> = rules.0.iter().map(|rule| rule.describe().hits).collect();
+    assert_eq!(hits, [0, 60, 0]);
+}
+
+#[test]
 fn times_have_units() {
     for (text, time) in [
         ("20ms", Duration::from_millis(20)),
@@ -306,6 +320,10 @@ impl Changes for Log {
         self.0.borrow_mut().push(format!("cut off {broker} {cut_off}"));
     }
 
+    fn fill_disk(&self, broker: i32, full: bool) {
+        self.0.borrow_mut().push(format!("full disk {broker} {full}"));
+    }
+
     fn delay_metadata(&self, broker: i32, delay: Option<Duration>) {
         self.0.borrow_mut().push(format!("delay {broker} {delay:?}"));
     }
@@ -337,6 +355,9 @@ fn a_broker_changes_with_its_first_fault_of_a_kind_and_its_last() {
         log.take(),
         ["delay 2 Some(5ms)", "delay 2 Some(9ms)", "delay 2 Some(5ms)", "delay 2 None"]
     );
+    inject(Fault::FullDisk(OnBroker { broker: 2 }).named("full")).unwrap();
+    assert_eq!(lift("full"), 1);
+    assert_eq!(log.take(), ["full disk 2 true", "full disk 2 false"]);
     // The process has ended, and with it the freeze: nothing thaws.
     inject(freeze(1).into()).unwrap();
     log.take();
@@ -396,6 +417,10 @@ fn impossible_faults_are_refused_in_one_line() {
         (Fault::error(heartbeat().at_rate(1.1), code), "rate: 1.1 is not between 0 and 1"),
         (Fault::error(heartbeat().at_rate(f64::NAN), code), "rate: NaN is not between 0 and 1"),
         (cut, "between: two different brokers are needed"),
+        (
+            Fault::SlowDisk(SlowDisk { broker: 1, time: Time::Uniform(ms(2), ms(1)) }),
+            "time: uniform(2ms, 1ms) is empty",
+        ),
         (Fault::throttle(0), "bytes_per_second: 0 transfers nothing"),
         (uniform, "time: uniform(2ms, 1ms) is empty"),
         (Fault::Disconnect(closed), "after_bytes: a connection that closes at the request"),
@@ -420,6 +445,8 @@ fn json_has_one_form_and_refuses_unknown_fields() {
         r#"{"kind":"freeze","broker":1}"#,
         r#"{"kind":"freeze-metadata","broker":1}"#,
         r#"{"kind":"delay-metadata","broker":1,"time":"2s"}"#,
+        r#"{"kind":"slow-disk","broker":1,"time":"exponential(20ms)"}"#,
+        r#"{"kind":"full-disk","broker":1}"#,
         r#"{"kind":"cut-off","broker":1}"#,
         r#"{"kind":"cut","between":[1,2]}"#,
     ] {

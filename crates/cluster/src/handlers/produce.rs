@@ -75,15 +75,13 @@ pub(super) async fn handle(
     Ok(muted(call.answer_with(out, |w| response.encode(call.version(), w)), silence))
 }
 
-/// Waits before the append, on a disk that simulates its time.
+/// Waits before the append, on a disk that takes time.
 async fn take_turn(call: &Call<'_>, request: &ProduceRequest) {
     let records = request.topics.iter().flat_map(|topic| &topic.partitions);
     let (batches, bytes) = records
         .filter_map(|asked| asked.records.as_ref())
         .fold((0, 0), |(batches, bytes), records| (batches + 1, bytes + records.len()));
-    if let Some(turn) = call.broker.disk.turn(batches, bytes) {
-        turn.await;
-    }
+    call.broker.disk_turn(batches, bytes).await;
 }
 
 /// The result of an append to one partition.

@@ -44,6 +44,9 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request: WriteTxnMarkersRequest = call.decode(body)?;
     call.concerns(request.markers.len());
+    let topics = request.markers.iter().flat_map(|marker| &marker.topics);
+    let appends = topics.map(|topic| topic.partition_indexes.len()).sum();
+    call.broker.slow_disk_turn(appends).await;
     let mut outcomes: Vec<Vec<Outcome>> =
         request.markers.iter().map(|marker| append(call, marker)).collect();
     wait_for_acks(call, TIMEOUT_MS, &mut outcomes).await;

@@ -1,6 +1,8 @@
 //! Faults on request, as a client of raw frames sees them.
 
+mod disks;
 mod errors;
+mod network;
 
 use std::time::Duration;
 
@@ -8,9 +10,8 @@ use crate::support::{
     Client, batch, config, fetch_partition, fetch_request, one_partition, soon, start, text,
 };
 use curtail_cluster::{
-    Cluster, ClusterError, Cut, DelayMetadata, Direction, Disconnect, Fault, FaultError,
-    HandledRequest, InjectedError, KafkaVersion, Observer, OnBroker, Requests, Sender,
-    SessionMetrics, Throttle, Time, When,
+    Cluster, ClusterError, Cut, DelayMetadata, Disconnect, Fault, FaultError, HandledRequest,
+    InjectedError, KafkaVersion, Observer, OnBroker, Requests, Sender, SessionMetrics, Time, When,
 };
 use curtail_wire::{
     ErrorCode,
@@ -144,36 +145,6 @@ async fn a_delay_is_of_its_api_and_client() {
     client.list_offset("t", 0, -1).await;
     let late = begun.elapsed();
     assert!(late >= slow && prompt < late, "{prompt:?} {late:?}");
-}
-
-#[tokio::test]
-async fn a_throttled_client_is_slow_and_the_others_are_not() {
-    let (cluster, mut client) = one_partition().await;
-    let value = "v".repeat(20_000);
-    client.produce("t", 0, -1, batch(&[&value], None)).await;
-    let throttle = Throttle {
-        broker: Some(1),
-        client_id: Some("te*".into()),
-        from: Sender::Clients,
-        direction: Direction::Out,
-        bytes_per_second: 40_000,
-    };
-    let name = cluster.inject(Fault::Throttle(throttle.clone())).unwrap();
-    let elapsed = async |client: &mut Client| {
-        let begun = Instant::now();
-        assert_eq!(client.fetch_all("t", 0, 1).await[0], value);
-        begun.elapsed()
-    };
-    let slow = elapsed(&mut client).await;
-    assert!(slow >= Duration::from_millis(480), "{slow:?}");
-    let begun = Instant::now();
-    client.produce("t", 0, -1, batch(&[&value], None)).await;
-    let requests = begun.elapsed();
-    assert!(requests < slow, "requests are not slow: {requests:?}");
-    cluster.lift(&name);
-    let throttle = Throttle { client_id: Some("other".into()), bytes_per_second: 1, ..throttle };
-    cluster.inject(Fault::Throttle(throttle)).unwrap();
-    assert!(elapsed(&mut client).await < slow);
 }
 
 /// The request is applied, and the connection never sends another byte.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use curtail_net::{BoxFuture, Socket};
+use curtail_net::Socket;
 use curtail_wire::{
     Encoding, ErrorCode, Writer,
     api::ApiKey,
@@ -122,9 +122,7 @@ impl Task {
         let response = timeout(limit, response).await??;
         let body = response_body(&response, ApiKey::FETCH, VERSION).map_err(io::Error::other)?;
         let response = FetchResponse::decode(VERSION, &body).map_err(io::Error::other)?;
-        if let Some(turn) = self.turn(&response) {
-            turn.await;
-        }
+        self.take_turn(&response).await;
         self.responded(asked, response)?;
         Ok(connection)
     }
@@ -154,16 +152,15 @@ impl Task {
         }
     }
 
-    /// Returns the future to await before the response is appended, on a disk that simulates its
-    /// time.
-    fn turn(&self, response: &FetchResponse) -> Option<BoxFuture<'static, ()>> {
+    /// Waits before the response is appended, on a disk that takes time.
+    async fn take_turn(&self, response: &FetchResponse) {
         let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
         let (appends, bytes) = partitions
             .filter(|partition| !partition.records.is_empty())
             .fold((0, 0), |(appends, bytes), partition| {
                 (appends + 1, bytes + partition.records.len())
             });
-        if appends == 0 { None } else { self.broker.disk.turn(appends, bytes) }
+        self.broker.disk_turn(appends, bytes).await;
     }
 
     fn responded(&mut self, asked: &Asked, response: FetchResponse) -> io::Result<()> {
