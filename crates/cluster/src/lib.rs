@@ -54,7 +54,7 @@ pub use controller::{Controller, brokers_of};
 pub use curtail_wire::{ApiKey, ErrorCode};
 pub use error::ClusterError;
 pub use faults::{
-    ActiveFault, Cut, Delay, DelayMetadata, Direction, Disconnect, Fault, FaultError,
+    ActiveFault, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, Fault, FaultError,
     InjectedError, Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError, Requests,
     Sender, Silence, SlowDisk, Throttle, Time, When,
 };

@@ -69,6 +69,17 @@ pub(crate) struct Connections {
     direction: Option<String>,
 }
 
+impl Connections {
+    fn fields(&self) -> [(&'static str, Value); 3] {
+        let Self { broker, client_id, direction } = self;
+        [
+            ("broker", json!(broker)),
+            ("client_id", json!(client_id)),
+            ("direction", json!(direction)),
+        ]
+    }
+}
+
 /// An object of the fields that have a value.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let given = fields.into_iter().filter(|(_, value)| !value.is_null());
@@ -189,6 +200,13 @@ pub(crate) enum Add {
         #[arg(value_name = "BROKER", num_args = 2, required = true)]
         between: Vec<i32>,
     },
+    /// Disconnects brokers and clients, in one direction or both.
+    CutClients {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        connections: Connections,
+    },
 }
 
 /// A fault of a broker.
@@ -231,15 +249,10 @@ impl Add {
                 (common, object(fields))
             }
             Self::Throttle { common, connections, from, bytes_per_second } => {
-                let Connections { broker, client_id, direction } = connections;
-                let fields = [
-                    ("kind", json!("throttle")),
-                    ("broker", json!(broker)),
-                    ("client_id", json!(client_id)),
-                    ("from", json!(from)),
-                    ("direction", json!(direction)),
-                    ("bytes_per_second", json!(bytes_per_second)),
-                ];
+                let [broker, client_id, direction] = connections.fields();
+                let rate = ("bytes_per_second", json!(bytes_per_second));
+                let kind = ("kind", json!("throttle"));
+                let fields = [kind, broker, client_id, ("from", json!(from)), direction, rate];
                 (common, object(fields))
             }
             Self::KafkaVersion { common, release, broker, client_id } => {
@@ -263,6 +276,11 @@ impl Add {
             }
             Self::FullDisk(on) => (&on.common, json!({"kind": "full-disk", "broker": on.broker})),
             Self::CutOff(on) => (&on.common, json!({"kind": "cut-off", "broker": on.broker})),
+            Self::CutClients { common, connections } => {
+                let [broker, client_id, direction] = connections.fields();
+                let kind = ("kind", json!("cut-clients"));
+                (common, object([kind, broker, client_id, direction]))
+            }
             Self::Cut { common, between } => (common, json!({"kind": "cut", "between": between})),
         }
     }

@@ -81,6 +81,7 @@ async fn converse(
             return Err("malformed request header".into());
         };
         line.identify(header.client_id.unwrap_or_default());
+        line.arrived().await;
         out.clear();
         ticket.busy();
         let now = Now { instant: Instant::now(), wall_ms: broker.env.wall.now_ms() };

@@ -92,6 +92,20 @@ pub struct Throttle {
     pub bytes_per_second: u64,
 }
 
+/// See [`Fault::CutClients`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CutClients {
+    /// The broker; every broker if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<i32>,
+    /// The client id, with `*` at the end for every id that begins so; every client if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The directions without bytes.
+    pub direction: Direction,
+}
+
 /// A direction of a connection, seen from the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

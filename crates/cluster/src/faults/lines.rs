@@ -1,4 +1,4 @@
-//! Connections to a broker, which faults slow down.
+//! Connections to a broker, which faults slow down or cut.
 //!
 //! A broker wraps each connection that it accepts in a [`Line`], below TLS. Faults are read at every
 //! operation, so that they concern open connections, too. The client id is that of the last request;
@@ -12,6 +12,7 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     io::{self, IoSlice},
     net::SocketAddr,
     pin::Pin,
@@ -23,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use curtail_net::Socket;
 use parking_lot::Mutex;
 use tokio::{
@@ -31,7 +32,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use super::{Fault, rules::Peer};
+use super::{Fault, Sender, rules::Peer};
 
 /// The faults of connections.
 #[derive(Default)]
@@ -63,6 +64,8 @@ pub(super) enum Flow {
     Open,
     /// At most this many bytes per second.
     Limited(u64),
+    /// No bytes arrive.
+    Cut,
 }
 
 impl Lines {
@@ -86,7 +89,7 @@ impl Lines {
             broker,
             id,
             client_id: Mutex::default(),
-            paced: AtomicBool::new(false),
+            touched: AtomicBool::new(false),
             reading: Mutex::default(),
             writing: Mutex::default(),
         })
@@ -96,6 +99,17 @@ impl Lines {
 /// Returns the effect of faults, oldest first, on one direction of a connection. Of several
 /// throttles the newest applies.
 pub(super) fn flow(faults: &[Fault], peer: &Peer<'_>, way: Way) -> Flow {
+    let cuts = |fault: &Fault| match fault {
+        Fault::CutClients(cut) => {
+            cut.direction.has(way)
+                && peer.is(Sender::Clients)
+                && peer.is_of(cut.broker, cut.client_id.as_deref())
+        }
+        _ => false,
+    };
+    if faults.iter().any(cuts) {
+        return Flow::Cut;
+    }
     let newest = faults.iter().rev().find_map(|fault| match fault {
         Fault::Throttle(throttle)
             if throttle.direction.has(way)
@@ -116,8 +130,8 @@ pub(crate) struct Line {
     /// Of the incoming direction; the outgoing one has the next.
     id: u64,
     client_id: Mutex<Option<String>>,
-    /// Whether it was slowed down before, so that bytes may be held.
-    paced: AtomicBool,
+    /// Whether faults have concerned it, so that bytes may be held.
+    touched: AtomicBool,
     reading: Mutex<Reading>,
     writing: Mutex<Writing>,
 }
@@ -131,6 +145,9 @@ struct Reading {
 
 #[derive(Default)]
 struct Writing {
+    /// Bytes written during a cut. As with lost packets, the broker does not notice until the
+    /// buffer is full.
+    held: BytesMut,
     /// Bytes that may be written at the time of the pace.
     granted: usize,
     pace: Pace,
@@ -143,6 +160,19 @@ impl Line {
         if known.as_deref() != Some(client_id) {
             *known = Some(client_id.to_owned());
         }
+    }
+
+    /// Waits until the request that was read last may be handled. During a cut of the incoming
+    /// direction it has not arrived.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn arrived(&self) {
+        poll_fn(|cx| match self.flow(Way::In, Some(cx)) {
+            Flow::Cut => Poll::Pending,
+            Flow::Open | Flow::Limited(_) => Poll::Ready(()),
+        })
+        .await;
     }
 
     /// Returns the effect of the faults now. Unless it is open, a change of the faults wakes the
@@ -178,12 +208,54 @@ pub(crate) struct LineSocket {
     pub(crate) line: Arc<Line>,
 }
 
-impl Socket for LineSocket {
-    fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Flow::Limited(rate) = self.line.flow(Way::Out, None) else {
-            return self.socket.try_write_vectored(bufs);
-        };
-        let mut writing = self.line.writing.lock();
+/// Bytes that a cut connection takes before writes wait, like a send buffer of TCP.
+const SEND_BUFFER: usize = 1 << 20;
+
+impl LineSocket {
+    /// Writes what was held during a cut. Pending while it lasts.
+    fn poll_flush(&self, writing: &mut Writing, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !writing.held.is_empty() {
+            if self.line.flow(Way::Out, Some(cx)) == Flow::Cut {
+                return Poll::Pending;
+            }
+            match self.flush(writing) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.socket.poll_write_ready(cx))?;
+                }
+                done => return Poll::Ready(done),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn flush(&self, writing: &mut Writing) -> io::Result<()> {
+        while !writing.held.is_empty() {
+            match self.socket.try_write_vectored(&[IoSlice::new(&writing.held)]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => writing.held.advance(written),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&self, writing: &mut Writing, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let room = SEND_BUFFER - writing.held.len().min(SEND_BUFFER);
+        if room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let before = writing.held.len();
+        first(bufs, room).iter().for_each(|part| writing.held.extend_from_slice(part));
+        Ok(writing.held.len() - before)
+    }
+
+    fn write_paced(
+        &self,
+        writing: &mut Writing,
+        bufs: &[IoSlice<'_>],
+        rate: u64,
+    ) -> io::Result<usize> {
         let now = Instant::now();
         if writing.granted == 0 {
             let bytes = bufs.iter().map(|part| part.len()).sum::<usize>().min(portion(rate));
@@ -198,46 +270,98 @@ impl Socket for LineSocket {
         Ok(written)
     }
 
+    fn poll_read_paced(
+        &self,
+        reading: &mut Reading,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+        rate: u64,
+    ) -> Poll<io::Result<()>> {
+        if reading.held.is_empty() {
+            let mut room = vec![0; portion(rate).min(buf.remaining())];
+            let mut part = ReadBuf::new(&mut room);
+            ready!(self.socket.poll_read(cx, &mut part))?;
+            let bytes = part.filled().len();
+            if bytes == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            reading.pace.take(bytes, rate, Instant::now());
+            room.truncate(bytes);
+            reading.held = room.into();
+        }
+        ready!(reading.pace.poll(cx));
+        reading.deliver(buf);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Reading {
+    fn deliver(&mut self, buf: &mut ReadBuf<'_>) {
+        let arrived = self.held.len().min(buf.remaining());
+        buf.put_slice(&self.held[..arrived]);
+        self.held.advance(arrived);
+    }
+}
+
+impl Socket for LineSocket {
+    fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flow = self.line.flow(Way::Out, None);
+        if flow == Flow::Open && !self.line.touched.load(Ordering::Relaxed) {
+            return self.socket.try_write_vectored(bufs);
+        }
+        self.line.touched.store(true, Ordering::Relaxed);
+        let mut writing = self.line.writing.lock();
+        if flow == Flow::Cut {
+            return self.hold(&mut writing, bufs);
+        }
+        self.flush(&mut writing)?;
+        match flow {
+            Flow::Limited(rate) => self.write_paced(&mut writing, bufs, rate),
+            Flow::Open | Flow::Cut => self.socket.try_write_vectored(bufs),
+        }
+    }
+
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.line.flow(Way::Out, Some(cx)) != Flow::Open {
-            ready!(self.line.writing.lock().pace.poll(cx));
+        let flow = self.line.flow(Way::Out, Some(cx));
+        if flow == Flow::Open && !self.line.touched.load(Ordering::Relaxed) {
+            return self.socket.poll_write_ready(cx);
+        }
+        let mut writing = self.line.writing.lock();
+        if flow == Flow::Cut && writing.held.len() < SEND_BUFFER {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_flush(&mut writing, cx))?;
+        if flow != Flow::Open {
+            ready!(writing.pace.poll(cx));
         }
         self.socket.poll_write_ready(cx)
     }
 
     fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let flow = self.line.flow(Way::In, Some(cx));
-        if flow == Flow::Open && !self.line.paced.load(Ordering::Relaxed) {
+        if flow == Flow::Open && !self.line.touched.load(Ordering::Relaxed) {
             return self.socket.poll_read(cx, buf);
         }
-        self.line.paced.store(true, Ordering::Relaxed);
+        self.line.touched.store(true, Ordering::Relaxed);
+        // The task that reads is the one that writes: what a cut has held leaves while it waits.
+        let mut writing = self.line.writing.lock();
+        let flushed = self.poll_flush(&mut writing, cx)?;
+        drop(writing);
         let mut reading = self.line.reading.lock();
         match flow {
+            Flow::Cut => Poll::Pending,
+            Flow::Limited(rate) => self.poll_read_paced(&mut reading, cx, buf, rate),
             Flow::Open if reading.held.is_empty() => {
-                self.line.paced.store(false, Ordering::Relaxed);
-                return self.socket.poll_read(cx, buf);
-            }
-            Flow::Open => {}
-            Flow::Limited(rate) => {
-                if reading.held.is_empty() {
-                    let mut room = vec![0; portion(rate).min(buf.remaining())];
-                    let mut part = ReadBuf::new(&mut room);
-                    ready!(self.socket.poll_read(cx, &mut part))?;
-                    let bytes = part.filled().len();
-                    if bytes == 0 {
-                        return Poll::Ready(Ok(()));
-                    }
-                    reading.pace.take(bytes, rate, Instant::now());
-                    room.truncate(bytes);
-                    reading.held = room.into();
+                if flushed.is_ready() {
+                    self.line.touched.store(false, Ordering::Relaxed);
                 }
-                ready!(reading.pace.poll(cx));
+                self.socket.poll_read(cx, buf)
+            }
+            Flow::Open => {
+                reading.deliver(buf);
+                Poll::Ready(Ok(()))
             }
         }
-        let arrived = reading.held.len().min(buf.remaining());
-        buf.put_slice(&reading.held[..arrived]);
-        reading.held.advance(arrived);
-        Poll::Ready(Ok(()))
     }
 
     fn peer_addr(&self) -> io::Result<SocketAddr> {

@@ -7,7 +7,7 @@
 //!   its random numbers come from the seed of each fault.
 //! - `registry`: the names, and what a fault of a broker changes when it begins and ends.
 //! - `links`: connections between brokers that can be cut. `lines`: connections to a broker that can
-//!   be slow.
+//!   be slow or cut.
 //! - `release`: the versions of the APIs in Kafka's releases.
 //!
 //! # Locks
@@ -30,8 +30,8 @@ use curtail_wire::{ApiKey, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 pub use kinds::{
-    Cut, Delay, DelayMetadata, Direction, Disconnect, InjectedError, KafkaVersion, OnBroker,
-    Silence, SlowDisk, Throttle, Time, When,
+    Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, InjectedError, KafkaVersion,
+    OnBroker, Silence, SlowDisk, Throttle, Time, When,
 };
 pub(crate) use lines::{LineSocket, Lines};
 pub(crate) use links::{Links, cuttable};
@@ -85,6 +85,9 @@ pub enum Fault {
     /// Two brokers are disconnected from each other. Bytes wait in both directions, as if packets
     /// were lost.
     Cut(Cut),
+    /// Brokers and clients are disconnected, in one direction or both. Connections stay open, and
+    /// bytes wait as if packets were lost. A new connection opens, and its first request waits.
+    CutClients(CutClients),
 }
 
 /// The requests that a fault concerns: they match every given field.
@@ -249,6 +252,7 @@ impl Fault {
             Self::FullDisk(_) => "full-disk",
             Self::CutOff(_) => "cut-off",
             Self::Cut(_) => "cut",
+            Self::CutClients(_) => "cut-clients",
         }
     }
 
@@ -274,6 +278,7 @@ impl Fault {
             Self::SlowDisk(disk) => vec![disk.broker],
             Self::DelayMetadata(delay) => vec![delay.broker],
             Self::Cut(cut) => cut.between.to_vec(),
+            Self::CutClients(cut) => cut.broker.into_iter().collect(),
             _ => self.requests().and_then(|requests| requests.broker).into_iter().collect(),
         }
     }

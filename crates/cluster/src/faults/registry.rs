@@ -305,6 +305,6 @@ fn cut_links(rules: &[Rule]) -> BTreeSet<(i32, i32)> {
 }
 
 fn of_lines(rules: &[Rule]) -> Vec<Fault> {
-    let of_line = |fault: &&Fault| matches!(fault, Fault::Throttle(_));
+    let of_line = |fault: &&Fault| matches!(fault, Fault::Throttle(_) | Fault::CutClients(_));
     rules.iter().map(|rule| &rule.fault).filter(of_line).cloned().collect()
 }

@@ -449,6 +449,8 @@ fn json_has_one_form_and_refuses_unknown_fields() {
         r#"{"kind":"full-disk","broker":1}"#,
         r#"{"kind":"cut-off","broker":1}"#,
         r#"{"kind":"cut","between":[1,2]}"#,
+        r#"{"kind":"cut-clients","direction":"both"}"#,
+        r#"{"kind":"cut-clients","broker":1,"client_id":"app*","direction":"out"}"#,
     ] {
         let fault: Fault = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&fault).unwrap(), text);

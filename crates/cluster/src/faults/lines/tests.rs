@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::time::timeout;
 
 use super::*;
-use crate::faults::{Direction, FETCHER_ID, Sender, Throttle};
+use crate::faults::{CutClients, Direction, FETCHER_ID, Sender, Throttle};
 
 /// A socket that takes every byte, and has as many to read as asked for.
 #[derive(Clone, Default)]
@@ -159,4 +159,51 @@ async fn a_connection_without_a_request_is_open() {
     socket.line.identify("app");
     socket.write_all(&[0; 2]).await.unwrap();
     assert_eq!(begun.elapsed().as_secs(), 2);
+}
+
+fn cut(direction: Direction) -> Fault {
+    Fault::CutClients(CutClients { direction, ..CutClients::default() })
+}
+
+#[test]
+fn a_cut_precedes_every_throttle_and_spares_brokers() {
+    let faults = [cut(Direction::In), throttle(5)];
+    let flows = |client_id| {
+        let peer = Peer { broker: 1, client_id };
+        [Way::In, Way::Out].map(|way| flow(&faults, &peer, way))
+    };
+    assert_eq!(flows("app"), [Flow::Cut, Flow::Limited(5)]);
+    assert_eq!(flows(FETCHER_ID), [Flow::Open, Flow::Open]);
+}
+
+/// The bytes of a cut are written in their order, while the broker waits for the next request.
+#[tokio::test(start_paused = true)]
+async fn a_cut_holds_bytes_up_to_the_send_buffer() {
+    let Setup { lines, endless, socket } = setup("app");
+    lines.set(vec![cut(Direction::Out)]);
+    let writing = tokio::spawn({
+        let socket = Arc::clone(&socket);
+        async move { socket.write_all(&vec![0; SEND_BUFFER + 1]).await }
+    });
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!writing.is_finished() && endless.written.load(Ordering::Relaxed) == 0);
+    lines.set(vec![cut(Direction::In)]);
+    writing.await.unwrap().unwrap();
+    assert_eq!(endless.written.load(Ordering::Relaxed), SEND_BUFFER as u64 + 1);
+    lines.set(vec![cut(Direction::Both)]);
+    socket.write_all(&[0; 10]).await.unwrap();
+    let reading = tokio::spawn({
+        let socket = Arc::clone(&socket);
+        async move { read_exactly(&socket, 1).await }
+    });
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!reading.is_finished());
+    lines.set(vec![cut(Direction::In)]);
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+    assert_eq!(endless.written.load(Ordering::Relaxed), SEND_BUFFER as u64 + 11);
+    assert!(!reading.is_finished());
+    lines.set(Vec::new());
+    reading.await.unwrap();
+    socket.line.arrived().await;
 }
