@@ -76,6 +76,7 @@ use curtail_wire::{
     produce::{LeaderIdAndEpoch, NodeEndpoint},
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
@@ -216,6 +217,8 @@ pub(crate) struct Call<'a> {
     /// Whether the authorizer has been asked, or the response reveals nothing that needs
     /// permission.
     asked: AtomicBool,
+    /// Faults of requests with a part that this one has.
+    pub(crate) named: Mutex<Vec<String>>,
 }
 
 impl<'a> Call<'a> {
@@ -227,7 +230,8 @@ impl<'a> Call<'a> {
         size: usize,
     ) -> Self {
         let served = served::of(header.api);
-        Self { broker, header, peer, principal, size, served, asked: AtomicBool::new(false) }
+        let (asked, named) = (AtomicBool::new(false), Mutex::default());
+        Self { broker, header, peer, principal, size, served, asked, named }
     }
 }
 
@@ -246,7 +250,8 @@ impl Call<'_> {
     /// Fails if a fault refuses a part of the request. Handlers ask once for each part, after the
     /// permission.
     fn injected(&self, item: Item<'_>) -> Result<(), ErrorCode> {
-        self.broker.faults.error(&self.as_faults_see_it(), item).map_or(Ok(()), Err)
+        let error = self.broker.faults.error(&self.as_faults_see_it(), item, &self.named);
+        error.map_or(Ok(()), Err)
     }
 
     /// Checks that the handler has asked for the permission that the API needs.

@@ -27,6 +27,12 @@ pub(crate) struct Requests {
     /// Only requests to this API, such as Produce.
     #[arg(long, value_name = "API")]
     api: Option<String>,
+    /// Only requests with this topic; the API must be given.
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
+    /// Only requests with this partition of the topic.
+    #[arg(long, value_name = "N", requires = "topic")]
+    partition: Option<i32>,
     /// Only requests of this client id; a * at its end stands for any text.
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
@@ -43,10 +49,12 @@ pub(crate) struct Requests {
 
 impl Requests {
     fn json(&self) -> Value {
-        let Self { broker, api, client_id, from, times, rate } = self;
+        let Self { broker, api, topic, partition, client_id, from, times, rate } = self;
         object([
             ("broker", json!(broker)),
             ("api", json!(api)),
+            ("topic", json!(topic)),
+            ("partition", json!(partition)),
             ("client_id", json!(client_id)),
             ("from", json!(from)),
             ("times", json!(times)),
@@ -105,12 +113,6 @@ pub(crate) enum Add {
         common: Common,
         #[command(flatten)]
         requests: Requests,
-        /// Only this topic.
-        #[arg(long, value_name = "TOPIC")]
-        topic: Option<String>,
-        /// Only this partition of the topic.
-        #[arg(long, value_name = "N", requires = "topic")]
-        partition: Option<i32>,
         /// The error, such as NOT_LEADER_OR_FOLLOWER.
         #[arg(long, value_name = "ERROR")]
         code: String,
@@ -226,15 +228,8 @@ impl Add {
             Self::Delay { common, requests, time } => {
                 (common, json!({"kind": "delay", "requests": requests.json(), "time": time}))
             }
-            Self::Error { common, requests, topic, partition, code } => {
-                let fields = [
-                    ("kind", json!("error")),
-                    ("requests", requests.json()),
-                    ("topic", json!(topic)),
-                    ("partition", json!(partition)),
-                    ("code", json!(code)),
-                ];
-                (common, object(fields))
+            Self::Error { common, requests, code } => {
+                (common, json!({"kind": "error", "requests": requests.json(), "code": code}))
             }
             Self::Silence { common, requests } => {
                 (common, json!({"kind": "silence", "requests": requests.json()}))

@@ -154,7 +154,7 @@ fn faults_are_added_listed_and_lifted() {
     assert_eq!(
         listed,
         json!([{"name": "once", "seed": 7, "hits": 1, "fault": {
-            "kind": "error", "requests": {"api": "Produce", "times": 1}, "topic": "t",
+            "kind": "error", "requests": {"api": "Produce", "topic": "t", "times": 1},
             "code": "INVALID_TOPIC_EXCEPTION",
         }}])
     );

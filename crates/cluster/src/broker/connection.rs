@@ -188,7 +188,7 @@ async fn answer(
     if silent {
         return Ok(Next::Continue);
     }
-    let Fate { delay, then } = broker.faults.fate(&asked);
+    let Fate { delay, then } = broker.faults.fate(&asked, &call.named);
     if !delay.is_zero() {
         sleep(delay).await;
     }

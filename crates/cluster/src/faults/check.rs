@@ -3,17 +3,19 @@
 use curtail_wire::ApiKey;
 
 use super::{
-    Cut, Delay, Disconnect, Fault, FaultError, InjectedError, SlowDisk, Throttle, Time, When,
+    Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Requests, SlowDisk, Throttle, Time,
+    When,
 };
+
+fn invalid(reason: impl Into<String>) -> Result<(), FaultError> {
+    Err(FaultError::Invalid(reason.into()))
+}
 
 impl Fault {
     /// Checks what the types permit and the cluster cannot do.
     pub(super) fn check(&self) -> Result<(), FaultError> {
-        let invalid = |reason: String| Err(FaultError::Invalid(reason));
-        if let Some(rate) = self.requests().and_then(|requests| requests.rate)
-            && !(0.0..=1.0).contains(&rate)
-        {
-            return invalid(format!("rate: {rate} is not between 0 and 1"));
+        if let Some(requests) = self.requests() {
+            requests.check()?;
         }
         match self {
             Self::Error(error) => error.check(),
@@ -26,82 +28,113 @@ impl Fault {
                     Time::Uniform(*from, *to)
                 ))
             }
-            Self::Disconnect(Disconnect { when: When::Request, after_bytes: 1.., .. }) => invalid(
-                "after_bytes: a connection that closes at the request writes nothing".into(),
-            ),
+            Self::Disconnect(Disconnect { when: When::Request, after_bytes: 1.., .. }) => {
+                invalid("after_bytes: a connection that closes at the request writes nothing")
+            }
+            Self::Disconnect(Disconnect { when: When::Request, requests, .. })
+                if requests.topic.is_some() =>
+            {
+                invalid("requests.topic: a connection that closes at the request knows no topics")
+            }
             Self::Throttle(Throttle { bytes_per_second: 0, .. }) => {
-                invalid("bytes_per_second: 0 transfers nothing; give at least 1".into())
+                invalid("bytes_per_second: 0 transfers nothing; give at least 1")
             }
             Self::Cut(Cut { between: [one, other] }) if one == other => {
-                invalid("between: two different brokers are needed".into())
+                invalid("between: two different brokers are needed")
             }
             _ => Ok(()),
         }
     }
 }
 
-/// What the errors of an API's response belong to.
+/// The parts of an API's requests that get their own error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorsOf {
+enum Parts {
     Requests,
     Topics,
     Partitions,
 }
 
-/// The APIs whose errors can be injected.
-const ERRORS: &[(ApiKey, ErrorsOf)] = &[
-    (ApiKey::PRODUCE, ErrorsOf::Partitions),
-    (ApiKey::FETCH, ErrorsOf::Partitions),
-    (ApiKey::LIST_OFFSETS, ErrorsOf::Partitions),
-    (ApiKey::METADATA, ErrorsOf::Topics),
-    (ApiKey::OFFSET_COMMIT, ErrorsOf::Partitions),
+/// The APIs whose errors can be injected, and the parts that their handlers ask for.
+const PARTS: &[(ApiKey, Parts)] = &[
+    (ApiKey::PRODUCE, Parts::Partitions),
+    (ApiKey::FETCH, Parts::Partitions),
+    (ApiKey::LIST_OFFSETS, Parts::Partitions),
+    (ApiKey::METADATA, Parts::Topics),
+    (ApiKey::OFFSET_COMMIT, Parts::Partitions),
     // Of the group: up to version 7 there is one, later versions have many.
-    (ApiKey::OFFSET_FETCH, ErrorsOf::Requests),
-    (ApiKey::FIND_COORDINATOR, ErrorsOf::Requests),
-    (ApiKey::JOIN_GROUP, ErrorsOf::Requests),
-    (ApiKey::HEARTBEAT, ErrorsOf::Requests),
-    (ApiKey::LEAVE_GROUP, ErrorsOf::Requests),
-    (ApiKey::SYNC_GROUP, ErrorsOf::Requests),
-    (ApiKey::CREATE_TOPICS, ErrorsOf::Topics),
-    (ApiKey::DELETE_TOPICS, ErrorsOf::Topics),
-    (ApiKey::DELETE_RECORDS, ErrorsOf::Partitions),
-    (ApiKey::INIT_PRODUCER_ID, ErrorsOf::Requests),
-    (ApiKey::OFFSET_FOR_LEADER_EPOCH, ErrorsOf::Partitions),
+    (ApiKey::OFFSET_FETCH, Parts::Requests),
+    (ApiKey::FIND_COORDINATOR, Parts::Requests),
+    (ApiKey::JOIN_GROUP, Parts::Requests),
+    (ApiKey::HEARTBEAT, Parts::Requests),
+    (ApiKey::LEAVE_GROUP, Parts::Requests),
+    (ApiKey::SYNC_GROUP, Parts::Requests),
+    (ApiKey::CREATE_TOPICS, Parts::Topics),
+    (ApiKey::DELETE_TOPICS, Parts::Topics),
+    (ApiKey::DELETE_RECORDS, Parts::Partitions),
+    (ApiKey::INIT_PRODUCER_ID, Parts::Requests),
+    (ApiKey::OFFSET_FOR_LEADER_EPOCH, Parts::Partitions),
     // From clients, up to version 3; later versions are for brokers.
-    (ApiKey::ADD_PARTITIONS_TO_TXN, ErrorsOf::Partitions),
-    (ApiKey::ADD_OFFSETS_TO_TXN, ErrorsOf::Requests),
-    (ApiKey::END_TXN, ErrorsOf::Requests),
-    (ApiKey::TXN_OFFSET_COMMIT, ErrorsOf::Partitions),
-    (ApiKey::CREATE_PARTITIONS, ErrorsOf::Topics),
-    (ApiKey::CONSUMER_GROUP_HEARTBEAT, ErrorsOf::Requests),
+    (ApiKey::ADD_PARTITIONS_TO_TXN, Parts::Partitions),
+    (ApiKey::ADD_OFFSETS_TO_TXN, Parts::Requests),
+    (ApiKey::END_TXN, Parts::Requests),
+    (ApiKey::TXN_OFFSET_COMMIT, Parts::Partitions),
+    (ApiKey::CREATE_PARTITIONS, Parts::Topics),
+    (ApiKey::CONSUMER_GROUP_HEARTBEAT, Parts::Requests),
 ];
+
+fn parts_of(api: ApiKey) -> Option<Parts> {
+    PARTS.iter().find(|(known, _)| *known == api).map(|(_, parts)| *parts)
+}
+
+/// The names of the APIs that have such parts.
+fn apis(have: impl Fn(Parts) -> bool) -> String {
+    let having = PARTS.iter().filter(|(_, parts)| have(*parts));
+    having.map(|(api, _)| api.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl Requests {
+    fn check(&self) -> Result<(), FaultError> {
+        if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            return invalid(format!("rate: {rate} is not between 0 and 1"));
+        }
+        if self.topic.is_none() {
+            return match self.partition {
+                Some(_) => invalid("requests.partition: its topic is needed"),
+                None => Ok(()),
+            };
+        }
+        let Some(api) = self.api else { return invalid("requests.api: a topic needs an API") };
+        let name = api.name();
+        match parts_of(api) {
+            None | Some(Parts::Requests) => invalid(format!(
+                "requests.topic: faults of {name} are not by topic, only those of {}",
+                apis(|parts| parts != Parts::Requests)
+            )),
+            Some(Parts::Topics) if self.partition.is_some() => invalid(format!(
+                "requests.partition: faults of {name} are not by partition, only those of {}",
+                apis(|parts| parts == Parts::Partitions)
+            )),
+            Some(Parts::Topics | Parts::Partitions) => Ok(()),
+        }
+    }
+}
 
 impl InjectedError {
     fn check(&self) -> Result<(), FaultError> {
-        let invalid = |reason: String| Err(FaultError::Invalid(reason));
         let Some(api) = self.requests.api else {
-            return invalid("requests.api: an error needs an API".into());
+            return invalid("requests.api: an error needs an API");
         };
-        let name = api.name();
-        let Some((_, of)) = ERRORS.iter().find(|(known, _)| *known == api) else {
-            let known: Vec<_> = ERRORS.iter().map(|(api, _)| api.name()).collect();
-            let known = known.join(", ");
+        if parts_of(api).is_none() {
             return invalid(format!(
-                "requests.api: errors of {name} cannot be injected, only of {known}"
+                "requests.api: errors of {} cannot be injected, only of {}",
+                api.name(),
+                apis(|_| true)
             ));
-        };
-        if self.code.is_none() {
-            return invalid("code: NONE is no error".into());
         }
-        if self.topic.is_some() && *of == ErrorsOf::Requests {
-            return invalid(format!("topic: responses to {name} have no errors of topics"));
+        match self.code.is_none() {
+            true => invalid("code: NONE is no error"),
+            false => Ok(()),
         }
-        if self.partition.is_some() && *of != ErrorsOf::Partitions {
-            return invalid(format!("partition: responses to {name} have no errors of partitions"));
-        }
-        if self.partition.is_some() && self.topic.is_none() {
-            return invalid("partition: its topic is needed".into());
-        }
-        Ok(())
     }
 }

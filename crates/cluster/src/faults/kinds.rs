@@ -26,15 +26,9 @@ pub struct Delay {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InjectedError {
-    /// The requests. The API must be given.
+    /// The requests. The API must be given. Of a request, the topics and partitions that match are
+    /// refused.
     pub requests: Requests,
-    /// The topic, for an API whose responses have errors by topic or partition; every topic if
-    /// absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topic: Option<String>,
-    /// The partition, for an API whose responses have errors by partition; every one if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partition: Option<i32>,
     /// The error.
     #[serde(with = "text::code")]
     pub code: ErrorCode,

@@ -100,6 +100,13 @@ pub struct Requests {
     /// The API; every API if absent.
     #[serde(skip_serializing_if = "Option::is_none", with = "text::api")]
     pub api: Option<ApiKey>,
+    /// A topic in the request that its handler serves, of an API with parts by topic or partition:
+    /// those whose errors can be injected, other than for whole requests. The API must be given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// A partition of the topic, of an API with parts by partition; every one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<i32>,
     /// The client id, with `*` at the end for every id that begins so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
@@ -132,6 +139,18 @@ impl Requests {
     #[must_use]
     pub fn to_broker(self, broker: i32) -> Self {
         Self { broker: Some(broker), ..self }
+    }
+
+    /// Only those with this topic.
+    #[must_use]
+    pub fn on_topic(self, topic: impl Into<String>) -> Self {
+        Self { topic: Some(topic.into()), ..self }
+    }
+
+    /// Only those with this partition.
+    #[must_use]
+    pub fn on_partition(self, topic: impl Into<String>, partition: i32) -> Self {
+        Self { partition: Some(partition), ..self.on_topic(topic) }
     }
 
     /// Only those with this client id, with `*` at the end for every id that begins so.
@@ -188,19 +207,7 @@ impl Fault {
     /// Refuses requests to one API with an error code.
     #[must_use]
     pub fn error(requests: Requests, code: ErrorCode) -> Self {
-        Self::Error(InjectedError { requests, topic: None, partition: None, code })
-    }
-
-    /// Refuses one partition with an error code.
-    #[must_use]
-    pub fn partition_error(
-        requests: Requests,
-        topic: impl Into<String>,
-        partition: i32,
-        code: ErrorCode,
-    ) -> Self {
-        let (topic, partition) = (Some(topic.into()), Some(partition));
-        Self::Error(InjectedError { requests, topic, partition, code })
+        Self::Error(InjectedError { requests, code })
     }
 
     /// Silences the connections of requests.

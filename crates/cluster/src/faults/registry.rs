@@ -201,20 +201,29 @@ impl Faults {
         self.is_active() && self.ask(|rules| rules.closes(request))
     }
 
-    /// Returns the error that refuses a part of a request.
-    pub(crate) fn error(&self, request: &Request<'_>, item: Item<'_>) -> Option<ErrorCode> {
+    /// Returns the error that refuses a part of a request. Adds the names of the faults that concern
+    /// whole requests with this part to `named`.
+    pub(crate) fn error(
+        &self,
+        request: &Request<'_>,
+        item: Item<'_>,
+        named: &Mutex<Vec<String>>,
+    ) -> Option<ErrorCode> {
         if !self.is_active() {
             return None;
         }
-        self.ask(|rules| rules.error(request, item))
+        self.ask(|rules| {
+            rules.name(request, item, &mut named.lock());
+            rules.error(request, item)
+        })
     }
 
-    /// Decides about the response to a request.
-    pub(crate) fn fate(&self, request: &Request<'_>) -> Fate {
+    /// Decides about the response to a request. `named` is from [`Faults::error`].
+    pub(crate) fn fate(&self, request: &Request<'_>, named: &Mutex<Vec<String>>) -> Fate {
         if !self.is_active() {
             return Fate { delay: Duration::ZERO, then: Then::Write };
         }
-        self.ask(|rules| rules.fate(request))
+        self.ask(|rules| rules.fate(request, &named.lock()))
     }
 
     /// Returns whether a disk is slow.

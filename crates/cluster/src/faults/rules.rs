@@ -10,8 +10,8 @@ use std::time::Duration;
 use curtail_wire::{ApiKey, ErrorCode};
 
 use super::{
-    ActiveFault, Disconnect, Fault, InjectedError, KafkaRelease, KafkaVersion, Requests, Sender,
-    Time, When, text::LONGEST,
+    ActiveFault, Disconnect, Fault, KafkaRelease, KafkaVersion, Requests, Sender, Time, When,
+    text::LONGEST,
 };
 
 /// A request, as far as faults distinguish requests.
@@ -59,6 +59,14 @@ pub(crate) enum Item<'a> {
     Request,
     Topic(&'a str),
     Partition(&'a str, i32),
+}
+
+/// The part of a request that is decided about.
+#[derive(Clone, Copy, Debug)]
+enum About<'a> {
+    Item(Item<'a>),
+    /// All of it. It has the parts that faults of these names concern.
+    Whole(&'a [String]),
 }
 
 /// What happens to a response.
@@ -126,7 +134,8 @@ pub(super) struct Rules(pub(super) Vec<Rule>);
 impl Rules {
     /// Returns whether the connection closes instead of the request being handled.
     pub(super) fn closes(&mut self, request: &Request<'_>) -> bool {
-        self.newest(request, |fault| match fault {
+        // Its parts are not known.
+        self.newest(request, About::Whole(&[]), |fault| match fault {
             Fault::Disconnect(Disconnect { when: When::Request, .. }) => Some(()),
             _ => None,
         })
@@ -135,21 +144,33 @@ impl Rules {
 
     /// Returns the error that refuses a part of a request.
     pub(super) fn error(&mut self, request: &Request<'_>, item: Item<'_>) -> Option<ErrorCode> {
-        let found = self.newest(request, |fault| match fault {
-            Fault::Error(error) if names(error, item) => Some(error.code),
+        let found = self.newest(request, About::Item(item), |fault| match fault {
+            Fault::Error(error) => Some(error.code),
             _ => None,
         });
         found.map(|(_, code)| code)
     }
 
-    /// Decides about the response to a request.
-    pub(super) fn fate(&mut self, request: &Request<'_>) -> Fate {
-        let late = self.newest(request, |fault| match fault {
+    /// Adds the names of the faults that concern whole requests with this part.
+    pub(super) fn name(&self, request: &Request<'_>, item: Item<'_>, named: &mut Vec<String>) {
+        for rule in &self.0 {
+            let of = rule.fault.requests().filter(|of| of.topic.is_some());
+            let concerned = of.is_some_and(|of| matches(of, request) && has(of, item));
+            if concerned && !named.contains(&rule.name) {
+                named.push(rule.name.clone());
+            }
+        }
+    }
+
+    /// Decides about the response to a request. `named` is from [`Rules::name`], for all its parts.
+    pub(super) fn fate(&mut self, request: &Request<'_>, named: &[String]) -> Fate {
+        let whole = About::Whole(named);
+        let late = self.newest(request, whole, |fault| match fault {
             Fault::Delay(delay) => Some(delay.time),
             _ => None,
         });
         let delay = late.map_or(Duration::ZERO, |(rule, time)| rule.draws.time(time));
-        let ends = self.newest(request, |fault| match fault {
+        let ends = self.newest(request, whole, |fault| match fault {
             Fault::Silence(_) => Some(Then::Silence),
             Fault::Disconnect(Disconnect { when: When::Response, after_bytes, .. }) => {
                 Some(Then::Close(*after_bytes))
@@ -188,11 +209,16 @@ impl Rules {
     fn newest<T>(
         &mut self,
         request: &Request<'_>,
+        about: About<'_>,
         kind: impl Fn(&Fault) -> Option<T>,
     ) -> Option<(&mut Rule, T)> {
         self.0.iter_mut().rev().find_map(|rule| {
             let found = kind(&rule.fault)?;
-            let concerns = rule.fault.requests().is_some_and(|of| matches(of, request));
+            let of = rule.fault.requests().filter(|of| matches(of, request))?;
+            let concerns = match about {
+                About::Item(item) => has(of, item),
+                About::Whole(named) => of.topic.is_none() || named.contains(&rule.name),
+            };
             (concerns && rule.fires()).then_some((rule, found))
         })
     }
@@ -213,13 +239,13 @@ fn is_client(asked: Option<&str>, client_id: &str) -> bool {
     }
 }
 
-fn names(error: &InjectedError, item: Item<'_>) -> bool {
-    let is_topic = |name: &str| error.topic.as_deref().is_none_or(|topic| topic == name);
+fn has(of: &Requests, item: Item<'_>) -> bool {
+    let is_topic = |name: &str| of.topic.as_deref().is_none_or(|topic| topic == name);
     match item {
-        Item::Request => error.topic.is_none(),
-        Item::Topic(name) => is_topic(name) && error.partition.is_none(),
+        Item::Request => of.topic.is_none(),
+        Item::Topic(name) => is_topic(name) && of.partition.is_none(),
         Item::Partition(name, index) => {
-            is_topic(name) && error.partition.is_none_or(|partition| partition == index)
+            is_topic(name) && of.partition.is_none_or(|partition| partition == index)
         }
     }
 }

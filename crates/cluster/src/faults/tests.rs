@@ -50,7 +50,7 @@ fn a_fault_concerns_the_requests_that_match_every_field() {
     for (of, request, concerns) in cases {
         let mut rules = rules([Fault::delay(of.clone(), Time::Fixed(ms(7)))]);
         let expected = if concerns { ms(7) } else { Duration::ZERO };
-        let fate = rules.fate(&request);
+        let fate = rules.fate(&request, &[]);
         assert_eq!(fate, Fate { delay: expected, then: Then::Write }, "{of:?} {request:?}");
         assert_eq!(rules.0[0].describe().hits, u64::from(concerns), "{of:?} {request:?}");
     }
@@ -59,17 +59,12 @@ fn a_fault_concerns_the_requests_that_match_every_field() {
 #[test]
 fn an_error_names_its_topic_and_partition() {
     let any = Fault::error(Requests::of(ApiKey::PRODUCE), ErrorCode::NOT_LEADER_OR_FOLLOWER);
-    let of_topic = Fault::Error(InjectedError {
-        topic: Some("t".into()),
-        ..match any.clone() {
-            Fault::Error(error) => error,
-            _ => unreachable!("it was made above"),
-        }
-    });
-    let of_partition = Fault::partition_error(
-        Requests::of(ApiKey::PRODUCE),
-        "t",
-        1,
+    let of_topic = Fault::error(
+        Requests::of(ApiKey::PRODUCE).on_topic("t"),
+        ErrorCode::NOT_LEADER_OR_FOLLOWER,
+    );
+    let of_partition = Fault::error(
+        Requests::of(ApiKey::PRODUCE).on_partition("t", 1),
         ErrorCode::NOT_LEADER_OR_FOLLOWER,
     );
     let items = [
@@ -106,7 +101,7 @@ fn the_newest_fault_of_a_kind_applies() {
         }),
     ]);
     let asked = request(1, ApiKey::PRODUCE, "app");
-    let fates = [(); 3].map(|()| rules.fate(&asked));
+    let fates = [(); 3].map(|()| rules.fate(&asked, &[]));
     assert_eq!(
         fates,
         [
@@ -164,12 +159,12 @@ proptest! {
         ]);
         for others in others {
             for _ in 0..others {
-                among.fate(&request(1, ApiKey::FETCH, "app"));
-                among.fate(&request(1, ApiKey::PRODUCE, BROKER_ID));
+                among.fate(&request(1, ApiKey::FETCH, "app"), &[]);
+                among.fate(&request(1, ApiKey::PRODUCE, BROKER_ID), &[]);
                 among.closes(&asked);
                 among.error(&asked, Item::Partition("t", 0));
             }
-            prop_assert_eq!(alone.fate(&asked), among.fate(&asked));
+            prop_assert_eq!(alone.fate(&asked, &[]), among.fate(&asked, &[]));
         }
     }
 
@@ -202,7 +197,7 @@ proptest! {
         let fault = Fault::delay(Requests::all(), Time::Uniform(from, to));
         let mut rules = Rules(vec![Rule::new("f".into(), seed, fault)]);
         for _ in 0..20 {
-            let delay = rules.fate(&request(1, ApiKey::FETCH, "app")).delay;
+            let delay = rules.fate(&request(1, ApiKey::FETCH, "app"), &[]).delay;
             prop_assert!((from..=to).contains(&delay));
         }
     }
@@ -230,15 +225,41 @@ fn means_of_distributions_are_as_named() {
     ] {
         let mut rules = rules([Fault::delay(Requests::all(), time)]);
         let asked = request(1, ApiKey::FETCH, "app");
-        let total: Duration = (0..10_000).map(|_| rules.fate(&asked).delay).sum();
+        let total: Duration = (0..10_000).map(|_| rules.fate(&asked, &[]).delay).sum();
         let found = total / 10_000;
         // The seed is fixed; the standard error of the widest is 0.2 ms.
         assert!(found.abs_diff(mean) < ms(1), "{time}: {found:?}");
     }
     let mut rules = rules([Fault::silence(Requests::all().at_rate(0.25))]);
     let asked = request(1, ApiKey::FETCH, "app");
-    let hits = (0..10_000).filter(|_| rules.fate(&asked).then == Then::Silence).count();
+    let hits = (0..10_000).filter(|_| rules.fate(&asked, &[]).then == Then::Silence).count();
     assert!((2_400..=2_600).contains(&hits), "{hits}");
+}
+
+#[test]
+fn a_delay_of_a_partition_concerns_the_requests_that_have_it() {
+    let of = |requests: Requests| Fault::delay(requests, Time::Fixed(ms(7)));
+    let produce = || Requests::of(ApiKey::PRODUCE);
+    let asked = request(1, ApiKey::PRODUCE, "app");
+    let parts = [Item::Partition("t", 0), Item::Partition("t", 1), Item::Partition("u", 5)];
+    for (requests, late) in [
+        (produce().on_partition("t", 1), true),
+        (produce().on_partition("t", 2), false),
+        (produce().on_partition("u", 1), false),
+        (produce().on_topic("u"), true),
+        (produce().on_topic("v"), false),
+        (produce().on_topic("u").to_broker(2), false),
+        (Requests::of(ApiKey::FETCH).on_topic("u"), false),
+    ] {
+        let mut rules = rules([of(requests.clone())]);
+        let mut named = Vec::new();
+        parts.iter().for_each(|part| rules.name(&asked, *part, &mut named));
+        assert_eq!(rules.fate(&asked, &named).delay == ms(7), late, "{requests:?}");
+        assert_eq!(rules.0[0].describe().hits, u64::from(late), "of one request");
+        assert_eq!(rules.fate(&asked, &[]).delay, Duration::ZERO, "{requests:?}");
+        let other = parts.iter().find_map(|part| rules.error(&asked, *part));
+        assert_eq!(other, None);
+    }
 }
 
 #[test]
@@ -387,20 +408,13 @@ fn impossible_faults_are_refused_in_one_line() {
     let cut = Fault::Cut(Cut { between: [1, 1] });
     let uniform = Fault::delay(Requests::all(), Time::Uniform(ms(2), ms(1)));
     let closed = Disconnect { when: When::Request, after_bytes: 1, ..Disconnect::default() };
-    let of_topic = |api| {
-        Fault::Error(InjectedError {
-            requests: Requests::of(api),
-            topic: Some("t".into()),
-            partition: None,
-            code,
-        })
+    let late = |requests| Fault::delay(requests, Time::Fixed(ms(1)));
+    let no_topic = Requests { partition: Some(0), ..Requests::of(ApiKey::PRODUCE) };
+    let at_request = Disconnect {
+        requests: Requests::of(ApiKey::PRODUCE).on_topic("t"),
+        when: When::Request,
+        after_bytes: 0,
     };
-    let no_topic = Fault::Error(InjectedError {
-        requests: Requests::of(ApiKey::PRODUCE),
-        topic: None,
-        partition: Some(0),
-        code,
-    });
     for (fault, reason) in [
         (Fault::error(Requests::all(), code), "requests.api: an error needs an API"),
         (
@@ -408,12 +422,17 @@ fn impossible_faults_are_refused_in_one_line() {
             "requests.api: errors of DescribeAcls cannot be injected, only of Produce, Fetch,",
         ),
         (Fault::error(heartbeat(), ErrorCode::NONE), "code: NONE is no error"),
-        (of_topic(ApiKey::HEARTBEAT), "topic: responses to Heartbeat have no errors of topics"),
         (
-            Fault::partition_error(Requests::of(ApiKey::METADATA), "t", 0, code),
-            "partition: responses to Metadata have no errors of partitions",
+            Fault::error(heartbeat().on_topic("t"), code),
+            "requests.topic: faults of Heartbeat are not by topic, only those of Produce, Fetch,",
         ),
-        (no_topic, "partition: its topic is needed"),
+        (late(Requests::all().on_topic("t")), "requests.api: a topic needs an API"),
+        (Fault::Disconnect(at_request), "requests.topic: a connection that closes at the request"),
+        (
+            Fault::error(Requests::of(ApiKey::METADATA).on_partition("t", 0), code),
+            "requests.partition: faults of Metadata are not by partition, only those of Produce,",
+        ),
+        (late(no_topic), "requests.partition: its topic is needed"),
         (Fault::error(heartbeat().at_rate(1.1), code), "rate: 1.1 is not between 0 and 1"),
         (Fault::error(heartbeat().at_rate(f64::NAN), code), "rate: NaN is not between 0 and 1"),
         (cut, "between: two different brokers are needed"),
@@ -436,7 +455,7 @@ fn json_has_one_form_and_refuses_unknown_fields() {
     for text in [
         r#"{"kind":"delay","requests":{"api":"Produce","client_id":"app*","times":3},"time":"20ms"}"#,
         r#"{"kind":"delay","requests":{"from":"all","rate":0.5},"time":"uniform(1ms, 5ms)"}"#,
-        r#"{"kind":"error","requests":{"broker":1,"api":"Fetch"},"topic":"t","partition":0,"code":"OFFSET_OUT_OF_RANGE"}"#,
+        r#"{"kind":"error","requests":{"broker":1,"api":"Fetch","topic":"t","partition":0},"code":"OFFSET_OUT_OF_RANGE"}"#,
         r#"{"kind":"silence","requests":{}}"#,
         r#"{"kind":"disconnect","requests":{"api":"Fetch"},"when":"response","after_bytes":9}"#,
         r#"{"kind":"throttle","direction":"both","bytes_per_second":1000}"#,

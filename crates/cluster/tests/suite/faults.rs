@@ -11,7 +11,7 @@ use crate::support::{
 };
 use curtail_cluster::{
     Cluster, ClusterError, Cut, DelayMetadata, Disconnect, Fault, FaultError, HandledRequest,
-    InjectedError, KafkaVersion, Observer, OnBroker, Requests, Sender, SessionMetrics, Time, When,
+    KafkaVersion, Observer, OnBroker, Requests, Sender, SessionMetrics, Time, When,
 };
 use curtail_wire::{
     ErrorCode,
@@ -53,8 +53,8 @@ async fn an_error_of_a_partition_leaves_the_others_of_its_request() {
     cluster.create_topic("t", 2, 1, &[]).unwrap();
     cluster.settled().await;
     let mut client = Client::connect(&cluster, 1).await;
-    let produce = Requests::of(ApiKey::PRODUCE);
-    let name = cluster.inject(Fault::partition_error(produce, "t", 1, REFUSED)).unwrap();
+    let produce = Requests::of(ApiKey::PRODUCE).on_partition("t", 1);
+    let name = cluster.inject(Fault::error(produce, REFUSED)).unwrap();
     let partition = |index| ProducePartition { index, records: Some(batch(&["a"], None)) };
     let topic = ProduceTopic {
         name: "t".into(),
@@ -145,6 +145,35 @@ async fn a_delay_is_of_its_api_and_client() {
     client.list_offset("t", 0, -1).await;
     let late = begun.elapsed();
     assert!(late >= slow && prompt < late, "{prompt:?} {late:?}");
+}
+
+/// Also of a fetch session, whose requests do not name their partitions.
+#[tokio::test]
+async fn a_delay_of_a_partition_concerns_requests_with_it() {
+    let cluster = start(config(1)).await;
+    cluster.create_topic("t", 2, 1, &[]).unwrap();
+    cluster.settled().await;
+    let mut client = Client::connect(&cluster, 1).await;
+    let slow = Duration::from_millis(300);
+    for api in [ApiKey::PRODUCE, ApiKey::FETCH] {
+        let of_partition = Requests::of(api).on_partition("t", 1);
+        cluster.inject(Fault::delay(of_partition, Time::Fixed(slow))).unwrap();
+    }
+    let mut times = Vec::new();
+    for partition in [0, 1] {
+        let begun = Instant::now();
+        client.produce("t", partition, -1, batch(&["a"], None)).await;
+        times.push(begun.elapsed());
+        let mut request = fetch_request("t", partition, 1);
+        (request.session_epoch, request.max_wait_ms) = (0, 1);
+        request.session_id = client.fetch_raw(12, &request).await.session_id;
+        (request.session_epoch, request.topics) = (1, Vec::new());
+        let begun = Instant::now();
+        client.fetch_raw(12, &request).await;
+        times.push(begun.elapsed());
+    }
+    let is_late = times.iter().map(|time| *time >= slow);
+    assert_eq!(is_late.collect::<Vec<_>>(), [false, false, true, true], "{times:?}");
 }
 
 /// The request is applied, and the connection never sends another byte.
@@ -332,13 +361,9 @@ async fn a_frozen_broker_continues_when_its_fault_is_lifted() {
 #[tokio::test]
 async fn a_fault_of_one_api_leaves_the_others() {
     let (cluster, mut client) = one_partition().await;
-    let error = InjectedError {
-        requests: Requests::of(ApiKey::HEARTBEAT).to_broker(1),
-        topic: None,
-        partition: None,
-        code: ErrorCode::REBALANCE_IN_PROGRESS,
-    };
-    let name = cluster.inject(Fault::Error(error)).unwrap();
+    let requests = Requests::of(ApiKey::HEARTBEAT).to_broker(1);
+    let error = Fault::error(requests, ErrorCode::REBALANCE_IN_PROGRESS);
+    let name = cluster.inject(error).unwrap();
     assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
     let request = HeartbeatRequest::default().with_group_id(text("g").into());
     let beat = client.cold(4, &request).await;
