@@ -54,9 +54,9 @@ pub use controller::{Controller, brokers_of};
 pub use curtail_wire::{ApiKey, ErrorCode};
 pub use error::ClusterError;
 pub use faults::{
-    ActiveFault, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, Fault, FaultError,
-    InjectedError, Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError, Requests,
-    Sender, Silence, SlowDisk, Throttle, Time, When,
+    ActiveFault, Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, Fault,
+    FaultError, InjectedError, Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError,
+    Requests, Sender, Silence, SlowDisk, Throttle, Time, When,
 };
 pub use observer::{HandledRequest, Observer};
 pub use session::SessionMetrics;

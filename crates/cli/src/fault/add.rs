@@ -137,6 +137,13 @@ pub(crate) enum Add {
         #[arg(long, value_name = "N")]
         after_bytes: Option<u64>,
     },
+    /// Damages the first batch of partitions in responses to Fetch. The log stays intact.
+    Corrupt {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        requests: Requests,
+    },
     /// Limits the bytes per second of connections, like a slow network.
     Throttle {
         #[command(flatten)]
@@ -242,6 +249,9 @@ impl Add {
                     ("after_bytes", json!(after_bytes)),
                 ];
                 (common, object(fields))
+            }
+            Self::Corrupt { common, requests } => {
+                (common, json!({"kind": "corrupt", "requests": requests.json()}))
             }
             Self::Throttle { common, connections, from, bytes_per_second } => {
                 let [broker, client_id, direction] = connections.fields();

@@ -15,7 +15,7 @@ impl Fault {
     /// Checks what the types permit and the cluster cannot do.
     pub(super) fn check(&self) -> Result<(), FaultError> {
         if let Some(requests) = self.requests() {
-            requests.check()?;
+            requests.check(self.apis())?;
         }
         match self {
             Self::Error(error) => error.check(),
@@ -43,6 +43,16 @@ impl Fault {
                 invalid("between: two different brokers are needed")
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl Fault {
+    /// The APIs that the kind is possible for; every API if empty.
+    fn apis(&self) -> &'static [ApiKey] {
+        match self {
+            Self::Corrupt(_) => &[ApiKey::FETCH],
+            _ => &[],
         }
     }
 }
@@ -94,9 +104,15 @@ fn apis(have: impl Fn(Parts) -> bool) -> String {
 }
 
 impl Requests {
-    fn check(&self) -> Result<(), FaultError> {
+    /// `only` has the APIs that the kind is possible for, all of which have parts by partition.
+    fn check(&self, only: &[ApiKey]) -> Result<(), FaultError> {
         if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             return invalid(format!("rate: {rate} is not between 0 and 1"));
+        }
+        if let Some(api) = self.api.filter(|api| !only.is_empty() && !only.contains(api)) {
+            let only: Vec<_> = only.iter().map(|api| api.name()).collect();
+            let (only, name) = (only.join(" and "), api.name());
+            return invalid(format!("requests.api: this fault concerns {only}, not {name}"));
         }
         if self.topic.is_none() {
             return match self.partition {
@@ -104,7 +120,9 @@ impl Requests {
                 None => Ok(()),
             };
         }
-        let Some(api) = self.api else { return invalid("requests.api: a topic needs an API") };
+        let Some(api) = self.api.or(only.first().copied()) else {
+            return invalid("requests.api: a topic needs an API");
+        };
         let name = api.name();
         match parts_of(api) {
             None | Some(Parts::Requests) => invalid(format!(

@@ -65,6 +65,15 @@ pub enum When {
     Response,
 }
 
+/// See [`Fault::Corrupt`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Corrupt {
+    /// The requests. Their API is Fetch, also if absent. `times` and `rate` count partitions with
+    /// records.
+    pub requests: Requests,
+}
+
 /// See [`Fault::Throttle`]. Of several throttles of a connection, the one that was injected last
 /// applies. A connection is slow from its first request on, which tells the client id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,8 +30,8 @@ use curtail_wire::{ApiKey, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 pub use kinds::{
-    Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, InjectedError, KafkaVersion,
-    OnBroker, Silence, SlowDisk, Throttle, Time, When,
+    Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, InjectedError,
+    KafkaVersion, OnBroker, Silence, SlowDisk, Throttle, Time, When,
 };
 pub(crate) use lines::{LineSocket, Lines};
 pub(crate) use links::{Links, cuttable};
@@ -63,6 +63,9 @@ pub enum Fault {
     Silence(Silence),
     /// The connection of a request closes.
     Disconnect(Disconnect),
+    /// The first batch of a partition in a Fetch response arrives damaged: a bit is not as its CRC
+    /// says. The log stays intact.
+    Corrupt(Corrupt),
     /// Connections to brokers transfer a limited number of bytes per second, as over a slow network.
     Throttle(Throttle),
     /// Clients are offered the API versions of an earlier Kafka release.
@@ -222,6 +225,12 @@ impl Fault {
         Self::Disconnect(Disconnect { requests, when, after_bytes: 0 })
     }
 
+    /// Damages batches in responses to Fetch.
+    #[must_use]
+    pub fn corrupt(requests: Requests) -> Self {
+        Self::Corrupt(Corrupt { requests })
+    }
+
     /// Limits the bytes per second of each connection of clients, in each direction.
     #[must_use]
     pub fn throttle(bytes_per_second: u64) -> Self {
@@ -250,6 +259,7 @@ impl Fault {
             Self::Error(_) => "error",
             Self::Silence(_) => "silence",
             Self::Disconnect(_) => "disconnect",
+            Self::Corrupt(_) => "corrupt",
             Self::Throttle(_) => "throttle",
             Self::KafkaVersion(_) => "kafka-version",
             Self::Freeze(_) => "freeze",
@@ -270,6 +280,7 @@ impl Fault {
             Self::Error(error) => Some(&error.requests),
             Self::Silence(silence) => Some(&silence.requests),
             Self::Disconnect(disconnect) => Some(&disconnect.requests),
+            Self::Corrupt(corrupt) => Some(&corrupt.requests),
             _ => None,
         }
     }

@@ -192,7 +192,8 @@ impl Faults {
         self.slow_disks.store(slow, Ordering::Relaxed);
     }
 
-    fn is_active(&self) -> bool {
+    /// Returns whether a fault concerns requests.
+    pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
     }
 
@@ -216,6 +217,11 @@ impl Faults {
             rules.name(request, item, &mut named.lock());
             rules.error(request, item)
         })
+    }
+
+    /// Returns whether the records of a partition arrive damaged.
+    pub(crate) fn corrupts(&self, request: &Request<'_>, item: Item<'_>) -> bool {
+        self.is_active() && self.ask(|rules| rules.corrupts(request, item))
     }
 
     /// Decides about the response to a request. `named` is from [`Faults::error`].

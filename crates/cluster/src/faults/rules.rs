@@ -151,6 +151,15 @@ impl Rules {
         found.map(|(_, code)| code)
     }
 
+    /// Returns whether the records of a partition arrive damaged.
+    pub(super) fn corrupts(&mut self, request: &Request<'_>, item: Item<'_>) -> bool {
+        self.newest(request, About::Item(item), |fault| match fault {
+            Fault::Corrupt(_) => Some(()),
+            _ => None,
+        })
+        .is_some()
+    }
+
     /// Adds the names of the faults that concern whole requests with this part.
     pub(super) fn name(&self, request: &Request<'_>, item: Item<'_>, named: &mut Vec<String>) {
         for rule in &self.0 {

@@ -432,6 +432,10 @@ fn impossible_faults_are_refused_in_one_line() {
             Fault::error(Requests::of(ApiKey::METADATA).on_partition("t", 0), code),
             "requests.partition: faults of Metadata are not by partition, only those of Produce,",
         ),
+        (
+            Fault::corrupt(Requests::of(ApiKey::PRODUCE)),
+            "requests.api: this fault concerns Fetch, not Produce",
+        ),
         (late(no_topic), "requests.partition: its topic is needed"),
         (Fault::error(heartbeat().at_rate(1.1), code), "rate: 1.1 is not between 0 and 1"),
         (Fault::error(heartbeat().at_rate(f64::NAN), code), "rate: NaN is not between 0 and 1"),
@@ -451,6 +455,12 @@ fn impossible_faults_are_refused_in_one_line() {
 }
 
 #[test]
+fn faults_of_one_api_need_not_name_it() {
+    assert_eq!(Fault::corrupt(Requests::all().on_partition("t", 0)).check(), Ok(()));
+    assert_eq!(Fault::corrupt(Requests::of(ApiKey::FETCH)).check(), Ok(()));
+}
+
+#[test]
 fn json_has_one_form_and_refuses_unknown_fields() {
     for text in [
         r#"{"kind":"delay","requests":{"api":"Produce","client_id":"app*","times":3},"time":"20ms"}"#,
@@ -458,6 +468,7 @@ fn json_has_one_form_and_refuses_unknown_fields() {
         r#"{"kind":"error","requests":{"broker":1,"api":"Fetch","topic":"t","partition":0},"code":"OFFSET_OUT_OF_RANGE"}"#,
         r#"{"kind":"silence","requests":{}}"#,
         r#"{"kind":"disconnect","requests":{"api":"Fetch"},"when":"response","after_bytes":9}"#,
+        r#"{"kind":"corrupt","requests":{"topic":"t","times":1}}"#,
         r#"{"kind":"throttle","direction":"both","bytes_per_second":1000}"#,
         r#"{"kind":"throttle","broker":1,"client_id":"app*","from":"all","direction":"in","bytes_per_second":1}"#,
         r#"{"kind":"kafka-version","release":"2.8"}"#,

@@ -19,12 +19,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use curtail_wire::{
     ErrorCode,
     fetch::{
         FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse, IsolationLevel,
     },
+    records::batches,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -82,7 +83,7 @@ async fn serve(
 ) -> (FetchResponse, Duration) {
     call.concerns(items.len());
     let poll = Poll::new(call, request, items);
-    let answers = poll.answers().await;
+    let mut answers = poll.answers().await;
     let bytes = answers.iter().map(|(_, answer)| answer.records.len()).sum();
     let silence = match request.replica_id {
         0.. => Duration::ZERO,
@@ -93,10 +94,42 @@ async fn serve(
         let session_id = context.session_id();
         return (FetchResponse { throttle_time_ms, session_id, ..Default::default() }, silence);
     }
+    if call.broker.faults.is_active() {
+        damage(call, &mut answers);
+    }
     let random = || call.broker.env.entropy.next_u64();
     let (session_id, answers) =
         call.broker.sessions.lock().finish(context, answers, random, Instant::now());
     (respond(call, session_id, answers), silence)
+}
+
+/// Damages batches in the response, if a fault says so.
+fn damage(call: &Call<'_>, answers: &mut [(Item, FetchPartitionResponse)]) {
+    let request = call.as_faults_see_it();
+    for (item, answer) in answers {
+        // A batch that does not end in the response is no damage to its reader.
+        let Some(end) = first_batch_end(&answer.records) else { continue };
+        let Some(topic) = topic_name(call, &item.topic) else { continue };
+        if call.broker.faults.corrupts(&request, faults::Item::Partition(&topic, item.fetch.index))
+        {
+            let mut records = BytesMut::from(&answer.records[..]);
+            // The CRC covers the end of a batch.
+            records[end - 1] ^= 1;
+            answer.records = records.freeze();
+        }
+    }
+}
+
+/// Returns the length of the first batch, if the response has all of it.
+fn first_batch_end(records: &Bytes) -> Option<usize> {
+    Some(batches(records.clone()).next()?.ok()?.header.size_in_bytes())
+}
+
+fn topic_name(call: &Call<'_>, topic: &TopicRef) -> Option<Arc<str>> {
+    match topic {
+        TopicRef::Name(name) => Some(Arc::clone(name)),
+        TopicRef::Id(id) => Some(Arc::clone(&call.broker.image().topic_by_id(id)?.name)),
+    }
 }
 
 fn respond(

@@ -1,5 +1,6 @@
 //! Faults on request, as a client of raw frames sees them.
 
+mod data;
 mod disks;
 mod errors;
 mod network;
