@@ -390,6 +390,15 @@ impl Call<'_> {
         self.replica(image.topic(topic).ok_or_else(unknown)?, index)
     }
 
+    /// Returns the leader of a partition from the broker's metadata.
+    fn leader(&self, part: Item<'_>) -> Option<LeaderIdAndEpoch> {
+        let Item::Partition(topic, index) = part else { return None };
+        let image = self.broker.image();
+        let partition = image.topic(topic)?.partitions.get(usize::try_from(index).ok()?)?;
+        let (leader_id, leader_epoch) = (partition.leader, partition.leader_epoch);
+        Some(LeaderIdAndEpoch { leader_id, leader_epoch })
+    }
+
     /// Returns the topic with an id from the request. Permissions need the topic's name; an unknown
     /// id needs none.
     fn topic_by_id(&self, id: Uuid) -> Result<Arc<TopicImage>, ErrorCode> {
@@ -406,19 +415,49 @@ impl Call<'_> {
 struct Endpoints(Vec<NodeEndpoint>);
 
 impl Endpoints {
-    /// Adds the leader named with an error, if the error is one that names it.
-    fn hint(&mut self, broker: &Broker, refused: &NotServed) -> Option<LeaderIdAndEpoch> {
+    /// Adds the leader named with an error, if the error is one that names it. A fault may replace it.
+    fn hint(
+        &mut self,
+        call: &Call<'_>,
+        part: Item<'_>,
+        refused: &NotServed,
+    ) -> Option<LeaderIdAndEpoch> {
         let named = matches!(
             refused.code,
             ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH
         );
-        let leader = refused.leader.filter(|leader| named && leader.leader_epoch >= 0)?;
-        if !self.0.iter().any(|endpoint| endpoint.node_id == leader.leader_id)
-            && let Some(endpoint) = broker.endpoint(leader.leader_id)
-        {
-            self.0.push(endpoint);
+        if !named {
+            return None;
         }
+        let known = refused.leader.filter(|leader| leader.leader_epoch >= 0);
+        let wrong = call.broker.faults.wrong_leader(&call.as_faults_see_it(), part);
+        let Some(wrong) = wrong else {
+            let leader = known?;
+            self.add(call.broker.endpoint(leader.leader_id));
+            return Some(leader);
+        };
+        // An injected error comes without the leader.
+        let right = known.or_else(|| call.leader(part))?;
+        let leader = LeaderIdAndEpoch {
+            leader_id: wrong.leader.unwrap_or(right.leader_id),
+            leader_epoch: right.leader_epoch.saturating_add(wrong.epoch_shift),
+        };
+        let endpoint = match wrong.address {
+            Some(address) => Some(NodeEndpoint {
+                node_id: leader.leader_id,
+                host: address.ip().to_string(),
+                port: i32::from(address.port()),
+                rack: None,
+            }),
+            None => call.broker.endpoint(leader.leader_id),
+        };
+        self.add(endpoint);
         Some(leader)
+    }
+
+    fn add(&mut self, endpoint: Option<NodeEndpoint>) {
+        let new = endpoint.filter(|new| self.0.iter().all(|known| known.node_id != new.node_id));
+        self.0.extend(new);
     }
 }
 

@@ -56,7 +56,7 @@ pub use error::ClusterError;
 pub use faults::{
     ActiveFault, Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, Fault,
     FaultError, InjectedError, Injection, KafkaRelease, KafkaVersion, OnBroker, ParseFaultError,
-    Requests, Sender, Silence, SlowDisk, Throttle, Time, When,
+    Requests, Sender, Silence, SlowDisk, Throttle, Time, When, WrongLeader,
 };
 pub use observer::{HandledRequest, Observer};
 pub use session::SessionMetrics;

@@ -144,6 +144,22 @@ pub(crate) enum Add {
         #[command(flatten)]
         requests: Requests,
     },
+    /// Names a wrong leader in responses that refuse a partition and name its leader.
+    WrongLeader {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        requests: Requests,
+        /// The leader to name, also an id that is no broker's.
+        #[arg(long, value_name = "ID")]
+        leader: Option<i32>,
+        /// Added to the leader epoch, such as -1.
+        #[arg(long, value_name = "N", allow_hyphen_values = true)]
+        epoch_shift: Option<i32>,
+        /// The address to name for the leader.
+        #[arg(long, value_name = "IP:PORT")]
+        address: Option<String>,
+    },
     /// Limits the bytes per second of connections, like a slow network.
     Throttle {
         #[command(flatten)]
@@ -252,6 +268,16 @@ impl Add {
             }
             Self::Corrupt { common, requests } => {
                 (common, json!({"kind": "corrupt", "requests": requests.json()}))
+            }
+            Self::WrongLeader { common, requests, leader, epoch_shift, address } => {
+                let fields = [
+                    ("kind", json!("wrong-leader")),
+                    ("requests", requests.json()),
+                    ("leader", json!(leader)),
+                    ("epoch_shift", json!(epoch_shift)),
+                    ("address", json!(address)),
+                ];
+                (common, object(fields))
             }
             Self::Throttle { common, connections, from, bytes_per_second } => {
                 let [broker, client_id, direction] = connections.fields();

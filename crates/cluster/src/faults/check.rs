@@ -4,7 +4,7 @@ use curtail_wire::ApiKey;
 
 use super::{
     Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Requests, SlowDisk, Throttle, Time,
-    When,
+    When, WrongLeader,
 };
 
 fn invalid(reason: impl Into<String>) -> Result<(), FaultError> {
@@ -36,6 +36,9 @@ impl Fault {
             {
                 invalid("requests.topic: a connection that closes at the request knows no topics")
             }
+            Self::WrongLeader(WrongLeader {
+                leader: None, epoch_shift: 0, address: None, ..
+            }) => invalid("leader: nothing is wrong; give leader, epoch_shift or address"),
             Self::Throttle(Throttle { bytes_per_second: 0, .. }) => {
                 invalid("bytes_per_second: 0 transfers nothing; give at least 1")
             }
@@ -52,6 +55,7 @@ impl Fault {
     fn apis(&self) -> &'static [ApiKey] {
         match self {
             Self::Corrupt(_) => &[ApiKey::FETCH],
+            Self::WrongLeader(_) => &[ApiKey::PRODUCE, ApiKey::FETCH],
             _ => &[],
         }
     }

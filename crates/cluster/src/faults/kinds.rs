@@ -1,6 +1,6 @@
 //! The kinds of faults and their fields.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use curtail_wire::ErrorCode;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,28 @@ pub struct Corrupt {
     /// The requests. Their API is Fetch, also if absent. `times` and `rate` count partitions with
     /// records.
     pub requests: Requests,
+}
+
+/// See [`Fault::WrongLeader`]. At least one of `leader`, `epoch_shift` and `address` must be given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WrongLeader {
+    /// The requests. Their API is Produce or Fetch, both if absent. `times` and `rate` count
+    /// partitions that are refused.
+    pub requests: Requests,
+    /// The leader to name, also one that is no broker; the right one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<i32>,
+    /// Added to the leader epoch: -1 names the previous one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub epoch_shift: i32,
+    /// The address to name for the leader; the right one if absent.
+    #[serde(skip_serializing_if = "Option::is_none", with = "text::address")]
+    pub address: Option<SocketAddr>,
+}
+
+fn is_zero(shift: &i32) -> bool {
+    *shift == 0
 }
 
 /// See [`Fault::Throttle`]. Of several throttles of a connection, the one that was injected last

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use kinds::{
     Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, InjectedError,
-    KafkaVersion, OnBroker, Silence, SlowDisk, Throttle, Time, When,
+    KafkaVersion, OnBroker, Silence, SlowDisk, Throttle, Time, When, WrongLeader,
 };
 pub(crate) use lines::{LineSocket, Lines};
 pub(crate) use links::{Links, cuttable};
@@ -66,6 +66,10 @@ pub enum Fault {
     /// The first batch of a partition in a Fetch response arrives damaged: a bit is not as its CRC
     /// says. The log stays intact.
     Corrupt(Corrupt),
+    /// Responses that name the leader of a refused partition (KIP-951) name a wrong one: Produce from
+    /// version 10 and Fetch from 16, with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, also if
+    /// [`Fault::Error`] injects it.
+    WrongLeader(WrongLeader),
     /// Connections to brokers transfer a limited number of bytes per second, as over a slow network.
     Throttle(Throttle),
     /// Clients are offered the API versions of an earlier Kafka release.
@@ -260,6 +264,7 @@ impl Fault {
             Self::Silence(_) => "silence",
             Self::Disconnect(_) => "disconnect",
             Self::Corrupt(_) => "corrupt",
+            Self::WrongLeader(_) => "wrong-leader",
             Self::Throttle(_) => "throttle",
             Self::KafkaVersion(_) => "kafka-version",
             Self::Freeze(_) => "freeze",
@@ -281,6 +286,7 @@ impl Fault {
             Self::Silence(silence) => Some(&silence.requests),
             Self::Disconnect(disconnect) => Some(&disconnect.requests),
             Self::Corrupt(corrupt) => Some(&corrupt.requests),
+            Self::WrongLeader(wrong) => Some(&wrong.requests),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ use curtail_wire::ErrorCode;
 use parking_lot::Mutex;
 
 use super::{
-    ActiveFault, Fault, FaultError, Injection, KafkaRelease, Lines, Links,
+    ActiveFault, Fault, FaultError, Injection, KafkaRelease, Lines, Links, WrongLeader,
     links::pair,
     rules::{Fate, Item, Request, Rule, Rules, Then},
 };
@@ -222,6 +222,18 @@ impl Faults {
     /// Returns whether the records of a partition arrive damaged.
     pub(crate) fn corrupts(&self, request: &Request<'_>, item: Item<'_>) -> bool {
         self.is_active() && self.ask(|rules| rules.corrupts(request, item))
+    }
+
+    /// Returns the fault that names a wrong leader of a refused partition.
+    pub(crate) fn wrong_leader(
+        &self,
+        request: &Request<'_>,
+        item: Item<'_>,
+    ) -> Option<WrongLeader> {
+        if !self.is_active() {
+            return None;
+        }
+        self.ask(|rules| rules.wrong_leader(request, item))
     }
 
     /// Decides about the response to a request. `named` is from [`Faults::error`].

@@ -11,7 +11,7 @@ use curtail_wire::{ApiKey, ErrorCode};
 
 use super::{
     ActiveFault, Disconnect, Fault, KafkaRelease, KafkaVersion, Requests, Sender, Time, When,
-    text::LONGEST,
+    WrongLeader, text::LONGEST,
 };
 
 /// A request, as far as faults distinguish requests.
@@ -158,6 +158,19 @@ impl Rules {
             _ => None,
         })
         .is_some()
+    }
+
+    /// Returns the fault that names a wrong leader of a refused partition.
+    pub(super) fn wrong_leader(
+        &mut self,
+        request: &Request<'_>,
+        item: Item<'_>,
+    ) -> Option<WrongLeader> {
+        let found = self.newest(request, About::Item(item), |fault| match fault {
+            Fault::WrongLeader(wrong) => Some(wrong.clone()),
+            _ => None,
+        });
+        found.map(|(_, wrong)| wrong)
     }
 
     /// Adds the names of the faults that concern whole requests with this part.

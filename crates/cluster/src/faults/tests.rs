@@ -436,6 +436,15 @@ fn impossible_faults_are_refused_in_one_line() {
             Fault::corrupt(Requests::of(ApiKey::PRODUCE)),
             "requests.api: this fault concerns Fetch, not Produce",
         ),
+        (Fault::WrongLeader(WrongLeader::default()), "leader: nothing is wrong; give leader,"),
+        (
+            Fault::WrongLeader(WrongLeader {
+                requests: Requests::of(ApiKey::METADATA),
+                leader: Some(2),
+                ..WrongLeader::default()
+            }),
+            "requests.api: this fault concerns Produce and Fetch, not Metadata",
+        ),
         (late(no_topic), "requests.partition: its topic is needed"),
         (Fault::error(heartbeat().at_rate(1.1), code), "rate: 1.1 is not between 0 and 1"),
         (Fault::error(heartbeat().at_rate(f64::NAN), code), "rate: NaN is not between 0 and 1"),
@@ -469,6 +478,8 @@ fn json_has_one_form_and_refuses_unknown_fields() {
         r#"{"kind":"silence","requests":{}}"#,
         r#"{"kind":"disconnect","requests":{"api":"Fetch"},"when":"response","after_bytes":9}"#,
         r#"{"kind":"corrupt","requests":{"topic":"t","times":1}}"#,
+        r#"{"kind":"wrong-leader","requests":{"api":"Produce"},"leader":9,"epoch_shift":-1,"address":"127.0.0.1:9"}"#,
+        r#"{"kind":"wrong-leader","requests":{},"leader":9}"#,
         r#"{"kind":"throttle","direction":"both","bytes_per_second":1000}"#,
         r#"{"kind":"throttle","broker":1,"client_id":"app*","from":"all","direction":"in","bytes_per_second":1}"#,
         r#"{"kind":"kafka-version","release":"2.8"}"#,
@@ -492,6 +503,7 @@ fn json_has_one_form_and_refuses_unknown_fields() {
     for (text, reason) in [
         (r#"{"kind":"delay","requests":{"api":"Prodce"},"time":"1ms"}"#, "'Prodce' is no API"),
         (r#"{"kind":"delay","time":"1"}"#, "'1' is no time"),
+        (r#"{"kind":"wrong-leader","address":"kafka:9"}"#, "'kafka:9' is no address; use IP:PORT"),
         (r#"{"kind":"melt"}"#, "unknown variant `melt`"),
         (r#"{"kind":"delay","requests":{"topics":"t"},"time":"1ms"}"#, "unknown field `topics`"),
         (r#"{"kind":"kafka-version","release":"2.9"}"#, "'2.9' is no known Kafka release"),

@@ -147,6 +147,31 @@ macro_rules! as_text {
 as_text!(duration, std::time::Duration, super::parse_duration, super::duration_text);
 as_text!(code, curtail_wire::ErrorCode, super::parse_code, |code: super::ErrorCode| code.name());
 
+/// An optional address.
+pub(super) mod address {
+    use std::net::SocketAddr;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+    pub(in crate::faults) fn serialize<S: Serializer>(
+        address: &Option<SocketAddr>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        address.serialize(serializer)
+    }
+
+    pub(in crate::faults) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SocketAddr>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        let parse = |text: String| {
+            let wrong = |_| format!("'{text}' is no address; use IP:PORT, as in 127.0.0.1:9092");
+            text.parse().map_err(wrong)
+        };
+        text.map(parse).transpose().map_err(D::Error::custom)
+    }
+}
+
 /// An optional API.
 pub(super) mod api {
     use curtail_wire::ApiKey;

@@ -139,10 +139,13 @@ fn respond(
 ) -> FetchResponse {
     let mut endpoints = Endpoints::default();
     let mut topics: Vec<(TopicRef, FetchTopicResponse)> = Vec::new();
-    for (item, answer) in answers {
-        if let Some(leader) = answer.current_leader {
-            let refused = NotServed::led_by(answer.error, leader);
-            endpoints.hint(call.broker, &refused);
+    for (item, mut answer) in answers {
+        let leader = answer.current_leader.take();
+        if call.version() >= LEADER_HINTS && !answer.error.is_none() {
+            let refused = NotServed { leader, ..NotServed::code(answer.error) };
+            let topic = topic_name(call, &item.topic).unwrap_or_default();
+            let part = faults::Item::Partition(&topic, item.fetch.index);
+            answer.current_leader = endpoints.hint(call, part, &refused);
         }
         match topics.last_mut().filter(|(topic, _)| *topic == item.topic) {
             Some((_, topic)) => topic.partitions.push(answer),
@@ -336,10 +339,8 @@ impl<'a> Poll<'a> {
                 Err(refused) => {
                     pass.urgent = true;
                     answer.error = refused.code;
-                    if self.call.version() >= LEADER_HINTS {
-                        let broker = self.call.broker;
-                        answer.current_leader = Endpoints::default().hint(broker, &refused);
-                    }
+                    // Named only with some errors and versions; see `respond`.
+                    answer.current_leader = refused.leader;
                     if refused.code == ErrorCode::OFFSET_OUT_OF_RANGE
                         && let Ok(partition) = partition
                     {

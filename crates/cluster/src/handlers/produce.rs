@@ -44,6 +44,8 @@ use crate::{
 
 /// First version whose batches may be compressed with zstd (KIP-110).
 const ZSTD: i16 = 7;
+/// First version with leaders in errors.
+const LEADER_HINTS: i16 = 10;
 /// First version with topic ids.
 const TOPIC_IDS: i16 = 13;
 
@@ -292,7 +294,9 @@ fn respond(
                 .partitions
                 .iter()
                 .zip(outcomes)
-                .map(|(asked, outcome)| respond_one(call, asked.index, outcome, &mut endpoints))
+                .map(|(asked, outcome)| {
+                    respond_one(call, topic, asked.index, outcome, &mut endpoints)
+                })
                 .collect(),
         })
         .collect();
@@ -309,6 +313,7 @@ fn respond(
 
 fn respond_one(
     call: &Call<'_>,
+    topic: &ProduceTopic,
     index: i32,
     outcome: Outcome,
     endpoints: &mut Endpoints,
@@ -329,7 +334,13 @@ fn respond_one(
         |refused: &NotServed| acks_refused && refused.code == ErrorCode::KAFKA_STORAGE_ERROR;
     if let Some(refused) = refused.filter(|refused| !is_acked(refused)) {
         response.error = refused.code;
-        response.current_leader = endpoints.hint(call.broker, &refused);
+        if call.version() >= LEADER_HINTS {
+            let image = call.broker.image();
+            let by_id = image.topic_by_id(&topic.topic_id).filter(|_| call.version() >= TOPIC_IDS);
+            let name = by_id.map_or(topic.name.as_str(), |topic| &topic.name);
+            let part = Item::Partition(name, index);
+            response.current_leader = endpoints.hint(call, part, &refused);
+        }
         response.error_message = refused.message;
         response.record_errors = refused.records;
     }

@@ -1,10 +1,10 @@
 //! Wrong content of responses.
 
-use curtail_cluster::{Fault, Requests};
-use curtail_wire::{ErrorCode, api::ApiKey, records::batches};
+use curtail_cluster::{Fault, Requests, WrongLeader};
+use curtail_wire::{ErrorCode, api::ApiKey, produce::NodeEndpoint, records::batches};
 
 use super::hits;
-use crate::support::{Client, batch, fetch_partition, fetch_request, one_partition};
+use crate::support::{Client, batch, config, fetch_partition, fetch_request, one_partition, start};
 
 /// Fetches the partition. Returns whether each batch is as its CRC says.
 async fn intact(client: &mut Client) -> Vec<bool> {
@@ -42,4 +42,99 @@ async fn a_batch_arrives_damaged_and_its_log_is_intact() {
     (request.max_wait_ms, request.topics[0].partitions) = (1, vec![fetch_partition(0, 2)]);
     client.fetch_raw(12, &request).await;
     assert_eq!(hits(&cluster, "empty"), 0);
+}
+
+/// The leader, the epoch and the endpoints in a response.
+type Hint = (Option<(i32, i32)>, Vec<(i32, u16)>);
+
+fn endpoints(named: &[NodeEndpoint]) -> Vec<(i32, u16)> {
+    named.iter().map(|endpoint| (endpoint.node_id, endpoint.port as u16)).collect()
+}
+
+async fn hint_of_produce(client: &mut Client) -> Hint {
+    client.send_produce("t", 0, -1, batch(&["a"], None)).await;
+    let (response, partition) = client.produce_answer().await;
+    assert_eq!(partition.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let leader = partition.current_leader.map(|leader| (leader.leader_id, leader.leader_epoch));
+    (leader, endpoints(&response.node_endpoints))
+}
+
+async fn hint_of_fetch(client: &mut Client, version: i16) -> Hint {
+    let mut request = fetch_request("t", 0, 0);
+    request.topics[0].topic_id = client.metadata("t").await.1.topic_id;
+    // The error ends the wait.
+    request.max_wait_ms = 600_000;
+    let response = client.fetch_raw(version, &request).await;
+    let partition = &response.topics[0].partitions[0];
+    assert_eq!(partition.error, ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let leader = partition.current_leader.map(|leader| (leader.leader_id, leader.leader_epoch));
+    (leader, endpoints(&response.node_endpoints))
+}
+
+#[tokio::test]
+async fn refused_partitions_name_the_leader_that_a_fault_says() {
+    let cluster = start(config(2)).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.settled().await;
+    let (leader, epoch) = cluster.leader("t", 0).unwrap();
+    let other = 3 - leader;
+    let port = |id| cluster.broker(id).unwrap().addr().port();
+    let mut client = Client::connect(&cluster, other).await;
+    let right: Hint = (Some((leader, epoch)), vec![(leader, port(leader))]);
+    let wrong = |wrong: WrongLeader| Fault::WrongLeader(wrong).named("wrong");
+    for (fault, hint) in [
+        (None, right.clone()),
+        (
+            Some(WrongLeader { leader: Some(other), ..WrongLeader::default() }),
+            (Some((other, epoch)), vec![(other, port(other))]),
+        ),
+        (
+            Some(WrongLeader { leader: Some(9), epoch_shift: 5, ..WrongLeader::default() }),
+            (Some((9, epoch + 5)), vec![]),
+        ),
+        (
+            Some(WrongLeader { epoch_shift: -1, ..WrongLeader::default() }),
+            (Some((leader, epoch - 1)), vec![(leader, port(leader))]),
+        ),
+        (
+            Some(WrongLeader {
+                requests: Requests::all().on_topic("t"),
+                address: Some(([127, 0, 0, 1], 9).into()),
+                ..WrongLeader::default()
+            }),
+            (Some((leader, epoch)), vec![(leader, 9)]),
+        ),
+        (
+            Some(WrongLeader {
+                requests: Requests::all().on_topic("u"),
+                leader: Some(other),
+                ..WrongLeader::default()
+            }),
+            right,
+        ),
+    ] {
+        let text = format!("{fault:?}");
+        fault.map(|fault| cluster.inject(wrong(fault)).unwrap());
+        assert_eq!(hint_of_produce(&mut client).await, hint, "{text}");
+        for version in [16, 17] {
+            assert_eq!(hint_of_fetch(&mut client, version).await, hint, "{text}");
+        }
+        cluster.lift("wrong");
+    }
+    // Earlier versions name no leader, and the fault waits for a response that does.
+    let once = WrongLeader {
+        requests: Requests::of(ApiKey::FETCH).times(1),
+        leader: Some(other),
+        ..WrongLeader::default()
+    };
+    cluster.inject(wrong(once)).unwrap();
+    assert_eq!(hint_of_fetch(&mut client, 15).await, (None, vec![]));
+    assert_eq!(hits(&cluster, "wrong"), 0);
+    // An injected error of the leader itself has no hint but a wrong one.
+    let mut client = Client::connect(&cluster, leader).await;
+    let refuse = Requests::of(ApiKey::FETCH).times(2);
+    cluster.inject(Fault::error(refuse, ErrorCode::NOT_LEADER_OR_FOLLOWER)).unwrap();
+    let hint = (Some((other, epoch)), vec![(other, port(other))]);
+    assert_eq!(hint_of_fetch(&mut client, 17).await, hint);
+    assert_eq!(hint_of_fetch(&mut client, 17).await, (None, vec![]));
 }
