@@ -35,6 +35,11 @@ pub(crate) const ROUTES: &[(Method, &str, Route)] = &[
     (Method::POST, "/v1/brokers/{id}/restart", Route::Restart),
     (Method::POST, "/v1/brokers/{id}/expire-fetch-sessions", Route::ExpireFetchSessions),
     (Method::PUT, "/v1/topics/{topic}/partitions/{partition}/leader", Route::MoveLeader),
+    (
+        Method::POST,
+        "/v1/topics/{topic}/partitions/{partition}/expire-producer-ids",
+        Route::ExpireProducerIds,
+    ),
 ];
 
 /// See [`ROUTES`].
@@ -54,6 +59,7 @@ pub(crate) enum Route {
     Restart,
     ExpireFetchSessions,
     MoveLeader,
+    ExpireProducerIds,
 }
 
 /// A broker's state.
@@ -89,7 +95,7 @@ pub(crate) struct Lifted {
     pub(crate) lifted: usize,
 }
 
-/// The number of fetch sessions that were forgotten.
+/// The number of fetch sessions or producers that were forgotten.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expired {
@@ -200,6 +206,7 @@ pub(super) async fn answer(
             on_broker(cluster, *route, parameters[0]).await
         }
         Route::MoveLeader => move_leader(cluster, parameters, body),
+        Route::ExpireProducerIds => expire_producer_ids(cluster, parameters),
     };
     done.unwrap_or_else(|refused| refused)
 }
@@ -276,15 +283,25 @@ async fn on_broker(cluster: &Cluster, route: Route, id: &str) -> Result<Answer, 
     Ok(Answer::json(StatusCode::OK, &Brokers { brokers: brokers(cluster) }))
 }
 
+/// Returns the topic and the partition in a path.
+fn partition<'a>(cluster: &Cluster, parameters: &[&'a str]) -> Result<(&'a str, i32), Answer> {
+    let (topic, partition) = (parameters[0], parameters[1]);
+    let known = |index: &i32| cluster.isr(topic, *index).is_some();
+    let index = partition.parse().ok().filter(known);
+    index.map(|index| (topic, index)).ok_or_else(|| {
+        Answer::refuse(StatusCode::NOT_FOUND, format!("no partition {topic}-{partition}"))
+    })
+}
+
+fn expire_producer_ids(cluster: &Cluster, parameters: &[&str]) -> Result<Answer, Answer> {
+    let (topic, index) = partition(cluster, parameters)?;
+    let expired = cluster.expire_producer_ids(topic, index).unwrap_or(0);
+    Ok(Answer::json(StatusCode::OK, &Expired { expired }))
+}
+
 fn move_leader(cluster: &Cluster, parameters: &[&str], body: &[u8]) -> Result<Answer, Answer> {
     let NewLeader { broker } = decode(body)?;
-    let (topic, partition) = (parameters[0], parameters[1]);
-    let unknown =
-        || Answer::refuse(StatusCode::NOT_FOUND, format!("no partition {topic}-{partition}"));
-    let index: i32 = partition.parse().map_err(|_| unknown())?;
-    if cluster.leader(topic, index).is_none() && cluster.isr(topic, index).is_none() {
-        return Err(unknown());
-    }
+    let (topic, index) = partition(cluster, parameters)?;
     let moved = cluster.move_leader(topic, index, broker);
     moved.map_err(|error| Answer::refuse(StatusCode::CONFLICT, Report::new(&error)))?;
     Ok(Answer::json(StatusCode::OK, &NewLeader { broker }))

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Restart(OnBroker),
     /// Makes a broker forget its fetch sessions.
     ExpireFetchSessions(OnBroker),
+    /// Makes the replicas of a partition forget its producers, as after producer.id.expiration.ms.
+    ExpireProducerIds(OnPartition),
     /// Makes a broker the leader of a partition.
     MoveLeader(MoveLeader),
     /// Runs a script of faults. At its end, and on an error, Ctrl-C, SIGTERM or SIGHUP, its faults are lifted.
@@ -109,6 +111,19 @@ pub(crate) struct OnBroker {
     broker: i32,
 }
 
+/// A partition.
+#[derive(Debug, Args)]
+pub(crate) struct OnPartition {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The topic.
+    #[arg(value_name = "TOPIC")]
+    topic: String,
+    /// The partition.
+    #[arg(value_name = "PARTITION")]
+    partition: i32,
+}
+
 /// Arguments of `curtail fault move-leader`.
 #[derive(Debug, Args)]
 pub(crate) struct MoveLeader {
@@ -154,6 +169,11 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             Command::Restart(on) => change(&on, "restart").await,
             Command::ExpireFetchSessions(on) => {
                 let expired = expire_fetch_sessions(on.endpoint.control()?, on.broker).await?;
+                output::line(format_args!("{expired}"))
+            }
+            Command::ExpireProducerIds(of) => {
+                let control = of.endpoint.control()?;
+                let expired = expire_producer_ids(control, &of.topic, of.partition).await?;
                 output::line(format_args!("{expired}"))
             }
             Command::MoveLeader(to) => {
@@ -241,6 +261,18 @@ fn segment(name: &str) -> Result<&str, Failure> {
 /// Makes a broker forget its fetch sessions. Returns how many there were.
 async fn expire_fetch_sessions(control: Control, broker: i32) -> Result<usize, Failure> {
     let path = format!("/v1/brokers/{broker}/expire-fetch-sessions");
+    let Expired { expired } = control.send(Method::POST, &path).await?;
+    Ok(expired)
+}
+
+/// Makes the replicas of a partition forget its producers. Returns how many the leader forgot.
+async fn expire_producer_ids(
+    control: Control,
+    topic: &str,
+    partition: i32,
+) -> Result<usize, Failure> {
+    let topic = segment(topic)?;
+    let path = format!("/v1/topics/{topic}/partitions/{partition}/expire-producer-ids");
     let Expired { expired } = control.send(Method::POST, &path).await?;
     Ok(expired)
 }

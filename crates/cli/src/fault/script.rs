@@ -13,7 +13,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Control, change_broker, expire_fetch_sessions, lift_if_present, move_leader};
+use super::{
+    Control, change_broker, expire_fetch_sessions, expire_producer_ids, lift_if_present,
+    move_leader,
+};
 use crate::{failure::Failure, output};
 
 /// A script, as in its file.
@@ -42,7 +45,16 @@ struct Step {
     stop: Option<i32>,
     restart: Option<i32>,
     expire_fetch_sessions: Option<i32>,
+    expire_producer_ids: Option<Partition>,
     move_leader: Option<Leader>,
+}
+
+/// A partition.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Partition {
+    topic: String,
+    partition: i32,
 }
 
 /// A partition and its next leader.
@@ -63,6 +75,7 @@ enum Action {
     Stop(i32),
     Restart(i32),
     ExpireFetchSessions(i32),
+    ExpireProducerIds(Partition),
     MoveLeader(Leader),
 }
 
@@ -141,6 +154,7 @@ impl Step {
             self.stop.map(Action::Stop),
             self.restart.map(Action::Restart),
             self.expire_fetch_sessions.map(Action::ExpireFetchSessions),
+            self.expire_producer_ids.map(Action::ExpireProducerIds),
             self.move_leader.map(Action::MoveLeader),
         ];
         let mut given = given.into_iter().flatten();
@@ -152,7 +166,8 @@ impl Step {
     }
 }
 
-const ACTIONS: &str = "fault, lift, kill, stop, restart, expire-fetch-sessions or move-leader";
+const ACTIONS: &str = "fault, lift, kill, stop, restart, expire-fetch-sessions, expire-producer-ids or \
+                       move-leader";
 
 /// Runs the script in a file.
 pub(super) async fn run(control: Control, file: &Path) -> Result<(), Failure> {
@@ -218,6 +233,10 @@ async fn play(
             Action::ExpireFetchSessions(broker) => {
                 let expired = expire_fetch_sessions(control, broker).await?;
                 format!("expire-fetch-sessions {broker} ({expired})")
+            }
+            Action::ExpireProducerIds(Partition { topic, partition }) => {
+                let expired = expire_producer_ids(control, &topic, partition).await?;
+                format!("expire-producer-ids {topic}-{partition} ({expired})")
             }
             Action::MoveLeader(Leader { topic, partition, broker }) => {
                 move_leader(control, &topic, partition, broker).await?;

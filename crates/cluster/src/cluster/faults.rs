@@ -9,6 +9,7 @@ use crate::faults::{
     ActiveFault, Changes, Delay, DelayMetadata, Fault, FaultError, Injection, OnBroker, Requests,
     Sender, Time,
 };
+use crate::image::PartitionKey;
 
 impl Changes for Shared {
     fn freeze(&self, broker: i32, frozen: bool) {
@@ -171,6 +172,27 @@ impl ClusterHandle {
         let broker = self.slot(id)?.current.lock().as_ref()?.upgrade()?;
         let expired = broker.sessions.lock().expire_all();
         Some(expired)
+    }
+
+    /// Makes the running replicas of a partition forget its producers, as after
+    /// `producer.id.expiration.ms`; producers with an open transaction stay. Returns how many the
+    /// leader forgot; `None` if the partition does not exist.
+    ///
+    /// As in Kafka, the broker then takes any next sequence number of an idempotent producer, also
+    /// that of a batch which it already has. A replica that restarts knows the producers in its log
+    /// again.
+    pub fn expire_producer_ids(&self, topic: &str, partition: i32) -> Option<usize> {
+        let image = self.0.controller.image();
+        let topic = image.topic(topic)?;
+        let of = topic.partitions.get(usize::try_from(partition).ok()?)?;
+        let key = PartitionKey { topic: topic.id, index: partition };
+        let forgotten = |id: i32| {
+            let broker = self.slot(id)?.current.lock().as_ref()?.upgrade()?;
+            Some((id, broker.partition(key)?.forget_producers()))
+        };
+        let forgotten: Vec<_> = of.replicas.iter().copied().filter_map(forgotten).collect();
+        let by_leader = forgotten.into_iter().find(|(id, _)| *id == of.leader);
+        Some(by_leader.map_or(0, |(_, count)| count))
     }
 
     /// Injects a fault in place of an earlier one of the same name. An unknown broker has no faults.

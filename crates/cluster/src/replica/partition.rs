@@ -304,6 +304,12 @@ impl Partition {
         Ok(inner.log.begin_verification(batch, now_ms))
     }
 
+    /// Forgets the producers outside a transaction, as after `producer.id.expiration.ms`. Returns their
+    /// number.
+    pub(crate) fn forget_producers(&self) -> usize {
+        self.inner.lock().log.expire_producers(i64::MAX)
+    }
+
     /// Returns whether a guard of [`Partition::begin_verification`] is still valid.
     pub(crate) fn is_verifying(&self, producer_id: i64, guard: VerificationGuard) -> bool {
         self.inner.lock().log.is_verifying(producer_id, guard)

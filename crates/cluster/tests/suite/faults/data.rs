@@ -138,3 +138,32 @@ async fn refused_partitions_name_the_leader_that_a_fault_says() {
     assert_eq!(hint_of_fetch(&mut client, 17).await, hint);
     assert_eq!(hint_of_fetch(&mut client, 17).await, (None, vec![]));
 }
+
+/// Brokers refuse a duplicate only while they know its producer.
+#[tokio::test]
+async fn forgotten_producers_begin_anew_on_every_replica() {
+    let cluster = start(config(2)).await;
+    cluster.create_topic("t", 1, 2, &[]).unwrap();
+    cluster.settled().await;
+    let leader = cluster.leader("t", 0).unwrap().0;
+    let mut client = Client::connect(&cluster, leader).await;
+    let id = client.producer_id().await;
+    let produce = async |client: &mut Client, sequence| {
+        let produced = client.produce("t", 0, -1, batch(&["a"], Some((id, 0, sequence)))).await;
+        (produced.error, produced.base_offset)
+    };
+    assert_eq!(produce(&mut client, 0).await, (ErrorCode::NONE, 0));
+    assert_eq!(produce(&mut client, 0).await, (ErrorCode::NONE, 0), "a duplicate");
+    let (gap, _) = produce(&mut client, 5).await;
+    assert_eq!(gap, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+    assert_eq!(cluster.expire_producer_ids("t", 0), Some(1));
+    assert_eq!(produce(&mut client, 0).await, (ErrorCode::NONE, 1), "appended again");
+    assert_eq!(cluster.expire_producer_ids("t", 0), Some(1));
+    // The follower has forgotten it, too.
+    cluster.move_leader("t", 0, 3 - leader).unwrap();
+    cluster.settled().await;
+    let mut client = Client::connect(&cluster, 3 - leader).await;
+    assert_eq!(produce(&mut client, 5).await, (ErrorCode::NONE, 2));
+    assert_eq!(cluster.expire_producer_ids("t", 1), None);
+    assert_eq!(cluster.expire_producer_ids("u", 0), None);
+}
