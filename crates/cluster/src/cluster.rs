@@ -2,6 +2,8 @@
 
 mod faults;
 
+pub use faults::CoordinatorKey;
+
 use std::{
     collections::BTreeMap,
     fmt,

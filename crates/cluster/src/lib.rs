@@ -43,7 +43,7 @@ mod topic_config;
 mod transaction;
 
 pub use client_files::ClientFile;
-pub use cluster::{BrokerHandle, Cluster, ClusterHandle};
+pub use cluster::{BrokerHandle, Cluster, ClusterHandle, CoordinatorKey};
 #[doc(hidden)]
 pub use config::Plant;
 pub use config::{

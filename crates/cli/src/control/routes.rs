@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use curtail::error::Report;
-use curtail_cluster::{ActiveFault, Cluster, ClusterError, FaultError, Injection};
+use curtail_cluster::{ActiveFault, Cluster, ClusterError, CoordinatorKey, FaultError, Injection};
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -40,6 +40,7 @@ pub(crate) const ROUTES: &[(Method, &str, Route)] = &[
         "/v1/topics/{topic}/partitions/{partition}/expire-producer-ids",
         Route::ExpireProducerIds,
     ),
+    (Method::PUT, "/v1/coordinator", Route::MoveCoordinator),
 ];
 
 /// See [`ROUTES`].
@@ -60,6 +61,7 @@ pub(crate) enum Route {
     ExpireFetchSessions,
     MoveLeader,
     ExpireProducerIds,
+    MoveCoordinator,
 }
 
 /// A broker's state.
@@ -107,6 +109,28 @@ pub(crate) struct Expired {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewLeader {
     pub(crate) broker: i32,
+}
+
+/// The new coordinator of a group or of a transactional id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewCoordinator {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transactional_id: Option<String>,
+    pub(crate) broker: i32,
+}
+
+impl NewCoordinator {
+    /// The key: exactly one.
+    pub(crate) fn key(&self) -> Result<CoordinatorKey, &'static str> {
+        match (&self.group, &self.transactional_id) {
+            (Some(group), None) => Ok(CoordinatorKey::Group(group.clone())),
+            (None, Some(id)) => Ok(CoordinatorKey::TransactionalId(id.clone())),
+            _ => Err("give either group or transactional_id"),
+        }
+    }
 }
 
 /// Why a request was refused, in one line.
@@ -206,6 +230,7 @@ pub(super) async fn answer(
             on_broker(cluster, *route, parameters[0]).await
         }
         Route::MoveLeader => move_leader(cluster, parameters, body),
+        Route::MoveCoordinator => move_coordinator(cluster, body),
         Route::ExpireProducerIds => expire_producer_ids(cluster, parameters),
     };
     done.unwrap_or_else(|refused| refused)
@@ -297,6 +322,14 @@ fn expire_producer_ids(cluster: &Cluster, parameters: &[&str]) -> Result<Answer,
     let (topic, index) = partition(cluster, parameters)?;
     let expired = cluster.expire_producer_ids(topic, index).unwrap_or(0);
     Ok(Answer::json(StatusCode::OK, &Expired { expired }))
+}
+
+fn move_coordinator(cluster: &Cluster, body: &[u8]) -> Result<Answer, Answer> {
+    let new: NewCoordinator = decode(body)?;
+    let key = new.key().map_err(|error| Answer::refuse(StatusCode::BAD_REQUEST, error))?;
+    let moved = cluster.move_coordinator(&key, new.broker);
+    moved.map_err(|error| Answer::refuse(StatusCode::CONFLICT, Report::new(&error)))?;
+    Ok(Answer::json(StatusCode::OK, &new))
 }
 
 fn move_leader(cluster: &Cluster, parameters: &[&str], body: &[u8]) -> Result<Answer, Answer> {

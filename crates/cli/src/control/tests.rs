@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     address,
-    routes::{BrokerState, Brokers, Expired, FaultList, Lifted, NewLeader, ROUTES},
+    routes::{BrokerState, Brokers, Expired, FaultList, Lifted, NewCoordinator, NewLeader, ROUTES},
 };
 
 fn description() -> Value {
@@ -71,6 +71,7 @@ fn the_schemas_are_those_of_the_types() {
     check::<Lifted>(schemas, "Lifted");
     check::<Expired>(schemas, "Expired");
     check::<NewLeader>(schemas, "NewLeader");
+    check::<NewCoordinator>(schemas, "NewCoordinator");
     check::<BrokerState>(schemas, "Broker");
     check::<Brokers>(schemas, "Brokers");
     check::<FaultList>(schemas, "FaultList");

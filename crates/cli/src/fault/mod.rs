@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use crate::{
     control::{
         self,
-        routes::{BrokerState, Brokers, Expired, FaultList, Lifted, NewLeader},
+        routes::{BrokerState, Brokers, Expired, FaultList, Lifted, NewCoordinator, NewLeader},
     },
     failure::Failure,
     output,
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     ExpireProducerIds(OnPartition),
     /// Makes a broker the leader of a partition.
     MoveLeader(MoveLeader),
+    /// Makes a broker the coordinator of a group or a transactional id.
+    MoveCoordinator(MoveCoordinator),
     /// Runs a script of faults. At its end, and on an error, Ctrl-C, SIGTERM or SIGHUP, its faults are lifted.
     Run(Run),
 }
@@ -140,6 +142,22 @@ pub(crate) struct MoveLeader {
     broker: i32,
 }
 
+/// Arguments of `curtail fault move-coordinator`.
+#[derive(Debug, Args)]
+pub(crate) struct MoveCoordinator {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The group.
+    #[arg(long, value_name = "ID", required_unless_present = "transactional_id")]
+    group: Option<String>,
+    /// The transactional id.
+    #[arg(long, value_name = "ID", conflicts_with = "group")]
+    transactional_id: Option<String>,
+    /// The new coordinator, an in-sync replica of the partition with the key.
+    #[arg(value_name = "BROKER")]
+    broker: i32,
+}
+
 /// Arguments of `curtail fault run`.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -179,6 +197,11 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             Command::MoveLeader(to) => {
                 let control = to.endpoint.control()?;
                 move_leader(control, &to.topic, to.partition, to.broker).await
+            }
+            Command::MoveCoordinator(to) => {
+                let MoveCoordinator { endpoint, group, transactional_id, broker } = to;
+                let new = NewCoordinator { group, transactional_id, broker };
+                move_coordinator(endpoint.control()?, &new).await
             }
             Command::Run(run) => script::run(run.endpoint.control()?, &run.file).await,
         }
@@ -285,6 +308,11 @@ async fn move_leader(
 ) -> Result<(), Failure> {
     let path = format!("/v1/topics/{}/partitions/{partition}/leader", segment(topic)?);
     let NewLeader { .. } = control.send_with(Method::PUT, &path, &NewLeader { broker }).await?;
+    Ok(())
+}
+
+async fn move_coordinator(control: Control, new: &NewCoordinator) -> Result<(), Failure> {
+    let NewCoordinator { .. } = control.send_with(Method::PUT, "/v1/coordinator", new).await?;
     Ok(())
 }
 

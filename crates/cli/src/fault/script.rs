@@ -15,9 +15,9 @@ use tokio::{
 
 use super::{
     Control, change_broker, expire_fetch_sessions, expire_producer_ids, lift_if_present,
-    move_leader,
+    move_coordinator, move_leader,
 };
-use crate::{failure::Failure, output};
+use crate::{control::routes::NewCoordinator, failure::Failure, output};
 
 /// A script, as in its file.
 #[derive(Debug, Deserialize)]
@@ -47,6 +47,7 @@ struct Step {
     expire_fetch_sessions: Option<i32>,
     expire_producer_ids: Option<Partition>,
     move_leader: Option<Leader>,
+    move_coordinator: Option<NewCoordinator>,
 }
 
 /// A partition.
@@ -77,6 +78,7 @@ enum Action {
     ExpireFetchSessions(i32),
     ExpireProducerIds(Partition),
     MoveLeader(Leader),
+    MoveCoordinator(NewCoordinator),
 }
 
 /// An action and its time since the start.
@@ -156,9 +158,14 @@ impl Step {
             self.expire_fetch_sessions.map(Action::ExpireFetchSessions),
             self.expire_producer_ids.map(Action::ExpireProducerIds),
             self.move_leader.map(Action::MoveLeader),
+            self.move_coordinator.map(Action::MoveCoordinator),
         ];
         let mut given = given.into_iter().flatten();
         match (given.next(), given.next()) {
+            (Some(Action::MoveCoordinator(new)), None) => match new.key() {
+                Ok(_) => Ok(Action::MoveCoordinator(new)),
+                Err(reason) => Err(format!("move-coordinator: {reason}")),
+            },
             (Some(action), None) => Ok(action),
             (None, _) => Err(format!("an action is missing: {ACTIONS}")),
             (Some(_), Some(_)) => Err(format!("only one action is possible: {ACTIONS}")),
@@ -166,8 +173,8 @@ impl Step {
     }
 }
 
-const ACTIONS: &str = "fault, lift, kill, stop, restart, expire-fetch-sessions, expire-producer-ids or \
-                       move-leader";
+const ACTIONS: &str = "fault, lift, kill, stop, restart, expire-fetch-sessions, expire-producer-ids, move-leader or \
+                       move-coordinator";
 
 /// Runs the script in a file.
 pub(super) async fn run(control: Control, file: &Path) -> Result<(), Failure> {
@@ -241,6 +248,11 @@ async fn play(
             Action::MoveLeader(Leader { topic, partition, broker }) => {
                 move_leader(control, &topic, partition, broker).await?;
                 format!("move-leader {topic}-{partition} to {broker}")
+            }
+            Action::MoveCoordinator(new) => {
+                move_coordinator(control, &new).await?;
+                let key = new.group.or(new.transactional_id).unwrap_or_default();
+                format!("move-coordinator {key} to {}", new.broker)
             }
         };
         output::line(format_args!("{:>9.3}s  {told}", begun.elapsed().as_secs_f64()))?;

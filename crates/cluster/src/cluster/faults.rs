@@ -2,14 +2,27 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use curtail_wire::ApiKey;
+use curtail_wire::{ApiKey, ErrorCode};
 
 use super::{ClusterHandle, Shared};
-use crate::faults::{
-    ActiveFault, Changes, Delay, DelayMetadata, Fault, FaultError, Injection, OnBroker, Requests,
-    Sender, Time,
+use crate::{
+    coordinator::{Kind, partition_of},
+    error::ClusterError,
+    faults::{
+        ActiveFault, Changes, Delay, DelayMetadata, Fault, FaultError, Injection, OnBroker,
+        Requests, Sender, Time,
+    },
+    image::PartitionKey,
 };
-use crate::image::PartitionKey;
+
+/// A key that has a coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoordinatorKey {
+    /// A group, of consumers of either protocol.
+    Group(String),
+    /// A transactional id.
+    TransactionalId(String),
+}
 
 impl Changes for Shared {
     fn freeze(&self, broker: i32, frozen: bool) {
@@ -193,6 +206,29 @@ impl ClusterHandle {
         let forgotten: Vec<_> = of.replicas.iter().copied().filter_map(forgotten).collect();
         let by_leader = forgotten.into_iter().find(|(id, _)| *id == of.leader);
         Some(by_leader.map_or(0, |(_, count)| count))
+    }
+
+    /// Makes an in-sync replica the coordinator of a group or a transactional id: it becomes the leader
+    /// of their partition of the internal topic, and with it the coordinator of every key there.
+    ///
+    /// # Errors
+    /// COORDINATOR_NOT_AVAILABLE before a client has asked for a coordinator of this kind, and as
+    /// [`ClusterHandle::move_leader`].
+    pub fn move_coordinator(&self, of: &CoordinatorKey, to: i32) -> Result<(), ClusterError> {
+        let (kind, key) = match of {
+            CoordinatorKey::Group(id) => (Kind::Group, id),
+            CoordinatorKey::TransactionalId(id) => (Kind::Transaction, id),
+        };
+        let partition = partition_of(&self.0.controller.image(), kind, key).ok_or_else(|| {
+            ClusterError::Refused {
+                code: ErrorCode::COORDINATOR_NOT_AVAILABLE,
+                reason: format!(
+                    "{} does not exist until a client asks for a coordinator",
+                    kind.topic()
+                ),
+            }
+        })?;
+        self.move_leader(kind.topic(), partition, to)
     }
 
     /// Injects a fault in place of an earlier one of the same name. An unknown broker has no faults.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use curtail_cluster::{Fault, OnBroker};
 
-use super::{Action, Event, Leader, read};
+use super::{Action, Event, Leader, NewCoordinator, Partition, read};
 
 #[test]
 fn steps_become_events_in_the_order_of_their_times() {
@@ -45,9 +45,20 @@ steps:
 /// JSON is YAML, too.
 #[test]
 fn a_script_may_be_json() {
-    let text = r#"{"steps": [{"at": "1s", "stop": 1}, {"at": "1s", "expire-fetch-sessions": 2}]}"#;
+    let text = r#"{"steps": [
+        {"at": "1s", "stop": 1},
+        {"at": "1s", "expire-fetch-sessions": 2},
+        {"at": "1s", "expire-producer-ids": {"topic": "t", "partition": 0}},
+        {"at": "1s", "move-coordinator": {"group": "g", "broker": 2}}
+    ]}"#;
     let at = Duration::from_secs(1);
-    let actions = [Action::Stop(1), Action::ExpireFetchSessions(2)];
+    let group = Some("g".to_owned());
+    let actions = [
+        Action::Stop(1),
+        Action::ExpireFetchSessions(2),
+        Action::ExpireProducerIds(Partition { topic: "t".into(), partition: 0 }),
+        Action::MoveCoordinator(NewCoordinator { group, transactional_id: None, broker: 2 }),
+    ];
     assert_eq!(read(text).unwrap(), actions.map(|action| Event { at, action }));
 }
 
@@ -63,6 +74,10 @@ fn a_script_that_cannot_run_is_refused_as_a_whole() {
         ("- {at: 'uniform(1s, 2s)', kill: 1}", "step 1: at: uniform(1s, 2s) is no fixed time"),
         ("- {at: 1s, lift: x}", "lift: no fault of the script is named 'x'"),
         ("- {at: 1s, melt: 1}", "melt"),
+        (
+            "- {at: 1s, move-coordinator: {broker: 1}}",
+            "step 1: move-coordinator: give either group or transactional_id",
+        ),
         (
             "- {at: 1s, fault: {kind: delay, time: 1ms, requests: {api: Nothing}}}",
             "'Nothing' is no API",
