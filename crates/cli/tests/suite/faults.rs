@@ -186,10 +186,67 @@ fn faults_are_added_listed_and_lifted() {
         (&["add", "kafka-version", "2.9"], "'2.9' is no known Kafka release"),
         (&["kill", "4"], "the cluster has no broker 4"),
         (&["move-leader", "t", "9", "1"], "no partition t-9"),
+        (&["expire-producer-ids", "t", "9"], "no partition t-9"),
+        (&["move-coordinator", "1", "--group", "g"], "does not exist until a client asks"),
+        (&["add", "throttle", "0"], "bytes_per_second: 0 transfers nothing"),
+        (&["add", "throttle", "9", "--direction", "up"], "unknown variant `up`"),
+        (&["add", "cut-clients", "--broker", "4"], "the cluster has no broker 4"),
+        (&["add", "slow-disk", "1", "--time", "1"], "'1' is no time"),
+        (&["add", "full-disk", "4"], "the cluster has no broker 4"),
+        (&["add", "delay", "--time", "1ms", "--topic", "t"], "requests.api: a topic needs an API"),
+        (&["add", "corrupt", "--api", "Produce"], "this fault concerns Fetch, not Produce"),
+        (&["add", "wrong-leader", "--api", "Fetch"], "leader: nothing is wrong; give leader,"),
+        (&["add", "wrong-leader", "--address", "kafka:9"], "'kafka:9' is no address; use IP:PORT"),
     ] {
         let error = cluster.fault(arguments).failed();
         assert!(error.contains(reason), "{arguments:?}: {error}");
     }
+}
+
+/// Every flag arrives in its field.
+#[test]
+fn flags_are_the_fields_of_a_fault() {
+    let cluster = Ephemeral::start(&["--brokers", "2"]);
+    let selector = ["--broker", "1", "--client-id", "x*"];
+    let mut expected = Vec::new();
+    let mut add = |arguments: &[&str], fault: Value| {
+        cluster.fault(&[&["add"], arguments].concat()).ok();
+        expected.push(fault);
+    };
+    add(
+        &[&["throttle", "1000", "--from", "all", "--direction", "in"][..], &selector].concat(),
+        json!({
+            "kind": "throttle", "broker": 1, "client_id": "x*", "from": "all", "direction": "in",
+            "bytes_per_second": 1000,
+        }),
+    );
+    add(
+        &[&["cut-clients", "--direction", "out"][..], &selector].concat(),
+        json!({"kind": "cut-clients", "broker": 1, "client_id": "x*", "direction": "out"}),
+    );
+    add(
+        &["slow-disk", "2", "--time", "uniform(1ms, 2ms)"],
+        json!({"kind": "slow-disk", "broker": 2, "time": "uniform(1ms, 2ms)"}),
+    );
+    add(&["full-disk", "2"], json!({"kind": "full-disk", "broker": 2}));
+    let part = ["--topic", "t", "--partition", "0"];
+    let requests = json!({"api": "Fetch", "topic": "t", "partition": 0});
+    add(
+        &[&["delay", "--time", "1ms", "--api", "Fetch"][..], &part].concat(),
+        json!({"kind": "delay", "requests": requests, "time": "1ms"}),
+    );
+    let requests = json!({"topic": "t", "partition": 0});
+    add(&[&["corrupt"][..], &part].concat(), json!({"kind": "corrupt", "requests": requests}));
+    add(
+        &["wrong-leader", "--leader", "2", "--epoch-shift", "-1", "--address", "127.0.0.1:9"],
+        json!({
+            "kind": "wrong-leader", "requests": {}, "leader": 2, "epoch_shift": -1,
+            "address": "127.0.0.1:9",
+        }),
+    );
+    let listed: Value = serde_json::from_str(&cluster.fault(&["list", "--json"]).ok()).unwrap();
+    let listed = listed.as_array().unwrap().iter().map(|fault| &fault["fault"]);
+    assert_eq!(listed.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
 }
 
 #[test]

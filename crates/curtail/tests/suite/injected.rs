@@ -1,11 +1,20 @@
 //! Faults of the embedded cluster, as applications see them through the client.
 
-use std::time::Duration;
-
-use curtail::{Consumer, ConsumerConfig, Record, TopicPartition};
-use curtail_cluster::{
-    ApiKey, Cluster, ClusterConfig, Cut, Disconnect, ErrorCode, Fault, Requests, When,
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
+
+use curtail::{Consumer, ConsumerConfig, Error, Record, TopicPartition};
+use curtail_cluster::{
+    ApiKey, Cluster, ClusterConfig, CoordinatorKey, Cut, CutClients, Direction, Disconnect,
+    ErrorCode, Fault, HandledRequest, Observer, OnBroker, Requests, SlowDisk, Time, When,
+    WrongLeader,
+};
+use tokio::time::Instant;
 
 use crate::common::{Backend, producer, read_all, until};
 
@@ -170,4 +179,185 @@ async fn a_producer_outlasts_a_cut_between_brokers() {
     assert_eq!(cluster.isr("t", 0).unwrap().len(), 1);
     cluster.lift(&name);
     until("the follower returns", || cluster.isr("t", 0).unwrap().len() == 2).await;
+}
+
+/// Counts the connections that clients have opened since it observes.
+#[derive(Default)]
+struct Dials(AtomicUsize);
+
+impl Observer for Dials {
+    fn appended(&self, _: i32, _: &str, _: i32, _: i64, _: i64, _: Instant) {}
+
+    fn committed(&self, _: i32, _: &str, _: i32, _: i64, _: Instant) {}
+
+    fn handled(&self, request: &HandledRequest<'_>) {
+        let is_first = request.api == ApiKey::API_VERSIONS;
+        self.0.fetch_add(usize::from(is_first), Ordering::Relaxed);
+    }
+}
+
+/// The broker applies the request, and the producer dials again, also without a response. Once the cut
+/// ends, the record is there once.
+#[tokio::test]
+async fn a_producer_outlasts_a_cut_of_its_responses() {
+    let backend = with_topic(1).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[("linger.ms", "0"), ("request.timeout.ms", "300")]);
+    producer.warm_up(&["t"]).await.unwrap();
+    let dials = Arc::new(Dials::default());
+    cluster.observe(dials.clone());
+    let cut = CutClients { direction: Direction::Out, ..CutClients::default() };
+    let name = cluster.inject(Fault::CutClients(cut)).unwrap();
+    let sent = producer.send(Record::to("t").value("a")).await.unwrap();
+    until("the producer dials again", || dials.0.load(Ordering::Relaxed) > 1).await;
+    cluster.lift(&name);
+    assert_eq!(sent.await.unwrap().offset, Some(0));
+    producer.send(Record::to("t").value("b")).await.unwrap().await.unwrap();
+    assert_eq!(read_all(&backend, "t", 1).await[&0].len(), 2);
+}
+
+#[tokio::test]
+async fn records_pass_a_slow_connection_and_a_slow_disk() {
+    let backend = with_topic(1).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[("linger.ms", "0")]);
+    producer.warm_up(&["t"]).await.unwrap();
+    let slow = Duration::from_millis(300);
+    let disk = SlowDisk { broker: 1, time: Time::Fixed(slow) };
+    let value = vec![b'v'; 15_000];
+    for (fault, n) in [Fault::throttle(50_000), Fault::SlowDisk(disk)].into_iter().zip(0..) {
+        let name = cluster.inject(fault).unwrap();
+        let begun = Instant::now();
+        let sent = producer.send(Record::to("t").value(&value)).await.unwrap().await.unwrap();
+        assert_eq!(sent.offset, Some(n));
+        assert!(begun.elapsed() >= slow, "{:?}", begun.elapsed());
+        cluster.lift(&name);
+    }
+}
+
+/// Acknowledged records survive the broker whose disk is full, and the next ones go to another leader.
+#[tokio::test]
+async fn a_producer_outlasts_a_full_disk() {
+    let backend = with_topic(3).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[("acks", "all")]);
+    producer.send(Record::to("t").value("a")).await.unwrap().await.unwrap();
+    let broker = cluster.leader("t", 0).unwrap().0;
+    cluster.inject(Fault::FullDisk(OnBroker { broker })).unwrap();
+    let sent = producer.send(Record::to("t").value("b")).await.unwrap().await.unwrap();
+    assert_eq!(sent.offset, Some(1));
+    assert_ne!(cluster.leader("t", 0).unwrap().0, broker);
+    assert!(!cluster.broker(broker).unwrap().is_up());
+    cluster.lift_all();
+    cluster.restart(broker).await.unwrap();
+    until("the replica returns", || cluster.isr("t", 0).unwrap().len() == 3).await;
+}
+
+/// The client reports the damage, and reads the record when it arrives whole.
+#[tokio::test]
+async fn a_consumer_detects_a_damaged_batch() {
+    let backend = with_topic(1).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[]);
+    producer.send(Record::to("t").value("a")).await.unwrap().await.unwrap();
+    let name = cluster.inject(Fault::corrupt(Requests::all().on_topic("t").times(2))).unwrap();
+    let mut consumer = Consumer::new(ConsumerConfig::new(backend.bootstrap())).unwrap();
+    let partition = TopicPartition::new("t", 0);
+    consumer.assign([partition.clone()]);
+    consumer.seek_to_beginning(&[partition]).unwrap();
+    let mut damaged = 0;
+    let records = loop {
+        match consumer.poll(Duration::from_secs(30)).await {
+            Ok(records) if !records.is_empty() => break records,
+            Ok(_) => {}
+            Err(Error::Corrupt { .. }) => damaged += 1,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!((damaged, hits(cluster, &name)), (2, 2));
+    assert_eq!(records.into_iter().next().unwrap().value(), Some(&b"a"[..]));
+    consumer.close().await;
+}
+
+/// As in Java, a hint counts if its epoch is later than the known one.
+#[tokio::test]
+async fn a_producer_ignores_hints_that_are_not_later() {
+    let backend = with_topic(2).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[("linger.ms", "0")]);
+    producer.warm_up(&["t"]).await.unwrap();
+    let leader = cluster.leader("t", 0).unwrap().0;
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (hint, n) in [
+        WrongLeader { leader: Some(3 - leader), ..WrongLeader::default() },
+        WrongLeader { leader: Some(3 - leader), epoch_shift: -1, ..WrongLeader::default() },
+        WrongLeader { leader: Some(9), address: Some(unused), ..WrongLeader::default() },
+    ]
+    .into_iter()
+    .zip(0..)
+    {
+        let text = format!("{hint:?}");
+        inject_hint(cluster, hint);
+        let sent = producer.send(Record::to("t").value("a")).await.unwrap().await;
+        let sent = sent.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!((sent.offset, hits(cluster, "hint")), (Some(n), 1), "{text}");
+        cluster.lift_all();
+    }
+}
+
+/// Refuses the next Produce request with a wrong hint.
+fn inject_hint(cluster: &Cluster, mut hint: WrongLeader) {
+    let requests = Requests::of(ApiKey::PRODUCE).times(1);
+    hint.requests = requests.clone();
+    cluster.inject(Fault::WrongLeader(hint).named("hint")).unwrap();
+    cluster.inject(Fault::error(requests, ErrorCode::NOT_LEADER_OR_FOLLOWER)).unwrap();
+}
+
+/// It follows a hint with a later epoch until the cluster has reached that epoch.
+#[tokio::test]
+async fn a_producer_recovers_from_a_later_hint_with_the_next_election() {
+    let backend = with_topic(2).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[("linger.ms", "0")]);
+    producer.warm_up(&["t"]).await.unwrap();
+    let other = 3 - cluster.leader("t", 0).unwrap().0;
+    let hint = WrongLeader { leader: Some(other), epoch_shift: 1, ..WrongLeader::default() };
+    inject_hint(cluster, hint);
+    let sent = producer.send(Record::to("t").value("a")).await.unwrap();
+    until("the hint was given", || hits(cluster, "hint") == 1).await;
+    cluster.move_leader("t", 0, other).unwrap();
+    assert_eq!(sent.await.unwrap().offset, Some(0));
+}
+
+#[tokio::test]
+async fn a_producer_outlasts_brokers_that_forget_it() {
+    let backend = with_topic(2).await;
+    let cluster = cluster(&backend);
+    let producer = producer(&backend, &[]);
+    for n in 0..3 {
+        let sent = producer.send(Record::to("t").value("a")).await.unwrap().await.unwrap();
+        assert_eq!(sent.offset, Some(n));
+        assert_eq!(cluster.expire_producer_ids("t", 0), Some(1));
+    }
+}
+
+#[tokio::test]
+async fn a_group_follows_its_coordinator() {
+    let backend = with_topic(2).await;
+    let cluster = cluster(&backend);
+    let group = CoordinatorKey::Group("g".to_owned());
+    assert_eq!(
+        cluster.move_coordinator(&group, 1).unwrap_err().to_string(),
+        "__consumer_offsets does not exist until a client asks for a coordinator"
+    );
+    let producer = producer(&backend, &[]);
+    let mut consumer = member(&backend);
+    consumer.subscribe(["t"]).unwrap();
+    for (broker, n) in [(1, 0), (2, 1), (1, 2)] {
+        producer.send(Record::to("t").value("a")).await.unwrap().await.unwrap();
+        assert_eq!(next(&mut consumer).await, [n]);
+        consumer.commit().await.unwrap();
+        cluster.move_coordinator(&group, broker).unwrap();
+    }
+    consumer.close().await;
 }
