@@ -1,12 +1,47 @@
-//! Bytes of Python objects: bytes-like objects, strings as UTF-8, and `None`.
+//! Bytes of Python objects (bytes-like objects, strings as UTF-8, and `None`), and views of fetched bytes.
 
-use std::borrow::Cow;
+#![expect(unsafe_code, reason = "the buffer protocol fills a struct of the interpreter")]
 
+use std::{
+    borrow::Cow,
+    ffi::{c_int, c_void},
+};
+
+use bytes::Bytes;
 use pyo3::{
     exceptions::PyTypeError,
+    ffi,
     prelude::*,
-    types::{PyBytes, PyString},
+    types::{PyBytes, PyMemoryView, PyString},
 };
+
+/// Fetched bytes with the buffer protocol.
+#[pyclass(frozen, module = "curtail_kafka._native")]
+pub(crate) struct View(Bytes);
+
+#[pymethods]
+impl View {
+    /// # Safety
+    /// `view` is null or points to a buffer to fill, as the interpreter ensures.
+    unsafe fn __getbuffer__(
+        slf: &Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let bytes = &slf.get().0;
+        // At most `isize::MAX`, as any slice. The buffer is read-only, and holds a reference to the object, whose bytes do
+        // not move.
+        let (start, length) = (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len() as isize);
+        // SAFETY: `view` is the interpreter's, and the bytes last as long as the object.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// Returns a read-only view of the bytes, without a copy.
+pub(crate) fn view<'py>(py: Python<'py>, bytes: &Bytes) -> PyResult<Bound<'py, PyMemoryView>> {
+    PyMemoryView::from(Bound::new(py, View(bytes.clone()))?.as_any())
+}
 
 /// Returns the object's bytes. Immutable objects are borrowed.
 pub(crate) fn bytes<'a>(

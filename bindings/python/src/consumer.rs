@@ -43,14 +43,15 @@ use crate::{
     group::{self, Offset},
     hold::Hold,
     metrics,
-    port::{Call, Pending, Port, none},
+    port::{Call, Home, Pending, Port, none},
     progress::{Offsets, Progress, Span},
     rebalance::Stagehand,
     records::{Records, Rows, Turn},
     runtime::{Owned, Process},
 };
 
-const TOO_LARGE: &str = "the binary layout has at most 2 GiB in a column: set a lower max_records";
+pub(crate) const TOO_LARGE: &str =
+    "the binary layout has at most 2 GiB in a column: set a lower max_records";
 
 /// A partition as Python passes it.
 type At = (String, i32);
@@ -65,6 +66,7 @@ pub(crate) type Job = Box<
 pub(crate) struct Consumer(Owned<Inner>);
 
 struct Inner {
+    home: Home,
     commands: UnboundedSender<Command>,
     progress: Arc<Mutex<Progress>>,
     closing: Arc<Closing>,
@@ -260,7 +262,7 @@ impl Owner {
 }
 
 /// Returns records that are buffered or arrive within the time: a poll's, or those of one batch.
-async fn rows(
+pub(crate) async fn rows(
     consumer: &mut curtail::Consumer,
     limit: Duration,
     is_batch: bool,
@@ -380,7 +382,7 @@ impl Inner {
         convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<Call> {
         self.check(py)?;
-        let (waiting, call) = Port::call(py)?;
+        let (waiting, call) = Port::call(py, self.home)?;
         let job: Job = Box::new(move |consumer| {
             let work = begin(consumer);
             Box::pin(waiting.run(work, convert))
@@ -415,7 +417,7 @@ impl Inner {
         };
         let deadline = Instant::now().checked_add(limit);
         let deadline = deadline.ok_or_else(|| PyValueError::new_err("timeout is too long"))?;
-        let port = Port::current(py)?;
+        let port = Port::current(py, self.home)?;
         let (pending, future) = port.get().pending(py)?;
         let (cancel, cancelled) = oneshot::channel();
         self.send(py, Command::Poll(Poll { pending, deadline, cancelled, columns }))?;
@@ -429,7 +431,7 @@ impl Inner {
     /// Fails in a method of the consumer's listener.
     fn enter(&self, py: Python<'_>) -> PyResult<()> {
         let Some(stagehand) = &self.stagehand else { return Ok(()) };
-        stagehand.enter(py, Port::current(py)?.get().core(py)?)
+        stagehand.enter(py, Port::current(py, self.home)?.get().core(py)?)
     }
 
     /// Fails if the consumer serves no calls.
@@ -448,8 +450,14 @@ impl Inner {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (properties, has_listener=false))]
-    fn new(py: Python<'_>, properties: Properties, has_listener: bool) -> PyResult<Self> {
+    #[pyo3(signature = (properties, has_listener=false, is_threaded=false))]
+    fn new(
+        py: Python<'_>,
+        properties: Properties,
+        has_listener: bool,
+        is_threaded: bool,
+    ) -> PyResult<Self> {
+        let home = Home::new(is_threaded);
         let config = config::consumer(py, properties)?;
         let unfit = unfit(&config);
         let auto_commits = config.enable_auto_commit && config.group_id.is_some();
@@ -473,7 +481,7 @@ impl Consumer {
             polls: VecDeque::new(),
         };
         process.spawn(owner.run());
-        Ok(Self(Owned::new(Inner { commands, progress, closing, handle, stagehand, unfit })))
+        Ok(Self(Owned::new(Inner { home, commands, progress, closing, handle, stagehand, unfit })))
     }
 
     /// The key of a consumer with a listener in `curtail_kafka._rebalance`.
@@ -694,7 +702,7 @@ impl Consumer {
                 progress.offsets()
             }
         };
-        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let (pending, future) = Port::current(py, inner.home)?.get().pending(py)?;
         let progress = inner.progress.clone();
         let job: Job = Box::new(move |consumer| {
             let mut offsets = offsets;
@@ -785,7 +793,7 @@ impl Consumer {
     fn _start_close(&self, py: Python<'_>, failed: bool) -> PyResult<Call> {
         let inner = self.0.get(py)?;
         inner.enter(py)?;
-        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let (pending, future) = Port::current(py, inner.home)?.get().pending(py)?;
         if inner.closing.request(Some(pending)) {
             let again = inner.progress.lock().last.take().filter(|_| failed);
             // The task lasts until this command.

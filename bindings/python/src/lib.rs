@@ -25,12 +25,14 @@ mod progress;
 mod rebalance;
 mod records;
 mod runtime;
+mod scan;
 mod sent;
 mod signal;
 mod stage;
 mod testing;
 mod transaction;
 mod tree;
+mod wait;
 
 use pyo3::prelude::*;
 
@@ -58,6 +60,8 @@ mod _native {
     use super::records::{Record, Records};
     #[pymodule_export]
     use super::runtime::{after_fork_in_child, runtime_threads};
+    #[pymodule_export]
+    use super::scan::{ArrowStream, Batches};
     #[pymodule_export]
     use super::testing::Cluster;
     #[pymodule_export]

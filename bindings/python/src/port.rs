@@ -31,7 +31,13 @@ use curtail::{
 };
 use futures_core::Stream;
 use parking_lot::Mutex;
-use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, sync::PyOnceLock, types::PyString};
+use pyo3::{
+    exceptions::PyRuntimeError,
+    intern,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyModule, PyString},
+};
 use tokio::{sync::oneshot, task::AbortHandle};
 
 use crate::{
@@ -60,6 +66,24 @@ pub(crate) enum Reply {
     /// May take more than a turn.
     Long(Build),
 }
+
+/// Thread that resolves the futures of a client's calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// The running event loop of the caller.
+    Loop,
+    /// A thread of the package. The futures are those of `concurrent.futures`.
+    Threads,
+}
+
+impl Home {
+    pub(crate) fn new(is_threaded: bool) -> Self {
+        if is_threaded { Self::Threads } else { Self::Loop }
+    }
+}
+
+/// The port of threads. Locked as `runtime::CURRENT`.
+static THREADS: Mutex<Option<Py<Port>>> = Mutex::new(None);
 
 /// The ports of the event loops that have used a client. Locked as `runtime::CURRENT`.
 static PORTS: Mutex<Vec<(Py<PyAny>, Py<Port>)>> = Mutex::new(Vec::new());
@@ -186,6 +210,8 @@ pub(crate) struct Port {
     waker: Owned<Waker>,
     state: Owned<Mutex<State>>,
     create_future: Py<PyAny>,
+    /// Whether the thread that serves the port must end.
+    has_ended: AtomicBool,
 }
 
 /// A call's future, and the way to cancel the call.
@@ -307,6 +333,7 @@ pub(crate) fn none(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
 /// Forgets the ports that a fork has inherited.
 pub(crate) fn abandon_all() {
     mem::forget(mem::take(&mut *PORTS.lock()));
+    mem::forget(mem::take(&mut *THREADS.lock()));
 }
 
 fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -315,8 +342,15 @@ fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 impl Port {
-    /// Returns the running event loop's port.
-    pub(crate) fn current(py: Python<'_>) -> PyResult<Py<Self>> {
+    /// Returns the port of the running event loop, or that of threads.
+    pub(crate) fn current(py: Python<'_>, home: Home) -> PyResult<Py<Self>> {
+        match home {
+            Home::Loop => Self::of_loop(py),
+            Home::Threads => Self::of_threads(py),
+        }
+    }
+
+    fn of_loop(py: Python<'_>) -> PyResult<Py<Self>> {
         let running = running_loop(py)?;
         let known =
             PORTS.lock().iter().find(|(at, _)| at.is(&running)).map(|(_, port)| port.clone_ref(py));
@@ -330,17 +364,8 @@ impl Port {
     fn open(running: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let py = running.py();
         sweep(py)?;
-        let signal = Signal::new().map_err(PyErr::from)?;
-        let descriptor = signal.descriptor();
-        let replies = Mutex::new(Some(VecDeque::new()));
-        let core = Arc::new(Core { signal, armed: AtomicBool::new(false), replies });
-        let port = Self {
-            waker: Owned::new(Waker::from(core.clone())),
-            core: Owned::new(core),
-            state: Owned::new(Mutex::default()),
-            create_future: running.getattr("create_future")?.unbind(),
-        };
-        let port = Bound::new(py, port)?;
+        let port = Bound::new(py, Self::new(running.getattr("create_future")?.unbind())?)?;
+        let descriptor = port.get().core(py)?.signal.descriptor();
         let watched = running.call_method1("add_reader", (descriptor, port.getattr("drain")?));
         watched.map_err(|error| {
             let text =
@@ -349,6 +374,46 @@ impl Port {
         })?;
         PORTS.lock().push((running.clone().unbind(), port.clone().unbind()));
         Ok(port.unbind())
+    }
+
+    /// Returns the port whose futures a thread of the package resolves, and starts the thread.
+    fn of_threads(py: Python<'_>) -> PyResult<Py<Self>> {
+        let known = THREADS.lock().as_ref().map(|port| port.clone_ref(py));
+        if let Some(port) = known {
+            return Ok(port);
+        }
+        let class = PyModule::import(py, "concurrent.futures")?.getattr("Future")?.unbind();
+        let port = Py::new(py, Self::new(class)?)?;
+        // Another thread may have been first, if an import has let it run.
+        let mut threads = THREADS.lock();
+        if let Some(first) = &*threads {
+            return Ok(first.clone_ref(py));
+        }
+        *threads = Some(port.clone_ref(py));
+        drop(threads);
+        let started = PyModule::import(py, "curtail_kafka._threads")
+            .and_then(|module| module.call_method1("start", (&port,)));
+        match started {
+            Ok(_) => Ok(port),
+            Err(error) => {
+                let unserved = THREADS.lock().take();
+                drop(unserved);
+                Err(error)
+            }
+        }
+    }
+
+    fn new(create_future: Py<PyAny>) -> PyResult<Self> {
+        let signal = Signal::new().map_err(PyErr::from)?;
+        let replies = Mutex::new(Some(VecDeque::new()));
+        let core = Arc::new(Core { signal, armed: AtomicBool::new(false), replies });
+        Ok(Self {
+            waker: Owned::new(Waker::from(core.clone())),
+            core: Owned::new(core),
+            state: Owned::new(Mutex::default()),
+            create_future,
+            has_ended: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn core(&self, py: Python<'_>) -> PyResult<&Arc<Core>> {
@@ -407,9 +472,9 @@ impl Port {
         Ok((Pending { core: self.core(py)?.clone(), tag, replied: false }, future))
     }
 
-    /// Creates a call of the running event loop, which a task serves.
-    pub(crate) fn call(py: Python<'_>) -> PyResult<(Waiting, Call)> {
-        let (pending, future) = Self::current(py)?.get().pending(py)?;
+    /// Creates a call, which a task serves.
+    pub(crate) fn call(py: Python<'_>, home: Home) -> PyResult<(Waiting, Call)> {
+        let (pending, future) = Self::current(py, home)?.get().pending(py)?;
         let (cancel, cancelled) = oneshot::channel();
         Ok((Waiting { pending, cancelled }, Call::with_signal(future.unbind(), cancel)))
     }
@@ -417,26 +482,29 @@ impl Port {
     /// Runs a future of the client on the runtime.
     pub(crate) fn spawn<T: Send + 'static>(
         py: Python<'_>,
+        home: Home,
         work: impl Future<Output = curtail::Result<T>> + Send + 'static,
         convert: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<Call> {
-        Self::task(py, |pending| async move { pending.settle(work.await, convert) })
+        Self::task(py, home, |pending| async move { pending.settle(work.await, convert) })
     }
 
     /// Runs a future of the client on the runtime. Its value may be of any size.
     pub(crate) fn spawn_long(
         py: Python<'_>,
+        home: Home,
         work: impl Future<Output = curtail::Result<Tree>> + Send + 'static,
     ) -> PyResult<Call> {
-        Self::task(py, |pending| async move { pending.settle_long(work.await) })
+        Self::task(py, home, |pending| async move { pending.settle_long(work.await) })
     }
 
     fn task<F: Future<Output = ()> + Send + 'static>(
         py: Python<'_>,
+        home: Home,
         work: impl FnOnce(Pending) -> F,
     ) -> PyResult<Call> {
         let process = Process::get(py)?;
-        let (pending, future) = Self::current(py)?.get().pending(py)?;
+        let (pending, future) = Self::current(py, home)?.get().pending(py)?;
         let task = process.spawn(work(pending));
         let stop = Owned::new(Mutex::new(Stop::Task(task.abort_handle())));
         Ok(Call { future: future.unbind(), stop })
@@ -567,6 +635,26 @@ impl Port {
             core.signal.raise();
         }
         Ok(())
+    }
+
+    /// Waits without the GIL for results, and resolves their futures. Returns whether to continue. The thread of
+    /// `curtail_kafka._threads` calls it.
+    fn serve(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core.get(py)?;
+        py.detach(|| core.signal.wait());
+        if self.has_ended.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        self.drain(py)?;
+        Ok(true)
+    }
+
+    /// Ends [`Self::serve`].
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        if let Some(core) = self.core.local() {
+            core.signal.raise();
+        }
     }
 }
 

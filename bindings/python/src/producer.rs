@@ -11,7 +11,7 @@ use crate::{
     error,
     feeder::Feeder,
     metrics,
-    port::{Call, Port, none},
+    port::{Call, Home, Port, none},
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
@@ -22,6 +22,7 @@ use crate::{
 pub(crate) struct Producer(Owned<Inner>);
 
 struct Inner {
+    home: Home,
     process: &'static Process,
     producer: curtail::Producer,
     stage: Arc<Stage>,
@@ -37,7 +38,9 @@ impl Drop for Inner {
 #[pymethods]
 impl Producer {
     #[new]
-    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+    #[pyo3(signature = (properties, is_threaded=false))]
+    fn new(py: Python<'_>, properties: Properties, is_threaded: bool) -> PyResult<Self> {
+        let home = Home::new(is_threaded);
         let config = config::producer(py, properties)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
@@ -46,7 +49,8 @@ impl Producer {
             .map_err(|error| error::raise(py, &error))?;
         let stage = Arc::<Stage>::default();
         process.spawn(Feeder::new(stage.clone(), producer.clone(), max_block).run());
-        Ok(Self(Owned::new(Inner { process, producer, stage, closing: Arc::default() })))
+        let closing = Arc::default();
+        Ok(Self(Owned::new(Inner { home, process, producer, stage, closing })))
     }
 
     /// As [`Self::send`]. asyncio does not report a failure that nothing retrieves.
@@ -84,14 +88,14 @@ impl Producer {
     /// Waits until the earlier records are acknowledged or failed.
     fn _start_flush(&self, py: Python<'_>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
-        Port::spawn(py, inner.flushed(), none)
+        Port::spawn(py, inner.home, inner.flushed(), none)
     }
 
     /// Refuses later records, and waits as [`Self::_start_flush`]. Continues after a cancellation: the feeder ends, and
     /// only this barrier covers the records that wait in its lanes.
     fn _start_close(&self, py: Python<'_>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
-        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let (pending, future) = Port::current(py, inner.home)?.get().pending(py)?;
         if inner.closing.request(Some(pending)) {
             let flushed = inner.flushed();
             inner.stage.close();
@@ -112,23 +116,23 @@ impl Producer {
     }
 
     fn _start_connect(&self, py: Python<'_>) -> PyResult<Call> {
-        let producer = self.open(py)?.producer.clone();
-        Port::spawn(py, async move { producer.connect().await }, none)
+        let (home, producer) = self.open(py)?;
+        Port::spawn(py, home, async move { producer.connect().await }, none)
     }
 
     fn _start_warm_up(&self, py: Python<'_>, topics: Vec<String>) -> PyResult<Call> {
-        let producer = self.open(py)?.producer.clone();
+        let (home, producer) = self.open(py)?;
         let warmed_up = async move {
             let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
             producer.warm_up(&topics).await
         };
-        Port::spawn(py, warmed_up, none)
+        Port::spawn(py, home, warmed_up, none)
     }
 
     fn _start_partitions_for(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
-        let producer = self.open(py)?.producer.clone();
+        let (home, producer) = self.open(py)?;
         let count = async move { producer.partitions_for(&topic).await };
-        Port::spawn(py, count, |py, count| Ok(count.into_pyobject(py)?.into_any().unbind()))
+        Port::spawn(py, home, count, |py, count| Ok(count.into_pyobject(py)?.into_any().unbind()))
     }
 
     fn _metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -165,17 +169,17 @@ impl Producer {
         is_quiet: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let inner = self.0.get(py)?;
-        let port = Port::current(py)?;
+        let port = Port::current(py, inner.home)?;
         let outlet = port.get().outlet(py, || inner.producer.completions())?;
         let sent = record.stage(port.get(), &inner.stage, &outlet, is_quiet)?;
         sent.map_err(|refused| error::raise(py, &refused.into()))
     }
 
-    fn open(&self, py: Python<'_>) -> PyResult<&Inner> {
+    fn open(&self, py: Python<'_>) -> PyResult<(Home, curtail::Producer)> {
         let inner = self.0.get(py)?;
         match inner.stage.is_closed() {
             true => Err(error::raise(py, &Error::Closed)),
-            false => Ok(inner),
+            false => Ok((inner.home, inner.producer.clone())),
         }
     }
 }

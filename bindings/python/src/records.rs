@@ -15,11 +15,11 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyBytes, PyList, PySlice, PyString},
+    types::{PyBytes, PyList, PyMemoryView, PySlice, PyString},
 };
 use tokio::runtime::Handle;
 
-use crate::{progress::Progress, runtime::Owned};
+use crate::{buffer, progress::Progress, runtime::Owned};
 
 /// How long an iteration may keep the event loop from running.
 const TURN: Duration = Duration::from_millis(1);
@@ -42,6 +42,10 @@ impl Rows {
         Self { records, batches, runtime: runtime.map(Owned::new) }
     }
 
+    pub(crate) fn into_parts(mut self) -> (Vec<ConsumerRecord>, Vec<Bytes>) {
+        (mem::take(&mut self.records), mem::take(&mut self.batches))
+    }
+
     pub(crate) fn batches(&self) -> &[Bytes] {
         &self.batches
     }
@@ -58,6 +62,9 @@ impl Deref for Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         let Some(runtime) = &self.runtime else { return };
+        if self.records.is_empty() {
+            return;
+        }
         let freed = (mem::take(&mut self.records), mem::take(&mut self.batches));
         match runtime.local() {
             Some(runtime) => drop(runtime.spawn(async move { drop(freed) })),
@@ -115,6 +122,18 @@ impl Record {
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.get().value().map(|value| PyBytes::new(py, value))
+    }
+
+    /// The key without a copy. It keeps the fetched batch in memory.
+    #[getter]
+    fn key_view<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        self.get().key_bytes().map(|key| buffer::view(py, key)).transpose()
+    }
+
+    /// As [`Self::key_view`], for the value.
+    #[getter]
+    fn value_view<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        self.get().value_bytes().map(|value| buffer::view(py, value)).transpose()
     }
 
     #[getter]

@@ -2,6 +2,8 @@
 
 use std::{io, os::fd::AsRawFd};
 
+use rustix::event::{PollFd, PollFlags, poll};
+
 #[cfg(target_os = "linux")]
 mod imp {
     use std::{io, os::fd::OwnedFd};
@@ -72,6 +74,13 @@ impl Signal {
     /// Makes the descriptor readable.
     pub(crate) fn raise(&self) {
         self.0.raise();
+    }
+
+    /// Waits until the descriptor is readable.
+    pub(crate) fn wait(&self) {
+        let mut fds = [PollFd::new(&self.0.0, PollFlags::IN)];
+        // A signal's handler runs in the interpreter, which calls again.
+        let _ = poll(&mut fds, None);
     }
 
     /// Makes the descriptor unreadable until it is raised again.

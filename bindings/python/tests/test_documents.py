@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import curtail_kafka as curtail
+from curtail_kafka import sync
 from curtail_kafka.testing import Cluster
 
 README = Path(__file__).parent.parent / "README.md"
@@ -65,9 +66,30 @@ async def test_exactly_once(curtail_cluster: Cluster, servers: str) -> None:
         await copying
 
 
+def test_scan(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = curtail_cluster.bootstrap_servers
+    curtail_cluster.create_topic("scanned")
+    with sync.Producer(servers) as producer:
+        producer.send("scanned", b"42.00").result(20)
+    exec(BLOCKS[3].replace("localhost:9092", servers).replace('"orders"', '"scanned"'), {})
+    assert capsys.readouterr().out == "[b'42.00']\n"
+
+
+def test_threads(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = curtail_cluster.bootstrap_servers
+    curtail_cluster.create_topic("read-in-thread")
+    curtail_cluster.create_topic("copies")
+    with sync.Producer(servers) as producer:
+        producer.send("read-in-thread", b"42.00").result(20)
+    names: dict[str, Any] = {}
+    exec(BLOCKS[4].replace('"orders"', '"read-in-thread"'), names)
+    names["copy_in_thread"](servers)
+    assert capsys.readouterr().out == "0\n"
+
+
 async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[3], names)
+    exec(BLOCKS[5], names)
     await names["prepare"](servers)
     assert capsys.readouterr().out == "audit created\n"
 
@@ -75,11 +97,11 @@ async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.curtail(brokers=1)
 async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[4], names)
+    exec(BLOCKS[6], names)
     await names["watch"](servers)
     assert re.fullmatch(r"p50 \d\.\d{3} s, p99\.99 \d\.\d{3} s\n", capsys.readouterr().out)
 
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[5])
+    pytester.makepyfile(BLOCKS[7])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

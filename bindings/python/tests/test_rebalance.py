@@ -192,9 +192,9 @@ async def test_cancelled_listener_ends_the_wait(servers: str, curtail_topic: str
     async with member(servers, curtail_topic, listener=Recorder(hang)) as consumer:
         polling = asyncio.create_task(consumer.poll(20))
         async with asyncio.timeout(20):
-            while not consumer._serving:
+            while not consumer._methods._running:
                 await asyncio.sleep(0.01)
-            for task in consumer._serving:
+            for task in consumer._methods._running:
                 task.cancel()
             assert len(await polling) == 3
 
@@ -211,7 +211,7 @@ def test_closed_event_loop_ends_the_wait(servers: str, curtail_topic: str) -> No
     async def begin() -> None:
         polling = asyncio.create_task(consumer.poll(20))
         async with asyncio.timeout(20):
-            while not consumer._serving:
+            while not consumer._methods._running:
                 await asyncio.sleep(0.01)
         polling.cancel()
 

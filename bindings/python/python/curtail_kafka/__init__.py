@@ -1,15 +1,19 @@
 """Apache Kafka client for asyncio, built for the latency tail."""
 
+from . import sync
 from ._admin import Admin
 from ._config import Setting
-from ._consumer import Consumer, GroupMetadata
+from ._consumer import Consumer
 from ._fork import install as _install_fork_guard
+from ._group import GroupMetadata
 from ._native import Record, RecordBatch, RecordMetadata, Records
 from ._offset import Offset
 from ._partition import TopicPartition
+from ._pipeline import Pipeline
 from ._producer import Producer
 from ._rebalance import Rebalance, RebalanceListener
 from ._records import Headers
+from ._scan import ArrowStream, scan
 from ._sender import Bytes, HeaderLike, NewRecord
 from ._transaction import Transaction, TransactionalProducer
 from .admin import OffsetAndMetadata
@@ -45,6 +49,7 @@ from .errors import (
 
 __all__ = [
     "Admin",
+    "ArrowStream",
     "AuthenticationError",
     "AuthorizationError",
     "BrokerError",
@@ -68,6 +73,7 @@ __all__ = [
     "Offset",
     "OffsetAndMetadata",
     "OffsetOutOfRangeError",
+    "Pipeline",
     "Producer",
     "ProtocolError",
     "Rebalance",
@@ -91,6 +97,8 @@ __all__ = [
     "UnknownTopicError",
     "UnreachableError",
     "UnsupportedVersionError",
+    "scan",
+    "sync",
 ]
 
 _install_fork_guard()

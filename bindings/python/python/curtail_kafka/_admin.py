@@ -1,13 +1,26 @@
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from . import _native
-from ._call import finished
+from ._call import THREADED, finished
 from ._client import Client
 from ._config import Setting, properties, text
+from ._items import (
+    At,
+    Each,
+    acl,
+    all_of,
+    change,
+    component,
+    entries,
+    pairs_of,
+    resource,
+)
+from ._items import (
+    filter as acl_filter,
+)
 from ._offset import Offset, offset_list
 from ._partition import ByPartition, pairs
-from ._partition import partitions as _partitions
 from .admin import (
     AbortTransaction,
     Acl,
@@ -45,82 +58,10 @@ from .admin import (
     TransactionDescription,
     TransactionListing,
 )
-from .errors import ConfigError, Error
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     from ._options import AdminOptions
-
-K = TypeVar("K")
-T = TypeVar("T")
-Each: TypeAlias = dict[K, T | Error]
-"""A result for each item, in the order of the items."""
-At: TypeAlias = tuple[str, int]
-
-
-def _all_of(kind: type[T], what: str, items: Iterable[T]) -> list[T]:
-    """The items as a list. A string in place of its list would count as its characters."""
-    if isinstance(items, str | bytes | kind):
-        raise TypeError(f"{what} must be an iterable of {kind.__name__}, not one")
-    every = list(items)
-    for one in every:
-        if not isinstance(one, kind):
-            raise TypeError(f"{what} must be {kind.__name__} each, not {type(one).__name__}")
-    return every
-
-
-def _entries(what: str, kind: type[K], values: Mapping[K, T]) -> list[tuple[K, T]]:
-    """The keys with their values, or one clear error."""
-    if not isinstance(values, Mapping):
-        raise TypeError(f"{what} must be a mapping, not {type(values).__name__}")
-    for key in values:
-        if not isinstance(key, kind):
-            raise TypeError(f"{what} must have {kind.__name__} keys, not {type(key).__name__}")
-    return list(values.items())
-
-
-def _pairs_of(partitions: Iterable[At]) -> list[At]:
-    return _partitions("partitions", partitions)
-
-
-def _resource(resource: ConfigResource) -> tuple[str, str]:
-    return resource.kind, resource.name
-
-
-def _change(change: ConfigChange) -> tuple[str, str, str | None]:
-    value = None if change.value is None else text(change.name, change.value)
-    return change.action, change.name, value
-
-
-def _acl(acl: Acl) -> tuple[str, str, str, str, str, str, str]:
-    return (
-        acl.resource,
-        acl.name,
-        acl.pattern,
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission,
-    )
-
-
-def _filter(
-    filter: AclFilter,
-) -> tuple[str | None, str | None, str, str | None, str | None, str | None, str | None]:
-    return (
-        filter.resource,
-        filter.name,
-        filter.pattern,
-        filter.principal,
-        filter.host,
-        filter.operation,
-        filter.permission,
-    )
-
-
-def _component(kind: str, match: str | QuotaMatch) -> tuple[str, str, str]:
-    if isinstance(match, QuotaMatch):
-        return kind, match.value, ""
-    return kind, "name", match
 
 
 class Admin(Client, _native.Admin):
@@ -139,7 +80,7 @@ class Admin(Client, _native.Admin):
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[AdminOptions]",
     ) -> Self:
-        return super().__new__(cls, properties(bootstrap_servers, config, options))  # type: ignore[arg-type]
+        return super().__new__(cls, properties(bootstrap_servers, config, options), THREADED)  # type: ignore[arg-type]
 
     async def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""
@@ -158,16 +99,16 @@ class Admin(Client, _native.Admin):
                 topic.replication_factor,
                 [
                     (name, text(name, value))
-                    for name, value in _entries("configs", str, topic.configs)
+                    for name, value in entries("configs", str, topic.configs)
                 ],
             )
-            for topic in _all_of(NewTopic, "topics", topics)
+            for topic in all_of(NewTopic, "topics", topics)
         ]
         return await finished(self._start_create_topics(every))
 
     async def delete_topics(self, names: Iterable[str]) -> Each[str, None]:
         """Deletes topics with their records."""
-        return await finished(self._start_delete_topics(_all_of(str, "names", names)))
+        return await finished(self._start_delete_topics(all_of(str, "names", names)))
 
     async def create_partitions(
         self, partitions: Iterable[NewPartitions], *, validate_only: bool = False
@@ -175,7 +116,7 @@ class Admin(Client, _native.Admin):
         """Adds partitions to topics. Keys then map to other partitions."""
         every = [
             (one.topic, one.total, None if one.replicas is None else [[*b] for b in one.replicas])
-            for one in _all_of(NewPartitions, "partitions", partitions)
+            for one in all_of(NewPartitions, "partitions", partitions)
         ]
         return await finished(self._start_create_partitions(every, validate_only))
 
@@ -183,7 +124,7 @@ class Admin(Client, _native.Admin):
         self, resources: Iterable[ConfigResource]
     ) -> Each[ConfigResource, list[ConfigEntry]]:
         """Returns all settings of the resources."""
-        every = [_resource(one) for one in _all_of(ConfigResource, "resources", resources)]
+        every = [resource(one) for one in all_of(ConfigResource, "resources", resources)]
         return await finished(self._start_describe_configs(every))
 
     async def incremental_alter_configs(
@@ -194,8 +135,8 @@ class Admin(Client, _native.Admin):
     ) -> Each[ConfigResource, None]:
         """Changes settings; the others keep their values. All changes of a resource, or none."""
         every = [
-            (_resource(one), [_change(change) for change in _all_of(ConfigChange, "changes", some)])
-            for one, some in _entries("changes", ConfigResource, changes)
+            (resource(one), [change(each) for each in all_of(ConfigChange, "changes", some)])
+            for one, some in entries("changes", ConfigResource, changes)
         ]
         return await finished(self._start_incremental_alter_configs(every, validate_only))
 
@@ -205,7 +146,7 @@ class Admin(Client, _native.Admin):
 
     async def describe_topics(self, names: Iterable[str]) -> Each[str, TopicDescription]:
         """Returns partitions, leaders and replicas of topics."""
-        return await finished(self._start_describe_topics(_all_of(str, "names", names)))
+        return await finished(self._start_describe_topics(all_of(str, "names", names)))
 
     async def describe_cluster(self) -> ClusterDescription:
         """Returns the live brokers and the controller."""
@@ -217,17 +158,17 @@ class Admin(Client, _native.Admin):
 
     async def describe_groups(self, groups: Iterable[str]) -> Each[str, GroupDescription]:
         """Returns states, members and assignments of groups."""
-        return await finished(self._start_describe_groups(_all_of(str, "groups", groups)))
+        return await finished(self._start_describe_groups(all_of(str, "groups", groups)))
 
     async def delete_groups(self, groups: Iterable[str]) -> Each[str, None]:
         """Deletes groups without members, with their offsets."""
-        return await finished(self._start_delete_groups(_all_of(str, "groups", groups)))
+        return await finished(self._start_delete_groups(all_of(str, "groups", groups)))
 
     async def list_group_offsets(
         self, groups: Iterable[str]
     ) -> Each[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Returns all committed offsets of groups."""
-        return await finished(self._start_list_group_offsets(_all_of(str, "groups", groups)))
+        return await finished(self._start_list_group_offsets(all_of(str, "groups", groups)))
 
     async def alter_group_offsets(
         self, group: str, offsets: ByPartition[Offset]
@@ -239,7 +180,7 @@ class Admin(Client, _native.Admin):
         self, group: str, partitions: Iterable[At]
     ) -> Each[TopicPartition, None]:
         """Deletes committed offsets of topics that no member is subscribed to."""
-        return await finished(self._start_delete_group_offsets(group, _pairs_of(partitions)))
+        return await finished(self._start_delete_group_offsets(group, pairs_of(partitions)))
 
     async def list_offsets(
         self,
@@ -269,14 +210,14 @@ class Admin(Client, _native.Admin):
         self, partitions: Iterable[At] | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
         """Returns the moves in progress, of these partitions or of all."""
-        every = None if partitions is None else _pairs_of(partitions)
+        every = None if partitions is None else pairs_of(partitions)
         return await finished(self._start_list_partition_reassignments(every))
 
     async def elect_leaders(
         self, election: Election, partitions: Iterable[At]
     ) -> Each[TopicPartition, Elected]:
         """Elects leaders, and returns whether each was elected now or led already."""
-        return await finished(self._start_elect_leaders(election, _pairs_of(partitions)))
+        return await finished(self._start_elect_leaders(election, pairs_of(partitions)))
 
     async def describe_log_dirs(self, brokers: Iterable[int]) -> Each[int, list[LogDir]]:
         """Returns the log directories of brokers, with the sizes of their replicas."""
@@ -341,7 +282,7 @@ class Admin(Client, _native.Admin):
         self, partitions: Iterable[At]
     ) -> Each[TopicPartition, list[ProducerState]]:
         """Returns the idempotent producers that the leaders know, with open transactions."""
-        return await finished(self._start_describe_producers(_pairs_of(partitions)))
+        return await finished(self._start_describe_producers(pairs_of(partitions)))
 
     async def list_transactions(
         self,
@@ -354,7 +295,7 @@ class Admin(Client, _native.Admin):
 
         Filters: Kafka's names of states, producer ids, and open for more than these seconds.
         """
-        wanted = _all_of(str, "states", states)
+        wanted = all_of(str, "states", states)
         call = self._start_list_transactions(wanted, list(producer_ids), open_for)
         return await finished(call)
 
@@ -362,36 +303,36 @@ class Admin(Client, _native.Admin):
         self, transactional_ids: Iterable[str]
     ) -> Each[str, TransactionDescription]:
         """Returns state and partitions of transactions."""
-        ids = _all_of(str, "transactional_ids", transactional_ids)
+        ids = all_of(str, "transactional_ids", transactional_ids)
         return await finished(self._start_describe_transactions(ids))
 
     async def abort_transaction(self, transaction: AbortTransaction) -> None:
         """Aborts a transaction in one partition, whose coordinator has lost it."""
-        [one] = _all_of(AbortTransaction, "transaction", [transaction])
+        [one] = all_of(AbortTransaction, "transaction", [transaction])
         fields = (one.partition, one.producer_id, one.producer_epoch, one.coordinator_epoch)
         await finished(self._start_abort_transaction(fields))
 
     async def describe_acls(self, filter: AclFilter | None = None) -> list[Acl]:
         """Returns the access rules that match."""
-        [one] = _all_of(AclFilter, "filter", [filter or AclFilter()])
-        return await finished(self._start_describe_acls(_filter(one)))
+        [one] = all_of(AclFilter, "filter", [filter or AclFilter()])
+        return await finished(self._start_describe_acls(acl_filter(one)))
 
     async def create_acls(self, acls: Iterable[Acl]) -> Each[Acl, None]:
         """Creates access rules."""
-        every = [_acl(one) for one in _all_of(Acl, "acls", acls)]
+        every = [acl(one) for one in all_of(Acl, "acls", acls)]
         return await finished(self._start_create_acls(every))
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> Each[AclFilter, Each[Acl, None]]:
         """Deletes the access rules that match, and returns them by filter."""
-        every = [_filter(one) for one in _all_of(AclFilter, "filters", filters)]
+        every = [acl_filter(one) for one in all_of(AclFilter, "filters", filters)]
         return await finished(self._start_delete_acls(every))
 
     async def describe_client_quotas(
         self, components: Mapping[str, str | QuotaMatch] | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Returns quotas of entities with these types and names; ``strict``: and no other type."""
-        named = _entries("components", str, {} if components is None else components)
-        every = [_component(kind, match) for kind, match in named]
+        named = entries("components", str, {} if components is None else components)
+        every = [component(kind, match) for kind, match in named]
         return await finished(self._start_describe_client_quotas(every, strict))
 
     async def alter_client_quotas(
@@ -402,8 +343,8 @@ class Admin(Client, _native.Admin):
     ) -> Each[QuotaEntity, None]:
         """Sets quotas by name, such as ``producer_byte_rate``; ``None`` removes one."""
         every = [
-            (dict(entity.names), _entries("changes of an entity", str, some))
-            for entity, some in _entries("changes", QuotaEntity, changes)
+            (dict(entity.names), entries("changes of an entity", str, some))
+            for entity, some in entries("changes", QuotaEntity, changes)
         ]
         return await finished(self._start_alter_client_quotas(every, validate_only))
 
@@ -411,13 +352,13 @@ class Admin(Client, _native.Admin):
         self, users: Iterable[str] | None = None
     ) -> Each[str, list[ScramCredential]]:
         """Returns the credentials of users, or of all users with credentials."""
-        wanted = None if users is None else _all_of(str, "users", users)
+        wanted = None if users is None else all_of(str, "users", users)
         return await finished(self._start_describe_user_scram_credentials(wanted))
 
     async def alter_user_scram_credentials(self, changes: Iterable[ScramChange]) -> Each[str, None]:
         """Sets and deletes passwords of users. Brokers receive the hash only."""
         every = []
-        for one in _all_of(ScramChange, "changes", changes):
+        for one in all_of(ScramChange, "changes", changes):
             password = one.password.encode() if isinstance(one.password, str) else one.password
             if password == b"":
                 raise ConfigError(f"user '{one.user}': the password is empty")

@@ -1,38 +1,27 @@
-import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from . import _native
-from ._call import finished
+from ._call import THREADED, Methods, finished, pause
 from ._client import Client
 from ._config import Setting, properties
-from ._native import Call, Record, RecordBatch, Records
+from ._group import GroupMetadata
+from ._native import Record, RecordBatch, Records
 from ._offset import Offset, offset_list
 from ._partition import ByPartition, TopicPartition
 from ._rebalance import RebalanceListener, register
+from ._records import Column, Layout
 from .errors import ConfigError
 from .metrics import ConsumerMetrics
 
 if TYPE_CHECKING:
     from ._options import ConsumerOptions
 
-Layout: TypeAlias = Literal["view", "binary"]
-Column: TypeAlias = Literal["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
 WAIT = 1.0
 """Seconds of one poll of an iteration."""
-
-
-class GroupMetadata(NamedTuple):
-    """A consumer's identity in its group, for :meth:`Transaction.send_offsets`."""
-
-    group_id: str
-    generation_id: int = -1
-    """Generation of the group, or epoch of the member; -1 without a member."""
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class Consumer(Client, _native.Consumer):
@@ -49,10 +38,7 @@ class Consumer(Client, _native.Consumer):
     _topics: tuple[str, ...]
     _begun: bool
     _has_group: bool
-    _listener: RebalanceListener | None
-    _listener_errors: list[Exception]
-    _serving: set[asyncio.Task[None]]
-    """Methods of the listener that run."""
+    _methods: Methods
 
     def __new__(
         cls,
@@ -63,10 +49,8 @@ class Consumer(Client, _native.Consumer):
         **options: "Unpack[ConsumerOptions]",
     ) -> Self:
         settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
-        self = super().__new__(cls, settings, listener is not None)
-        self._listener = listener
-        self._listener_errors = []
-        self._serving = set()
+        self = super().__new__(cls, settings, listener is not None, THREADED)
+        self._methods = Methods(listener)
         if listener is not None:
             register(self)
         self._topics = topics
@@ -82,12 +66,6 @@ class Consumer(Client, _native.Consumer):
             await finished(self._start_assign_all(list(self._topics)))
         self._begun = True
 
-    async def _heard(self, call: "Call[Any]") -> None:
-        """Waits for a call in which the listener may be called, and raises its exception."""
-        await finished(call)
-        if self._listener_errors:
-            raise self._listener_errors.pop(0)
-
     async def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""
         await finished(self._start_connect())
@@ -102,7 +80,7 @@ class Consumer(Client, _native.Consumer):
         if not self._has_records:
             if not self._begun:
                 await self._begin()
-            await self._heard(self._start_poll(timeout))
+            await self._methods.heard(self._start_poll(timeout))
         return self._take()
 
     async def polls(self) -> AsyncGenerator[Records, None]:
@@ -135,7 +113,7 @@ class Consumer(Client, _native.Consumer):
             if not self._begun:
                 await self._begin()
             left = max(0.0, deadline - monotonic())
-            await self._heard(self._start_poll_batch(left, max_records, names, layout))
+            await self._methods.heard(self._start_poll_batch(left, max_records, names, layout))
             batch = self._take_batch()
             # Without a batch before the time, another call has taken or moved the records.
             if batch is not None or monotonic() >= deadline:
@@ -162,10 +140,10 @@ class Consumer(Client, _native.Consumer):
             if not self._has_records:
                 if not self._begun:
                     await self._begin()
-                await self._heard(self._start_poll(WAIT))
+                await self._methods.heard(self._start_poll(WAIT))
             else:
                 # A buffered poll returns without a pause.
-                await asyncio.sleep(0)
+                await pause()
             for record in self._turn():
                 yield record
 
@@ -178,7 +156,7 @@ class Consumer(Client, _native.Consumer):
 
     async def unsubscribe(self) -> None:
         """Ends the subscription or assignment."""
-        await self._heard(self._start_unsubscribe())
+        await self._methods.heard(self._start_unsubscribe())
         self._begun = True
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -263,7 +241,7 @@ class Consumer(Client, _native.Consumer):
 
         A cancelled close continues.
         """
-        await self._heard(self._start_close(False))
+        await self._methods.heard(self._start_close(False))
 
     def metrics(self) -> ConsumerMetrics:
         """Returns what the client has measured, since it was created."""
@@ -274,7 +252,7 @@ class Consumer(Client, _native.Consumer):
         await self.close()
 
     async def _leave(self, failed: bool) -> None:
-        await self._heard(self._start_close(failed))
+        await self._methods.heard(self._start_close(failed))
 
     def __del__(self) -> None:
         if self._is_open:

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Self, Unpack
 from weakref import WeakSet
 
 from . import _native
-from ._call import finished
+from ._call import THREADED, Future, finished
 from ._client import Client
 from ._config import Setting, properties
 from ._native import RecordMetadata
-from ._sender import NewRecord, send_all
+from ._pipeline import Pipeline
+from ._sender import Bytes, HeaderLike, NewRecord
+from ._sending import send_all
 from .metrics import ProducerMetrics
 
 if TYPE_CHECKING:
@@ -33,9 +35,24 @@ class Producer(Client, _native.Producer):
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[ProducerOptions]",
     ) -> Self:
-        self = super().__new__(cls, properties(bootstrap_servers, config, options))  # type: ignore[arg-type]
+        settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
+        self = super().__new__(cls, settings, THREADED)
         _open.add(self)
         return self
+
+    if TYPE_CHECKING:
+
+        def send(
+            self,
+            topic: str,
+            value: Bytes = None,
+            *,
+            key: Bytes = None,
+            partition: int | None = None,
+            headers: HeaderLike | None = None,
+            timestamp: int | None = None,
+        ) -> Future[RecordMetadata]:
+            """Accepts a record, and returns a future of its metadata."""
 
     async def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""
@@ -56,6 +73,13 @@ class Producer(Client, _native.Producer):
         Failures are raised together, as an :class:`ExceptionGroup`.
         """
         return await send_all(self._send_quietly, topic, records)
+
+    def pipeline(self, limit: int = 10_000) -> Pipeline:
+        """Returns a :class:`Pipeline` for ``async with``: sends without a future for each record.
+
+        ``limit`` is the largest number of records that are not acknowledged.
+        """
+        return Pipeline(self, limit)
 
     async def flush(self) -> None:
         """Waits until each earlier record is acknowledged or failed, without lingering."""

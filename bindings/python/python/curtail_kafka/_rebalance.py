@@ -1,18 +1,23 @@
 """Listeners of rebalances."""
 
-import asyncio
-import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from . import _native
 from ._offset import Offset, offset_list
 from ._partition import ByPartition, TopicPartition
 
-if TYPE_CHECKING:
-    from ._consumer import Consumer
+
+class Served(Protocol):
+    """A consumer with a listener, of asyncio or of threads."""
+
+    @property
+    def _token(self) -> int: ...
+    @property
+    def _methods(self) -> Any: ...
 
 
 class Rebalance:
@@ -61,11 +66,11 @@ class RebalanceListener(Protocol):
         return self.on_revoked(rebalance, partitions)
 
 
-_consumers: "WeakValueDictionary[int, Consumer]" = WeakValueDictionary()
+_consumers: "WeakValueDictionary[int, Served]" = WeakValueDictionary()
 _served: ContextVar[tuple[int, _native.Rebalance] | None] = ContextVar("_served", default=None)
 
 
-def register(consumer: "Consumer") -> None:
+def register(consumer: Served) -> None:
     _consumers[consumer._token] = consumer
 
 
@@ -75,35 +80,23 @@ def is_inside(token: int) -> bool:
     return served is not None and served[0] == token and served[1]._is_open
 
 
+@contextmanager
+def inside(token: int, rebalance: _native.Rebalance) -> Iterator[None]:
+    """Marks the block, and tasks that it starts, as a method of the consumer's listener."""
+    before = _served.set((token, rebalance))
+    try:
+        yield
+    finally:
+        _served.reset(before)
+
+
 def begin(
     token: int, kind: str, partitions: list[tuple[str, int]], rebalance: _native.Rebalance
 ) -> None:
-    """Starts a method of the listener on the running event loop. Called by native code."""
+    """Starts a method of the listener. Called by native code."""
     consumer = _consumers.get(token)
     if consumer is None:
         rebalance._end()
         return
-    all = [TopicPartition(*one) for one in partitions]
-    serving = _serve(consumer, kind, all, rebalance)
-    task = asyncio.get_running_loop().create_task(serving)
-    # The event loop has a weak reference.
-    consumer._serving.add(task)
-    task.add_done_callback(consumer._serving.discard)
-
-
-async def _serve(
-    consumer: "Consumer",
-    kind: str,
-    partitions: list[TopicPartition],
-    rebalance: _native.Rebalance,
-) -> None:
-    _served.set((consumer._token, rebalance))
-    try:
-        called = getattr(consumer._listener, kind)(Rebalance(rebalance), partitions)
-        if inspect.isawaitable(called):
-            await called
-    except Exception as error:
-        consumer._listener_errors.append(error)
-        consumer._wake()
-    finally:
-        rebalance._end()
+    every = [TopicPartition(*one) for one in partitions]
+    consumer._methods.begin(consumer, kind, every, rebalance)

@@ -1,6 +1,10 @@
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from ._native import Records
+
+Layout: TypeAlias = Literal["view", "binary"]
+Column: TypeAlias = Literal["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
 
 
 class Headers(tuple[tuple[str, bytes | None], ...]):

@@ -4,14 +4,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from . import _native
-from ._call import finished
+from ._call import THREADED, Future, finished
 from ._client import Client
 from ._config import Setting, properties
-from ._consumer import Consumer, GroupMetadata
+from ._consumer import Consumer
+from ._group import GroupMetadata
 from ._native import RecordMetadata
 from ._offset import Offset, offset_list
 from ._partition import ByPartition
-from ._sender import NewRecord, send_all
+from ._sender import Bytes, HeaderLike, NewRecord
+from ._sending import send_all
 from .errors import Error
 from .metrics import ProducerMetrics
 
@@ -34,7 +36,8 @@ class TransactionalProducer(Client, _native.TransactionalProducer):
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[ProducerOptions]",
     ) -> Self:
-        return super().__new__(cls, properties(bootstrap_servers, config, options))  # type: ignore[arg-type]
+        settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
+        return super().__new__(cls, settings, THREADED)
 
     async def connect(self) -> None:
         """Takes over the ``transactional_id``; later calls do nothing.
@@ -100,6 +103,20 @@ class Transaction(_native.Transaction):
     poll again, and send the results again. A cancelled commit or abort continues; the consumer, and
     the next transaction, wait for its outcome.
     """
+
+    if TYPE_CHECKING:
+
+        def send(
+            self,
+            topic: str,
+            value: Bytes = None,
+            *,
+            key: Bytes = None,
+            partition: int | None = None,
+            headers: HeaderLike | None = None,
+            timestamp: int | None = None,
+        ) -> Future[RecordMetadata]:
+            """Accepts a record, and returns a future of its metadata."""
 
     async def send_many(self, topic: str, records: Iterable[NewRecord]) -> list[RecordMetadata]:
         """Sends records, and waits until each is acknowledged or failed.

@@ -20,14 +20,14 @@ use crate::{
     config::{self, Properties},
     error,
     group::{self, Offset},
-    port::{Call, Port},
+    port::{Call, Home, Port},
     runtime::{Owned, Process},
     tree::Tree,
 };
 
 /// The native part of `curtail_kafka.Admin`.
 #[pyclass(frozen, subclass, module = "curtail_kafka._native")]
-pub(crate) struct Admin(Owned<Mutex<Option<curtail::Admin>>>);
+pub(crate) struct Admin(Owned<Mutex<Option<curtail::Admin>>>, Home);
 
 type Names = std::collections::BTreeMap<String, Option<String>>;
 type QuotaChanges = Vec<(String, Option<f64>)>;
@@ -50,20 +50,21 @@ impl Admin {
         F: Future<Output = curtail::Result<T>> + Send + 'static,
     {
         let work = work(self.get(py)?);
-        Port::spawn_long(py, async move { work.await.map(tree) })
+        Port::spawn_long(py, self.1, async move { work.await.map(tree) })
     }
 }
 
 #[pymethods]
 impl Admin {
     #[new]
-    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+    #[pyo3(signature = (properties, is_threaded=false))]
+    fn new(py: Python<'_>, properties: Properties, is_threaded: bool) -> PyResult<Self> {
         let config = config::admin(py, properties)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
         let admin = curtail::Admin::with_env(config, &process.env())
             .map_err(|error| error::raise(py, &error))?;
-        Ok(Self(Owned::new(Mutex::new(Some(admin)))))
+        Ok(Self(Owned::new(Mutex::new(Some(admin))), Home::new(is_threaded)))
     }
 
     /// Refuses later calls. Calls in progress continue.

@@ -7,7 +7,7 @@ use std::{ffi::c_void, sync::Arc};
 use arrow_array::{
     Array, RecordBatchIterator, StructArray, ffi::to_ffi, ffi_stream::FFI_ArrowArrayStream,
 };
-use arrow_schema::{DataType, Schema, ffi::FFI_ArrowSchema};
+use arrow_schema::{DataType, Fields, Schema, ffi::FFI_ArrowSchema};
 use pyo3::{
     exceptions::{PyRuntimeError, PyTypeError},
     prelude::*,
@@ -16,7 +16,7 @@ use pyo3::{
 
 use super::columns::Layout;
 
-pub(super) fn raise(error: &arrow_schema::ArrowError) -> PyErr {
+pub(crate) fn raise(error: &arrow_schema::ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
@@ -24,7 +24,13 @@ pub(super) fn schema<'py>(
     py: Python<'py>,
     columns: &StructArray,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    let schema = FFI_ArrowSchema::try_from(columns.data_type()).map_err(|error| raise(&error))?;
+    schema_of(py, columns.fields())
+}
+
+/// The schema of columns with these fields.
+pub(crate) fn schema_of<'py>(py: Python<'py>, fields: &Fields) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema = FFI_ArrowSchema::try_from(&DataType::Struct(fields.clone()));
+    let schema = schema.map_err(|error| raise(&error))?;
     PyCapsule::new_with_value(py, schema, c"arrow_schema")
 }
 
@@ -59,7 +65,7 @@ struct RawSchema {
 }
 
 /// The layout of keys and values in a requested schema. Other requests are ignored, as the interface allows.
-pub(super) fn requested_layout(requested: &Bound<'_, PyAny>) -> PyResult<Option<Layout>> {
+pub(crate) fn requested_layout(requested: &Bound<'_, PyAny>) -> PyResult<Option<Layout>> {
     let wrong = |_| PyTypeError::new_err("requested_schema must be a capsule 'arrow_schema'");
     let capsule = requested.cast::<PyCapsule>().map_err(|_| wrong(()))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_schema")).map_err(|_| wrong(()))?;

@@ -61,6 +61,14 @@ impl Wanted {
 pub(crate) struct Columns(pub(super) StructArray);
 
 impl Columns {
+    pub(crate) fn fields(&self) -> &Fields {
+        self.0.fields()
+    }
+
+    pub(crate) fn into_batch(self) -> arrow_array::RecordBatch {
+        self.0.into()
+    }
+
     pub(crate) fn build(
         records: &[ConsumerRecord],
         batches: &[Bytes],

@@ -4,7 +4,7 @@
 //! that would retain a batch for a small part of it, headers, and the other columns.
 
 mod batch;
-mod capsule;
+pub(crate) mod capsule;
 mod columns;
 
 pub(crate) use self::{

@@ -25,7 +25,7 @@ use crate::{
     group::{self, Offset},
     hold::Outcome,
     metrics,
-    port::{Call, Port, Waiting},
+    port::{Call, Home, Port, Waiting},
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
@@ -36,6 +36,7 @@ use crate::{
 pub(crate) struct TransactionalProducer(Owned<Arc<Inner>>);
 
 struct Inner {
+    home: Home,
     commands: UnboundedSender<Command>,
     /// The stage of the latest transaction. It is closed once the transaction ends.
     latest: Mutex<Option<Arc<Stage>>>,
@@ -49,7 +50,7 @@ impl Inner {
         if self.closing.is_requested() {
             return Err(error::raise(py, &Error::Closed));
         }
-        let (waiting, call) = Port::call(py)?;
+        let (waiting, call) = Port::call(py, self.home)?;
         // Without the task, the command's drop fails the future.
         let _ = self.commands.send(command(waiting));
         Ok(call)
@@ -73,7 +74,9 @@ impl Inner {
 #[pymethods]
 impl TransactionalProducer {
     #[new]
-    fn new(py: Python<'_>, properties: Properties) -> PyResult<Self> {
+    #[pyo3(signature = (properties, is_threaded=false))]
+    fn new(py: Python<'_>, properties: Properties, is_threaded: bool) -> PyResult<Self> {
+        let home = Home::new(is_threaded);
         let config = config::producer(py, properties)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
@@ -82,8 +85,8 @@ impl TransactionalProducer {
         let (commands, received) = unbounded_channel();
         let closing = Arc::<Closing>::default();
         let metrics = Box::new(producer.metrics_reader());
-        process.spawn(Owner::new(producer, received, closing.clone()).run());
-        let inner = Inner { commands, latest: Mutex::default(), closing, metrics };
+        process.spawn(Owner::new(producer, received, closing.clone(), home).run());
+        let inner = Inner { home, commands, latest: Mutex::default(), closing, metrics };
         Ok(Self(Owned::new(Arc::new(inner))))
     }
 
@@ -112,7 +115,7 @@ impl TransactionalProducer {
     /// Aborts an open transaction, and closes the client. Continues after a cancellation.
     fn _start_close(&self, py: Python<'_>) -> PyResult<Call> {
         let inner = self.0.get(py)?;
-        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let (pending, future) = Port::current(py, inner.home)?.get().pending(py)?;
         if inner.closing.request(Some(pending)) {
             inner.end(Command::Close);
         }
@@ -205,8 +208,7 @@ impl Transaction {
         headers: Option<&Bound<'py, PyAny>>,
         timestamp: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.check_begun(py)?;
-        let port = Port::current(py)?;
+        let port = Port::current(py, self.check_begun(py)?.home)?;
         let Some(outlet) = port.get().known_outlet(py)? else {
             let text = "a transaction belongs to the event loop that began it";
             return Err(error::raise(py, &Error::IllegalState(text)));
@@ -242,7 +244,7 @@ impl Transaction {
             self._abandon(py)?;
         }
         let producer = open?;
-        let (pending, future) = Port::current(py)?.get().pending(py)?;
+        let (pending, future) = Port::current(py, producer.home)?.get().pending(py)?;
         let hold = self.consumer.as_ref().map(|consumer| consumer.get().hold(py)).transpose()?;
         self.stage.get(py)?.close();
         let _ = producer.commands.send(Command::End(End { pending, hold, commit }));

@@ -17,7 +17,7 @@ use super::{feed::Feed, is_open_ended};
 use crate::{
     closing::Closing,
     hold::{Hold, Outcome},
-    port::{Pending, Port, Waiting, none, signalled},
+    port::{Home, Pending, Port, Waiting, none, signalled},
     stage::Stage,
 };
 
@@ -47,6 +47,7 @@ pub(super) struct Owner {
     producer: curtail::TransactionalProducer,
     commands: UnboundedReceiver<Command>,
     closing: Arc<Closing>,
+    home: Home,
 }
 
 impl Owner {
@@ -54,8 +55,9 @@ impl Owner {
         producer: curtail::TransactionalProducer,
         commands: UnboundedReceiver<Command>,
         closing: Arc<Closing>,
+        home: Home,
     ) -> Self {
-        Self { producer, commands, closing }
+        Self { producer, commands, closing, home }
     }
 
     /// Serves commands until the client is closed.
@@ -95,7 +97,7 @@ impl Owner {
     /// Serves one transaction, until it ends. Returns a command for which there is none.
     async fn transaction(&mut self, waiting: Waiting, stage: Arc<Stage>) -> Option<Command> {
         let mut feed = Feed::new(stage);
-        let transaction = begin(&mut self.producer, waiting).await?;
+        let transaction = begin(&mut self.producer, waiting, self.home).await?;
         let End { pending, mut hold, commit } =
             match serve(&mut self.commands, &mut feed, &transaction).await? {
                 Command::End(end) => end,
@@ -160,6 +162,7 @@ impl Owner {
 async fn begin(
     producer: &mut curtail::TransactionalProducer,
     waiting: Waiting,
+    home: Home,
 ) -> Option<Transaction<'_>> {
     let Waiting { pending, cancelled } = waiting;
     let begun = async move {
@@ -175,7 +178,7 @@ async fn begin(
         Ok(transaction) => {
             let pair = transaction.completions();
             pending.settle(Ok(()), move |py, ()| {
-                Port::current(py)?.get().outlet(py, || pair)?;
+                Port::current(py, home)?.get().outlet(py, || pair)?;
                 Ok(py.None())
             });
             Some(transaction)

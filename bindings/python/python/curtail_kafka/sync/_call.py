@@ -1,0 +1,107 @@
+"""Calls of the runtime for threads. The other modules of this package are generated."""
+
+import inspect
+from collections import deque
+from concurrent.futures import Future
+from threading import Condition, Semaphore
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import _native
+from .._native import Call
+from .._partition import TopicPartition
+from .._rebalance import Rebalance, RebalanceListener, inside
+
+if TYPE_CHECKING:
+    from ._consumer import Consumer
+
+__all__ = ["THREADED", "Future", "Methods", "Semaphore", "finished", "pause", "settled"]
+
+T = TypeVar("T")
+THREADED = True
+"""Whether clients resolve futures of threads."""
+
+
+def finished(call: "Call[T]") -> T:
+    """Waits for a call of the runtime. An exception of a signal's handler stops the call."""
+    # A wait for a lock ends with a signal: Ctrl-C needs no look at a clock.
+    future: Any = call.future
+    try:
+        result: T = future.result()
+    except BaseException:
+        call.cancel()
+        raise
+    return result
+
+
+def settled(future: "Future[T]") -> T:
+    """Waits for a future."""
+    return future.result()
+
+
+def pause() -> None:
+    """Threads need no pauses."""
+
+
+class Methods:
+    """Runs the methods of a listener, on the thread that waits for the consumer."""
+
+    def __init__(self, listener: RebalanceListener | None) -> None:
+        self._listener = listener
+        self._begun: deque[tuple[Consumer, str, list[TopicPartition], _native.Rebalance]] = deque()
+        self._changed = Condition()
+
+    def begin(
+        self,
+        consumer: "Consumer",
+        kind: str,
+        partitions: list[TopicPartition],
+        rebalance: _native.Rebalance,
+    ) -> None:
+        """Passes a method to the thread that waits."""
+        with self._changed:
+            self._begun.append((consumer, kind, partitions, rebalance))
+            self._changed.notify()
+
+    def heard(self, call: "Call[Any]") -> None:
+        """Waits for a call in which a method may run, and raises the method's exception."""
+        if self._listener is None:
+            finished(call)
+            return
+        future: Any = call.future
+        future.add_done_callback(self._tell)
+        errors: list[Exception] = []
+        try:
+            while self._next(future, errors):
+                pass
+        except BaseException:
+            call.cancel()
+            raise
+        finished(call)
+        if errors:
+            raise errors[0]
+
+    def _tell(self, _: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _next(self, future: Any, errors: list[Exception]) -> bool:
+        """Runs the next method. Returns False once the call has ended instead."""
+        with self._changed:
+            while not self._begun and not future.done():
+                self._changed.wait()
+            if not self._begun:
+                return False
+            consumer, kind, partitions, rebalance = self._begun.popleft()
+        with inside(consumer._token, rebalance):
+            try:
+                called = getattr(self._listener, kind)(Rebalance(rebalance), partitions)
+                if inspect.isawaitable(called):
+                    if inspect.iscoroutine(called):
+                        called.close()
+                    raise TypeError(f"{kind} must not be asynchronous in curtail_kafka.sync")
+            except Exception as error:
+                errors.append(error)
+                consumer._wake()
+            finally:
+                rebalance._end()
+        return True

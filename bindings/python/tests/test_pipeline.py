@@ -1,0 +1,104 @@
+"""Sends whose outcomes are reported together, and views of records."""
+
+import asyncio
+
+import pytest
+from eventloop import assert_loop_runs, watched_loop
+
+import curtail_kafka as curtail
+from curtail_kafka.testing import Cluster
+
+
+async def values(servers: str, topic: str) -> list[bytes | None]:
+    stream = await asyncio.to_thread(curtail.scan, servers, topic, columns=["value"])
+    table = await asyncio.to_thread(stream.to_arrow)
+    found: list[bytes | None] = table.column("value").to_pylist()
+    return found
+
+
+async def test_pipeline_delivers_in_order(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        async with watched_loop() as gaps, producer.pipeline() as pipeline:
+            for n in range(20_000):
+                await pipeline.send(curtail_topic, b"%d" % n, key="k", headers={"h": b"1"})
+        assert (pipeline.delivered, pipeline.failed) == (20_000, 0)
+        with pytest.raises(curtail.IllegalStateError, match="inside its 'async with' block"):
+            await pipeline.send(curtail_topic, b"late")
+    assert_loop_runs(gaps)
+    assert await values(servers, curtail_topic) == [b"%d" % n for n in range(20_000)]
+
+
+async def test_pipeline_waits_for_room(
+    curtail_cluster: Cluster, servers: str, curtail_topic: str
+) -> None:
+    async with curtail.Producer(servers) as producer, producer.pipeline(limit=10) as pipeline:
+        await producer.warm_up(curtail_topic)
+        leader = curtail_cluster.leader(curtail_topic, 0)
+        assert leader is not None
+        with curtail_cluster.slow(0.3):
+            for _ in range(10):
+                await pipeline.send(curtail_topic, b"x")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await pipeline.send(curtail_topic, b"cancelled")
+            await pipeline.send(curtail_topic, b"last")
+    assert pipeline.delivered == 11
+    assert await values(servers, curtail_topic) == [*[b"x"] * 10, b"last"]
+
+
+async def test_pipeline_waits_for_memory(servers: str, curtail_topic: str) -> None:
+    """More than the 32 MiB that `send` accepts."""
+    async with (
+        curtail.Producer(servers, buffer_memory=1 << 20) as producer,
+        producer.pipeline() as pipeline,
+    ):
+        for _ in range(50):
+            await pipeline.send(curtail_topic, bytes(900_000))
+    assert pipeline.delivered == 50
+
+
+async def test_pipeline_raises_failures_together(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        with pytest.raises(ExceptionGroup, match="150 records were not acknowledged") as raised:
+            async with producer.pipeline() as pipeline:
+                for n in range(300):
+                    await pipeline.send(curtail_topic, bytes(2_000_000 if n % 2 else 10))
+        assert (pipeline.delivered, pipeline.failed) == (150, 150)
+        assert len(raised.value.exceptions) == 100
+        assert all(isinstance(e, curtail.RecordTooLargeError) for e in raised.value.exceptions)
+        with pytest.raises(ZeroDivisionError) as failed:
+            async with producer.pipeline() as pipeline:
+                await pipeline.send(curtail_topic, bytes(2_000_000))
+                raise ZeroDivisionError
+        assert failed.value.__notes__ == ["1 records were not acknowledged"]
+        with pytest.raises(curtail.ConfigError, match="limit=0: must be at least 1"):
+            producer.pipeline(0)
+        async with producer.pipeline(1) as pipeline:
+            with pytest.raises(TypeError, match="value must be a bytes-like object"):
+                await pipeline.send(curtail_topic, 1)  # type: ignore[arg-type]
+            # The refused record has left its room.
+            await pipeline.send(curtail_topic, b"x")
+
+
+async def test_views_of_records_are_not_copies(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        await producer.send(curtail_topic, bytes(range(100)), key=b"key")
+        await producer.send(curtail_topic)
+    async with curtail.Consumer(servers, curtail_topic, auto_offset_reset="earliest") as consumer:
+        records: list[curtail.Record] = []
+        async with asyncio.timeout(20):
+            while len(records) < 2:
+                records += await consumer.poll()
+    first, empty = records
+    view = first.value_view
+    assert view is not None and first.key_view is not None
+    assert bytes(view) == first.value == bytes(range(100))
+    assert bytes(first.key_view) == b"key"
+    assert view.readonly and view.format == "B" and view.contiguous
+    with pytest.raises(TypeError):
+        view[0] = 1
+    assert (empty.key_view, empty.value_view) == (None, None)
+    # A view keeps the bytes, without the record.
+    part = view[10:20]
+    del first, records, view
+    assert bytes(part) == bytes(range(10, 20))
