@@ -247,7 +247,7 @@ class Admin(Client, _native.Admin):
     ) -> Each[LogDirMove, None]:
         """Moves replicas between directories of their brokers, which copy in the background."""
         every = [
-            (one.broker, one.partition, one.path) for one in _all_of(LogDirMove, "moves", moves)
+            (one.broker, one.partition, one.path) for one in all_of(LogDirMove, "moves", moves)
         ]
         return await finished(self._start_alter_replica_log_dirs(every))
 
@@ -255,14 +255,14 @@ class Admin(Client, _native.Admin):
         self, kinds: Iterable[ConfigKind] = ()
     ) -> list[ConfigResource]:
         """Returns the resources of these kinds, or of all kinds (KIP-1142)."""
-        return await finished(self._start_list_config_resources(_all_of(str, "kinds", kinds)))
+        return await finished(self._start_list_config_resources(all_of(str, "kinds", kinds)))
 
     async def remove_group_members(
         self, group: str, *, instance_ids: Iterable[str] = (), member_ids: Iterable[str] = ()
     ) -> Each[str, None]:
         """Removes members from a group (KIP-345), by ``group.instance.id`` or by member id."""
-        instances = _all_of(str, "instance_ids", instance_ids)
-        members = _all_of(str, "member_ids", member_ids)
+        instances = all_of(str, "instance_ids", instance_ids)
+        members = all_of(str, "member_ids", member_ids)
         if both := set(instances) & set(members):
             raise ValueError(f"{min(both)!r} is in instance_ids and in member_ids")
         return await finished(self._start_remove_group_members(group, instances, members))
@@ -271,7 +271,7 @@ class Admin(Client, _native.Admin):
         self, transactional_ids: Iterable[str]
     ) -> Each[str, FencedProducer]:
         """Fences the producers of transactional ids, whose open transactions abort (KIP-588)."""
-        ids = _all_of(str, "transactional_ids", transactional_ids)
+        ids = all_of(str, "transactional_ids", transactional_ids)
         return await finished(self._start_fence_producers(ids))
 
     async def describe_metadata_quorum(self) -> QuorumDescription:

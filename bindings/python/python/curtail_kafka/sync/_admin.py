@@ -29,15 +29,19 @@ from ..admin import (
     ClusterDescription,
     ConfigChange,
     ConfigEntry,
+    ConfigKind,
     ConfigResource,
     Elected,
     Election,
     Features,
+    FeatureUpdateKind,
+    FencedProducer,
     GroupDescription,
     GroupListing,
     IsolationLevel,
     ListedOffset,
     LogDir,
+    LogDirMove,
     NewPartitions,
     NewTopic,
     OffsetAndMetadata,
@@ -223,6 +227,53 @@ class Admin(Client, _native.Admin):
     def describe_features(self) -> Features:
         """Returns the finalized and supported levels of features."""
         return finished(self._start_describe_features())
+
+    def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        kind: FeatureUpdateKind = "upgrade",
+        validate_only: bool = False,
+    ) -> None:
+        """Changes finalized levels of features (KIP-584). All change, or none."""
+        updates = [(name, level, kind) for name, level in levels.items()]
+        finished(self._start_update_features(updates, validate_only))
+
+    def unregister_broker(self, broker: int) -> None:
+        """Removes the registration of a broker that has been shut down for good."""
+        finished(self._start_unregister_broker(broker))
+
+    def alter_replica_log_dirs(
+        self, moves: Iterable[LogDirMove]
+    ) -> Each[LogDirMove, None]:
+        """Moves replicas between directories of their brokers, which copy in the background."""
+        every = [
+            (one.broker, one.partition, one.path) for one in all_of(LogDirMove, "moves", moves)
+        ]
+        return finished(self._start_alter_replica_log_dirs(every))
+
+    def list_config_resources(
+        self, kinds: Iterable[ConfigKind] = ()
+    ) -> list[ConfigResource]:
+        """Returns the resources of these kinds, or of all kinds (KIP-1142)."""
+        return finished(self._start_list_config_resources(all_of(str, "kinds", kinds)))
+
+    def remove_group_members(
+        self, group: str, *, instance_ids: Iterable[str] = (), member_ids: Iterable[str] = ()
+    ) -> Each[str, None]:
+        """Removes members from a group (KIP-345), by ``group.instance.id`` or by member id."""
+        instances = all_of(str, "instance_ids", instance_ids)
+        members = all_of(str, "member_ids", member_ids)
+        if both := set(instances) & set(members):
+            raise ValueError(f"{min(both)!r} is in instance_ids and in member_ids")
+        return finished(self._start_remove_group_members(group, instances, members))
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str]
+    ) -> Each[str, FencedProducer]:
+        """Fences the producers of transactional ids, whose open transactions abort (KIP-588)."""
+        ids = all_of(str, "transactional_ids", transactional_ids)
+        return finished(self._start_fence_producers(ids))
 
     def describe_metadata_quorum(self) -> QuorumDescription:
         """Returns the controllers and their replication."""
