@@ -173,7 +173,7 @@ async def test_cluster_is_described(servers: str, topic: str) -> None:
         assert lowest <= features.finalized["transaction.version"] == 2 <= highest
         quorum = await admin.describe_metadata_quorum()
         assert [voter.id for voter in quorum.voters] == [1]
-        with pytest.raises(curtail.Error, match="no.such.feature"):
+        with pytest.raises(curtail.Error, match=r"no\.such\.feature"):
             await admin.update_features({"no.such.feature": 1}, validate_only=True)
         await admin.update_features({"transaction.version": 2}, kind="upgrade")
         with pytest.raises(curtail.ConfigError, match="safe-downgrade"):
