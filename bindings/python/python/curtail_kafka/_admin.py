@@ -242,18 +242,14 @@ class Admin(Client, _native.Admin):
         """Removes the registration of a broker that has been shut down for good."""
         await finished(self._start_unregister_broker(broker))
 
-    async def alter_replica_log_dirs(
-        self, moves: Iterable[LogDirMove]
-    ) -> Each[LogDirMove, None]:
+    async def alter_replica_log_dirs(self, moves: Iterable[LogDirMove]) -> Each[LogDirMove, None]:
         """Moves replicas between directories of their brokers, which copy in the background."""
         every = [
             (one.broker, one.partition, one.path) for one in all_of(LogDirMove, "moves", moves)
         ]
         return await finished(self._start_alter_replica_log_dirs(every))
 
-    async def list_config_resources(
-        self, kinds: Iterable[ConfigKind] = ()
-    ) -> list[ConfigResource]:
+    async def list_config_resources(self, kinds: Iterable[ConfigKind] = ()) -> list[ConfigResource]:
         """Returns the resources of these kinds, or of all kinds (KIP-1142)."""
         return await finished(self._start_list_config_resources(all_of(str, "kinds", kinds)))
 
@@ -267,9 +263,7 @@ class Admin(Client, _native.Admin):
             raise ValueError(f"{min(both)!r} is in instance_ids and in member_ids")
         return await finished(self._start_remove_group_members(group, instances, members))
 
-    async def fence_producers(
-        self, transactional_ids: Iterable[str]
-    ) -> Each[str, FencedProducer]:
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> Each[str, FencedProducer]:
         """Fences the producers of transactional ids, whose open transactions abort (KIP-588)."""
         ids = all_of(str, "transactional_ids", transactional_ids)
         return await finished(self._start_fence_producers(ids))

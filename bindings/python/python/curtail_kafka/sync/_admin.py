@@ -243,18 +243,14 @@ class Admin(Client, _native.Admin):
         """Removes the registration of a broker that has been shut down for good."""
         finished(self._start_unregister_broker(broker))
 
-    def alter_replica_log_dirs(
-        self, moves: Iterable[LogDirMove]
-    ) -> Each[LogDirMove, None]:
+    def alter_replica_log_dirs(self, moves: Iterable[LogDirMove]) -> Each[LogDirMove, None]:
         """Moves replicas between directories of their brokers, which copy in the background."""
         every = [
             (one.broker, one.partition, one.path) for one in all_of(LogDirMove, "moves", moves)
         ]
         return finished(self._start_alter_replica_log_dirs(every))
 
-    def list_config_resources(
-        self, kinds: Iterable[ConfigKind] = ()
-    ) -> list[ConfigResource]:
+    def list_config_resources(self, kinds: Iterable[ConfigKind] = ()) -> list[ConfigResource]:
         """Returns the resources of these kinds, or of all kinds (KIP-1142)."""
         return finished(self._start_list_config_resources(all_of(str, "kinds", kinds)))
 
@@ -268,9 +264,7 @@ class Admin(Client, _native.Admin):
             raise ValueError(f"{min(both)!r} is in instance_ids and in member_ids")
         return finished(self._start_remove_group_members(group, instances, members))
 
-    def fence_producers(
-        self, transactional_ids: Iterable[str]
-    ) -> Each[str, FencedProducer]:
+    def fence_producers(self, transactional_ids: Iterable[str]) -> Each[str, FencedProducer]:
         """Fences the producers of transactional ids, whose open transactions abort (KIP-588)."""
         ids = all_of(str, "transactional_ids", transactional_ids)
         return finished(self._start_fence_producers(ids))
