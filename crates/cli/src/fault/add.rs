@@ -151,7 +151,7 @@ pub(crate) enum Add {
         #[command(flatten)]
         requests: Requests,
         /// The leader to name, also an id that is no broker's.
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", allow_hyphen_values = true)]
         leader: Option<i32>,
         /// Added to the leader epoch, such as -1.
         #[arg(long, value_name = "N", allow_hyphen_values = true)]

@@ -140,9 +140,12 @@ impl Broker {
             return;
         }
         let _device = self.device.lock().await;
-        let time = self.faults.disk_time(self.id, appends);
-        if !time.is_zero() {
-            sleep(time).await;
+        for _ in 0..appends {
+            // Asked for each append: once the fault is lifted, the rest takes no time.
+            let time = self.faults.disk_time(self.id);
+            if !time.is_zero() {
+                sleep(time).await;
+            }
         }
     }
 

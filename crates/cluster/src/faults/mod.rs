@@ -108,7 +108,8 @@ pub struct Requests {
     #[serde(skip_serializing_if = "Option::is_none", with = "text::api")]
     pub api: Option<ApiKey>,
     /// A topic in the request that its handler serves, of an API with parts by topic or partition:
-    /// those whose errors can be injected, other than for whole requests. The API must be given.
+    /// those whose errors can be injected, other than for whole requests. The API must be given,
+    /// except for [`Fault::Corrupt`] and [`Fault::WrongLeader`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// A partition of the topic, of an API with parts by partition; every one if absent.

@@ -249,9 +249,9 @@ impl Faults {
         self.slow_disks.load(Ordering::Relaxed)
     }
 
-    /// Returns how long a broker's disk is busy with this many appends.
-    pub(crate) fn disk_time(&self, broker: i32, appends: usize) -> Duration {
-        self.state.lock().rules.disk_time(broker, appends)
+    /// Returns how long a broker's disk is busy with an append.
+    pub(crate) fn disk_time(&self, broker: i32) -> Duration {
+        self.state.lock().rules.disk_time(broker)
     }
 
     /// Returns the release whose API versions a client is offered.

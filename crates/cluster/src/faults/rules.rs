@@ -202,16 +202,15 @@ impl Rules {
         Fate { delay, then: ends.map_or(Then::Write, |(_, then)| then) }
     }
 
-    /// Returns how long a broker's disk is busy with this many appends.
-    pub(super) fn disk_time(&mut self, broker: i32, appends: usize) -> Duration {
+    /// Returns how long a broker's disk is busy with an append.
+    pub(super) fn disk_time(&mut self, broker: i32) -> Duration {
         let newest = self.0.iter_mut().rev().find_map(|rule| match rule.fault {
             Fault::SlowDisk(disk) if disk.broker == broker => Some((rule, disk.time)),
             _ => None,
         });
         let Some((rule, time)) = newest else { return Duration::ZERO };
-        rule.hits += appends as u64;
-        let times = (0..appends).map(|_| rule.draws.time(time));
-        times.fold(Duration::ZERO, Duration::saturating_add).min(LONGEST)
+        rule.hits += 1;
+        rule.draws.time(time).min(LONGEST)
     }
 
     /// Returns the release whose API versions a client is offered.

@@ -142,6 +142,11 @@ impl PartitionLog {
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
     }
 
+    /// Removes all producers outside a transaction. Verifications in progress stay. Returns the number of the producers.
+    pub fn forget_producers(&mut self) -> usize {
+        self.producers.expire(i64::MAX, self.config.producer_id_expiration_ms)
+    }
+
     /// Returns the state of each producer (DescribeProducers).
     pub fn active_producers(&self) -> impl Iterator<Item = ActiveProducer> {
         self.producers.active()

@@ -307,7 +307,7 @@ impl Partition {
     /// Forgets the producers outside a transaction, as after `producer.id.expiration.ms`. Returns their
     /// number.
     pub(crate) fn forget_producers(&self) -> usize {
-        self.inner.lock().log.expire_producers(i64::MAX)
+        self.inner.lock().log.forget_producers()
     }
 
     /// Returns whether a guard of [`Partition::begin_verification`] is still valid.
