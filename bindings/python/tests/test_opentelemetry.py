@@ -37,7 +37,12 @@ async def test_span_of_a_send_has_the_position_and_is_in_the_headers(
         assert instrument(producer, provider) is producer
         instrument(producer, provider)
         with provider.get_tracer("test").start_as_current_span("request"):
-            await producer.send(curtail_topic, b"x", key="k", headers={"a": b"1"})
+            await producer.send(
+                curtail_topic,
+                b"x",
+                key="k",
+                headers={"a": b"1", "traceparent": b"of an earlier send"},
+            )
         await producer.send_many(curtail_topic, [curtail.NewRecord(b"y")])
         async with producer.pipeline() as pipeline:
             await pipeline.send(curtail_topic, b"z")
@@ -59,6 +64,7 @@ async def test_span_of_a_send_has_the_position_and_is_in_the_headers(
     with sync.Consumer(servers, curtail_topic, auto_offset_reset="earliest") as consumer:
         record = next(iter(consumer))
     assert record.headers[0] == ("a", b"1")
+    assert [name for name, _ in record.headers].count("traceparent") == 1
     context = trace.get_current_span(context_of(record)).get_span_context()
     assert (context.trace_id, context.span_id) == (first.context.trace_id, first.context.span_id)
 

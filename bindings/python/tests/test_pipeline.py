@@ -53,8 +53,29 @@ async def test_pipeline_waits_for_memory(servers: str, curtail_topic: str) -> No
         producer.pipeline() as pipeline,
     ):
         for _ in range(50):
-            await pipeline.send(curtail_topic, bytes(900_000))
+            # Iterated once, although the record may be offered several times.
+            headers = iter([("h", b"1")])
+            await pipeline.send(curtail_topic, bytes(900_000), headers=headers)
     assert pipeline.delivered == 50
+    async with curtail.Consumer(servers, curtail_topic, auto_offset_reset="earliest") as consumer:
+        read = 0
+        while read < 50:
+            for record in await consumer.poll():
+                assert list(record.headers) == [("h", b"1")]
+                read += 1
+
+
+async def test_send_that_waits_at_the_end_of_its_block_is_refused(
+    servers: str, curtail_topic: str
+) -> None:
+    async with curtail.Producer(servers, linger_ms=100) as producer:
+        async with producer.pipeline(limit=1) as pipeline:
+            await pipeline.send(curtail_topic, b"1")
+            late = asyncio.ensure_future(pipeline.send(curtail_topic, b"2"))
+            await asyncio.sleep(0)
+        with pytest.raises(curtail.IllegalStateError, match="block"):
+            await late
+        assert (pipeline.delivered, pipeline.failed) == (1, 0)
 
 
 async def test_pipeline_raises_failures_together(servers: str, curtail_topic: str) -> None:

@@ -215,6 +215,47 @@ class Asynchronous(RebalanceListener):
     ) -> None: ...
 
 
+def test_assigning_ends_a_membership(servers: str, curtail_topic: str) -> None:
+    """The listener runs in the call: nothing else would run it."""
+    listener = Listener()
+    group = f"g-{curtail_topic}"
+    with sync.Consumer(servers, curtail_topic, listener=listener, group_id=group) as consumer:
+        while not consumer.assignment:
+            consumer.poll(0.1)
+        consumer.assign([TopicPartition(curtail_topic, 0)])
+        assert [call[0] for call in listener.calls] == ["assigned", "revoked"]
+
+
+def test_callback_that_waits_is_an_error(servers: str, curtail_topic: str) -> None:
+    """It would wait for its own thread."""
+    with sync.Producer(servers) as producer:
+        told: Future[BaseException] = Future()
+
+        def wait(_: object) -> None:
+            try:
+                producer.flush()
+            except curtail.IllegalStateError as error:
+                told.set_result(error)
+
+        producer.send(curtail_topic, b"1").add_done_callback(wait)
+        assert "callback" in str(told.result(10))
+        producer.send(curtail_topic, b"2").result(10)
+
+
+def test_clients_close_in_exit_handlers(servers: str, curtail_topic: str) -> None:
+    program = f"""
+import atexit
+from curtail_kafka import sync
+producer = sync.Producer({servers!r})
+atexit.register(lambda: print("closed", producer.close()))
+producer.send({curtail_topic!r}, b"1")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.stdout, ended.stderr) == ("closed None\n", "")
+
+
 def test_asynchronous_listener_is_an_error(servers: str, curtail_topic: str) -> None:
     consumer = sync.Consumer(
         servers, curtail_topic, listener=Asynchronous(), group_id=f"g-{curtail_topic}"

@@ -235,7 +235,9 @@ class Admin(Client, _native.Admin):
         validate_only: bool = False,
     ) -> None:
         """Changes finalized levels of features (KIP-584). All change, or none."""
-        updates = [(name, level, kind) for name, level in levels.items()]
+        updates: list[tuple[str, int, str]] = [
+            (name, level, kind) for name, level in levels.items()
+        ]
         await finished(self._start_update_features(updates, validate_only))
 
     async def unregister_broker(self, broker: int) -> None:
@@ -244,7 +246,7 @@ class Admin(Client, _native.Admin):
 
     async def alter_replica_log_dirs(self, moves: Iterable[LogDirMove]) -> Each[LogDirMove, None]:
         """Moves replicas between directories of their brokers, which copy in the background."""
-        every = [
+        every: list[tuple[int, At, str]] = [
             (one.broker, one.partition, one.path) for one in all_of(LogDirMove, "moves", moves)
         ]
         return await finished(self._start_alter_replica_log_dirs(every))

@@ -79,6 +79,10 @@ class Methods:
             finally:
                 rebalance._end()
 
+    async def served(self, call: "Call[T]") -> T:
+        """Waits for a call. A method's exception is kept for :meth:`heard`."""
+        return await finished(call)
+
     async def heard(self, call: "Call[Any]") -> None:
         """Waits for a call in which a method may run, and raises the method's exception."""
         await finished(call)

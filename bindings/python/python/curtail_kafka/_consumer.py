@@ -5,7 +5,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from . import _native
-from ._call import THREADED, Methods, finished, pause
+from ._call import THREADED, Methods, pause
 from ._client import Client
 from ._config import Setting, properties
 from ._group import GroupMetadata
@@ -61,14 +61,14 @@ class Consumer(Client, _native.Consumer):
     async def _begin(self) -> None:
         """Subscribes to the topics of the constructor, or assigns their partitions."""
         if self._has_group:
-            await finished(self._start_subscribe(list(self._topics), None))
+            await self._methods.served(self._start_subscribe(list(self._topics), None))
         else:
-            await finished(self._start_assign_all(list(self._topics)))
+            await self._methods.served(self._start_assign_all(list(self._topics)))
         self._begun = True
 
     async def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""
-        await finished(self._start_connect())
+        await self._methods.served(self._start_connect())
         if not self._begun:
             await self._begin()
 
@@ -151,7 +151,7 @@ class Consumer(Client, _native.Consumer):
         """Replaces the subscription by these topics, or by those that match the pattern."""
         if bool(topics) == (pattern is not None):
             raise ConfigError("a subscription has topics, or a pattern")
-        await finished(self._start_subscribe(list(topics), pattern))
+        await self._methods.served(self._start_subscribe(list(topics), pattern))
         self._begun = True
 
     async def unsubscribe(self) -> None:
@@ -161,7 +161,7 @@ class Consumer(Client, _native.Consumer):
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Replaces the assignment. Partitions that stay assigned keep their positions."""
-        await finished(self._start_assign(list(partitions)))
+        await self._methods.heard(self._start_assign(list(partitions)))
         self._begun = True
 
     async def seek(
@@ -172,17 +172,17 @@ class Consumer(Client, _native.Consumer):
         """Continues a partition at an offset, a time, or one of the names."""
         if isinstance(to, datetime):
             milliseconds = int(to.timestamp() * 1000)
-            await finished(self._start_seek_to_timestamp(partition, milliseconds))
+            await self._methods.served(self._start_seek_to_timestamp(partition, milliseconds))
         else:
-            await finished(self._start_seek(partition, to))
+            await self._methods.served(self._start_seek(partition, to))
 
     async def pause(self, *partitions: tuple[str, int]) -> None:
         """Stops returning records of the partitions until they are resumed."""
-        await finished(self._start_pause(list(partitions)))
+        await self._methods.served(self._start_pause(list(partitions)))
 
     async def resume(self, *partitions: tuple[str, int]) -> None:
         """Resumes paused partitions."""
-        await finished(self._start_resume(list(partitions)))
+        await self._methods.served(self._start_resume(list(partitions)))
 
     async def commit(self, offsets: ByPartition[Offset] | None = None) -> None:
         """Commits these offsets, or those after the records that the program has received.
@@ -190,16 +190,16 @@ class Consumer(Client, _native.Consumer):
         A cancelled commit may have happened.
         """
         every = None if offsets is None else offset_list(offsets)
-        await finished(self._start_commit(every))
+        await self._methods.served(self._start_commit(every))
 
     async def position(self, partition: tuple[str, int]) -> int:
         """Returns the offset of the next record of the partition."""
-        offset: int = await finished(self._start_position(partition))
+        offset: int = await self._methods.served(self._start_position(partition))
         return offset
 
     async def committed(self, partition: tuple[str, int]) -> int | None:
         """Returns the group's committed offset of the partition."""
-        offsets = await finished(self._start_committed([partition]))
+        offsets = await self._methods.served(self._start_committed([partition]))
         offset: int | None = offsets[tuple(partition)]
         return offset
 
@@ -207,17 +207,17 @@ class Consumer(Client, _native.Consumer):
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, int]:
         """Returns the first offset of each partition."""
-        offsets = await finished(self._start_offsets(list(partitions), False))
+        offsets = await self._methods.served(self._start_offsets(list(partitions), False))
         return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
     async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Returns the end of each partition, where its next record will be written."""
-        offsets = await finished(self._start_offsets(list(partitions), True))
+        offsets = await self._methods.served(self._start_offsets(list(partitions), True))
         return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
     async def partitions_for(self, topic: str) -> int:
         """Returns the number of partitions of a topic."""
-        count: int = await finished(self._start_partitions_for(topic))
+        count: int = await self._methods.served(self._start_partitions_for(topic))
         return count
 
     @property

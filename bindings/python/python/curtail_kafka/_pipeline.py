@@ -1,5 +1,6 @@
 """Sends whose outcomes are reported together."""
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -53,12 +54,15 @@ class Pipeline:
 
         A cancelled call has not accepted the record.
         """
-        if not self._open:
-            raise IllegalStateError("a pipeline sends inside its 'async with' block")
+        self._check_open()
+        if headers is not None and not isinstance(headers, Mapping):
+            # Read again if the record has to wait.
+            headers = list(headers)
         await self._pace.kept()
         await self._room.acquire()
         try:
             while True:
+                self._check_open()
                 try:
                     sent = self._producer._send_quietly(
                         topic,
@@ -76,6 +80,10 @@ class Pipeline:
             raise
         sent.add_done_callback(self._done)
 
+    def _check_open(self) -> None:
+        if not self._open:
+            raise IllegalStateError("a pipeline sends inside its 'async with' block")
+
     def _done(self, sent: Future[RecordMetadata]) -> None:
         if sent.cancelled() or (error := sent.exception()) is None:
             self.delivered += 1
@@ -89,6 +97,8 @@ class Pipeline:
         if self._open:
             raise IllegalStateError("the pipeline is open")
         self._open = True
+        self._errors = []
+        self.delivered = self.failed = 0
         return self
 
     async def __aexit__(
@@ -98,12 +108,18 @@ class Pipeline:
         traceback: TracebackType | None,
     ) -> None:
         self._open = False
-        await self._producer.flush()
+        try:
+            await self._producer.flush()
+        except BaseException as interrupted:
+            if self._errors:
+                interrupted.add_note(self._summary())
+            raise
         if not self._errors:
             return
-        text = f"{self.failed} records were not acknowledged"
         if error is not None:
-            error.add_note(text)
+            error.add_note(self._summary())
             return
-        errors, self._errors = self._errors, []
-        raise BaseExceptionGroup(text, errors)
+        raise BaseExceptionGroup(self._summary(), self._errors)
+
+    def _summary(self) -> str:
+        return f"{self.failed} records were not acknowledged"

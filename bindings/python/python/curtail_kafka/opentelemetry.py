@@ -80,7 +80,9 @@ def _traced(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(span))
         try:
-            every: list[Any] = [*_pairs(headers), *carrier.items()]
+            # A forwarded record has the trace context of an earlier send.
+            others = [pair for pair in _pairs(headers) if pair[0] not in carrier]
+            every: list[Any] = [*others, *carrier.items()]
             sent = send(
                 topic, value, key=key, partition=partition, headers=every, timestamp=timestamp
             )

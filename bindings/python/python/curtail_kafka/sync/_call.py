@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from threading import Condition, Semaphore
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import _native
+from .. import _native, _threads
 from .._native import Call
 from .._partition import TopicPartition
 from .._rebalance import Rebalance, RebalanceListener, inside
@@ -26,6 +26,7 @@ def finished(call: "Call[T]") -> T:
     # A wait for a lock ends with a signal: Ctrl-C needs no look at a clock.
     future: Any = call.future
     try:
+        _threads.may_wait(future)
         result: T = future.result()
     except BaseException:
         call.cancel()
@@ -35,6 +36,7 @@ def finished(call: "Call[T]") -> T:
 
 def settled(future: "Future[T]") -> T:
     """Waits for a future."""
+    _threads.may_wait(future)
     return future.result()
 
 
@@ -48,6 +50,7 @@ class Methods:
     def __init__(self, listener: RebalanceListener | None) -> None:
         self._listener = listener
         self._begun: deque[tuple[Consumer, str, list[TopicPartition], _native.Rebalance]] = deque()
+        self._errors: deque[Exception] = deque()
         self._changed = Condition()
 
     def begin(
@@ -62,29 +65,36 @@ class Methods:
             self._begun.append((consumer, kind, partitions, rebalance))
             self._changed.notify()
 
-    def heard(self, call: "Call[Any]") -> None:
-        """Waits for a call in which a method may run, and raises the method's exception."""
+    def served(self, call: "Call[T]") -> T:
+        """Waits for a call, and runs methods until it ends, also those of an interrupted call.
+
+        A method's exception is kept for :meth:`heard`.
+        """
         if self._listener is None:
-            finished(call)
-            return
+            return finished(call)
         future: Any = call.future
         future.add_done_callback(self._tell)
-        errors: list[Exception] = []
         try:
-            while self._next(future, errors):
+            while self._next(future):
                 pass
         except BaseException:
             call.cancel()
             raise
-        finished(call)
-        if errors:
-            raise errors[0]
+        return finished(call)
+
+    def heard(self, call: "Call[Any]") -> None:
+        """Waits for a call in which a method may run, and raises the method's exception."""
+        self.served(call)
+        with self._changed:
+            error = self._errors.popleft() if self._errors else None
+        if error is not None:
+            raise error
 
     def _tell(self, _: object) -> None:
         with self._changed:
             self._changed.notify_all()
 
-    def _next(self, future: Any, errors: list[Exception]) -> bool:
+    def _next(self, future: Any) -> bool:
         """Runs the next method. Returns False once the call has ended instead."""
         with self._changed:
             while not self._begun and not future.done():
@@ -100,7 +110,8 @@ class Methods:
                         called.close()
                     raise TypeError(f"{kind} must not be asynchronous in curtail_kafka.sync")
             except Exception as error:
-                errors.append(error)
+                with self._changed:
+                    self._errors.append(error)
                 consumer._wake()
             finally:
                 rebalance._end()

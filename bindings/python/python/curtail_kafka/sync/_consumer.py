@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from .. import _native
-from ._call import THREADED, Methods, finished, pause
+from ._call import THREADED, Methods, pause
 from ._client import Client
 from .._config import Setting, properties
 from .._group import GroupMetadata
@@ -62,14 +62,14 @@ class Consumer(Client, _native.Consumer):
     def _begin(self) -> None:
         """Subscribes to the topics of the constructor, or assigns their partitions."""
         if self._has_group:
-            finished(self._start_subscribe(list(self._topics), None))
+            self._methods.served(self._start_subscribe(list(self._topics), None))
         else:
-            finished(self._start_assign_all(list(self._topics)))
+            self._methods.served(self._start_assign_all(list(self._topics)))
         self._begun = True
 
     def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""
-        finished(self._start_connect())
+        self._methods.served(self._start_connect())
         if not self._begun:
             self._begin()
 
@@ -152,7 +152,7 @@ class Consumer(Client, _native.Consumer):
         """Replaces the subscription by these topics, or by those that match the pattern."""
         if bool(topics) == (pattern is not None):
             raise ConfigError("a subscription has topics, or a pattern")
-        finished(self._start_subscribe(list(topics), pattern))
+        self._methods.served(self._start_subscribe(list(topics), pattern))
         self._begun = True
 
     def unsubscribe(self) -> None:
@@ -162,7 +162,7 @@ class Consumer(Client, _native.Consumer):
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Replaces the assignment. Partitions that stay assigned keep their positions."""
-        finished(self._start_assign(list(partitions)))
+        self._methods.heard(self._start_assign(list(partitions)))
         self._begun = True
 
     def seek(
@@ -173,17 +173,17 @@ class Consumer(Client, _native.Consumer):
         """Continues a partition at an offset, a time, or one of the names."""
         if isinstance(to, datetime):
             milliseconds = int(to.timestamp() * 1000)
-            finished(self._start_seek_to_timestamp(partition, milliseconds))
+            self._methods.served(self._start_seek_to_timestamp(partition, milliseconds))
         else:
-            finished(self._start_seek(partition, to))
+            self._methods.served(self._start_seek(partition, to))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Stops returning records of the partitions until they are resumed."""
-        finished(self._start_pause(list(partitions)))
+        self._methods.served(self._start_pause(list(partitions)))
 
     def resume(self, *partitions: tuple[str, int]) -> None:
         """Resumes paused partitions."""
-        finished(self._start_resume(list(partitions)))
+        self._methods.served(self._start_resume(list(partitions)))
 
     def commit(self, offsets: ByPartition[Offset] | None = None) -> None:
         """Commits these offsets, or those after the records that the program has received.
@@ -191,16 +191,16 @@ class Consumer(Client, _native.Consumer):
         A commit that a signal ends may have happened.
         """
         every = None if offsets is None else offset_list(offsets)
-        finished(self._start_commit(every))
+        self._methods.served(self._start_commit(every))
 
     def position(self, partition: tuple[str, int]) -> int:
         """Returns the offset of the next record of the partition."""
-        offset: int = finished(self._start_position(partition))
+        offset: int = self._methods.served(self._start_position(partition))
         return offset
 
     def committed(self, partition: tuple[str, int]) -> int | None:
         """Returns the group's committed offset of the partition."""
-        offsets = finished(self._start_committed([partition]))
+        offsets = self._methods.served(self._start_committed([partition]))
         offset: int | None = offsets[tuple(partition)]
         return offset
 
@@ -208,17 +208,17 @@ class Consumer(Client, _native.Consumer):
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, int]:
         """Returns the first offset of each partition."""
-        offsets = finished(self._start_offsets(list(partitions), False))
+        offsets = self._methods.served(self._start_offsets(list(partitions), False))
         return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Returns the end of each partition, where its next record will be written."""
-        offsets = finished(self._start_offsets(list(partitions), True))
+        offsets = self._methods.served(self._start_offsets(list(partitions), True))
         return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
     def partitions_for(self, topic: str) -> int:
         """Returns the number of partitions of a topic."""
-        count: int = finished(self._start_partitions_for(topic))
+        count: int = self._methods.served(self._start_partitions_for(topic))
         return count
 
     @property
