@@ -36,15 +36,23 @@ fn the_description_has_the_routes() {
     assert_eq!(described, routes);
 }
 
-/// Reads and writes the examples of a schema, which have every property.
+/// Reads and writes the examples of a schema, which together have every property.
 fn check<T: DeserializeOwned + Serialize + Debug>(schemas: &Value, name: &str) {
     let schema = &schemas[name];
-    let example = &schema["examples"][0];
-    assert_eq!(
-        keys(example),
-        keys(&schema["properties"]),
-        "{name}: the example has all properties"
-    );
+    let examples = schema["examples"].as_array().unwrap();
+    let shown: BTreeSet<_> = examples.iter().flat_map(keys).collect();
+    let properties = keys(&schema["properties"]);
+    assert_eq!(shown, properties, "{name}: the examples have all properties");
+    for example in examples {
+        check_example::<T>(schema, name, example);
+    }
+}
+
+fn check_example<T: DeserializeOwned + Serialize + Debug>(
+    schema: &Value,
+    name: &str,
+    example: &Value,
+) {
     let read: T = serde_json::from_value(example.clone()).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert_eq!(&serde_json::to_value(&read).unwrap(), example, "{name}");
     // A missing required field is reported; an optional one may be absent.

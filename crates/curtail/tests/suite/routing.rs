@@ -501,7 +501,8 @@ async fn keyless_records_leave_a_broker_under_trial_for_the_first_that_acknowled
     until("the other partition has a new leader, too", || is_busy(former)).await;
     cluster.thaw(former);
     let waiting = || outstanding(&deliveries);
-    until("only the record that tries the broker waits for it", || waiting() <= 1).await;
+    // One record tried the broker before. A second later another one may.
+    until("at most two records wait for the broker", || waiting() <= 2).await;
 }
 
 /// The first partition that is proven has everything that waits. A broker that acknowledges later takes its share.
