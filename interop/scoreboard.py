@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Runs other clients' own test suites against the embedded cluster and writes docs/interop.md.
+
+Each suite comes from its published package, pinned by version and checksum, and runs with its default settings on three
+brokers. A test that fails or is skipped needs a reason in known.toml; without one the command exits with 1.
+See README.md in this directory. Needs only Python's standard library, and the toolchain of each suite.
+"""
+
+import argparse
+import collections
+import dataclasses
+import fnmatch
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import time
+import tomllib
+import xml.etree.ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+PAGE = ROOT / "docs" / "interop.md"
+WORK = ROOT / "target" / "interop"
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+# Apache Kafka's version, as suites ask for it.
+KAFKA_VERSION = "4.3.0"
+
+
+class Problem(Exception):
+    """A message for the user; no traceback."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """`run` takes the bootstrap servers and returns the outcome of each test by name."""
+
+    name: str
+    version: str
+    what: str
+    run: object
+    broker: tuple = ()
+    """Properties of the brokers, as the suite's own configuration of Apache Kafka has them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    suite: Suite
+    outcomes: dict
+    seconds: float
+
+
+def run(command, limit=1200, **options):
+    """Runs a command to its end. A command that is missing or exceeds `limit` seconds is a problem."""
+    try:
+        return subprocess.run([str(part) for part in command], timeout=limit, **options)
+    except FileNotFoundError as error:
+        raise Problem(f"{error.filename} is not installed") from error
+    except subprocess.TimeoutExpired as error:
+        raise Problem(f"{command[0]} took longer than {limit} s") from error
+
+
+def must(command, **options):
+    done = run(command, **options)
+    if done.returncode != 0:
+        raise Problem(f"{' '.join(map(str, command))}: exit code {done.returncode}; its message is above")
+
+
+def go_suite(folder, package, seeds):
+    """`go test` of a package from a module that pins it: go.mod has the version, go.sum the checksums."""
+    log = WORK / f"{folder}.json"
+    with log.open("w") as out:
+        run(["go", "test", "-json", "-count=1", package], cwd=HERE / folder, stdout=out,
+            env={**os.environ, **seeds, "GOFLAGS": "-mod=readonly"})
+    return go_outcomes(log.read_text().splitlines())
+
+
+def go_outcomes(lines):
+    """Top-level tests only: the outcome of a test includes those of its subtests."""
+    outcomes = {}
+    package = None
+    for line in lines:
+        event = json.loads(line)
+        test, action = event.get("Test"), event["Action"]
+        if test is None:
+            package = action if action in ("pass", "fail") else package
+        elif "/" not in test and action == "run":
+            # A test without an end was cut short, by a panic or a timeout of the whole program.
+            outcomes[test] = FAILED
+        elif "/" not in test and action in ("pass", "fail", "skip"):
+            outcomes[test] = {"pass": PASSED, "fail": FAILED, "skip": SKIPPED}[action]
+    if package is None:
+        raise Problem("the Go package was not tested; its message is above")
+    if package == "fail" and FAILED not in outcomes.values():
+        outcomes["(package)"] = FAILED
+    return outcomes
+
+
+def kafka_python(bootstrap):
+    folder = HERE / "kafka-python"
+    requirements = folder / "requirements.txt"
+    sdists, venv = WORK / "sdists", WORK / "venv"
+    sdists.mkdir(exist_ok=True)
+    must([sys.executable, "-m", "venv", venv])
+    python = venv / "bin" / "python"
+    must([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", requirements])
+    must([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
+          "--require-hashes", "-d", sdists, "-r", folder / "suite.txt"])
+    archive, = sdists.glob("kafka_python-*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(WORK, filter="data")
+    sources = WORK / archive.name.removesuffix(".tar.gz")
+    # The sdist lacks these two files of its test package.
+    (sources / "test" / "__init__.py").touch()
+    (sources / "test" / "service.py").write_text((folder / "service.py").read_text())
+    report = WORK / "kafka-python.xml"
+    report.unlink(missing_ok=True)
+    tests = [f"test/integration/test_{name}_integration.py" for name in ("admin", "consumer", "producer")]
+    first = bootstrap.split(",")[0]
+    # The fixture wants an existing KAFKA_ROOT, also for an external broker.
+    run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests], cwd=sources,
+        stdout=(WORK / "kafka-python.log").open("w"), stderr=subprocess.STDOUT,
+        env={**os.environ, "KAFKA_URI": f"kafka://{first}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(sources)})
+    if not report.exists():
+        raise Problem(f"pytest wrote no report; see {WORK / 'kafka-python.log'}")
+    return junit_outcomes(report.read_text())
+
+
+def junit_outcomes(text):
+    outcomes = {}
+    for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
+        name = f"{case.get('classname').rsplit('.', 1)[-1]}::{case.get('name')}"
+        kinds = {child.tag for child in case}
+        if kinds & {"failure", "error"}:
+            outcomes[name] = FAILED
+        else:
+            # A test with an error in its teardown has two entries.
+            outcomes.setdefault(name, SKIPPED if "skipped" in kinds else PASSED)
+    return outcomes
+
+
+SUITES = (
+    Suite("franz-go", "1.22.3", "all tests of `pkg/kgo`",
+          lambda bootstrap: go_suite("franz-go", "github.com/twmb/franz-go/pkg/kgo", {"KGO_SEEDS": bootstrap})),
+    Suite("kafka-python", "3.0.12", "integration tests of the admin client, consumer and producer", kafka_python,
+          # The suite commits offsets of a second partition of topics that it creates by sending.
+          ("num.partitions=2",)),
+)
+
+NOT_RUN = (
+    ("franz-go `pkg/kadm`", "Its tests need no broker."),
+    ("segmentio/kafka-go 0.4.51", "Tests assume one broker, number 1 at `localhost:9092`. On three brokers 112 passed and 7 "
+     "failed, and then the program ended with a panic in `TestReaderConsumerGroup`. Not tried on Apache Kafka, and not "
+     "explained."),
+    ("sarama 1.61.1", "Its functional tests need five brokers behind Toxiproxy, or Docker Compose."),
+    ("kafka-python, SASL and SSL", "These tests start their own Apache Kafka and ignore `KAFKA_URI`, or skip themselves with it."),
+    ("aiokafka 0.14.0", "The source package has no tests."),
+    ("KafkaJS 2.2.4, @platformatic/kafka 2.12.1", "The npm packages have no integration tests."),
+    ("librdkafka", "The crate rdkafka-sys contains its tests. They are not set up here."),
+)
+
+
+class Embedded:
+    """The embedded cluster in a separate process. It ends with its standard input."""
+
+    def __init__(self, command, properties):
+        words = [word for pair in properties for word in ("--property", pair)]
+        try:
+            self.process = subprocess.Popen([*command, "cluster", "--ephemeral", "--json", *words], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, text=True)
+        except OSError as error:
+            raise Problem(f"{command[0]}: {error.strerror}; name the program with --curtail") from error
+        line = self.process.stdout.readline()
+        if not line:
+            raise Problem("the embedded cluster did not start; its message is above")
+        self.bootstrap = json.loads(line)["bootstrap_servers"]
+
+    def __enter__(self):
+        return self.bootstrap
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Known:
+    """The reviewed reasons of known.toml."""
+
+    FIELDS = {"suite", "test", "outcome", "apache", "cause", "reason"}
+
+    def __init__(self, text):
+        self.entries = tomllib.loads(text).get("difference", [])
+        for entry in self.entries:
+            if set(entry) != self.FIELDS:
+                raise Problem(f"known.toml: {entry.get('test')}: fields must be {', '.join(sorted(self.FIELDS))}")
+
+    def find(self, suite, test, outcome):
+        for entry in self.entries:
+            if entry["suite"] == suite and entry["outcome"] == outcome and fnmatch.fnmatchcase(test, entry["test"]):
+                return entry
+        return None
+
+
+def differences(result, known):
+    """The tests that did not pass, each with its entry of known.toml or None."""
+    return [(test, outcome, known.find(result.suite.name, test, outcome))
+            for test, outcome in sorted(result.outcomes.items()) if outcome != PASSED]
+
+
+def page(results, known):
+    lines = [
+        "# Other clients' test suites",
+        "",
+        "<!-- Generated by interop/scoreboard.py. Do not edit. Reasons are in interop/known.toml. -->",
+        "",
+        "Test suites of other Kafka clients, run from their published packages with default settings against",
+        "`curtail cluster --ephemeral` (three brokers). [interop/README.md](../interop/README.md) says how to run them.",
+        "The tests of a suite include its unit tests where they are in the same package.",
+        "",
+        "| suite | version | tests | passed | failed | skipped | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        count = collections.Counter(result.outcomes.values())
+        lines.append(f"| {result.suite.name} | {result.suite.version} | {result.suite.what} | {count[PASSED]} | {count[FAILED]} "
+                     f"| {count[SKIPPED]} | {result.seconds:.0f} |")
+    lines += ["", "## Tests that did not pass", "",
+              "Apache Kafka: the outcome of the same test on three brokers of Apache Kafka 4.3. Cause: `client` (the test or the",
+              "client), `setup` (the suite needs more than default settings) or `cluster` (the embedded cluster differs).", "",
+              "| suite | test | outcome | Apache Kafka | cause | reason |", "|---|---|---|---|---|---|"]
+    for result in results:
+        for test, outcome, entry in differences(result, known):
+            told = (entry["apache"], entry["cause"], entry["reason"]) if entry else ("", "", "unexplained")
+            lines.append(f"| {result.suite.name} | `{test}` | {outcome} | {' | '.join(told)} |")
+    lines += ["", "## Suites that do not run here", "", "| suite | reason |", "|---|---|"]
+    lines += [f"| {name} | {reason} |" for name, reason in NOT_RUN]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--curtail", metavar="PROGRAM", help="the program curtail [default: build it in release mode]")
+    parser.add_argument("--suite", help="comma-separated suites; the page is then printed and not written")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="an existing cluster, such as Apache Kafka; the page is "
+                        "then printed and not written")
+    args = parser.parse_args()
+    names = args.suite.split(",") if args.suite else [suite.name for suite in SUITES]
+    unknown = set(names) - {suite.name for suite in SUITES}
+    if unknown:
+        raise Problem(f"no suite {', '.join(sorted(unknown))}; suites are {', '.join(suite.name for suite in SUITES)}")
+    known = Known((HERE / "known.toml").read_text())
+    WORK.mkdir(parents=True, exist_ok=True)
+    if not args.curtail and not args.bootstrap_server:
+        must(["cargo", "build", "--release", "-p", "curtail-cli"], cwd=ROOT)
+    command = [args.curtail or str(ROOT / "target" / "release" / "curtail")]
+
+    results = []
+    for suite in SUITES:
+        if suite.name not in names:
+            continue
+        print(f"{suite.name} {suite.version}", file=sys.stderr)
+        began = time.monotonic()
+        if args.bootstrap_server:
+            outcomes = suite.run(args.bootstrap_server)
+        else:
+            # A fresh cluster for each suite: one suite's topics and groups cannot disturb another.
+            with Embedded(command, suite.broker) as bootstrap:
+                outcomes = suite.run(bootstrap)
+        results.append(Result(suite, outcomes, time.monotonic() - began))
+
+    text = page(results, known)
+    if args.suite or args.bootstrap_server:
+        print(text, end="")
+    else:
+        PAGE.write_text(text)
+    missing = [f"{result.suite.name}: {test} {outcome}" for result in results
+               for test, outcome, entry in differences(result, known) if entry is None]
+    if missing:
+        print("unexplained; fix the cluster, or review and add to interop/known.toml:", *missing, sep="\n  ", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Problem as problem:
+        sys.exit(f"scoreboard.py: {problem}")
