@@ -289,18 +289,18 @@ pub(super) const CLAIMS: &[Claim] = &[
         "roll",
         APACHE,
         "few-all",
-        "All brokers restart in turn; 12 partitions, acks=all, keyed",
+        "All brokers restart in turn; 12 partitions, acks=all",
         Metric::P999,
         Aim::Others,
     )),
-    front(&claim(
+    claim(
         "roll",
         APACHE,
         "few-all-keyless",
         "All brokers restart in turn; 12 partitions, acks=all, keyless",
         Metric::P999,
         Aim::Others,
-    )),
+    ),
     claim(
         "roll",
         APACHE,
@@ -373,14 +373,14 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::P999,
         limit(1000.0),
     )),
-    front(&claim(
+    claim(
         "leader-move",
         APACHE,
         "one-by-one",
         "100 leaders move one by one; keyless",
         Metric::P999,
         Aim::Others,
-    )),
+    ),
     claim(
         "leader-move",
         EMBEDDED,
