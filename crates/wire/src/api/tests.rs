@@ -58,7 +58,7 @@ fn keys_are_in_order_and_named() {
 
 #[test]
 fn coded_versions_are_those_of_the_codecs() {
-    assert_eq!(ApiKey::FETCH.coded_versions(), Some(4..=17));
+    assert_eq!(ApiKey::FETCH.coded_versions(), Some(4..=18));
     assert_eq!(ApiKey::API_VERSIONS.coded_versions(), Some(0..=4));
     assert_eq!(ApiKey(999).coded_versions(), None);
     assert_eq!(ApiKey::LEADER_AND_ISR.coded_versions(), None);

@@ -460,7 +460,7 @@ fn hostile_values_are_named() {
         decode(12, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         DecodeError::UnexpectedNull { what }
     );
-    for version in [3, 18] {
+    for version in [3, 19] {
         let what = "Fetch response";
         assert_eq!(decode(version, &[]), DecodeError::UnsupportedVersion { what, version });
     }
