@@ -27,7 +27,7 @@ pub(crate) struct Requests {
     /// Only requests to this API, such as Produce.
     #[arg(long, value_name = "API")]
     api: Option<String>,
-    /// Only requests with this topic; the API must be given.
+    /// Only requests with this topic. The API must be given, except for corrupt and wrong-leader.
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
     /// Only requests with this partition of the topic.

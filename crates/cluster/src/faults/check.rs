@@ -48,9 +48,7 @@ impl Fault {
             _ => Ok(()),
         }
     }
-}
 
-impl Fault {
     /// The APIs that the kind is possible for; every API if empty.
     fn apis(&self) -> &'static [ApiKey] {
         match self {

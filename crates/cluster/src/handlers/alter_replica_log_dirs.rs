@@ -20,6 +20,7 @@ use crate::acl::{Operation, Resource};
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: AlterReplicaLogDirsRequest = call.decode(body)?;
     let allowed = call.require(Operation::Alter, Resource::Cluster);
+    let own = call.broker.dir().display().to_string();
     // Of a partition that is named twice, the last directory counts.
     let mut paths: BTreeMap<&TopicName, BTreeMap<i32, &str>> = BTreeMap::new();
     for dir in &request.dirs {
@@ -30,7 +31,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     }
     let results = paths.into_iter().map(|(name, partitions)| {
         let partitions = partitions.into_iter().map(|(index, path)| {
-            let moved = allowed.and_then(|()| find(call, path, name, index));
+            let is_own = path == own;
+            let moved = allowed.and_then(|()| find(call, is_own, name, index));
             AlterReplicaLogDirPartitionResult::default()
                 .with_partition_index(index)
                 .with_error_code(moved.err().unwrap_or(ErrorCode::NONE).0)
@@ -43,8 +45,8 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 }
 
 /// Fails unless the replica exists, and the directory is the broker's.
-fn find(call: &Call<'_>, dir: &str, topic: &str, index: i32) -> Result<(), ErrorCode> {
-    if dir != call.broker.dir().display().to_string() {
+fn find(call: &Call<'_>, is_own: bool, topic: &str, index: i32) -> Result<(), ErrorCode> {
+    if !is_own {
         return Err(ErrorCode::LOG_DIR_NOT_FOUND);
     }
     match call.replica_by_name(topic, index).map_err(|refused| refused.code) {

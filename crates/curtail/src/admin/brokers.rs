@@ -16,11 +16,7 @@ use messages::{
     update_features_request::FeatureUpdateKey,
 };
 
-use super::{
-    Admin, Each, Mode, broker_error,
-    rounds::{Outcome, each, unknown_broker},
-    text, topics_of,
-};
+use super::{Admin, Each, Mode, broker_error, rounds::Outcome, text, topics_of};
 use crate::{Result, TopicPartition};
 
 /// A directory of a broker's logs.
@@ -282,16 +278,15 @@ impl Admin {
         moves: &[LogDirMove],
     ) -> Result<Each<LogDirMove, ()>> {
         let what = "moving replicas between directories (default.api.timeout.ms)";
-        let open: BTreeSet<LogDirMove> = moves.iter().cloned().collect();
-        // Each result is final: a repeated request would not change it.
-        let outcome = self.retried(what, |_| self.move_replicas_once(open.clone())).await?;
-        Ok(each(moves.iter().cloned(), outcome))
+        let moved = self.rounds(what, moves, |open, _| self.move_replicas_once(open)).await?;
+        Ok(moved.into_iter().map(|(to, result)| (to, result.and_then(|answer| answer))).collect())
     }
 
+    /// The inner results are the brokers' answers. They are final: a repeated request would not change them.
     async fn move_replicas_once(
         &self,
         open: BTreeSet<LogDirMove>,
-    ) -> Result<Outcome<LogDirMove, ()>> {
+    ) -> Result<Outcome<LogDirMove, Result<()>>> {
         let live = self.brokers().await?;
         let mut outcome = Outcome::new();
         let mut parts: BTreeMap<i32, Vec<LogDirMove>> = BTreeMap::new();
@@ -305,17 +300,7 @@ impl Admin {
             }
             parts.entry(to.broker).or_default().push(to);
         }
-        let mut asked = Vec::new();
-        for (id, part) in parts {
-            match live.iter().find(|broker| broker.id == id) {
-                Some(broker) => asked.push((broker.clone(), part)),
-                None => {
-                    let error = |to| (to, Err(unknown_broker(id, &live)));
-                    outcome.extend(part.into_iter().map(error));
-                }
-            }
-        }
-        let moved = self.fan_out(asked, |admin, broker, part| async move {
+        let moved = self.fan_out_to(&live, parts, |admin, broker, part| async move {
             let answer: AlterReplicaLogDirsResponse =
                 admin.ask(&broker, 1..=2, |_| move_request(&part)).await?;
             let mut results = BTreeMap::new();
@@ -329,7 +314,7 @@ impl Admin {
             let result = |to: LogDirMove| {
                 let code = ErrorCode(*results.get(&to.partition)?);
                 let result = code.ok().map_err(|code| broker_error(&to.to_string(), code, None));
-                Some((to, result))
+                Some((to, Ok(result)))
             };
             Ok(part.into_iter().filter_map(result).collect())
         });

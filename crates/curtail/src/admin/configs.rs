@@ -460,19 +460,7 @@ impl Admin {
         for resource in open {
             parts.entry(resource.broker().unwrap_or(any)).or_default().push(resource);
         }
-        let mut outcome = Outcome::new();
-        let mut known = Vec::new();
-        for (id, part) in parts {
-            match live.iter().find(|broker| broker.id == id) {
-                Some(broker) => known.push((broker.clone(), part)),
-                None => {
-                    let missing = |at| (at, Err(unknown_broker(id, &live)));
-                    outcome.extend(part.into_iter().map(missing));
-                }
-            }
-        }
-        outcome.extend(self.fan_out(known, ask).await);
-        Ok(outcome)
+        Ok(self.fan_out_to(&live, parts, ask).await)
     }
 }
 

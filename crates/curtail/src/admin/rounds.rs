@@ -168,23 +168,40 @@ impl Admin {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let live = self.brokers().await?;
-        let mut outcome = Outcome::new();
-        let mut parts = Vec::new();
-        for id in ids {
-            match live.iter().find(|broker| broker.id == id) {
-                Some(broker) => parts.push((broker.clone(), vec![id])),
-                None => {
-                    outcome.insert(id, Err(unknown_broker(id, &live)));
-                }
-            }
-        }
-        let asked = self.fan_out(parts, |admin, broker, _| {
+        let parts = ids.into_iter().map(|id| (id, vec![id])).collect();
+        let asked = self.fan_out_to(&live, parts, |admin, broker, _| {
             let id = broker.id;
             let answer = ask(admin, broker);
             async move { Ok(Outcome::from([(id, Ok(answer.await?))])) }
         });
-        outcome.extend(asked.await);
-        Ok(outcome)
+        Ok(asked.await)
+    }
+
+    /// Sends requests to brokers by their ids, each with its part. The parts of brokers that are not alive fail.
+    pub(super) async fn fan_out_to<K, T, F>(
+        &self,
+        live: &[BrokerDescription],
+        parts: BTreeMap<i32, Vec<K>>,
+        ask: impl Fn(Admin, BrokerDescription, Vec<K>) -> F,
+    ) -> Outcome<K, T>
+    where
+        K: Clone + Ord + Send + 'static,
+        T: Send + 'static,
+        F: Future<Output = Result<Outcome<K, T>>> + Send + 'static,
+    {
+        let mut outcome = Outcome::new();
+        let mut known = Vec::new();
+        for (id, part) in parts {
+            match live.iter().find(|broker| broker.id == id) {
+                Some(broker) => known.push((broker.clone(), part)),
+                None => {
+                    let missing = |key| (key, Err(unknown_broker(id, live)));
+                    outcome.extend(part.into_iter().map(missing));
+                }
+            }
+        }
+        outcome.extend(self.fan_out(known, ask).await);
+        outcome
     }
 
     /// Sends requests to the leaders of partitions. A slow request is abandoned once another leader is elected: a

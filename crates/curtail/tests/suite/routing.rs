@@ -38,6 +38,15 @@ async fn patient_brokers() -> Backend {
     .await
 }
 
+/// Each record is a batch, which waits for its broker. Moves of leaders are learned from metadata.
+const PATIENT_BATCHES: [(&str, &str); 5] = [
+    ("batch.size", "1"),
+    ("delivery.timeout.ms", "120000"),
+    ("request.timeout.ms", "100000"),
+    ("metadata.max.age.ms", "100"),
+    ("curtail.suspicion.enable", "false"),
+];
+
 /// The leader of a partition.
 fn leader(backend: &Backend, partition: i32) -> i32 {
     let Backend::Embedded(cluster) = backend else { unreachable!("embedded") };
@@ -428,15 +437,7 @@ async fn keyless_records_leave_unproven_brokers_for_the_first_that_acknowledges(
     const RECORDS: u32 = 50;
     let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
-    // Each record is a batch.
-    let properties = [
-        ("batch.size", "1"),
-        ("delivery.timeout.ms", "120000"),
-        ("request.timeout.ms", "100000"),
-        ("metadata.max.age.ms", "100"),
-        ("curtail.suspicion.enable", "false"),
-    ];
-    let producer = producer(&backend, &properties);
+    let producer = producer(&backend, &PATIENT_BATCHES);
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let (former, next) = shared_broker_and_others(cluster);
     for partition in 0..2 {
@@ -470,15 +471,7 @@ async fn keyless_records_leave_a_broker_under_trial_for_the_first_that_acknowled
     const RECORDS: u32 = 50;
     let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
-    // Each record is a batch.
-    let properties = [
-        ("batch.size", "1"),
-        ("delivery.timeout.ms", "120000"),
-        ("request.timeout.ms", "100000"),
-        ("metadata.max.age.ms", "100"),
-        ("curtail.suspicion.enable", "false"),
-    ];
-    let producer = producer(&backend, &properties);
+    let producer = producer(&backend, &PATIENT_BATCHES);
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let (former, [tried, other]) = shared_broker_and_others(cluster);
     cluster.move_leader(TOPIC, 0, former).expect("moved");
