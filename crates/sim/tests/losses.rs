@@ -97,7 +97,7 @@ fn compaction_keeps_the_newest_record_of_each_key() {
 #[test]
 fn compaction_finds_a_cleaner_that_passes_the_last_stable_offset() {
     must_be_caught_first_in(
-        92,
+        57,
         Scenario::Compaction,
         Plant::CompactUnstable,
         &["compacted-away", "lost", "torn-transaction"],
