@@ -27,6 +27,7 @@ mod micro_burst;
 mod min_isr;
 mod observer;
 mod phases;
+mod preferred_return;
 mod produce;
 mod readers;
 mod replication_factor;
@@ -468,6 +469,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
     vec![
         &leader_move::LeaderMove,
         &roll::Roll,
+        &preferred_return::PreferredReturn,
         &slow_broker::SlowBroker,
         &lost_leader::LostLeader(Fault::Killed),
         &lost_leader::LostLeader(Fault::Frozen),

@@ -157,6 +157,7 @@ const BEYOND: Metric =
     Metric::Noted("stall_beyond_election_ms", "stall beyond the cluster's own election", Unit::Ms);
 const SHARE: Metric =
     Metric::Noted("slow_share_percent", "share of the bytes sent to it", Unit::Percent);
+const RETURN: Metric = Metric::Noted("return_p99_ms", "p99", Unit::Ms);
 const SILENCE: Metric =
     Metric::Noted("stall_ms", "longest time without an acknowledgement", Unit::Ms);
 
@@ -202,6 +203,10 @@ pub(super) const PICTURE: [Picture; 4] = [
     picture("All brokers restart in turn; 12 partitions", "roll", "few-all"),
     picture("All leaders move at once; 6 partitions", "leader-move", "6-partitions"),
 ];
+
+/// While preferred leaders return, compared with the time before.
+const NEAR_THE_STEADY: Aim =
+    Aim::Noted { figure: "steady_p99_ms", words: "that before", factor: 1.5 };
 
 /// All claims, in the order of the page.
 pub(super) const CLAIMS: &[Claim] = &[
@@ -340,6 +345,38 @@ pub(super) const CLAIMS: &[Claim] = &[
         "All brokers restart in turn; 120 partitions, acks=1",
         Metric::P999,
         Aim::Others,
+    ),
+    claim(
+        "preferred-return",
+        REAL_TIME,
+        "few-keyless",
+        "Preferred leaders return; 12 partitions, keyless",
+        RETURN,
+        NEAR_THE_STEADY,
+    ),
+    claim(
+        "preferred-return",
+        REAL_TIME,
+        "few-keyed",
+        "Preferred leaders return; 12 partitions, keyed",
+        RETURN,
+        NEAR_THE_STEADY,
+    ),
+    claim(
+        "preferred-return",
+        REAL_TIME,
+        "many-keyless",
+        "Preferred leaders return; 120 partitions, keyless",
+        RETURN,
+        NEAR_THE_STEADY,
+    ),
+    claim(
+        "preferred-return",
+        REAL_TIME,
+        "many-keyed",
+        "Preferred leaders return; 120 partitions, keyed",
+        RETURN,
+        NEAR_THE_STEADY,
     ),
     claim(
         "roll",

@@ -552,13 +552,25 @@ impl Testbed {
             for (_, done) in admin.alter_partition_reassignments(&rotated).await? {
                 done?;
             }
-            for (_, done) in admin.elect_leaders(Election::Preferred, &partitions).await? {
-                done?;
-            }
-            Ok::<_, curtail::Error>(())
-        })?;
-        Ok(())
+            elect(admin, &partitions).await
+        })
     }
+
+    /// Makes the first replica of each partition its leader.
+    pub(super) fn elect_preferred(&self, topic: &str) -> Result<()> {
+        let (runtime, admin) = self.admin()?;
+        let described = describe(runtime, admin, topic)?;
+        let partitions: Vec<TopicPartition> =
+            described.partitions.iter().map(|p| TopicPartition::new(topic, p.partition)).collect();
+        runtime.block_on(elect(admin, &partitions))
+    }
+}
+
+async fn elect(admin: &Admin, partitions: &[TopicPartition]) -> Result<()> {
+    for (_, done) in admin.elect_leaders(Election::Preferred, partitions).await? {
+        done?;
+    }
+    Ok(())
 }
 
 /// SASL user. The cluster lives as long as the experiment and listens on loopback.
