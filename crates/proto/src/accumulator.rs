@@ -582,6 +582,11 @@ impl<C> PartitionQueue<C> {
         if policy.moves_refused {
             self.release_refused();
         }
+        self.take_unsent(policy)
+    }
+
+    /// As [`Self::take_movable`], without the batches that were sent: those that were refused wait for their retry here.
+    pub fn take_unsent(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         if work.open.as_ref().is_some_and(|open| !open.bound) {
             work.seal(policy);
@@ -940,6 +945,12 @@ impl<C> PartitionQueue<C> {
     /// Whether there is nothing to send, now or later.
     pub fn is_drained(&self) -> bool {
         self.work.as_ref().is_none_or(|work| work.is_drained())
+    }
+
+    /// Whether a batch was sent and has no outcome yet, be it in flight or to be sent again.
+    pub fn has_sent(&self) -> bool {
+        let has_sent = |work: &Work<C>| !work.in_flight.is_empty() || !work.again.is_empty();
+        self.work.as_deref().is_some_and(has_sent)
     }
 
     /// Whether every record has its outcome.

@@ -1,15 +1,15 @@
 //! Routing of keyless records: away from unhealthy partitions and from slow brokers.
 //!
-//! A review ([`review`]) determines the usable partitions, and moves batches out of those that are no longer usable.
+//! A review ([`review()`]) determines the usable partitions, and moves batches out of those that are no longer usable.
 //! The choice among the usable partitions ([`next`]) reads each broker's load without a lock, in time proportional to
 //! the number of brokers. Only the trial of a broker looks into two partitions. Senders request a choice, holding no
 //! partition's lock, when the sticky choice moves, or when a batch would be opened at a broker that has become slow.
 
+mod review;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,19 +19,17 @@ use std::{
 
 use curtail_proto::{
     accumulator::Batch,
-    metadata::Snapshot,
     partitioner::{
         Candidate, LOOKS, Next, Role, Rule, Standing, Tests, by_queued_batches, choose, is_late,
         pick,
     },
-    path::Trouble,
 };
 use tokio::time::Instant;
 
+pub(super) use self::review::{Reviewed, is_stuck, review};
 use super::{
     delivery::Completion,
     lane::Lane,
-    lanes::Lanes,
     memory::NOWHERE,
     partition::{Partition, PartitionState, StateGuard},
     shared::{Shared, resubmit},
@@ -417,6 +415,18 @@ impl Route {
         Next { partition: picked.partition, probe: picked.as_what == Role::Trial }
     }
 
+    /// What an unproven partition of this broker keeps.
+    fn unproven_keeps(&self, index: u32, has_sent: bool, now: Duration) -> Keeps {
+        if self.pioneer.get() == Some(index) {
+            return Keeps::All;
+        }
+        match self.trial.partition(now) == Some(index) {
+            true if has_sent => Keeps::Sent,
+            true => Keeps::All,
+            false => Keeps::None,
+        }
+    }
+
     fn candidate(&self, now: Duration) -> Candidate {
         let partitions = self.partitions.len() as u32;
         let Some(lane) = &self.lane else {
@@ -431,30 +441,46 @@ impl Route {
     }
 }
 
-/// Whether keyless records should go elsewhere: other partitions are healthier, a batch of this one came back, or its
-/// leader has acknowledged nothing yet and this partition is neither the pioneer nor under trial.
+/// Which keyless records a partition keeps while there are better ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    All,
+    /// Those that try its leader. Others would wait for the outcome behind them.
+    ///
+    /// **Was a bug:** a trial began with a batch in flight, and the batches queued behind it stayed with it, for seconds.
+    Sent,
+    /// Others are healthier, a batch of this one came back, or its leader has acknowledged nothing yet, and this partition
+    /// is neither the pioneer nor under trial.
+    None,
+}
+
+fn keeps(
+    shared: &Shared,
+    topic: &TopicState,
+    partition: &Partition,
+    state: &PartitionState,
+) -> Keeps {
+    let none_if = |none| if none { Keeps::None } else { Keeps::All };
+    if state.is_avoided() || !shared.routing.policy.prefers_proven {
+        return none_if(state.is_avoided() || state.queue.is_doubtful());
+    }
+    if partition.standing.is_proven() {
+        return Keeps::All;
+    }
+    let routes = topic.routes.load();
+    let route = routes.by_lane.iter().find(|route| route.broker() == state.account());
+    let (index, now) = (partition.index as u32, shared.age(Instant::now()));
+    route.map_or(Keeps::None, |route| route.unproven_keeps(index, state.queue.has_sent(), now))
+}
+
+/// Whether keyless records should go elsewhere.
 pub(super) fn avoids(
     shared: &Shared,
     topic: &TopicState,
     partition: &Partition,
     state: &PartitionState,
 ) -> bool {
-    if state.is_avoided() {
-        return true;
-    }
-    if !shared.routing.policy.prefers_proven {
-        return state.queue.is_doubtful();
-    }
-    if partition.standing.is_proven() {
-        return false;
-    }
-    let routes = topic.routes.load();
-    let Some(route) = routes.by_lane.iter().find(|route| route.broker() == state.account()) else {
-        return true;
-    };
-    let index = partition.index as u32;
-    let now = shared.age(Instant::now());
-    route.pioneer.get() != Some(index) && route.trial.partition(now) != Some(index)
+    keeps(shared, topic, partition, state) != Keeps::All
 }
 
 /// Handles a newly proven partition. Batches of its broker's pioneer can move, and so can those of pioneers of brokers
@@ -572,155 +598,18 @@ pub(super) fn is_slow(
     state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age(now)), best))
 }
 
-/// Trouble of the brokers that a partition's acknowledgements depend on: first the worst broker, then the leader,
-/// which could receive no batch. The partitions with the best outlook are usable.
-///
-/// When one broker is unresponsive, leaders that wait for it become suspect, too. If both counted the same, batches
-/// would move from the one to the other and become bound there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Outlook {
-    worst: Trouble,
-    leader: Trouble,
-}
-
-impl Outlook {
-    const FINE: Self = Self { worst: Trouble::Fine, leader: Trouble::Fine };
-    const LEADERLESS: Self = Self { worst: Trouble::Unreachable, leader: Trouble::Unreachable };
-
-    fn needs_unreachable_replica(self) -> bool {
-        self.worst == Trouble::Unreachable && self.leader != Trouble::Unreachable
-    }
-}
-
-/// Work for the caller of [`review`].
-#[derive(Default)]
-#[must_use]
-pub(super) struct Reviewed {
-    /// Partitions to pass to [`evacuate`].
-    pub(super) left: Vec<Arc<Partition>>,
-    /// Partitions whose leader now waits for an unreachable replica, while others do not.
-    pub(super) stuck: Vec<Arc<Partition>>,
-}
-
-/// Determines the usable partitions of a topic. Callers serialize, and hold no lock except that of the lanes.
-pub(super) fn review(
-    shared: &Shared,
-    topic: &TopicState,
-    snapshot: &Snapshot,
-    lanes: &Lanes,
-) -> Reviewed {
-    let policy = &shared.routing.policy;
-    let main_lane = |partition: &Arc<Partition>| {
-        partition.state.lock().lane.as_ref().and_then(|lane| lane.main())
-    };
-    let main_lanes: Vec<Option<Arc<Lane>>> = topic.current().iter().map(main_lane).collect();
-    let outlook = |index: usize| {
-        let Some(lane) = &main_lanes[index] else { return Outlook::LEADERLESS };
-        if !policy.around_trouble {
-            return Outlook::FINE;
-        }
-        let leader = lanes.trouble(lane.broker);
-        if !policy.needs_replicas {
-            return Outlook { worst: leader, leader };
-        }
-        let isr = snapshot.in_sync(&topic.name, index as i32);
-        let worst = isr.iter().map(|&replica| lanes.trouble(replica)).fold(leader, Trouble::max);
-        Outlook { worst, leader }
-    };
-    let outlooks: Vec<Outlook> = (0..main_lanes.len()).map(outlook).collect();
-    let best = outlooks.iter().min().copied().unwrap_or(Outlook::FINE);
-    let mut by_lane: BTreeMap<i32, (Option<Arc<Lane>>, Vec<u32>)> = BTreeMap::new();
-    let usable = |(index, _): &(usize, Option<Arc<Lane>>)| outlooks[*index] == best;
-    for (index, lane) in main_lanes.into_iter().enumerate().filter(usable) {
-        let broker = lane.as_ref().map_or(NOWHERE, |lane| lane.broker);
-        by_lane.entry(broker).or_insert_with(|| (lane, Vec::new())).1.push(index as u32);
-    }
-    if let Some(rack) = &policy.rack {
-        let near = |broker: &i32| {
-            snapshot.node(*broker).and_then(|node| node.rack.as_ref()).is_some_and(|r| r == rack)
-        };
-        if by_lane.keys().any(near) {
-            by_lane.retain(|broker, _| near(broker));
-        }
-    }
-    let by_lane = by_lane.into_values();
-    let former = topic.routes.load();
-    let routes = Routes {
-        by_lane: by_lane.map(|(lane, p)| former.carry_on(lane, p)).collect(),
-        avoided: outlooks.iter().filter(|outlook| **outlook > best).count(),
-    };
-    topic.routes.store(Arc::new(routes));
-    keep_to_routes(shared, topic);
-    let mut reviewed = Reviewed::default();
-    for partition in topic.vanished() {
-        let mut state = partition.state.lock();
-        state.set_avoided(true);
-        if !state.queue.is_drained() {
-            reviewed.left.push(partition.clone());
-        }
-    }
-    for (partition, outlook) in topic.current().iter().zip(outlooks) {
-        let mut state = partition.state.lock();
-        let is_avoided = policy.around_trouble && outlook > best;
-        state.set_avoided(is_avoided);
-        let unproven = policy.prefers_proven && avoids(shared, topic, partition, &state);
-        if (is_avoided || unproven) && !state.queue.is_drained() {
-            reviewed.left.push(partition.clone());
-        }
-        let is_stuck = is_avoided && outlook.needs_unreachable_replica();
-        if is_stuck && policy.separates && !state.mark_stuck() {
-            reviewed.stuck.push(partition.clone());
-        }
-    }
-    reviewed
-}
-
-/// Whether one of these partitions waits for an in-sync replica that `is_unreachable`, while another partition of the
-/// same topics has the same leader and no such replica.
-pub(super) fn is_stuck(
-    shared: &Shared,
-    leader: i32,
-    partitions: &[Arc<Partition>],
-    is_unreachable: impl Fn(&i32) -> bool,
-) -> bool {
-    let snapshot = shared.metadata.snapshot();
-    let waits =
-        |topic: &str, index: i32| snapshot.in_sync(topic, index).iter().any(&is_unreachable);
-    if !partitions.iter().any(|partition| waits(&partition.topic, partition.index)) {
-        return false;
-    }
-    let topics = shared.topics.load();
-    let names: BTreeSet<&Arc<str>> = partitions.iter().map(|partition| &partition.topic).collect();
-    let mut others = names.into_iter().filter_map(|name| topics.get(name)).flat_map(|topic| {
-        topic.partitions.iter().filter(|partition| partition.state.lock().leader.id == leader)
-    });
-    others.any(|partition| !waits(&partition.topic, partition.index))
-}
-
-/// Moves the choice if its partition is not usable, for example the first one, which is drawn from all partitions.
-fn keep_to_routes(shared: &Shared, topic: &TopicState) {
-    let current = topic.sticky.current();
-    let routes = topic.routes.load();
-    if !routes.by_lane.iter().any(|route| route.partitions.contains(&current)) {
-        topic
-            .sticky
-            .leave(current, |_| next_past(shared, topic, Purpose::Waiting, &Passed::default()));
-    }
-}
-
 /// Moves batches that no broker has written, and that are bound to no partition, away from an unhealthy partition. The
 /// caller holds no lock except that of the lanes.
 pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
     if !shared.routing.policy.moves {
         return;
     }
-    if shared.routing.policy.prefers_proven
-        && !avoids(shared, topic, partition, &partition.state.lock())
-    {
+    let keeps = keeps(shared, topic, partition, &partition.state.lock());
+    if shared.routing.policy.prefers_proven && keeps == Keeps::All {
         return;
     }
     let ends = topic.kept.ends();
-    if move_out(shared, topic, partition) == Moved::NotAll {
+    if move_out(shared, topic, partition, keeps) == Moved::NotAll {
         keep(shared, topic, partition, ends);
     }
 }
@@ -742,9 +631,8 @@ pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
         let mut has_more = false;
         for index in kept {
             let Some(partition) = topic.partitions.get(index as usize) else { continue };
-            if avoids(shared, topic, partition, &partition.state.lock())
-                && move_out(shared, topic, partition) == Moved::NotAll
-            {
+            let keeps = keeps(shared, topic, partition, &partition.state.lock());
+            if keeps != Keeps::All && move_out(shared, topic, partition, keeps) == Moved::NotAll {
                 has_more |= topic.kept.keep(index, ends);
             }
         }
@@ -761,8 +649,18 @@ enum Moved {
     NotAll,
 }
 
-fn move_out(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) -> Moved {
-    let movable = partition.state.lock().queue.take_movable(&shared.policy);
+fn move_out(
+    shared: &Shared,
+    topic: &TopicState,
+    partition: &Arc<Partition>,
+    keeps: Keeps,
+) -> Moved {
+    let mut state = partition.state.lock();
+    let movable = match keeps {
+        Keeps::Sent => state.queue.take_unsent(&shared.policy),
+        Keeps::All | Keeps::None => state.queue.take_movable(&shared.policy),
+    };
+    drop(state);
     let mut moved = Moved::All;
     for batch in movable {
         if place(shared, topic, partition, batch) == Moved::NotAll {

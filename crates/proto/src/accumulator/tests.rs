@@ -652,6 +652,24 @@ fn expiry_spares_batches_in_flight() {
 }
 
 #[test]
+fn a_batch_counts_as_sent_until_its_outcome() {
+    let policy = BatchPolicy { moves_refused: true, ..policy(1, 0) };
+    let now = Instant::now();
+    let mut queue = known();
+    append(&mut queue, &policy, b"a", now);
+    append(&mut queue, &policy, b"b", now);
+    assert!(!queue.has_sent(), "both wait");
+    let first = take(&mut queue, &policy, 1, now);
+    assert!(queue.has_sent(), "one is in flight");
+    assert!(queue.retry(first, false, Some(now)).is_none());
+    assert!(queue.has_sent(), "it will be sent again");
+    assert_eq!(queue.take_unsent(&policy).len(), 1, "the other one");
+    assert!(queue.has_sent() && queue.take_unsent(&policy).is_empty());
+    assert_eq!(queue.take_movable(&policy).len(), 1, "a refused one may leave, too");
+    assert!(!queue.has_sent() && queue.is_idle());
+}
+
+#[test]
 fn a_buffer_that_a_socket_holds_is_not_changed() {
     let (policy, now) = (policy(1, 0), Instant::now());
     let mut queue = known();

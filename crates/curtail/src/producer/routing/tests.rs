@@ -32,3 +32,22 @@ fn the_first_proven_partition_is_remembered_while_its_broker_leads_it() {
     now.remember(&topic, 280);
     assert_eq!(now.home(&topic), Some(280), "in its place");
 }
+
+#[test]
+fn an_unproven_partition_keeps_all_as_the_pioneer_and_only_its_trial_otherwise() {
+    let now = Duration::from_secs(60);
+    let route = route(0..4);
+    route.pioneer.set(1);
+    route.trial.begin(2, now);
+    let keeps = |index, has_sent| route.unproven_keeps(index, has_sent, now);
+    for (index, has_sent, expected) in [
+        (0, false, Keeps::None),
+        (0, true, Keeps::None),
+        (1, false, Keeps::All),
+        (1, true, Keeps::All),
+        (2, false, Keeps::All),
+        (2, true, Keeps::Sent),
+    ] {
+        assert_eq!(keeps(index, has_sent), expected, "partition {index}, sent: {has_sent}");
+    }
+}
