@@ -1,9 +1,14 @@
 //! The embedded cluster, on a runtime of its own: a test that blocks the clients' threads does not stop the brokers.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use curtail::{Env, error::Report};
-use curtail_cluster::{ClusterConfig, ClusterError, Ports, Storage};
+use curtail_cluster::{ClusterConfig, ClusterError, Listeners, SecurityProtocol, Storage};
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyModule};
 use tokio::{runtime::Runtime, time::timeout};
@@ -66,7 +71,8 @@ fn config(
         config.storage = Storage::Dir(directory);
     }
     if let Some(first) = port {
-        config.ports = Ports::From(first);
+        let first = SocketAddr::from((Ipv4Addr::LOCALHOST, first));
+        config.listeners = Listeners::new(SecurityProtocol::Plaintext, first);
     }
     Ok(config)
 }

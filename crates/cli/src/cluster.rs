@@ -1,11 +1,14 @@
 //! `curtail cluster`.
 
 mod parent;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod users;
 
 use std::{
+    collections::BTreeMap,
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
@@ -13,8 +16,8 @@ use std::{
 
 use clap::Args;
 use curtail_cluster::{
-    ClientAuth, ClientFile, Cluster, ClusterConfig, Observer, Ports, Resize, Security,
-    SecurityProtocol, Storage,
+    ClientAuth, ClientFile, Cluster, ClusterConfig, Host, Listener, ListenerAddress, Listeners,
+    Observer, Resize, Security, SecurityProtocol, Storage,
 };
 use curtail_net::Env;
 use serde::Serialize;
@@ -30,6 +33,7 @@ use crate::{
     output,
     settings::{Property, property},
 };
+use sources::{Given, Origin};
 use users::{Secret, secret};
 
 /// Arguments of `curtail cluster`.
@@ -42,12 +46,12 @@ pub(crate) struct Arguments {
     /// with --ephemeral].
     #[arg(long)]
     port: Option<u16>,
-    /// IP address to listen on [default: loopback, so that only this machine can connect].
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<IpAddr>,
-    /// IP address advertised to clients (advertised.listeners) [default: the address to listen on].
-    #[arg(long, value_name = "ADDRESS")]
-    advertise: Option<IpAddr>,
+    /// Address or host name to listen on [default: loopback, so that only this machine can connect].
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    listen: Option<Host>,
+    /// Address or host name advertised to clients (advertised.listeners) [default: the one to listen on].
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    advertise: Option<Host>,
     /// Security protocol of clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL [default: PLAINTEXT].
     #[arg(long, value_name = "PROTOCOL")]
     security_protocol: Option<String>,
@@ -76,7 +80,17 @@ pub(crate) struct Arguments {
     /// that is less].
     #[arg(long, value_name = "N")]
     replication_factor: Option<i16>,
-    /// A broker property by Kafka's name, for example min.insync.replicas=2. May be given several times.
+    /// A server.properties of Apache Kafka. Settings that have no effect here, such as num.io.threads, are accepted and
+    /// listed. Each further broker listens on the next port; a semicolon in listeners and advertised.listeners begins
+    /// the listeners of the next broker instead.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read server properties from environment variables, as Kafka's images do: KAFKA_NUM_PARTITIONS is num.partitions.
+    /// They override --config.
+    #[arg(long)]
+    env: bool,
+    /// A broker property by Kafka's name, for example min.insync.replicas=2. May be given several times. It overrides
+    /// --config and --env.
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<Property>,
     /// Serve faults, health and metrics over HTTP on this PORT, or on ADDRESS:PORT [default: none, or a free port with
@@ -87,7 +101,7 @@ pub(crate) struct Arguments {
     /// process that started it, and when its standard input, if that is a pipe, is closed.
     #[arg(long, conflicts_with = "data")]
     ephemeral: bool,
-    /// Print one line of JSON instead of the addresses: bootstrap_servers, control, pid.
+    /// Print one line of JSON instead of the addresses: bootstrap_servers, listeners if there are several, control, pid.
     #[arg(long)]
     json: bool,
     /// Print a line for each request to standard error.
@@ -101,7 +115,11 @@ const DEFAULT_PORT: u16 = 9092;
 /// The line of `--json`.
 #[derive(Serialize)]
 struct Started {
+    /// Of the first listener.
     bootstrap_servers: String,
+    /// The bootstrap servers of each listener, if there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    listeners: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<String>,
     pid: u32,
@@ -115,57 +133,100 @@ pub(crate) fn default_replicas(brokers: u32) -> i16 {
     brokers.min(3) as i16
 }
 
+/// An address or a host name for `--listen` and `--advertise`.
+fn host(text: &str) -> Result<Host, String> {
+    match text.parse() {
+        Ok(Host::Every) => Err("expected a host name or an IP address".to_owned()),
+        Ok(host) => Ok(host),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The settings of a cluster.
+#[derive(Debug)]
+struct Prepared {
+    config: ClusterConfig,
+    /// Properties of the file and of the environment without effect, with what to use instead.
+    without_effect: Vec<String>,
+}
+
 impl Arguments {
-    /// The number of brokers: as requested, as stored in `--data`, or the default.
-    fn brokers(&self) -> u32 {
+    /// The number of brokers: as requested, as stored in `--data`, as many as `listeners` has lists
+    /// for, or the default.
+    fn brokers(&self, given: &[Given]) -> u32 {
         let before = || self.data.as_deref().and_then(curtail_cluster::brokers_of);
-        self.brokers.or_else(before).unwrap_or(DEFAULT_BROKERS)
+        let lists = || {
+            let listeners = given.iter().rfind(|given| given.name == LISTENERS)?;
+            let brokers = listeners.value.parse::<Listeners>().ok()?.brokers()?;
+            u32::try_from(brokers).ok()
+        };
+        self.brokers.or_else(before).or_else(lists).unwrap_or(DEFAULT_BROKERS)
     }
 
-    fn config(&self) -> Result<ClusterConfig, Failure> {
-        let brokers = self.brokers();
+    /// All properties in the order of precedence: the file, the environment, `--property`.
+    fn given(&self) -> Result<Vec<Given>, Failure> {
+        let mut given = match &self.config {
+            Some(path) => sources::file(path)?,
+            None => Vec::new(),
+        };
+        if self.env {
+            given.extend(sources::environment(std::env::vars_os())?);
+            given.extend(sources::opened_as_advertised(&given));
+        }
+        let flags = self.properties.iter().map(|Property { name, value }| Given {
+            name: name.clone(),
+            value: value.clone(),
+            origin: Origin::Flag,
+        });
+        given.extend(flags);
+        Ok(given)
+    }
+
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let given = self.given()?;
+        let brokers = self.brokers(&given);
         let mut config = ClusterConfig {
             brokers,
             default_replication_factor: default_replicas(brokers),
             resize: if self.resize { Resize::Allow } else { Resize::Refuse },
             ..ClusterConfig::default()
         };
-        let default_port = if self.ephemeral { 0 } else { DEFAULT_PORT };
-        match self.port.unwrap_or(default_port) {
-            0 => {}
-            port => config.ports = Ports::From(port),
-        }
+        self.place(&mut config, &given)?;
         if let Some(directory) = &self.data {
             config.storage = Storage::Dir(directory.clone());
         }
+        let (flags, others): (Vec<_>, Vec<_>) =
+            given.iter().partition(|given| given.origin == Origin::Flag);
+        let without_effect = sources::apply(&mut config, &others, self.data.is_some())?;
         if let Some(partitions) = self.partitions {
             config.set("num.partitions", &partitions.to_string())?;
         }
         if let Some(replicas) = self.replication_factor {
             config.set("default.replication.factor", &replicas.to_string())?;
         }
-        if let Some(protocol) = &self.security_protocol {
-            config.set("listener.security.protocol", protocol)?;
-        }
-        config.security.users = users::all(&self.users, self.user_file.as_deref())?;
-        self.place(&mut config)?;
-        for Property { name, value } in &self.properties {
+        for Given { name, value, .. } in flags {
             config.set(name, value)?;
         }
+        config.security.users = users::all(&self.users, self.user_file.as_deref())?;
         self.check_reach(&config)?;
         self.check_control()?;
-        Ok(config)
+        Ok(Prepared { config, without_effect })
     }
 
     /// Refuses to open an insecure cluster to a network without `--insecure`.
     fn check_reach(&self, config: &ClusterConfig) -> Result<(), Failure> {
-        match (config.beyond_loopback(), risk(&config.security)) {
-            (Some(address), Some(risk)) if !self.insecure => Err(Failure::new(format!(
-                "listening on {address} with {}: {risk}; use --security-protocol SASL_SSL with --user-file, or add --insecure",
-                config.security.protocol.name()
-            ))),
-            _ => Ok(()),
+        for listener in open_listeners(config)? {
+            if let Some(risk) = risk(&config.security, listener.protocol).filter(|_| !self.insecure)
+            {
+                return Err(Failure::new(format!(
+                    "listening on {} with {}: {risk}; use --security-protocol SASL_SSL with --user-file, or add \
+                     --insecure",
+                    shown(&listener.host),
+                    listener.protocol.name()
+                )));
+            }
         }
+        Ok(())
     }
 
     /// The address of the control endpoint, if there is one.
@@ -184,60 +245,131 @@ impl Arguments {
         }
     }
 
-    /// Sets the listening address and the advertised one.
-    fn place(&self, config: &mut ClusterConfig) -> Result<(), Failure> {
-        config.bind = self.listen;
-        match (self.listen, self.advertise) {
-            (_, Some(address)) if !address.is_unspecified() => config.host = address,
-            (Some(address), None) if !address.is_unspecified() => config.host = address,
-            (None, None) => {}
-            (_, Some(address)) => {
-                return Err(Failure::new(format!(
-                    "--advertise {address}: clients cannot connect to this address; set the one that they connect to"
-                )));
-            }
-            (Some(address), None) => {
-                return Err(Failure::new(format!(
-                    "--listen {address} means every address of this machine; set the one that clients connect to \
-                     with --advertise"
-                )));
-            }
+    /// Sets the listener of the flags, which is there unless a property has others.
+    fn place(&self, config: &mut ClusterConfig, given: &[Given]) -> Result<(), Failure> {
+        let flags = [
+            ("--listen", self.listen.is_some()),
+            ("--advertise", self.advertise.is_some()),
+            ("--port", self.port.is_some()),
+            ("--security-protocol", self.security_protocol.is_some()),
+        ];
+        let flag = flags.iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+        let is_placing = |given: &&Given| [LISTENERS, ADVERTISED].contains(&given.name.as_str());
+        if let (Some(flag), Some(given)) = (flag, given.iter().find(is_placing)) {
+            return Err(Failure::new(format!(
+                "{flag} and {} both say where clients connect; use one of them",
+                given.shown()
+            )));
         }
+        if let Some(host) = self.advertise.as_ref().filter(|host| host.is_unspecified()) {
+            return Err(Failure::new(format!(
+                "--advertise {host}: clients cannot connect to this address; set the one that they connect to"
+            )));
+        }
+        if let (Some(host), None) = (&self.listen, &self.advertise)
+            && host.is_unspecified()
+        {
+            return Err(Failure::new(format!(
+                "--listen {host} means every address of this machine; set the one that clients connect to with \
+                 --advertise"
+            )));
+        }
+        let protocol = match &self.security_protocol {
+            Some(name) => SecurityProtocol::by_name(name).ok_or_else(|| {
+                Failure::new(format!(
+                    "--security-protocol {name}: expected PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
+                ))
+            })?,
+            None => SecurityProtocol::Plaintext,
+        };
+        let port = self.port.unwrap_or(if self.ephemeral { 0 } else { DEFAULT_PORT });
+        let listener = |host, port| {
+            Listeners::From(vec![ListenerAddress { name: protocol.into(), host, port }])
+        };
+        let loopback = || Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let host = self.listen.clone().or_else(|| self.advertise.clone());
+        config.listeners = listener(host.unwrap_or_else(loopback), port);
+        // Port 0 is the one that the broker listens on.
+        config.advertised_listeners = self.advertise.clone().map(|host| listener(host, 0));
         Ok(())
     }
 }
 
+/// Names of the properties that place listeners.
+const LISTENERS: &str = "listeners";
+const ADVERTISED: &str = "advertised.listeners";
+
+/// The text for a host in a sentence.
+fn shown(host: &Host) -> String {
+    match host {
+        Host::Every => "every address".to_owned(),
+        Host::Ip(ip) => ip.to_string(),
+        Host::Name(name) => name.to_string(),
+    }
+}
+
+/// Returns the listeners that other machines can reach, those of equal hosts and protocols once.
+fn open_listeners(config: &ClusterConfig) -> Result<Vec<Listener>, Failure> {
+    let mut open: Vec<Listener> = Vec::new();
+    for id in config.broker_ids() {
+        for listener in config.listeners_of(id)? {
+            let is_new = !open
+                .iter()
+                .any(|known| (&known.host, known.protocol) == (&listener.host, listener.protocol));
+            if is_new && listener.is_beyond_loopback() {
+                open.push(listener);
+            }
+        }
+    }
+    Ok(open)
+}
+
 impl Arguments {
     /// Prints the settings that clients need, and who can connect.
-    fn explain(&self, cluster: &Cluster, security: &Security, beyond_loopback: Option<IpAddr>) {
+    fn explain(
+        &self,
+        cluster: &Cluster,
+        files: io::Result<Vec<ClientFile>>,
+        security: &Security,
+        open: &[Listener],
+    ) {
         if !self.users.is_empty() {
             output::note(
                 "every process of this machine can read the passwords of --user; use --user-file FILE or CURTAIL_USERS",
             );
         }
-        let files = cluster.write_client_files().unwrap_or_else(|error| {
+        let files = files.unwrap_or_else(|error| {
             output::note(format_args!("cannot write files of client properties: {error}"));
             Vec::new()
         });
         if files.is_empty() {
-            explain_properties(cluster, security.protocol);
+            explain_properties(cluster);
         }
-        for ClientFile { user, path, .. } in files {
-            let of = user.map(|user| format!(" as user '{user}'")).unwrap_or_default();
+        let mut secured: Vec<&String> = files.iter().map(|file| &file.listener).collect();
+        secured.dedup();
+        let several = secured.len() > 1;
+        for ClientFile { listener, user, path, .. } in &files {
+            let of = user.as_ref().map(|user| format!(" as user '{user}'")).unwrap_or_default();
+            let through = if several { format!(" through {listener}") } else { String::new() };
             let path = path.display();
-            output::note(format_args!("clients connect{of} with --command-config {path}"));
+            output::note(format_args!("clients connect{of}{through} with --command-config {path}"));
         }
-        if let Some(address) = beyond_loopback {
-            let who = risk(security).unwrap_or("users can connect from other machines");
-            output::note(format_args!("listening on {address}, not only for this machine: {who}"));
+        for listener in open {
+            let risk = risk(security, listener.protocol);
+            let who = risk.unwrap_or("users can connect from other machines");
+            let host = shown(&listener.host);
+            output::note(format_args!("listening on {host}, not only for this machine: {who}"));
         }
     }
 }
 
 /// Prints the properties that clients need where no file has them.
-fn explain_properties(cluster: &Cluster, protocol: SecurityProtocol) {
-    if protocol != SecurityProtocol::Plaintext {
-        output::note(format_args!("clients need security.protocol={}", protocol.name()));
+fn explain_properties(cluster: &Cluster) {
+    for Listener { name, protocol, .. } in cluster.listeners() {
+        if protocol != SecurityProtocol::Plaintext {
+            let protocol = protocol.name();
+            output::note(format_args!("clients of {name} need security.protocol={protocol}"));
+        }
     }
     if let Some(file) = cluster.ca_file() {
         let file = file.display();
@@ -248,8 +380,8 @@ fn explain_properties(cluster: &Cluster, protocol: SecurityProtocol) {
 }
 
 /// The risk of a listener that offers less than an encrypted login.
-fn risk(security: &Security) -> Option<&'static str> {
-    match security.protocol {
+fn risk(security: &Security, protocol: SecurityProtocol) -> Option<&'static str> {
+    match protocol {
         SecurityProtocol::Plaintext => Some("anyone who reaches it can read and write all records"),
         SecurityProtocol::SaslPlaintext => Some("passwords and records travel unencrypted"),
         SecurityProtocol::Ssl if security.client_auth != ClientAuth::Required => {
@@ -266,11 +398,23 @@ fn announce(
     control: Option<String>,
 ) -> Result<(), Failure> {
     let bootstrap_servers = cluster.bootstrap();
+    let mut listeners = BTreeMap::new();
+    for Listener { name, .. } in cluster.listeners() {
+        if let Some(servers) = cluster.bootstrap_of(name.as_str()) {
+            listeners.insert(name.to_string(), servers);
+        }
+    }
+    if listeners.len() == 1 {
+        listeners.clear();
+    }
     if arguments.json {
-        let started = Started { bootstrap_servers, control, pid: std::process::id() };
+        let started = Started { bootstrap_servers, listeners, control, pid: std::process::id() };
         return output::line(serde_json::to_string(&started).map_err(Failure::new)?);
     }
     output::line(bootstrap_servers)?;
+    for (name, servers) in listeners {
+        output::note(format_args!("{name}: {servers}"));
+    }
     if let Some(control) = control {
         output::note(format_args!("`curtail fault --control {control} list` prints the faults"));
     }
@@ -279,7 +423,7 @@ fn announce(
 
 /// Runs the cluster until Ctrl-C or SIGTERM, and with `--ephemeral` until its parent ends.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let config = arguments.config()?;
+    let Prepared { config, without_effect } = arguments.prepare()?;
     let threads = |error| Failure::new(format!("cannot start the cluster's threads: {error}"));
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(threads)?;
     runtime.block_on(async {
@@ -288,7 +432,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(threads)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
         let security = config.security.clone();
-        let (brokers, beyond_loopback) = (config.brokers, config.beyond_loopback());
+        let (brokers, open) = (config.brokers, open_listeners(&config)?);
         // Before the start, so that the end of the parent during the start is noticed.
         let orphaned = parent::gone(arguments.ephemeral);
         let endpoint = match arguments.control() {
@@ -305,12 +449,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let (served, stop) = oneshot::channel();
         let serving = endpoint
             .map(|endpoint| tokio::spawn(endpoint.serve(Arc::clone(&cluster), requests, stop)));
+        // A program that has read the addresses may open them at once.
+        let files = cluster.write_client_files();
         announce(arguments, &cluster, control)?;
         output::note(match brokers {
             1 => "1 broker is running; Ctrl-C stops it".to_owned(),
             count => format!("{count} brokers are running; Ctrl-C stops them"),
         });
-        arguments.explain(&cluster, &security, beyond_loopback);
+        if !without_effect.is_empty() {
+            output::note(format_args!("without effect here: {}", without_effect.join(", ")));
+        }
+        if !arguments.env && !arguments.ephemeral {
+            sources::remind_of_environment(std::env::vars_os());
+        }
+        arguments.explain(&cluster, files, &security, &open);
         tokio::select! {
             biased;
             _ = interrupt.recv() => {}

@@ -11,12 +11,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{ClientAuth, ClusterHandle, Mechanism, Security, SecurityProtocol, User};
+use crate::{ClientAuth, ClusterHandle, Listener, Mechanism, Security, SecurityProtocol, User};
 
 /// A file of client properties, see [`ClusterHandle::write_client_files`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientFile {
+    /// The listener that it is for.
+    pub listener: String,
     /// The SASL user; `None` without SASL.
     pub user: Option<String>,
     /// The absolute path.
@@ -28,36 +30,47 @@ const PREFERENCE: [Mechanism; 3] =
     [Mechanism::ScramSha512, Mechanism::ScramSha256, Mechanism::Plain];
 
 impl ClusterHandle {
-    /// Writes a file of client properties for each SASL user, or one without SASL. This client and
-    /// Kafka's tools read it with `--command-config`. It has the bootstrap servers, the truststore
-    /// if the cluster has created its certificates, and the password. Only its owner can read it.
-    /// It replaces the file of an earlier run.
+    /// Writes a file of client properties for each SASL user, or one without SASL, for each listener
+    /// that is not PLAINTEXT. This client and Kafka's tools read it with `--command-config`. It has
+    /// the bootstrap servers, the truststore if the cluster has created its certificates, and the
+    /// password. Only its owner can read it. It replaces the file of an earlier run.
     ///
     /// Returns the files: none for PLAINTEXT and for a cluster without a directory.
     ///
     /// # Errors
     /// A file cannot be written.
     pub fn write_client_files(&self) -> io::Result<Vec<ClientFile>> {
-        let security = self.security();
-        let secured = security.protocol != SecurityProtocol::Plaintext;
-        let Some(dir) = self.dir().filter(|_| secured) else { return Ok(Vec::new()) };
+        let mut secured = self.listeners();
+        secured.retain(|listener| listener.protocol != SecurityProtocol::Plaintext);
+        let Some(dir) = self.dir().filter(|_| !secured.is_empty()) else { return Ok(Vec::new()) };
         let dir = fs::canonicalize(dir)?;
         let ca = self.ca_file().map(fs::canonicalize).transpose()?;
-        let common = common(&self.bootstrap(), security, ca.as_deref());
-        if !security.protocol.has_sasl() {
-            let path = dir.join("client.properties");
-            write(&path, &common)?;
-            return Ok(vec![ClientFile { user: None, path }]);
-        }
         let mut files = Vec::new();
         let mut taken = BTreeSet::new();
-        for (user, mechanism) in logins(security) {
-            let path = dir.join(file_name(user.name(), &mut taken));
-            write(&path, &(common.clone() + &login(user, mechanism)))?;
-            files.push(ClientFile { user: Some(user.name().to_owned()), path });
+        for (listener, at) in secured.iter().zip(0..) {
+            let servers = self.bootstrap_of(listener.name.as_str()).unwrap_or_default();
+            let security = &self.config().security;
+            let common = common(&servers, listener.protocol, security, ca.as_deref());
+            // The files of the only secured listener do not name it.
+            let suffix = if at == 0 { None } else { Some(listener) };
+            for (user, login) in logins_at(listener, security) {
+                let path = dir.join(file_name(user, suffix, &mut taken));
+                write(&path, &(common.clone() + &login))?;
+                let user = user.map(ToOwned::to_owned);
+                files.push(ClientFile { listener: listener.name.to_string(), user, path });
+            }
         }
         Ok(files)
     }
+}
+
+/// The names of those who log in at a listener, with their properties: `None` without SASL.
+fn logins_at<'a>(listener: &Listener, security: &'a Security) -> Vec<(Option<&'a str>, String)> {
+    if !listener.protocol.has_sasl() {
+        return vec![(None, String::new())];
+    }
+    let all = logins(security).into_iter();
+    all.map(|(user, mechanism)| (Some(user.name()), login(user, mechanism))).collect()
 }
 
 /// Each user once, with the preferred mechanism of its entries that the listeners offer.
@@ -75,23 +88,38 @@ fn logins(security: &Security) -> Vec<(&User, Mechanism)> {
     first.filter_map(|user| best(user.name())).collect()
 }
 
-/// `client-NAME.properties`, with characters that are special in paths replaced.
-fn file_name(user: &str, taken: &mut BTreeSet<String>) -> String {
+/// `client-USER-LISTENER.properties`, with characters that are special in paths replaced.
+fn file_name(
+    user: Option<&str>,
+    listener: Option<&Listener>,
+    taken: &mut BTreeSet<String>,
+) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
-    let name: String = user.chars().map(|c| if plain(c) { c } else { '_' }).collect();
-    let mut file = format!("client-{name}.properties");
+    let part = |text: &str| {
+        let plain = text.chars().map(|c| if plain(c) { c } else { '_' });
+        format!("-{}", plain.collect::<String>())
+    };
+    let user = user.map(part).unwrap_or_default();
+    let listener = listener.map(|listener| part(listener.name.as_str())).unwrap_or_default();
+    let name = format!("client{user}{listener}");
+    let mut file = format!("{name}.properties");
     let mut number = 2;
     while !taken.insert(file.clone()) {
-        file = format!("client-{name}-{number}.properties");
+        file = format!("{name}-{number}.properties");
         number += 1;
     }
     file
 }
 
-fn common(bootstrap: &str, security: &Security, ca: Option<&Path>) -> String {
+fn common(
+    bootstrap: &str,
+    protocol: SecurityProtocol,
+    security: &Security,
+    ca: Option<&Path>,
+) -> String {
     let mut text = property("bootstrap.servers", bootstrap);
-    text += &property("security.protocol", security.protocol.name());
-    if security.protocol.has_tls() {
+    text += &property("security.protocol", protocol.name());
+    if protocol.has_tls() {
         match ca {
             Some(path) => {
                 text += &property("ssl.truststore.type", "PEM");

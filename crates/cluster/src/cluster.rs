@@ -26,8 +26,8 @@ use tokio::{
 
 use crate::{
     admission::Admissions,
-    broker::{self, Phase, Slot, broker_dir},
-    config::{ClusterConfig, Ports, Security, Storage},
+    broker::{self, Machines, Phase, Place, Slot, broker_dir},
+    config::{ClusterConfig, Endpoint, Listener, ListenerName, Storage},
     controller::{Controller, MorePartitions, TopicSpec},
     error::ClusterError,
     faults::Faults,
@@ -107,9 +107,17 @@ impl BrokerHandle {
         let _ = self.slot.phase.subscribe().wait_for(|phase| *phase == Phase::Up).await;
     }
 
-    /// Returns the broker's address; the port is 0 until an ephemeral one has been chosen.
+    /// Returns an address at which the broker's machine reaches its first listener, whatever it
+    /// advertises. The port is 0 until an ephemeral one has been chosen.
     pub fn addr(&self) -> SocketAddr {
-        *self.slot.advertised.lock()
+        let first = self.slot.places.lock().first().map(Place::addr);
+        first.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
+    }
+
+    /// Returns the endpoint that clients of the broker's first listener receive.
+    pub fn endpoint(&self) -> Endpoint {
+        // A valid configuration has a listener.
+        self.slot.endpoint(0).unwrap_or_else(|| self.addr().into())
     }
 
     /// Returns once every task of the last incarnation has ended. The caller holds
@@ -134,7 +142,14 @@ impl ClusterHandle {
     /// # Errors
     /// The configuration is contradictory or the storage cannot be used.
     pub fn new(config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
+        Self::on(Machines::Apart, config, envs)
+    }
+
+    fn on(machines: Machines, config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
         config.validate()?;
+        if machines == Machines::One {
+            config.validate_ports()?;
+        }
         let config = Arc::new(config);
         let Opened { disks, root, hold } = storage::open(&config)?;
         let storage = |source| ClusterError::Storage { path: root.clone(), source };
@@ -154,9 +169,9 @@ impl ClusterHandle {
         let controller = Arc::new(Controller::new(&config, entropy, journaled).map_err(storage)?);
         let admissions = Arc::new(Admissions::new(&config, certificates)?);
         controller.configure_credentials(&admissions.credentials);
-        let slots = config.broker_ids().zip(envs).zip(disks).map(|((id, env), disk)| {
-            let advertised = advertised(&config, id);
-            let bind = SocketAddr::new(config.bind.unwrap_or(advertised.ip()), advertised.port());
+        let mut slots = BTreeMap::new();
+        for ((id, env), disk) in config.broker_ids().zip(envs).zip(disks) {
+            let places = config.listeners_of(id)?.into_iter().map(Place::new).collect();
             let slot = Slot {
                 id,
                 env,
@@ -164,8 +179,8 @@ impl ClusterHandle {
                 disk_full: Arc::default(),
                 hold: Arc::clone(&hold),
                 dir: broker_dir(&root, id),
-                bind: Mutex::new(bind),
-                advertised: Mutex::new(advertised),
+                machines,
+                places: Mutex::new(places),
                 admissions: Arc::clone(&admissions),
                 gate: Arc::new(Gate::default()),
                 faults: Arc::clone(&faults),
@@ -175,9 +190,8 @@ impl ClusterHandle {
                 alive: Mutex::new(None),
                 current: Mutex::new(None),
             };
-            (id, Arc::new(slot))
-        });
-        let slots = slots.collect();
+            slots.insert(id, Arc::new(slot));
+        }
         let observers = Arc::default();
         let ca_file = admissions.ca_file.clone();
         let dir = certificates.map(Path::to_owned);
@@ -205,11 +219,43 @@ impl ClusterHandle {
         self.0.slots.keys().copied().collect()
     }
 
-    /// Returns the brokers' addresses in the format of `bootstrap.servers`.
+    /// Returns what the brokers' first listener advertises, in the format of `bootstrap.servers`.
     pub fn bootstrap(&self) -> String {
-        let addrs: Vec<String> =
-            self.0.slots.values().map(|slot| slot.advertised.lock().to_string()).collect();
-        addrs.join(",")
+        self.bootstrap_at(0)
+    }
+
+    /// Returns what the brokers advertise for this listener, in the format of `bootstrap.servers`;
+    /// `None` if they have no such listener.
+    ///
+    /// # Example
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use curtail_cluster::{Cluster, ClusterConfig};
+    ///
+    /// let mut config = ClusterConfig::default();
+    /// config.set("listeners", "PLAINTEXT://127.0.0.1:0,SSL://localhost:0")?;
+    /// let cluster = Cluster::start(config, curtail_net::Env::real()).await?;
+    /// assert!(cluster.bootstrap_of("SSL").is_some_and(|servers| servers.starts_with("localhost:")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn bootstrap_of(&self, listener: &str) -> Option<String> {
+        let name = ListenerName::new(listener)?;
+        let at = self.listeners().iter().position(|listener| listener.name == name)?;
+        Some(self.bootstrap_at(at))
+    }
+
+    fn bootstrap_at(&self, at: usize) -> String {
+        let endpoints = self.0.slots.values().filter_map(|slot| slot.endpoint(at));
+        endpoints.map(|endpoint| endpoint.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns the listeners of the first broker. All brokers have the same names and protocols.
+    pub fn listeners(&self) -> Vec<Listener> {
+        let first = self.0.slots.values().next();
+        first.map_or_else(Vec::new, |slot| {
+            slot.places.lock().iter().map(|place| place.listener.clone()).collect()
+        })
     }
 
     /// Returns the file with the certificate that clients must trust (PEM). `None` unless the
@@ -222,8 +268,8 @@ impl ClusterHandle {
         self.0.dir.as_deref()
     }
 
-    pub(crate) fn security(&self) -> &Security {
-        &self.0.config.security
+    pub(crate) fn config(&self) -> &ClusterConfig {
+        &self.0.config
     }
 
     /// Makes `to` the leader of a partition, as a preferred-leader election or a reassignment
@@ -388,15 +434,6 @@ impl ClusterHandle {
     }
 }
 
-fn advertised(config: &ClusterConfig, id: i32) -> SocketAddr {
-    let index = usize::try_from(id - 1).unwrap_or(0);
-    match &config.ports {
-        Ports::Ephemeral => SocketAddr::new(config.host, 0),
-        Ports::From(first) => SocketAddr::new(config.host, first + index as u16),
-        Ports::List(list) => list[index],
-    }
-}
-
 /// A running cluster. Dropping it stops it without closing its logs; [`Cluster::shutdown`] closes
 /// them.
 #[derive(Debug)]
@@ -437,7 +474,7 @@ impl Cluster {
             .broker_ids()
             .map(|_| Env { entropy: env.entropy.fork(), ..env.clone() })
             .collect();
-        Self::start_apart(config, envs).await
+        Self::run(ClusterHandle::on(Machines::One, config, envs)?).await
     }
 
     /// Starts a cluster with a separate environment, and so a machine, for each broker, in the
@@ -449,7 +486,10 @@ impl Cluster {
     /// # Cancel safety
     /// As [`Cluster::start`].
     pub async fn start_apart(config: ClusterConfig, envs: Vec<Env>) -> Result<Self, ClusterError> {
-        let handle = ClusterHandle::new(config, envs)?;
+        Self::run(ClusterHandle::new(config, envs)?).await
+    }
+
+    async fn run(handle: ClusterHandle) -> Result<Self, ClusterError> {
         let controller = handle.controller();
         let controller = tokio::spawn(async move { controller.run().await });
         let cluster = Self { handle, controller, brokers: Mutex::default() };

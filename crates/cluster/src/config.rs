@@ -1,39 +1,28 @@
 //! Settings of a cluster: typed, or by the property names of Apache Kafka's brokers.
 
+mod foreign;
+mod listeners;
 mod properties;
 mod security;
 #[cfg(test)]
 mod tests;
 
+pub use foreign::Effect;
+pub use listeners::{
+    Endpoint, Host, Listener, ListenerAddress, ListenerName, ListenerProtocols, Listeners,
+    ParseListenersError,
+};
 pub use properties::ConfigError;
 pub use security::{
     Authorizer, ClientAuth, Mechanism, Password, Security, SecurityProtocol, User, UserError,
 };
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use curtail_wire::records::TimestampType;
 
 pub use crate::coordinator::consumer::Assignor;
 use crate::{coordinator::consumer::Settings, disk::Disk};
-
-/// The ports of the brokers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Ports {
-    /// Ports chosen by the operating system.
-    #[default]
-    Ephemeral,
-    /// The first broker uses this port, each further broker the next one.
-    From(u16),
-    /// One advertised address per broker, in the order of their ids.
-    List(Vec<SocketAddr>),
-}
 
 /// The storage of the logs.
 #[derive(Clone, Default)]
@@ -157,12 +146,21 @@ pub enum ReplicaSelector {
 pub struct ClusterConfig {
     /// Number of brokers; their ids are 1 and up.
     pub brokers: u32,
-    /// Address the brokers listen on and advertise, unless [`Ports::List`] says otherwise.
-    pub host: IpAddr,
-    /// Address to bind instead of the advertised one.
-    pub bind: Option<IpAddr>,
-    /// Ports.
-    pub ports: Ports,
+    /// `listeners`: where brokers listen, by the names of listeners. By default one listener,
+    /// PLAINTEXT on a free loopback port.
+    pub listeners: Listeners,
+    /// `advertised.listeners`: the hosts and ports that clients receive, each those of the listener
+    /// that it came by; `None` if they are the same as in `listeners`.
+    pub advertised_listeners: Option<Listeners>,
+    /// `listener.security.protocol.map`: the protocols of the listeners.
+    pub listener_protocols: ListenerProtocols,
+    /// `inter.broker.listener.name`: the listener that brokers use among themselves if its protocol
+    /// is PLAINTEXT and there is no authorizer. Otherwise, they have a separate one on loopback.
+    /// `None` for the first PLAINTEXT listener.
+    pub inter_broker_listener: Option<ListenerName>,
+    /// `controller.listener.names`: entries of `listeners` without effect, because this cluster's
+    /// controller has no listener.
+    pub controller_listeners: Vec<ListenerName>,
     /// `broker.rack`: one per broker, in the order of their ids; an empty one means no rack. An
     /// empty list means no racks at all.
     pub racks: Vec<String>,
@@ -306,9 +304,11 @@ impl Default for ClusterConfig {
     fn default() -> Self {
         Self {
             brokers: 3,
-            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            bind: None,
-            ports: Ports::default(),
+            listeners: Listeners::default(),
+            advertised_listeners: None,
+            listener_protocols: ListenerProtocols::default(),
+            inter_broker_listener: None,
+            controller_listeners: Vec::new(),
             racks: Vec::new(),
             replica_selector: ReplicaSelector::Leader,
             storage: Storage::default(),
@@ -374,16 +374,6 @@ impl ClusterConfig {
     /// The ids of the brokers, 1 and up.
     pub fn broker_ids(&self) -> impl Iterator<Item = i32> + use<> {
         1..=i32::try_from(self.brokers).unwrap_or(i32::MAX)
-    }
-
-    /// Returns a listening address that other machines can reach, if any.
-    pub fn beyond_loopback(&self) -> Option<IpAddr> {
-        let listed: Vec<IpAddr> = match (self.bind, &self.ports) {
-            (Some(bind), _) => vec![bind],
-            (None, Ports::List(list)) => list.iter().map(SocketAddr::ip).collect(),
-            (None, Ports::Ephemeral | Ports::From(_)) => vec![self.host],
-        };
-        listed.into_iter().find(|address| !address.is_loopback())
     }
 
     /// The rack of a broker.
@@ -459,30 +449,22 @@ impl ClusterConfig {
             );
         }
         self.validate_consumer_groups()?;
-        self.security.validate()?;
-        self.security.validate_reach(self.beyond_loopback())?;
+        self.validate_listeners()?;
+        for id in self.broker_ids() {
+            self.security.validate_reach(&self.listeners_of(id)?)?;
+        }
+        self.security.validate(&self.listeners_of(1)?)?;
         let count = self.brokers as usize;
         if !self.racks.is_empty() && self.racks.len() != count {
             return fail(format!("broker.rack has {} racks for {count} brokers", self.racks.len()));
         }
-        match &self.ports {
-            Ports::List(list) if list.len() != count => {
-                fail(format!("{} addresses for {count} brokers", list.len()))
+        match &self.storage {
+            Storage::Disks(disks) | Storage::Machines { brokers: disks, .. }
+                if disks.len() != count =>
+            {
+                fail(format!("{} disks for {count} brokers", disks.len()))
             }
-            Ports::From(first) if usize::from(*first) + count > 65_536 || *first == 0 => {
-                let last = usize::from(*first) + count - 1;
-                fail(format!(
-                    "{count} brokers need ports {first} to {last}, but ports are 1 to 65535"
-                ))
-            }
-            _ => match &self.storage {
-                Storage::Disks(disks) | Storage::Machines { brokers: disks, .. }
-                    if disks.len() != count =>
-                {
-                    fail(format!("{} disks for {count} brokers", disks.len()))
-                }
-                _ => Ok(()),
-            },
+            _ => Ok(()),
         }
     }
 }

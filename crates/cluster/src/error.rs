@@ -1,6 +1,6 @@
 //! Errors of a cluster as a whole.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use curtail_wire::ErrorCode;
 
@@ -15,8 +15,8 @@ pub enum ClusterError {
     /// A broker cannot listen.
     #[error("cannot listen on {addr} ({})", listen_advice(source.kind()))]
     Listen {
-        /// The address.
-        addr: SocketAddr,
+        /// Host and port.
+        addr: String,
         /// The network's error.
         source: io::Error,
     },
@@ -81,6 +81,7 @@ fn listen_advice(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrNotAvailable => "choose an address of this machine",
         io::ErrorKind::PermissionDenied => "choose a port above 1023",
+        io::ErrorKind::NotFound => "choose a name that this machine can resolve",
         _ => "choose another port or stop the process that uses it",
     }
 }

@@ -82,6 +82,7 @@ use tokio::time::Instant;
 use crate::{
     admission::Principal,
     broker::Broker,
+    config::ListenerName,
     coordinator::{groups::Groups, runtime::Shard},
     faults::{self, KafkaRelease},
     image::{PartitionKey, TopicImage},
@@ -209,6 +210,8 @@ pub(crate) struct Call<'a> {
     pub(crate) header: &'a RequestHeader<'a>,
     /// The client's address.
     pub(crate) peer: IpAddr,
+    /// The listener that the client came by.
+    pub(crate) listener: &'a ListenerName,
     /// The client's principal.
     pub(crate) principal: &'a Principal,
     /// Bytes of the request's frame.
@@ -226,12 +229,13 @@ impl<'a> Call<'a> {
         broker: &'a Arc<Broker>,
         header: &'a RequestHeader<'a>,
         peer: IpAddr,
+        listener: &'a ListenerName,
         principal: &'a Principal,
         size: usize,
     ) -> Self {
         let served = served::of(header.api);
         let (asked, named) = (AtomicBool::new(false), Mutex::default());
-        Self { broker, header, peer, principal, size, served, asked, named }
+        Self { broker, header, peer, listener, principal, size, served, asked, named }
     }
 }
 
@@ -433,7 +437,7 @@ impl Endpoints {
         let wrong = call.broker.faults.wrong_leader(&call.as_faults_see_it(), part);
         let Some(wrong) = wrong else {
             let leader = known?;
-            self.add(call.broker.endpoint(leader.leader_id));
+            self.add(call.broker.endpoint(leader.leader_id, call.listener));
             return Some(leader);
         };
         // An injected error comes without the leader.
@@ -449,7 +453,7 @@ impl Endpoints {
                 port: i32::from(address.port()),
                 rack: None,
             }),
-            None => call.broker.endpoint(leader.leader_id),
+            None => call.broker.endpoint(leader.leader_id, call.listener),
         };
         self.add(endpoint);
         Some(leader)

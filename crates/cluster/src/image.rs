@@ -5,7 +5,14 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 use curtail_wire::Uuid;
 use imbl::{OrdMap, OrdSet, Vector};
 
-use crate::{acl::Acl, quota::Quotas, sasl::Credentials, settings, topic_config::TopicConfig};
+use crate::{
+    acl::Acl,
+    config::{Endpoint, ListenerName},
+    quota::Quotas,
+    sasl::Credentials,
+    settings,
+    topic_config::TopicConfig,
+};
 
 /// The leader of a partition without one.
 pub(crate) const NO_LEADER: i32 = -1;
@@ -28,18 +35,28 @@ pub(crate) struct Image {
     pub(crate) settings: settings::Changed,
 }
 
+/// The advertised endpoints of a broker, by listener.
+pub(crate) type Endpoints = BTreeMap<ListenerName, Endpoint>;
+
 /// One registered broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BrokerImage {
     pub(crate) id: i32,
-    pub(crate) host: Arc<str>,
-    pub(crate) port: u16,
+    pub(crate) endpoints: Arc<Endpoints>,
     /// Its address for other brokers.
     pub(crate) inner: SocketAddr,
     /// Identifies the incarnation; a restarted broker has a larger one.
     pub(crate) epoch: i64,
     /// Whether it is fenced: it leads no partition and is hidden from clients.
     pub(crate) fenced: bool,
+}
+
+impl BrokerImage {
+    /// Returns the endpoint for clients of a listener. `None` for a listener that the broker has not
+    /// registered: those clients do not see the broker.
+    pub(crate) fn endpoint(&self, listener: &ListenerName) -> Option<&Endpoint> {
+        self.endpoints.get(listener)
+    }
 }
 
 /// One topic.

@@ -47,8 +47,9 @@ pub use cluster::{BrokerHandle, Cluster, ClusterHandle, CoordinatorKey};
 #[doc(hidden)]
 pub use config::Plant;
 pub use config::{
-    Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Mechanism, Password, Ports,
-    ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User, UserError,
+    Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Effect, Endpoint, Host, Listener,
+    ListenerAddress, ListenerName, ListenerProtocols, Listeners, Mechanism, ParseListenersError,
+    Password, ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User, UserError,
 };
 pub use controller::{Controller, brokers_of};
 pub use curtail_wire::{ApiKey, ErrorCode};

@@ -157,8 +157,9 @@ impl BrokerSettings {
         all.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
         // The controller has validated the overrides. An override from an earlier version may be
         // unknown now; then none of them applies.
-        let started = config.clone();
-        let config = with_given(config, &all).unwrap_or_else(|reason| {
+        let mut started = config.clone();
+        started.narrow_listeners_to(broker);
+        let config = with_given(&started, &all).unwrap_or_else(|reason| {
             tracing::warn!(broker, reason, "changed settings are not used");
             started.clone()
         });

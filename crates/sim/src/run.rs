@@ -31,7 +31,7 @@ use std::{
 };
 
 use curtail_cluster::{
-    ClusterConfig, ClusterHandle, Ports, ReplicaSelector, Storage,
+    ClusterConfig, ClusterHandle, Listeners, ReplicaSelector, SecurityProtocol, Storage,
     disk::{Disk, MemDisk},
 };
 use curtail_net::Entropy;
@@ -317,7 +317,7 @@ fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Viol
     };
     let mut config = ClusterConfig {
         brokers: BROKERS as u32,
-        ports: Ports::List(addrs),
+        listeners: Listeners::each(SecurityProtocol::Plaintext, addrs),
         storage,
         min_insync_replicas: 2,
         auto_create_topics: plan.more_topics.iter().any(|topic| topic.partitions.is_none()),

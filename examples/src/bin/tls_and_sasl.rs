@@ -9,14 +9,16 @@ use curtail::{
 };
 use curtail_cluster::{
     Cluster, ClusterConfig,
-    config::{SecurityProtocol, User},
+    config::{Listeners, SecurityProtocol, User},
 };
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // The cluster creates its certificates.
-    let mut config = ClusterConfig::default();
-    config.security.protocol = SecurityProtocol::SaslSsl;
+    let mut config = ClusterConfig {
+        listeners: Listeners::local(SecurityProtocol::SaslSsl),
+        ..ClusterConfig::default()
+    };
     config.security.users = vec![User::new("alice", "correct horse")];
     let cluster = Cluster::start(config, Env::real()).await?;
     let authority = cluster.ca_file().ok_or("the cluster has no certificates")?;

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use curtail_cluster::{
-    Cluster, ClusterConfig, Mechanism, Ports, SecurityProtocol, Storage, User,
+    Cluster, ClusterConfig, Listeners, Mechanism, SecurityProtocol, Storage, User,
     disk::{Disk, MemDisk},
 };
 use curtail_net::{Entropy, Env, Net, Socket, SocketExt, SocketOptions};
@@ -113,7 +113,7 @@ async fn start(network: &Network, is_secured: bool) -> Cluster {
     };
     let mut config = ClusterConfig {
         brokers: 1,
-        ports: Ports::List(vec![addr()]),
+        listeners: Listeners::new(SecurityProtocol::Plaintext, addr()),
         storage: Storage::Disks(vec![Arc::new(MemDisk::new()) as Arc<dyn Disk>]),
         offsets_topic_partitions: 1,
         transaction_log_partitions: 1,
@@ -121,7 +121,7 @@ async fn start(network: &Network, is_secured: bool) -> Cluster {
         ..ClusterConfig::default()
     };
     if is_secured {
-        config.security.protocol = SecurityProtocol::SaslPlaintext;
+        config.listeners = Listeners::new(SecurityProtocol::SaslPlaintext, addr());
         config.security.users = vec![User::new("u", "p")];
         config.security.mechanisms =
             vec![Mechanism::Plain, Mechanism::ScramSha256, Mechanism::OAuthBearer];

@@ -12,18 +12,27 @@ struct Command {
 fn config(arguments: &[&str]) -> Result<ClusterConfig, String> {
     let all = std::iter::once("cluster").chain(arguments.iter().copied());
     let parsed = Command::try_parse_from(all).map_err(|error| error.to_string())?;
-    parsed.arguments.config().map_err(|failure| match failure {
+    let prepared = parsed.arguments.prepare().map_err(|failure| match failure {
         Failure::Message(text) => text,
         _ => panic!("another failure"),
-    })
+    });
+    prepared.map(|prepared| prepared.config)
+}
+
+/// Returns the values of `listeners` and `advertised.listeners`.
+fn placed(arguments: &[&str]) -> Result<(String, String), String> {
+    let config = config(arguments)?;
+    let value = |name| config.properties().find(|(known, _)| *known == name).unwrap().1;
+    Ok((value("listeners"), value("advertised.listeners")))
 }
 
 #[test]
 fn flags_secure_the_listeners() {
     let config =
         config(&["--security-protocol", "sasl_ssl", "--user", "alice:secret:SCRAM-SHA-512"]);
-    let security = config.unwrap().security;
-    assert_eq!(security.protocol, SecurityProtocol::SaslSsl);
+    let config = config.unwrap();
+    assert_eq!(config.listeners_of(1).unwrap()[0].protocol, SecurityProtocol::SaslSsl);
+    let security = config.security;
     let only = [curtail_cluster::Mechanism::ScramSha512];
     assert_eq!(security.users, [User::new("alice", "secret").mechanisms(only)]);
 }
@@ -46,19 +55,69 @@ fn secrets_are_not_repeated() {
 
 #[test]
 fn the_advertised_address_is_reachable() {
-    let address = |arguments: &[&str]| {
-        let all = [arguments, &["--insecure"]].concat();
-        config(&all).map(|config| (config.bind, config.host))
+    let address = |arguments: &[&str]| placed(&[arguments, &["--insecure"]].concat());
+    let expected = |listeners: &str, advertised: &str| {
+        Ok::<_, String>((format!("PLAINTEXT://{listeners}"), advertised.to_owned()))
     };
-    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-    assert_eq!(address(&[]), Ok((None, ip("127.0.0.1"))));
-    assert_eq!(address(&["--listen", "10.0.0.1"]), Ok((Some(ip("10.0.0.1")), ip("10.0.0.1"))));
+    assert_eq!(address(&[]), expected("127.0.0.1:9092", ""));
+    assert_eq!(address(&["--ephemeral"]), expected("127.0.0.1:0", ""));
+    assert_eq!(address(&["--listen", "10.0.0.1"]), expected("10.0.0.1:9092", ""));
+    assert_eq!(address(&["--listen", "::1", "--port", "1"]), expected("[::1]:1", ""));
     assert_eq!(
-        address(&["--listen", "0.0.0.0", "--advertise", "10.0.0.1"]),
-        Ok((Some(ip("0.0.0.0")), ip("10.0.0.1")))
+        address(&["--listen", "0.0.0.0", "--advertise", "kafka.example"]),
+        expected("0.0.0.0:9092", "PLAINTEXT://kafka.example:0")
+    );
+    assert_eq!(
+        address(&["--advertise", "10.0.0.1"]),
+        expected("10.0.0.1:9092", "PLAINTEXT://10.0.0.1:0")
     );
     assert!(address(&["--listen", "::"]).unwrap_err().contains("--advertise"));
     assert!(address(&["--advertise", "0.0.0.0"]).is_err());
+    assert!(address(&["--advertise", ""]).unwrap_err().contains("expected a host name"));
+    assert!(address(&["--listen", "a b"]).unwrap_err().contains("expected a host name"));
+}
+
+#[test]
+fn properties_of_the_flags_override_those_of_a_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    std::fs::write(path, "num.partitions=4\nmin.insync.replicas=2\nlog.segment.bytes=2097152\n")
+        .unwrap();
+    let read = |flags: &[&str]| {
+        let config = config(&[&["--config", path][..], flags].concat()).unwrap();
+        (config.num_partitions, config.min_insync_replicas, config.log_segment_bytes)
+    };
+    assert_eq!(read(&[]), (4, 2, 2_097_152));
+    assert_eq!(read(&["--partitions", "5"]), (5, 2, 2_097_152));
+    let more = ["--partitions", "5", "--property", "num.partitions=6"];
+    assert_eq!(read(&[&more[..], &["--property", "min.insync.replicas=1"]].concat()).0, 6);
+}
+
+#[test]
+fn a_file_opens_listeners_that_flags_must_not_contradict() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let listeners = "PLAINTEXT://localhost:9092;PLAINTEXT://localhost:9192";
+    std::fs::write(path, format!("listeners={listeners}\n")).unwrap();
+    let brokers = config(&["--config", path]).unwrap();
+    assert_eq!((brokers.brokers, brokers.default_replication_factor), (2, 2));
+    brokers.validate().unwrap();
+    for flags in [["--port", "1"], ["--listen", "::1"], ["--security-protocol", "SSL"]] {
+        let error = config(&[&["--config", path][..], &flags].concat()).unwrap_err();
+        let said = format!("{} and listeners in {path} both say where clients connect", flags[0]);
+        assert!(error.starts_with(&said), "{error}");
+    }
+    let error = config(&["--port", "1", "--property", "listeners=PLAINTEXT://localhost:1"]);
+    assert!(error.unwrap_err().contains("--property listeners"));
+    std::fs::write(path, "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://h:1\n")
+        .unwrap();
+    let error = config(&["--config", path]).unwrap_err();
+    assert!(error.starts_with("listening on every address with PLAINTEXT"), "{error}");
+    let with_sasl =
+        ["--property", "listeners=PLAINTEXT://localhost:1,SASL_PLAINTEXT://10.0.0.1:11"];
+    let with_sasl = [&with_sasl[..], &["--user", "alice:secret"]].concat();
+    let error = config(&with_sasl).unwrap_err();
+    assert!(error.starts_with("listening on 10.0.0.1 with SASL_PLAINTEXT"), "{error}");
 }
 
 #[test]

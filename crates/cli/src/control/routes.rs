@@ -165,7 +165,7 @@ pub(super) fn brokers(cluster: &Cluster) -> Vec<BrokerState> {
         let broker = cluster.broker(id)?;
         Some(BrokerState {
             id,
-            address: broker.addr().to_string(),
+            address: broker.endpoint().to_string(),
             running: broker.is_up(),
             live: live.contains(&id),
         })

@@ -116,7 +116,7 @@ fn a_failure_has_the_text_of_every_cause() {
                  connection reset; check --bootstrap-server";
     assert!(text.starts_with(chain), "{text}");
 
-    let addr = ([127, 0, 0, 1], 9092).into();
+    let addr = "127.0.0.1:9092".to_owned();
     let source = std::io::ErrorKind::AddrInUse.into();
     let text = message(curtail_cluster::ClusterError::Listen { addr, source }.into());
     let chain = "cannot listen on 127.0.0.1:9092 (choose another port or stop the process that uses \

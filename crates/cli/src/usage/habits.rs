@@ -110,7 +110,6 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("cluster", "--bootstrap-server", "use --port N: this command starts a cluster"),
     ("cluster", "--override", "use --property NAME=VALUE"),
     ("lab", "--config", "use --variant NAME:PROPERTY=VALUE for client properties"),
-    ("cluster", "--config", "use --property NAME=VALUE"),
     ("", "--config", PROPERTIES),
     ("", "--zookeeper", "use --bootstrap-server HOST:PORT"),
     ("", "--bootstrap-controller", "use --bootstrap-server HOST:PORT: requests go through brokers"),

@@ -12,5 +12,6 @@ mod docs;
 mod faults;
 mod kills;
 mod lab;
+mod listeners;
 mod perf;
 mod publish;

@@ -7,7 +7,6 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
-    net::IpAddr,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,7 +22,7 @@ use rcgen::{
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use crate::{
-    config::{ClientAuth, ClusterConfig, Password, Ports},
+    config::{ClientAuth, ClusterConfig, Endpoint, Password},
     error::ClusterError,
 };
 
@@ -46,7 +45,7 @@ impl Material {
         let (identity, ca_file) = match &security.key_store {
             Some(path) => (given(path, security.key_password.as_ref())?, None),
             None => {
-                let made = own(&names(config), dir)?;
+                let made = own(&names(config)?, dir)?;
                 (made, dir.map(|dir| dir.join(CA_FILE)))
             }
         };
@@ -101,18 +100,21 @@ fn roots(path: &Path) -> Result<RootCertStore, ClusterError> {
 }
 
 /// Returns the hosts that clients may dial.
-fn names(config: &ClusterConfig) -> Vec<String> {
+fn names(config: &ClusterConfig) -> Result<Vec<String>, ClusterError> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    let listed: Vec<IpAddr> = match &config.ports {
-        Ports::List(list) => list.iter().map(std::net::SocketAddr::ip).collect(),
-        Ports::Ephemeral | Ports::From(_) => vec![config.host],
-    };
-    for name in listed.iter().map(IpAddr::to_string) {
-        if !names.contains(&name) {
-            names.push(name);
+    for id in config.broker_ids() {
+        let listeners = config.listeners_of(id)?;
+        let secured = listeners.iter().filter(|listener| listener.protocol.has_tls());
+        for listener in secured {
+            let listening = Endpoint::new(&listener.host, listener.port);
+            for endpoint in [Some(&listener.advertised), listening.as_ref()].into_iter().flatten() {
+                if !names.iter().any(|name| name == endpoint.host()) {
+                    names.push(endpoint.host().to_owned());
+                }
+            }
         }
     }
-    names
+    Ok(names)
 }
 
 /// Returns the brokers' certificate of an earlier run if it has the same names; otherwise creates

@@ -1,8 +1,8 @@
 //! Authentication on the brokers' listeners, and the resulting principals.
 //!
-//! Clients have one listener on each broker. If it uses TLS or SASL, or if there is an authorizer,
-//! brokers connect to each other on a second one (`inter.broker.listener.name` in Kafka). It is on
-//! loopback, because all brokers run in one process, and has a random password of this process.
+//! Clients have one or more listeners on each broker. If none of them is PLAINTEXT, or if there is an
+//! authorizer, brokers connect to each other on a separate one. It is on loopback, because all brokers
+//! run in one process, and has a random password of this process.
 
 mod authentication;
 mod certificates;
@@ -28,7 +28,7 @@ use curtail_net::{
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
-    config::{ClusterConfig, Mechanism, User},
+    config::{ClusterConfig, Listener, ListenerName, Mechanism, User},
     error::ClusterError,
     sasl::{Credentials, Users},
 };
@@ -75,6 +75,7 @@ const TLS_LIMIT: Duration = Duration::from_secs(10);
 
 /// The authentication requirements of one listener.
 pub(crate) struct Admission {
+    listener: ListenerName,
     tls: Option<Arc<ServerConfig>>,
     sasl: Option<Sasl>,
     for_whom: ForWhom,
@@ -92,7 +93,7 @@ pub(crate) enum ForWhom {
 #[derive(Debug)]
 struct Sasl {
     mechanisms: Vec<Mechanism>,
-    users: Users,
+    users: Arc<Users>,
     /// Lifetime of an authentication; zero means unlimited.
     lifetime: Duration,
 }
@@ -101,6 +102,7 @@ impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tls = self.tls.is_some();
         f.debug_struct("Admission")
+            .field("listener", &self.listener)
             .field("tls", &tls)
             .field("sasl", &self.sasl)
             .finish_non_exhaustive()
@@ -125,6 +127,11 @@ impl Admission {
         Ok((Box::new(socket), principal))
     }
 
+    /// The listener that clients come by.
+    pub(crate) fn listener(&self) -> &ListenerName {
+        &self.listener
+    }
+
     pub(crate) fn for_whom(&self) -> ForWhom {
         self.for_whom
     }
@@ -144,16 +151,33 @@ impl Admission {
 /// The listeners of every broker.
 #[derive(Debug)]
 pub(crate) struct Admissions {
-    pub(crate) clients: Arc<Admission>,
-    /// The listener between brokers, unless they use the clients' one.
-    pub(crate) brokers: Option<BrokersOnly>,
+    /// In the order of the listeners.
+    pub(crate) clients: Vec<Arc<Admission>>,
+    pub(crate) brokers: BetweenBrokers,
     /// The file with the certificate that clients must trust, if the cluster has created it.
     pub(crate) ca_file: Option<PathBuf>,
     /// Credentials of the configured users.
     pub(crate) credentials: Credentials,
 }
 
-/// The listener between brokers.
+/// The listener that brokers use among themselves.
+#[derive(Debug)]
+pub(crate) enum BetweenBrokers {
+    /// The clients' listener at this position.
+    Shared(usize),
+    Separate(BrokersOnly),
+}
+
+impl BetweenBrokers {
+    pub(crate) fn separate(&self) -> Option<&BrokersOnly> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Separate(brokers) => Some(brokers),
+        }
+    }
+}
+
+/// The separate listener between brokers.
 pub(crate) struct BrokersOnly {
     pub(crate) admission: Arc<Admission>,
     password: String,
@@ -177,10 +201,11 @@ impl BrokersOnly {
         let broker = User::new(BROKER, password.clone()).mechanisms([Mechanism::Plain]);
         let sasl = Sasl {
             mechanisms: vec![Mechanism::Plain],
-            users: Users::new(&[broker])?.0,
+            users: Arc::new(Users::new(&[broker])?.0),
             lifetime: Duration::ZERO,
         };
         let admission = Arc::new(Admission {
+            listener: ListenerName::between_brokers(),
             tls: None,
             sasl: Some(sasl),
             for_whom: ForWhom::Brokers,
@@ -204,27 +229,35 @@ impl Admissions {
         let random = |_| ClusterError::NoRandomness;
         let security = &config.security;
         let (users, credentials) = Users::new(&security.users).map_err(random)?;
-        let sasl = security.protocol.has_sasl().then(|| Sasl {
-            mechanisms: security.mechanisms.clone(),
-            users,
-            lifetime: security.max_reauth,
-        });
-        let (tls, ca_file) = match security.protocol.has_tls() {
+        let users = Arc::new(users);
+        // The listeners of all brokers have the same names and protocols.
+        let listeners = config.listeners_of(1)?;
+        let has_tls = listeners.iter().any(|listener| listener.protocol.has_tls());
+        let (server, ca_file) = match has_tls {
             true => {
                 let material = Material::new(config, dir)?;
                 (Some(material.server), material.ca_file)
             }
             false => (None, None),
         };
-        let clients = Arc::new(Admission {
-            tls,
-            sasl,
-            for_whom: ForWhom::Clients,
-            failure_delay: security.failed_authentication_delay,
-        });
-        let brokers = match security.separates_brokers() {
-            true => Some(BrokersOnly::new().map_err(random)?),
-            false => None,
+        let admission = |Listener { name, protocol, .. }: &Listener| {
+            let sasl = protocol.has_sasl().then(|| Sasl {
+                mechanisms: security.mechanisms.clone(),
+                users: Arc::clone(&users),
+                lifetime: security.max_reauth,
+            });
+            Arc::new(Admission {
+                listener: name.clone(),
+                tls: server.clone().filter(|_| protocol.has_tls()),
+                sasl,
+                for_whom: ForWhom::Clients,
+                failure_delay: security.failed_authentication_delay,
+            })
+        };
+        let clients = listeners.iter().map(admission).collect();
+        let brokers = match config.listener_between_brokers(&listeners) {
+            Some(at) => BetweenBrokers::Shared(at),
+            None => BetweenBrokers::Separate(BrokersOnly::new().map_err(random)?),
         };
         Ok(Self { clients, brokers, ca_file, credentials })
     }

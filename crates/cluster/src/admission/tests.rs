@@ -17,16 +17,18 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::SecurityProtocol;
+use crate::config::{Listeners, SecurityProtocol};
 
 fn admission(lifetime: Duration) -> Arc<Admission> {
-    let mut config = ClusterConfig::default();
-    config.security.protocol = SecurityProtocol::SaslPlaintext;
+    let mut config = ClusterConfig {
+        listeners: Listeners::local(SecurityProtocol::SaslPlaintext),
+        ..ClusterConfig::default()
+    };
     config.security.mechanisms = vec![Mechanism::Plain, Mechanism::ScramSha256];
     config.security.users = vec![User::new("alice", "secret"), User::new("bob", "secret")];
     config.security.max_reauth = lifetime;
     config.validate().unwrap();
-    Admissions::new(&config, None).unwrap().clients
+    Admissions::new(&config, None).unwrap().clients.remove(0)
 }
 
 /// Returns a time whose wall clock is constant.
@@ -177,13 +179,15 @@ fn a_reauthentication_must_keep_the_principal_and_the_mechanism() {
 #[test]
 fn a_token_authenticates_until_it_expires() {
     use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-    let mut config = ClusterConfig::default();
-    config.set("listener.security.protocol", "SASL_PLAINTEXT").unwrap();
+    let mut config = ClusterConfig {
+        listeners: Listeners::local(SecurityProtocol::SaslPlaintext),
+        ..ClusterConfig::default()
+    };
     assert!(!config.security.mechanisms.contains(&Mechanism::OAuthBearer), "only when asked for");
     config.set("sasl.enabled.mechanisms", "OAUTHBEARER").unwrap();
     config.set("connections.max.reauth.ms", "60000").unwrap();
     config.validate().unwrap();
-    let admission = Admissions::new(&config, None).unwrap().clients;
+    let admission = Admissions::new(&config, None).unwrap().clients.remove(0);
     let now = Instant::now();
     let token =
         |claims: &str| format!("{}.{}.", BASE64.encode(r#"{"alg":"none"}"#), BASE64.encode(claims));
@@ -229,11 +233,11 @@ fn a_token_authenticates_until_it_expires() {
 #[test]
 fn brokers_authenticate_with_a_password_that_is_not_printed() {
     let config = ClusterConfig { security: Default::default(), ..ClusterConfig::default() };
-    assert!(Admissions::new(&config, None).unwrap().brokers.is_none());
+    assert!(Admissions::new(&config, None).unwrap().brokers.separate().is_none());
     let mut config = config;
     config.security.authorizer = crate::config::Authorizer::Standard;
     let admissions = Admissions::new(&config, None).unwrap();
-    let brokers = admissions.brokers.as_ref().unwrap();
+    let brokers = admissions.brokers.separate().unwrap();
     let credentials = brokers.credentials();
     assert!(!format!("{admissions:?}").contains(&brokers.password));
     let now = Instant::now();

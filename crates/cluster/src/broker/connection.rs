@@ -57,6 +57,7 @@ async fn converse(
     };
     let socket = socket.as_ref();
     let limit = broker.config.socket_request_max_bytes;
+    let listener = admission.listener().clone();
     let mut authentication = Authentication::new(admission, principal);
     if authentication.is_over() {
         ticket.authenticated();
@@ -90,7 +91,7 @@ async fn converse(
             Verdict::Serve => {
                 let principal = authentication.principal();
                 let size = frame.len();
-                let call = Call::new(broker, &header, peer, principal, size);
+                let call = Call::new(broker, &header, peer, &listener, principal, size);
                 match observed(&call, socket, body, &mut out, silent).await? {
                     Next::Continue => {}
                     Next::Silence => silent = true,

@@ -8,7 +8,7 @@ mod run;
 
 pub(crate) use connection::{fill, write_all};
 pub(crate) use peers::{Connection, Peers, connect};
-pub(crate) use run::{Phase, Slot, run};
+pub(crate) use run::{Machines, Phase, Place, Slot, run};
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ use tokio::{
 
 use crate::{
     admission::Admissions,
-    config::ClusterConfig,
+    config::{ClusterConfig, ListenerName},
     controller::Controller,
     coordinator::{groups::Groups, runtime::Coordinator},
     disk::Disk,
@@ -149,12 +149,14 @@ impl Broker {
         }
     }
 
-    /// Returns the address of a leader named in a response (KIP-951).
-    pub(crate) fn endpoint(&self, id: i32) -> Option<NodeEndpoint> {
-        self.image.load().live_broker(id).map(|b| NodeEndpoint {
-            node_id: b.id,
-            host: b.host.to_string(),
-            port: i32::from(b.port),
+    /// Returns the endpoint of a leader named in a response to a client of this listener (KIP-951).
+    pub(crate) fn endpoint(&self, id: i32, listener: &ListenerName) -> Option<NodeEndpoint> {
+        let image = self.image.load();
+        let endpoint = image.live_broker(id)?.endpoint(listener)?;
+        Some(NodeEndpoint {
+            node_id: id,
+            host: endpoint.host().to_owned(),
+            port: i32::from(endpoint.port()),
             rack: self.config.rack(id).map(str::to_owned),
         })
     }

@@ -49,7 +49,7 @@ pub(crate) async fn connect(broker: &Broker, to: i32, addr: SocketAddr) -> io::R
     let connecting = broker.env.net.connect(addr, SocketOptions::default());
     let socket = cuttable(broker.faults.links(), [broker.id, to], connecting).await?;
     let mut connection = Connection { socket, frames: FrameSplitter::default(), correlation_id: 0 };
-    let Some(brokers) = &broker.admissions.brokers else { return Ok(connection) };
+    let Some(brokers) = broker.admissions.brokers.separate() else { return Ok(connection) };
     let refused = |code| io::Error::new(io::ErrorKind::PermissionDenied, ErrorCode(code).name());
     let mechanism = StrBytes::from_static_str(Mechanism::Plain.name());
     let handshake = SaslHandshakeRequest::default().with_mechanism(mechanism);

@@ -1,5 +1,10 @@
 //! The lifetime of one incarnation: it owns every task, so dropping its future ends them all.
 
+mod listening;
+
+use listening::{Connected, Listening};
+pub(crate) use listening::{Machines, Place};
+
 use std::{
     collections::VecDeque,
     io,
@@ -10,7 +15,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use curtail_net::{Env, Listener, Socket};
+use curtail_net::Env;
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{mpsc, watch},
@@ -23,15 +28,15 @@ use super::{
     connections::{Limits, Registry},
 };
 use crate::{
-    admission::{Admission, Admissions, BrokersOnly},
-    config::{ClusterConfig, Plant},
+    admission::{Admission, Admissions},
+    config::{ClusterConfig, Endpoint, Plant},
     controller::{Addresses, Controller, Mailbox},
     coordinator::runtime::Coordinator,
     disk::{Disk, Failure, Watched},
     error::ClusterError,
     faults::Faults,
     gate::{Alive, Gate},
-    image::Image,
+    image::{Endpoints, Image},
     observer::Observers,
     quota::Meters,
     replica::{
@@ -63,9 +68,9 @@ pub(crate) struct Slot {
     /// The cluster's lock on its directory.
     pub(crate) hold: Arc<Hold>,
     pub(crate) dir: PathBuf,
-    /// The listening address and the advertised one; the first incarnation sets the port.
-    pub(crate) bind: Mutex<SocketAddr>,
-    pub(crate) advertised: Mutex<SocketAddr>,
+    pub(crate) machines: Machines,
+    /// Where it listens, in the order of the listeners.
+    pub(crate) places: Mutex<Vec<Place>>,
     pub(crate) admissions: Arc<Admissions>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) faults: Arc<Faults>,
@@ -82,12 +87,14 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Advertises the listening port, unless another one is configured.
-    fn advertise(&self, port: u16) {
-        let mut advertised = self.advertised.lock();
-        if advertised.port() == 0 {
-            advertised.set_port(port);
-        }
+    /// Returns what the listener at this position advertises.
+    pub(crate) fn endpoint(&self, at: usize) -> Option<Endpoint> {
+        self.places.lock().get(at).map(Place::endpoint)
+    }
+
+    fn endpoints(&self) -> Endpoints {
+        let places = self.places.lock();
+        places.iter().map(|place| (place.listener.name.clone(), place.endpoint())).collect()
     }
 }
 
@@ -117,74 +124,15 @@ pub(crate) async fn run(
         let alive = alive.clone();
         async move {
             let _up = UpWhile(&slot);
-            let listeners = listen(&slot).await?;
-            let inner = listeners.inner_addr(&slot)?;
+            let listening = Listening::open(&slot).await?;
+            let inner = listening.inner_addr(&slot).await?;
             // As in Kafka, a starting broker waits for a controller to register with.
             controller.up().await;
             let life = Life::begin(&slot, inner, config, controller, observers, alive)?;
-            life.serve(&slot, &listeners).await
+            life.serve(&slot, &listening).await
         }
     };
     gate.guard(&alive, inner).await
-}
-
-/// The listeners and their authentication.
-struct Listeners {
-    clients: Entrance,
-    /// For other brokers, unless they use the clients' listener.
-    brokers: Option<Entrance>,
-}
-
-struct Entrance {
-    listener: Box<dyn Listener>,
-    admission: Arc<Admission>,
-}
-
-impl Listeners {
-    /// Returns the address of this broker for other brokers.
-    fn inner_addr(&self, slot: &Slot) -> Result<SocketAddr, ClusterError> {
-        let Some(brokers) = &self.brokers else { return Ok(*slot.advertised.lock()) };
-        let failed = |source| ClusterError::Listen { addr: BrokersOnly::BIND, source };
-        brokers.listener.local_addr().map_err(failed)
-    }
-
-    /// Returns the next connection and its authentication.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    async fn accept(&self) -> io::Result<(Connected, &Arc<Admission>)> {
-        let Some(brokers) = &self.brokers else {
-            return Ok((self.clients.listener.accept().await?, &self.clients.admission));
-        };
-        tokio::select! {
-            biased;
-            accepted = brokers.listener.accept() => Ok((accepted?, &brokers.admission)),
-            accepted = self.clients.listener.accept() => Ok((accepted?, &self.clients.admission)),
-        }
-    }
-}
-
-/// A connection and the peer's address.
-type Connected = (Box<dyn Socket>, SocketAddr);
-
-async fn listen(slot: &Slot) -> Result<Listeners, ClusterError> {
-    let bind = *slot.bind.lock();
-    let failed = |source: io::Error| ClusterError::Listen { addr: bind, source };
-    let listener = slot.env.net.listen(bind).await.map_err(failed)?;
-    let port = listener.local_addr().map_err(failed)?.port();
-    slot.bind.lock().set_port(port);
-    slot.advertise(port);
-    let clients = Entrance { listener, admission: Arc::clone(&slot.admissions.clients) };
-    let brokers = match &slot.admissions.brokers {
-        Some(brokers) => {
-            let addr = BrokersOnly::BIND;
-            let failed = |source| ClusterError::Listen { addr, source };
-            let listener = slot.env.net.listen(addr).await.map_err(failed)?;
-            Some(Entrance { listener, admission: Arc::clone(&brokers.admission) })
-        }
-        None => None,
-    };
-    Ok(Listeners { clients, brokers })
 }
 
 /// A time `by_ms` milliseconds after `begin`; before it if negative.
@@ -231,10 +179,10 @@ impl Life {
     ) -> Result<Self, ClusterError> {
         let storage = |source| ClusterError::Storage { path: slot.dir.clone(), source };
         super::create_dir(slot.disk.as_ref(), &slot.dir).map_err(storage)?;
-        let advertised = *slot.advertised.lock();
         let id = slot.id;
         let mailbox = Arc::clone(controller.mailbox(id).ok_or(ClusterError::NoSuchBroker(id))?);
-        let (epoch, image) = controller.register(id, Addresses { advertised, inner })?;
+        let addresses = Addresses { endpoints: Arc::new(slot.endpoints()), inner };
+        let (epoch, image) = controller.register(id, addresses)?;
         let owner = Arc::new(Owner {
             broker: id,
             broker_epoch: epoch,
@@ -306,7 +254,7 @@ impl Life {
     }
 
     /// Accepts connections, applies metadata, sends heartbeats and checks the in-sync replicas.
-    async fn serve(mut self, slot: &Slot, listeners: &Listeners) -> Result<(), ClusterError> {
+    async fn serve(mut self, slot: &Slot, listening: &Listening) -> Result<(), ClusterError> {
         let config = Arc::clone(&self.broker.config);
         let isr_interval = config.replica_lag_time_max / 2;
         let mut next_heartbeat = Instant::now();
@@ -371,15 +319,13 @@ impl Life {
                     self.tasks.spawn(self.gate.guard(&self.alive, work));
                 }
                 Some(_) = self.tasks.join_next() => {}
-                accepted = listeners.accept(), if accept_from <= now => match accepted {
+                accepted = listening.accept(), if accept_from <= now => match accepted {
                     Ok((connected, admission)) => self.connected(connected, admission),
                     Err(error) if is_passing(&error) => {
                         tracing::warn!(broker = slot.id, %error, "a connection was not accepted");
                         accept_from = Instant::now() + ACCEPT_PAUSE;
                     }
-                    Err(source) => {
-                        return Err(ClusterError::Listen { addr: *slot.bind.lock(), source });
-                    }
+                    Err(source) => return Err(listening.failed(source)),
                 },
                 () = sleep_until(next) => {}
             }
@@ -448,7 +394,9 @@ impl Life {
         let id = ticket.id();
         let broker = Arc::clone(&self.broker);
         let admission = Arc::clone(admission);
-        let task = connection::serve(broker, socket, peer.ip(), admission, ticket);
+        // A socket for both families shows IPv4 addresses as parts of IPv6.
+        let peer = peer.ip().to_canonical();
+        let task = connection::serve(broker, socket, peer, admission, ticket);
         let task = self.tasks.spawn(self.gate.guard(&self.alive, task));
         self.connections.attach(id, task);
     }

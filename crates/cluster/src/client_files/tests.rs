@@ -2,7 +2,6 @@ use super::*;
 
 fn security(users: &[&str], mechanisms: &[Mechanism]) -> Security {
     Security {
-        protocol: SecurityProtocol::SaslSsl,
         users: users.iter().map(|text| User::parse(text).expect("a user")).collect(),
         mechanisms: mechanisms.to_vec(),
         ..Security::default()
@@ -35,7 +34,7 @@ fn names_of_users_become_names_of_files() {
         (".._etc_x", "client-.._etc_x-2.properties"),
         ("a@b.c", "client-a@b.c.properties"),
     ] {
-        assert_eq!(file_name(user, &mut taken), expected);
+        assert_eq!(file_name(Some(user), None, &mut taken), expected);
     }
 }
 

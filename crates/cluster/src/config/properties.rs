@@ -5,8 +5,9 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 use curtail_wire::records::TimestampType;
 
 use super::{
-    Assignor, Authorizer, ClientAuth, ClusterConfig, Mechanism, Password, ReplicaSelector,
-    SecurityProtocol,
+    Assignor, Authorizer, ClientAuth, ClusterConfig, ListenerName, ListenerProtocols, Listeners,
+    Mechanism, Password, ReplicaSelector, foreign,
+    listeners::{EXPECTED as LISTENERS, EXPECTED_PROTOCOLS as PROTOCOLS},
 };
 
 /// Why a setting was refused.
@@ -19,6 +20,14 @@ pub enum ConfigError {
         name: String,
         /// The known name nearest to it.
         nearest: Option<&'static str>,
+    },
+    /// Apache Kafka's brokers have this setting, the embedded cluster does not support it.
+    #[error("{name}: {reason}")]
+    Unsupported {
+        /// The setting.
+        name: String,
+        /// Why, and what to do instead.
+        reason: &'static str,
     },
     /// The value is invalid for the setting.
     #[error("{name}={value}: expected {expected}")]
@@ -91,7 +100,7 @@ fn selector(text: &str) -> Option<ReplicaSelector> {
 const RACK_AWARE: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 macro_rules! property {
-    ($name:expr, $expected:literal, $($field:ident).+, $parse:expr, $show:expr) => {
+    ($name:expr, $expected:expr, $($field:ident).+, $parse:expr, $show:expr) => {
         Property {
             name: $name,
             expected: $expected,
@@ -108,6 +117,13 @@ const MILLIS: fn(&Duration) -> String = |d| d.as_millis().to_string();
 
 /// Every property, by name.
 static PROPERTIES: &[Property] = &[
+    property!(
+        "advertised.listeners",
+        LISTENERS,
+        advertised_listeners,
+        |t| optional(t, |t| t.parse().ok()),
+        show_optional
+    ),
     property!(
         "allow.everyone.if.no.acl.found",
         "true or false",
@@ -184,6 +200,18 @@ static PROPERTIES: &[Property] = &[
         security.max_reauth,
         |t| millis(t, 0),
         MILLIS
+    ),
+    property!(
+        "controller.listener.names",
+        "names of listeners, separated by commas, or nothing",
+        controller_listeners,
+        |t: &str| match t.trim() {
+            "" => Some(Vec::new()),
+            names => names.split(',').map(|name| ListenerName::new(name.trim())).collect(),
+        },
+        |names: &Vec<ListenerName>| {
+            names.iter().map(ListenerName::as_str).collect::<Vec<_>>().join(",")
+        }
     ),
     property!(
         "default.replication.factor",
@@ -293,11 +321,25 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
-        "listener.security.protocol",
-        "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
-        security.protocol,
-        |t: &str| SecurityProtocol::by_name(t.trim()),
-        |protocol: &SecurityProtocol| protocol.name().to_owned()
+        "inter.broker.listener.name",
+        "the name of a listener, or nothing",
+        inter_broker_listener,
+        |t| optional(t, ListenerName::new),
+        show_optional
+    ),
+    property!(
+        "listener.security.protocol.map",
+        PROTOCOLS,
+        listener_protocols,
+        |t: &str| t.parse().ok(),
+        ListenerProtocols::to_string
+    ),
+    property!(
+        "listeners",
+        LISTENERS,
+        listeners,
+        |t: &str| t.trim().parse().ok(),
+        Listeners::to_string
     ),
     property!(
         "log.flush.interval.messages",
@@ -596,10 +638,20 @@ fn each_once<T: PartialEq>(text: &str, by_name: fn(&str) -> Option<T>) -> Option
     Some(found)
 }
 
-/// An empty text means no path.
+/// An empty text means no value.
+fn optional<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    match text.trim() {
+        "" => Some(None),
+        text => parse(text).map(Some),
+    }
+}
+
+fn show_optional<T: ToString>(value: &Option<T>) -> String {
+    value.as_ref().map_or_else(String::new, T::to_string)
+}
+
 fn path(text: &str) -> Option<Option<PathBuf>> {
-    let text = text.trim();
-    Some((!text.is_empty()).then(|| text.into()))
+    optional(text, |text| Some(text.into()))
 }
 
 fn show_path(path: &Option<PathBuf>) -> String {
@@ -632,11 +684,11 @@ impl ClusterConfig {
     /// Sets one value by the name Kafka's brokers give it, for example `min.insync.replicas` to `2`.
     ///
     /// # Errors
-    /// An unknown name (with the nearest known one), or a value out of the setting's range.
+    /// An unknown name (with the nearest known one), a setting of Apache Kafka that would have no
+    /// effect here, or a value out of the setting's range.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let Some(property) = PROPERTIES.iter().find(|p| p.name == name.trim()) else {
-            let nearest = nearest(name.trim(), PROPERTIES.iter().map(|p| p.name));
-            return Err(ConfigError::Unknown { name: name.into(), nearest });
+            return Err(foreign::refusal(name, PROPERTIES.iter().map(|p| p.name)));
         };
         (property.set)(self, value).ok_or_else(|| ConfigError::Value {
             name: property.name,

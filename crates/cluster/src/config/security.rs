@@ -1,10 +1,10 @@
 //! Settings of authentication and authorization.
 
-use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 pub use curtail_wire::{Mechanism, SecurityProtocol};
 
-use super::ConfigError;
+use super::{ConfigError, Listener};
 pub use crate::sasl::{User, UserError};
 
 /// A password whose `Debug` output is hidden.
@@ -72,8 +72,6 @@ pub enum Authorizer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Security {
-    /// `listener.security.protocol`: the protocol of clients' connections.
-    pub protocol: SecurityProtocol,
     /// The users that may authenticate with SASL.
     pub users: Vec<User>,
     /// `sasl.enabled.mechanisms`: the SASL mechanisms offered. Kafka's default is GSSAPI, which is
@@ -114,7 +112,6 @@ pub struct Security {
 impl Default for Security {
     fn default() -> Self {
         Self {
-            protocol: SecurityProtocol::Plaintext,
             users: Vec::new(),
             mechanisms: Mechanism::PASSWORDS.to_vec(),
             max_reauth: Duration::ZERO,
@@ -133,47 +130,55 @@ impl Default for Security {
 }
 
 impl Security {
-    /// Whether brokers need a separate listener, because the clients' listeners cannot authenticate
-    /// them.
-    pub(crate) fn separates_brokers(&self) -> bool {
-        self.protocol != SecurityProtocol::Plaintext || self.authorizer != Authorizer::None
+    /// Returns whether an authorizer decides what clients may do.
+    pub(crate) fn has_authorizer(&self) -> bool {
+        self.authorizer != Authorizer::None
     }
 
     /// Refuses a listener beyond loopback on which clients could claim any name.
-    pub(super) fn validate_reach(
-        &self,
-        beyond_loopback: Option<IpAddr>,
-    ) -> Result<(), ConfigError> {
-        let by_token =
-            self.protocol.has_sasl() && self.mechanisms.contains(&Mechanism::OAuthBearer);
-        match beyond_loopback {
-            Some(address) if by_token && !self.allow_unsecured_tokens => {
-                Err(ConfigError::Contradiction(format!(
-                    "OAUTHBEARER takes unsigned tokens, so on {address} every client could claim any name; remove it from \
-                     sasl.enabled.mechanisms, listen on loopback, or set sasl.oauthbearer.allow.unsecured.tokens=true"
-                )))
-            }
-            _ => Ok(()),
+    pub(super) fn validate_reach(&self, listeners: &[Listener]) -> Result<(), ConfigError> {
+        if self.allow_unsecured_tokens || !self.mechanisms.contains(&Mechanism::OAuthBearer) {
+            return Ok(());
+        }
+        let open =
+            |listener: &&Listener| listener.protocol.has_sasl() && listener.is_beyond_loopback();
+        match listeners.iter().find(open) {
+            Some(Listener { name, host, port, .. }) => Err(ConfigError::Contradiction(format!(
+                "OAUTHBEARER takes unsigned tokens, so on {name}://{host}:{port} every client could claim any name; \
+                 remove it from sasl.enabled.mechanisms, listen on loopback, or set \
+                 sasl.oauthbearer.allow.unsecured.tokens=true"
+            ))),
+            None => Ok(()),
         }
     }
 
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    /// `listeners` are those of any one broker.
+    pub(super) fn validate(&self, listeners: &[Listener]) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError::Contradiction(text));
-        let protocol = self.protocol.name();
+        let with = |has: fn(SecurityProtocol) -> bool| {
+            listeners.iter().map(|listener| listener.protocol).find(|protocol| has(*protocol))
+        };
+        let protocols = || {
+            let mut names: Vec<_> = listeners.iter().map(|l| l.protocol.name()).collect();
+            names.dedup();
+            names.join(" and ")
+        };
         if self.users.iter().any(|user| user.check().is_err()) {
             return fail("a user needs a name and a password, both without NUL".into());
         }
-        if self.protocol.has_sasl() {
+        if let Some(protocol) = with(SecurityProtocol::has_sasl) {
             let may_enter = |user: &User| user.has_one_of(&self.mechanisms);
             let by_token = self.mechanisms.contains(&Mechanism::OAuthBearer);
             if !by_token && !self.users.iter().any(may_enter) {
                 return fail(format!(
-                    "{protocol}: no client could authenticate; add a SASL user (`curtail cluster --user-file FILE`) with a mechanism of sasl.enabled.mechanisms"
+                    "{}: no client could authenticate; add a SASL user (`curtail cluster --user-file FILE`) with a mechanism of sasl.enabled.mechanisms",
+                    protocol.name()
                 ));
             }
         } else if !self.users.is_empty() {
             return fail(format!(
-                "users authenticate with SASL only; set listener.security.protocol to SASL_SSL or SASL_PLAINTEXT, not {protocol}"
+                "users authenticate with SASL only; a listener needs the protocol SASL_SSL or SASL_PLAINTEXT, not {}",
+                protocols()
             ));
         }
         let tls = [
@@ -182,8 +187,9 @@ impl Security {
             ("ssl.truststore.location", self.trust_store.is_some()),
             ("ssl.client.auth", self.client_auth != ClientAuth::None),
         ];
-        if let Some((name, _)) = tls.iter().find(|(_, set)| *set && !self.protocol.has_tls()) {
-            return fail(format!("{name} is for SSL and SASL_SSL, not for {protocol}"));
+        let has_tls = with(SecurityProtocol::has_tls).is_some();
+        if let Some((name, _)) = tls.iter().find(|(_, set)| *set && !has_tls) {
+            return fail(format!("{name} is for SSL and SASL_SSL, not for {}", protocols()));
         }
         if self.key_password.is_some() && self.key_store.is_none() {
             return fail(

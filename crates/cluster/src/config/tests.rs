@@ -120,22 +120,27 @@ fn contradicting_settings_are_refused() {
         c.group_consumer_heartbeat_interval = c.group_consumer_session_timeout;
     }));
     assert!(refused(|c| c.racks = vec!["a".into()]));
-    assert!(refused(|c| c.ports = Ports::List(vec![])));
-    assert!(refused(|c| c.ports = Ports::From(65_535)));
     assert!(refused(|c| c.storage = Storage::Disks(vec![])));
 }
 
 #[test]
 fn unsigned_tokens_beyond_loopback_need_permission() {
-    let mut config = ClusterConfig::default();
-    config.set("listener.security.protocol", "SASL_SSL").unwrap();
+    let mut config = ClusterConfig {
+        listeners: Listeners::local(SecurityProtocol::SaslSsl),
+        ..ClusterConfig::default()
+    };
     config.set("sasl.enabled.mechanisms", "OAUTHBEARER").unwrap();
     config.validate().unwrap();
-    let anywhere = ClusterConfig { bind: Some([0, 0, 0, 0].into()), ..config.clone() };
-    let elsewhere = ClusterConfig { host: [10, 0, 0, 1].into(), ..config.clone() };
-    let listed = ([10, 0, 0, 1], 9092).into();
-    let listed = ClusterConfig { ports: Ports::List(vec![listed; 3]), ..config };
-    for mut config in [anywhere, elsewhere, listed] {
+    for (listeners, advertised) in [
+        ("SASL_SSL://0.0.0.0:9092", "SASL_SSL://10.0.0.1:9092"),
+        ("SASL_SSL://10.0.0.1:9092", ""),
+        ("SASL_SSL://kafka.example:9092", ""),
+        ("SASL_SSL://localhost:1;SASL_SSL://localhost:2;SASL_SSL://10.0.0.1:3", ""),
+        ("PLAINTEXT://localhost:1,SASL_SSL://:11", "PLAINTEXT://localhost:1,SASL_SSL://h:11"),
+    ] {
+        let mut config = config.clone();
+        config.set("listeners", listeners).unwrap();
+        config.set("advertised.listeners", advertised).unwrap();
         let error = config.validate().unwrap_err().to_string();
         assert!(error.contains("sasl.oauthbearer.allow.unsecured.tokens=true"), "{error}");
         assert!(error.contains("unsigned tokens"), "{error}");

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     acl::Acl,
+    config::{Endpoint, ListenerName},
     disk::{Disk, DiskFile},
-    image::{BrokerImage, PartitionImage, PartitionKey, TopicImage},
+    image::{BrokerImage, Endpoints, PartitionImage, PartitionKey, TopicImage},
     quota::{Entity, Limit},
     sasl::{Credential, Hash},
     settings::{Given, Whose},
@@ -112,14 +113,38 @@ enum Line {
     },
     Broker {
         id: i32,
-        host: String,
-        port: u16,
+        /// Earlier versions wrote `host` and `port` of their only listener. Without endpoints a
+        /// broker is hidden from clients until it registers again.
+        #[serde(default)]
+        endpoints: Vec<EndpointLine>,
         inner: SocketAddr,
         epoch: i64,
         fenced: bool,
     },
     RemoveBroker(i32),
     Version(u64),
+}
+
+#[derive(Serialize, Deserialize)]
+struct EndpointLine {
+    listener: String,
+    host: String,
+    port: u16,
+}
+
+impl EndpointLine {
+    fn all(endpoints: &Endpoints) -> Vec<Self> {
+        let line = |(listener, endpoint): (&ListenerName, &Endpoint)| Self {
+            listener: listener.to_string(),
+            host: endpoint.host().to_owned(),
+            port: endpoint.port(),
+        };
+        endpoints.iter().map(line).collect()
+    }
+
+    fn endpoint(&self) -> Option<(ListenerName, Endpoint)> {
+        Some((ListenerName::new(&self.listener)?, Endpoint::stored(&self.host, self.port)))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -195,8 +220,7 @@ impl Change {
             }
             Self::Broker(broker) => Line::Broker {
                 id: broker.id,
-                host: broker.host.to_string(),
-                port: broker.port,
+                endpoints: EndpointLine::all(&broker.endpoints),
                 inner: broker.inner,
                 epoch: broker.epoch,
                 fenced: broker.fenced,
@@ -228,8 +252,10 @@ impl Change {
                 Self::Credential { user, mechanism, credential: credential.map(Arc::new) }
             }
             Line::Settings { whose, given } => Self::Settings { whose, given },
-            Line::Broker { id, host, port, inner, epoch, fenced } => {
-                Self::Broker(BrokerImage { id, host: host.into(), port, inner, epoch, fenced })
+            Line::Broker { id, endpoints, inner, epoch, fenced } => {
+                let endpoints = endpoints.iter().map(EndpointLine::endpoint);
+                let endpoints = Arc::new(endpoints.collect::<Option<Endpoints>>()?);
+                Self::Broker(BrokerImage { id, endpoints, inner, epoch, fenced })
             }
             Line::RemoveBroker(id) => Self::RemoveBroker(id),
             Line::Version(version) => Self::Version(version),

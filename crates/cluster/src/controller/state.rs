@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     config::ClusterConfig,
-    image::{BrokerImage, Image, NO_LEADER, PartitionImage, PartitionKey, TopicImage},
+    image::{BrokerImage, Endpoints, Image, NO_LEADER, PartitionImage, PartitionKey, TopicImage},
     topic_config::TopicConfig,
 };
 
@@ -30,11 +30,11 @@ use crate::{
 const PRODUCER_ID_BLOCK: i64 = 1000;
 
 /// The addresses of a broker.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Addresses {
-    /// By clients.
-    pub(crate) advertised: SocketAddr,
-    /// By other brokers.
+    /// For clients.
+    pub(crate) endpoints: Arc<Endpoints>,
+    /// For other brokers.
     pub(crate) inner: SocketAddr,
 }
 
@@ -233,9 +233,8 @@ impl State {
         }
         self.leaving.remove(&id);
         let epoch = i64::try_from(self.image.version + 1).unwrap_or(i64::MAX);
-        let Addresses { advertised, inner } = addresses;
-        let (host, port) = (advertised.ip().to_string().into(), advertised.port());
-        self.set_broker(BrokerImage { id, host, port, inner, epoch, fenced: true });
+        let Addresses { endpoints, inner } = addresses;
+        self.set_broker(BrokerImage { id, endpoints, inner, epoch, fenced: true });
         epoch
     }
 

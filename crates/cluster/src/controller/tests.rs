@@ -29,7 +29,7 @@ fn spec(name: &str, partitions: i32, replication_factor: i16) -> TopicSpec {
 
 fn addresses() -> Addresses {
     let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 9092));
-    Addresses { advertised: addr, inner: addr }
+    Addresses { endpoints: Arc::default(), inner: addr }
 }
 
 /// Returns the state of a later run with these brokers.

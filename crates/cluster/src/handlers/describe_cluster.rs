@@ -37,13 +37,14 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     response.cluster_id = text(&image.cluster_id);
     response.controller_id = BrokerId(metadata::controller_id(&image));
     response.brokers = listed
-        .map(|b| {
+        .filter_map(|b| {
+            let endpoint = b.endpoint(call.listener)?;
             let broker = DescribeClusterBroker::default()
                 .with_broker_id(BrokerId(b.id))
-                .with_host(text(&b.host))
-                .with_port(i32::from(b.port))
+                .with_host(text(endpoint.host()))
+                .with_port(i32::from(endpoint.port()))
                 .with_rack(call.broker.config.rack(b.id).map(text));
-            if call.version() >= 2 { broker.with_is_fenced(b.fenced) } else { broker }
+            Some(if call.version() >= 2 { broker.with_is_fenced(b.fenced) } else { broker })
         })
         .collect();
     call.answer(&response, out)

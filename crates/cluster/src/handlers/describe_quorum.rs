@@ -82,13 +82,14 @@ fn quorum(call: &Call<'_>) -> PartitionData {
         .with_observers(observers.collect())
 }
 
-/// The controller has no listener. That of the first broker stands for it.
+/// The controller has no listener. The client's listener of the first broker stands for it.
 fn controller(call: &Call<'_>) -> Option<Node> {
     let image = call.broker.image();
     let broker = image.brokers.get(&CONTROLLER_ID)?;
+    let endpoint = broker.endpoint(call.listener)?;
     let listener = Listener::default()
         .with_name(text("CONTROLLER"))
-        .with_host(text(&broker.host))
-        .with_port(broker.port);
+        .with_host(text(endpoint.host()))
+        .with_port(endpoint.port());
     Some(Node::default().with_node_id(BrokerId(broker.id)).with_listeners(vec![listener]))
 }

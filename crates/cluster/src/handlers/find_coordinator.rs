@@ -51,7 +51,11 @@ fn find(call: &Call<'_>, key: &StrBytes, key_type: i8) -> Coordinator {
             };
             let allowed = call.require(Operation::Describe, resource);
             let allowed = allowed.and_then(|()| call.injected(Item::Request));
-            allowed.and_then(|()| coordinator::find(call.broker, kind, key))
+            let found = allowed.and_then(|()| coordinator::find(call.broker, kind, key));
+            found.and_then(|broker| {
+                let endpoint = broker.endpoint(call.listener).cloned();
+                Ok((broker.id, endpoint.ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE)?))
+            })
         }
         None => {
             call.concerns(0);
@@ -60,10 +64,10 @@ fn find(call: &Call<'_>, key: &StrBytes, key_type: i8) -> Coordinator {
     };
     let answer = Coordinator::default().with_key(key.clone());
     match found {
-        Ok(broker) => answer
-            .with_node_id(BrokerId(broker.id))
-            .with_host(text(&broker.host))
-            .with_port(i32::from(broker.port)),
+        Ok((id, endpoint)) => answer
+            .with_node_id(BrokerId(id))
+            .with_host(text(endpoint.host()))
+            .with_port(i32::from(endpoint.port())),
         Err(code) => answer
             .with_node_id(BrokerId(-1))
             .with_port(-1)

@@ -20,7 +20,6 @@ use super::{Answer, Call, Item};
 use crate::{
     acl::{Operation, Resource},
     broker::Broker,
-    config::ClusterConfig,
     controller::{CONTROLLER_ID, TopicSpec, valid_name},
     coordinator::Kind,
     image::{Image, NO_LEADER, PartitionImage, TopicImage},
@@ -81,7 +80,7 @@ pub(super) fn handle(
     };
     let response = MetadataResponse {
         throttle_time_ms: 0,
-        brokers: brokers(&call.broker.config, &image),
+        brokers: brokers(call, &image),
         cluster_id: Some(image.cluster_id.to_string()),
         controller_id: controller_id(&image),
         topics,
@@ -113,15 +112,19 @@ pub(super) fn controller_id(image: &Image) -> i32 {
         .unwrap_or(-1)
 }
 
-fn brokers(config: &ClusterConfig, image: &Image) -> Vec<MetadataBroker> {
+/// Returns the live brokers with the endpoints of the client's listener.
+fn brokers(call: &Call<'_>, image: &Image) -> Vec<MetadataBroker> {
     let live = image.brokers.values().filter(|b| !b.fenced);
-    live.map(|b| MetadataBroker {
-        node_id: b.id,
-        host: b.host.to_string(),
-        port: i32::from(b.port),
-        rack: config.rack(b.id).map(str::to_owned),
-    })
-    .collect()
+    let of_listener = live.filter_map(|b| {
+        let endpoint = b.endpoint(call.listener)?;
+        Some(MetadataBroker {
+            node_id: b.id,
+            host: endpoint.host().to_owned(),
+            port: i32::from(endpoint.port()),
+            rack: call.broker.config.rack(b.id).map(str::to_owned),
+        })
+    });
+    of_listener.collect()
 }
 
 fn one(

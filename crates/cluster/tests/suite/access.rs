@@ -5,7 +5,7 @@ mod every_api;
 use std::time::{Duration, Instant};
 
 use crate::support::{Client, batch, config, enter, fetch_request, soon, start, text, values};
-use curtail_cluster::{Cluster, ClusterConfig, SecurityProtocol, Storage, User};
+use curtail_cluster::{Cluster, ClusterConfig, Listeners, SecurityProtocol, Storage, User};
 use curtail_wire::{
     ErrorCode,
     api::ApiKey,
@@ -43,7 +43,7 @@ const ANY: i8 = 1;
 
 fn guarded() -> ClusterConfig {
     let mut config = config(1);
-    config.security.protocol = SecurityProtocol::SaslPlaintext;
+    config.listeners = Listeners::local(SecurityProtocol::SaslPlaintext);
     config.security.users = vec![User::new("admin", "secret"), User::new("alice", "secret")];
     let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
     config.set("authorizer.class.name", authorizer).unwrap();

@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
+pub(crate) const BROKER: i8 = 4;
 /// The value if operations were not requested, or the group does not exist.
 const NO_OPERATIONS: i32 = i32::MIN;
 /// Read, delete, describe, describe and alter settings (KIP-848).
@@ -37,7 +37,7 @@ fn set((kind, of): (i8, &str), name: &str, value: &str) -> IncrementalAlterConfi
     IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
 }
 
-async fn describe(
+pub(crate) async fn describe(
     client: &mut Client,
     (kind, of): (i8, &str),
     synonyms: bool,

@@ -13,6 +13,7 @@ mod described;
 mod durable;
 mod faults;
 mod groups;
+mod listeners;
 mod operators;
 mod plants;
 mod produce_fetch;

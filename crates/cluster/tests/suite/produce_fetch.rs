@@ -1,7 +1,7 @@
 //! One broker: produce, fetch, list offsets, topics, versions, bad input.
 
 use crate::support::{self, Client, batch, config, fetch_request, soon, start};
-use curtail_cluster::{ClusterConfig, Storage};
+use curtail_cluster::{ClusterConfig, Listeners, SecurityProtocol, Storage};
 use curtail_wire::{
     ErrorCode, Uuid,
     api::{ApiKey, ApiVersions},
@@ -250,7 +250,8 @@ async fn data_and_topics_survive_a_restart_of_the_whole_cluster() {
 async fn an_error_names_the_port_that_is_in_use() {
     let cluster = start(config(1)).await;
     let addr = cluster.broker(1).unwrap().addr();
-    let config = ClusterConfig { ports: curtail_cluster::Ports::From(addr.port()), ..config(1) };
+    let listeners = Listeners::new(SecurityProtocol::Plaintext, addr);
+    let config = ClusterConfig { listeners, ..config(1) };
     let error = curtail_cluster::Cluster::start(config, curtail_net::Env::real()).await;
     let error = error.expect_err("the port is taken").to_string();
     assert!(error.contains(&addr.to_string()), "{error}");

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use crate::support::{Client, authenticate, batch, config, enter, soon, start, text};
 use curtail_cluster::{
-    ClientAuth, Cluster, ClusterConfig, Fault, Requests, SecurityProtocol, Storage, User,
+    ClientAuth, Cluster, ClusterConfig, Fault, Listeners, Requests, SecurityProtocol, Storage, User,
 };
 use curtail_net::{
     Env, Socket, SocketOptions,
@@ -23,7 +23,7 @@ use curtail_wire::{
 
 fn secured(brokers: u32) -> ClusterConfig {
     let mut config = config(brokers);
-    config.security.protocol = SecurityProtocol::SaslPlaintext;
+    config.listeners = Listeners::local(SecurityProtocol::SaslPlaintext);
     config.security.users = vec![User::new("alice", "secret"), User::new("bob", "builder")];
     config.security.failed_authentication_delay = Duration::ZERO;
     config
@@ -206,7 +206,7 @@ async fn dial(cluster: &Cluster, config: Arc<ClientConfig>, name: &str) -> Optio
 
 fn encrypted(dir: &Path) -> ClusterConfig {
     let mut config = secured(1);
-    config.security.protocol = SecurityProtocol::SaslSsl;
+    config.listeners = Listeners::local(SecurityProtocol::SaslSsl);
     config.storage = Storage::Dir(dir.to_owned());
     config
 }
@@ -238,10 +238,11 @@ async fn certificates_are_created_once_for_the_names_that_clients_dial() {
 
     // Another name needs another certificate.
     let mut config = encrypted(dir.path());
-    config.bind = Some(config.host);
-    config.host = "10.0.0.1".parse().unwrap();
+    config.set("advertised.listeners", "SASL_SSL://kafka.example:0").unwrap();
     let cluster = start(config).await;
-    assert_ne!(fs::read(cluster.ca_file().unwrap()).unwrap(), ca);
+    let renewed = fs::read(cluster.ca_file().unwrap()).unwrap();
+    assert_ne!(renewed, ca);
+    assert!(dial(&cluster, tls(&renewed, None), "kafka.example").await.is_some());
     soon(cluster.shutdown()).await;
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(dir.path().join("broker.pem")).unwrap().permissions().mode();
@@ -277,7 +278,7 @@ async fn a_client_certificate_sets_the_principal() {
     fs::write(dir.path().join("keystore.pem"), format!("{key}{chain}")).unwrap();
     fs::write(dir.path().join("truststore.pem"), clients_ca).unwrap();
     let mut config = config(1);
-    config.security.protocol = SecurityProtocol::Ssl;
+    config.listeners = Listeners::local(SecurityProtocol::Ssl);
     config.security.failed_authentication_delay = Duration::ZERO;
     config.security.key_store = Some(dir.path().join("keystore.pem"));
     config.security.trust_store = Some(dir.path().join("truststore.pem"));
@@ -329,7 +330,7 @@ async fn an_encrypted_private_key_is_accepted_with_its_password() {
     let path = dir.path().join("keystore.pem");
     fs::write(&path, format!("{ENCRYPTED_KEY}\n{certificate}")).unwrap();
     let mut config = secured(1);
-    config.security.protocol = SecurityProtocol::SaslSsl;
+    config.listeners = Listeners::local(SecurityProtocol::SaslSsl);
     config.security.key_store = Some(path);
     let refused = |config: &ClusterConfig| {
         let config = config.clone();
@@ -355,17 +356,17 @@ async fn unusable_security_settings_are_reported_at_the_start() {
     let path = dir.path().join("keystore.pem");
     fs::write(&path, "no PEM").unwrap();
     let mut config = secured(1);
-    config.security.protocol = SecurityProtocol::SaslSsl;
+    config.listeners = Listeners::local(SecurityProtocol::SaslSsl);
     config.security.key_store = Some(path.clone());
     let error = Cluster::start(config.clone(), Env::real()).await.unwrap_err().to_string();
     assert!(error.contains("keystore.pem") && error.contains("no certificate"), "{error}");
     for (name, value, said) in [
         (
-            "listener.security.protocol",
-            "SASL_PLAINTEXT",
+            "listeners",
+            "SASL_PLAINTEXT://127.0.0.1:0",
             "ssl.keystore.location is for SSL and SASL_SSL",
         ),
-        ("listener.security.protocol", "SSL", "users authenticate with SASL only"),
+        ("listeners", "SSL://127.0.0.1:0", "users authenticate with SASL only"),
         ("ssl.client.auth", "required", "needs ssl.truststore.location"),
         ("ssl.keystore.location", "", "ssl.key.password needs ssl.keystore.location"),
     ] {

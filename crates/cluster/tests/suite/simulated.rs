@@ -15,7 +15,7 @@ use std::{
 
 use crate::support::{Client, batch};
 use curtail_cluster::{
-    ClusterConfig, ClusterHandle, Ports, Storage,
+    ClusterConfig, ClusterHandle, Listeners, SecurityProtocol, Storage,
     disk::{Disk, MemDisk},
 };
 use curtail_net::{BoxFuture, Entropy, Env, Listener, Net, Socket, SocketOptions, WallClock};
@@ -131,8 +131,11 @@ fn env(seed: u64, ticks: &Arc<Ticks>) -> Env {
 fn cluster(seed: u64, disks: &[MemDisk], ticks: &Arc<Ticks>) -> ClusterHandle {
     let config = ClusterConfig {
         brokers: 3,
-        bind: Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        ports: Ports::List((1..=3).map(addr).collect()),
+        listeners: Listeners::each(
+            SecurityProtocol::Plaintext,
+            [SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)); 3],
+        ),
+        advertised_listeners: Some(Listeners::each(SecurityProtocol::Plaintext, (1..=3).map(addr))),
         storage: Storage::Disks(
             disks.iter().map(|disk| Arc::new(disk.clone()) as Arc<dyn Disk>).collect(),
         ),

@@ -18,6 +18,7 @@ mod groups;
 mod injected;
 mod io_thread;
 mod kafka;
+mod listeners;
 mod observed;
 mod producer;
 mod racks;

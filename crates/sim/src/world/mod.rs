@@ -13,7 +13,9 @@ mod tests;
 
 use std::{fmt, future::Future, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use curtail_cluster::{Cluster, ClusterConfig, ClusterError, Ports, Storage, disk::Disk};
+use curtail_cluster::{
+    Cluster, ClusterConfig, ClusterError, Listeners, SecurityProtocol, Storage, disk::Disk,
+};
 use curtail_net::{Entropy, Env};
 use tokio::runtime::{Builder, Runtime};
 
@@ -166,7 +168,7 @@ impl Handle {
         let disk = || Arc::new(PacedDisk::new(self.clock.clone(), self.model)) as Arc<dyn Disk>;
         config.storage = Storage::Disks(hosts.iter().map(|_| disk()).collect());
         let address = |host: &HostId| SocketAddr::new(host.ip(), PORT);
-        config.ports = Ports::List(hosts.iter().map(address).collect());
+        config.listeners = Listeners::each(SecurityProtocol::Plaintext, hosts.iter().map(address));
         let envs = hosts.iter().map(|host| self.env(*host)).collect();
         Cluster::start_apart(config, envs).await
     }

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use curtail_apache::{Output, Toolchain};
-use curtail_cluster::{SecurityProtocol, User};
+use curtail_cluster::{Listeners, SecurityProtocol, User};
 
 use crate::common::Backend;
 
@@ -68,7 +68,7 @@ async fn kafkas_tools_authenticate_and_are_limited_by_acls_and_quotas() {
     let backend = Backend::embedded_with(3, |config| {
         config.storage = curtail_cluster::Storage::Dir(directory.path().to_owned());
         config.broker_session_timeout = Duration::from_secs(30);
-        config.security.protocol = SecurityProtocol::SaslSsl;
+        config.listeners = Listeners::local(SecurityProtocol::SaslSsl);
         config.security.users = vec![User::new("admin", "secret"), User::new("alice", "secret")];
         config.set("super.users", "User:admin").unwrap();
         let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";

@@ -7,7 +7,7 @@ use curtail::{
 
 use super::*;
 use crate::common::Backend;
-use curtail_cluster::User;
+use curtail_cluster::{Listeners, User};
 
 const TOPIC: &str = "guarded";
 
@@ -96,7 +96,7 @@ async fn with_the_group_only(bootstrap: &str, dave: &Properties) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_group_member_reports_a_topic_that_it_may_not_describe() {
     let backend = Backend::embedded_with(1, |config| {
-        config.security.protocol = SecurityProtocol::SaslPlaintext;
+        config.listeners = Listeners::local(SecurityProtocol::SaslPlaintext);
         config.security.users =
             vec![User::new("root", "root-secret"), User::new("dave", "dave-secret")];
         config.set("super.users", "User:root").unwrap();

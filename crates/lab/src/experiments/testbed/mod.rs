@@ -22,7 +22,7 @@ use curtail::{
     admin::{Election, NewTopic, PartitionDescription, Reassignment, TopicDescription},
     security::{Mechanism, SecurityConfig},
 };
-use curtail_cluster::{ClusterConfig, ClusterHandle, Observer, SecurityProtocol, User};
+use curtail_cluster::{ClusterConfig, ClusterHandle, Listeners, Observer, SecurityProtocol, User};
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "apache")]
@@ -154,7 +154,7 @@ impl Testbed {
                     config.set(name, value).map_err(|e| Error::Cluster(e.to_string()))?;
                 }
                 if needs.sasl_ssl {
-                    config.security.protocol = SecurityProtocol::SaslSsl;
+                    config.listeners = Listeners::local(SecurityProtocol::SaslSsl);
                     config.security.users = vec![User::new(USER, PASSWORD)];
                 }
                 Cluster::Embedded(Embedded::start(config)?)
@@ -257,7 +257,7 @@ impl Testbed {
             Cluster::Embedded(embedded) => embedded
                 .cluster()
                 .broker(id)
-                .map(|broker| broker.addr().to_string())
+                .map(|broker| broker.endpoint().to_string())
                 .ok_or_else(|| unknown(id)),
             #[cfg(feature = "apache")]
             Cluster::Apache(apache) => apache.address(id),

@@ -1,0 +1,191 @@
+//! Server properties from a file and from the environment.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, ffi::OsString, path::Path};
+
+use curtail::config::load_properties;
+use curtail_cluster::{ClusterConfig, ConfigError, Effect, Host, ListenerAddress, Listeners};
+
+use super::{ADVERTISED, LISTENERS};
+use crate::{failure::Failure, output};
+
+/// A property, and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) origin: Origin,
+}
+
+/// The source of a property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The file of `--config`.
+    File(String),
+    /// An environment variable, by its name.
+    Variable(String),
+    /// `--property`.
+    Flag,
+}
+
+impl Given {
+    /// The property as the user wrote it.
+    pub(super) fn shown(&self) -> String {
+        match &self.origin {
+            Origin::File(path) => format!("{} in {path}", self.name),
+            Origin::Variable(name) => name.clone(),
+            Origin::Flag => format!("--property {}", self.name),
+        }
+    }
+
+    /// The failure of setting it.
+    fn failed(&self, error: &ConfigError) -> Failure {
+        match (&self.origin, error) {
+            (Origin::File(path), error) => Failure::new(format!("{path}: {error}")),
+            (Origin::Variable(variable), ConfigError::Unknown { name, nearest }) => {
+                let hint = nearest.map(|name| format!("; did you mean {}?", variable_of(name)));
+                Failure::new(format!(
+                    "{variable}: the embedded cluster has no property '{name}'{}",
+                    hint.unwrap_or_default()
+                ))
+            }
+            (Origin::Variable(variable), error) => Failure::new(format!("{variable}: {error}")),
+            (Origin::Flag, error) => Failure::new(error),
+        }
+    }
+}
+
+/// Returns the properties of a file.
+pub(super) fn file(path: &Path) -> Result<Vec<Given>, Failure> {
+    let shown = path.display().to_string();
+    let properties = load_properties(path)?;
+    let given = |(name, value)| Given { name, value, origin: Origin::File(shown.clone()) };
+    Ok(properties.into_iter().map(given).collect())
+}
+
+const PREFIX: &str = "KAFKA_";
+
+/// Variables of Kafka's images and scripts that are no properties: of the JVM, of logging, and of the
+/// images themselves.
+const NO_PROPERTIES: &[&str] = &[
+    "KAFKA_CLUSTER_ID",
+    "KAFKA_DATA_DIRS",
+    "KAFKA_DEBUG",
+    "KAFKA_GC_LOG_OPTS",
+    "KAFKA_HEAP_OPTS",
+    "KAFKA_HOME",
+    "KAFKA_JVM_PERFORMANCE_OPTS",
+    "KAFKA_OPTS",
+    "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+    "KAFKA_VERSION",
+    "KAFKA_ZOOKEEPER_CLIENT_CNXN_SOCKET",
+];
+
+/// Beginnings of such names. Kubernetes sets `KAFKA_SERVICE_` and `KAFKA_PORT` for a service called
+/// `kafka`.
+const NO_PROPERTY_PREFIXES: &[&str] =
+    &["KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_PORT", "KAFKA_SERVICE_"];
+
+fn is_property(variable: &str) -> bool {
+    variable.starts_with(PREFIX)
+        && !NO_PROPERTIES.contains(&variable)
+        && !NO_PROPERTY_PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
+}
+
+/// Returns the property of a variable, as Kafka's images do: a single underscore is a dot, two are an
+/// underscore, and three are a dash.
+fn property_of(variable: &str) -> String {
+    let name = variable[PREFIX.len()..].to_ascii_lowercase();
+    name.replace('_', ".").replace("...", "-").replace("..", "_")
+}
+
+/// Returns the variable of a property.
+fn variable_of(property: &str) -> String {
+    let name = property.replace('_', "__").replace('-', "___").replace('.', "_");
+    format!("{PREFIX}{}", name.to_ascii_uppercase())
+}
+
+/// Returns the properties in the variables that begin with `KAFKA_`, by name.
+pub(super) fn environment(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Vec<Given>, Failure> {
+    let mut given = Vec::new();
+    for (variable, value) in variables {
+        let Some(variable) = variable.to_str().filter(|name| is_property(name)) else { continue };
+        let value = value.into_string();
+        let value = value.map_err(|_| Failure::new(format!("{variable} is not UTF-8")))?;
+        let origin = Origin::Variable(variable.to_owned());
+        given.push(Given { name: property_of(variable), value, origin });
+    }
+    given.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(given)
+}
+
+/// Returns `listeners` if only `advertised.listeners` is given: on every address, on the advertised
+/// ports, as in Kafka's images.
+pub(super) fn opened_as_advertised(given: &[Given]) -> Option<Given> {
+    if given.iter().any(|given| given.name == LISTENERS) {
+        return None;
+    }
+    let advertised = given.iter().rfind(|given| given.name == ADVERTISED)?;
+    let every = |list: Vec<ListenerAddress>| {
+        list.into_iter().map(|entry| ListenerAddress { host: Host::Every, ..entry }).collect()
+    };
+    // What cannot be parsed is refused when it is set.
+    let listeners = match advertised.value.parse().ok()? {
+        Listeners::From(list) => Listeners::From(every(list)),
+        Listeners::Each(lists) => Listeners::Each(lists.into_iter().map(every).collect()),
+    };
+    Some(Given {
+        name: LISTENERS.to_owned(),
+        value: listeners.to_string(),
+        origin: advertised.origin.clone(),
+    })
+}
+
+/// Sets properties, later ones last. Returns those without effect, by name, with the flag to use
+/// instead. `keeps_data` is whether that flag of a directory is given.
+pub(super) fn apply(
+    config: &mut ClusterConfig,
+    given: &[&Given],
+    keeps_data: bool,
+) -> Result<Vec<String>, Failure> {
+    let mut without_effect = BTreeSet::new();
+    for given in given {
+        let effect = config.set_server_property(&given.name, &given.value);
+        match effect.map_err(|error| given.failed(&error))? {
+            Effect::Set => {}
+            Effect::None { instead: Some(flag) } if !keeps_data => {
+                without_effect.insert(format!("{} (use {flag})", given.name));
+            }
+            Effect::None { .. } => {
+                without_effect.insert(given.name.clone());
+            }
+        }
+    }
+    Ok(without_effect.into_iter().collect())
+}
+
+/// Prints that variables with properties of the cluster are not read.
+pub(super) fn remind_of_environment(variables: impl IntoIterator<Item = (OsString, OsString)>) {
+    let config = ClusterConfig::default();
+    let is_known = |name: &str| {
+        is_property(name) && {
+            let property = property_of(name);
+            config.properties().any(|(known, _)| known == property)
+        }
+    };
+    let names = variables.into_iter().filter_map(|(name, _)| name.into_string().ok());
+    let mut set: Vec<String> = names.filter(|name| is_known(name)).collect();
+    set.sort();
+    match set.as_slice() {
+        [] => {}
+        [one] => output::note(format_args!("{one} of the environment is not read; --env reads it")),
+        [first, more @ ..] => output::note(format_args!(
+            "{first} and {} more variables of the environment are not read; --env reads them",
+            more.len()
+        )),
+    }
+}
