@@ -3,7 +3,8 @@
 //! A page of any site can send requests to loopback. A browser names the page's site in `Origin` with
 //! every request that changes something, so such requests are refused. A site whose name resolves to
 //! loopback (DNS rebinding) is of the same origin as the endpoint, but its name is in `Host`:
-//! only addresses and `localhost` are accepted there.
+//! only addresses and `localhost` are accepted there. Probes and Prometheus reach an endpoint beyond
+//! loopback by the name of its container or service, so those read under any name.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,8 +16,13 @@ use hyper::{
 /// Set by browsers only.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Returns why a request is refused. `listening` is the address of the endpoint.
-pub(super) fn refusal(headers: &HeaderMap, listening: SocketAddr) -> Option<&'static str> {
+/// Returns why a request is refused. `listening` is the address of the endpoint, `reads` whether the
+/// request only reads health, readiness or metrics.
+pub(super) fn refusal(
+    headers: &HeaderMap,
+    listening: SocketAddr,
+    reads: bool,
+) -> Option<&'static str> {
     if headers.contains_key(ORIGIN) {
         return Some("requests with an Origin are refused: they come from a page in a browser");
     }
@@ -25,7 +31,7 @@ pub(super) fn refusal(headers: &HeaderMap, listening: SocketAddr) -> Option<&'st
         return Some("requests of other sites are refused");
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    match is_known(host, listening) {
+    match is_known(host, listening) || (reads && !listening.ip().is_loopback()) {
         true => None,
         false => Some("the Host must be the address of this endpoint, or localhost"),
     }
@@ -69,15 +75,19 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_str(host).unwrap());
             for (listening, answered) in [(loopback, here), (everywhere, beyond)] {
-                assert_eq!(refusal(&headers, listening).is_none(), answered, "{host} {listening}");
+                let refused = refusal(&headers, listening, false);
+                assert_eq!(refused.is_none(), answered, "{host} {listening}");
             }
+            assert_eq!(refusal(&headers, loopback, true).is_none(), here, "{host}");
+            assert_eq!(refusal(&headers, everywhere, true), None, "{host}");
             headers.insert(ORIGIN, HeaderValue::from_static("http://127.0.0.1:8080"));
-            assert!(refusal(&headers, loopback).is_some(), "{host}");
+            assert!(refusal(&headers, loopback, false).is_some(), "{host}");
+            assert!(refusal(&headers, everywhere, true).is_some(), "{host}");
         }
-        assert!(refusal(&HeaderMap::new(), loopback).is_some(), "without a host");
+        assert!(refusal(&HeaderMap::new(), loopback, false).is_some(), "without a host");
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         headers.insert(FETCH_SITE, HeaderValue::from_static("cross-site"));
-        assert!(refusal(&headers, loopback).is_some());
+        assert!(refusal(&headers, loopback, false).is_some());
     }
 }

@@ -134,7 +134,8 @@ async fn respond(
     requests: &Requests,
 ) -> Answer {
     let (head, body) = request.into_parts();
-    if let Some(reason) = guard::refusal(&head.headers, listening) {
+    let reads = routes::is_reading(&head.method, head.uri.path());
+    if let Some(reason) = guard::refusal(&head.headers, listening, reads) {
         return Answer::refuse(StatusCode::FORBIDDEN, reason);
     }
     let body = match collect(body, MAX_BODY).await {

@@ -189,6 +189,13 @@ fn parameters<'a>(form: &str, path: &'a str) -> Option<Vec<&'a str>> {
     }
 }
 
+/// Returns whether a request only reads health, readiness or metrics.
+pub(super) fn is_reading(method: &Method, path: &str) -> bool {
+    let is_of = |route: &Route| matches!(route, Route::Health | Route::Ready | Route::Metrics);
+    let mut reading = ROUTES.iter().filter(|(.., route)| is_of(route));
+    reading.any(|(known, form, _)| known == method && *form == path)
+}
+
 /// Answers a request.
 pub(super) async fn answer(
     cluster: &Cluster,
