@@ -39,7 +39,7 @@ use users::{Secret, secret};
 /// Arguments of `curtail cluster`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Number of brokers [default: the number stored in --data, or 3].
+    /// Number of brokers [default: the number stored in --data, 1 with --env, or 3].
     #[arg(long, value_name = "N")]
     brokers: Option<u32>,
     /// Port of the first broker; the others take the next ones. 0 lets the system choose all ports [default: 9092, or 0
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Read server properties from environment variables, as Kafka's images do: KAFKA_NUM_PARTITIONS is num.partitions.
-    /// They override --config.
+    /// They override --config. CLUSTER_ID is the id of a new cluster.
     #[arg(long)]
     env: bool,
     /// A broker property by Kafka's name, for example min.insync.replicas=2. May be given several times. It overrides
@@ -125,7 +125,7 @@ struct Started {
     pid: u32,
 }
 
-/// Number of brokers of a new cluster.
+/// Number of brokers of a new cluster, unless the environment describes the one node of an image.
 const DEFAULT_BROKERS: u32 = 3;
 
 /// Three replicas, or the number of brokers if that is less.
@@ -160,7 +160,8 @@ impl Arguments {
             let brokers = listeners.value.parse::<Listeners>().ok()?.brokers()?;
             u32::try_from(brokers).ok()
         };
-        self.brokers.or_else(before).or_else(lists).unwrap_or(DEFAULT_BROKERS)
+        let default = if self.env { 1 } else { DEFAULT_BROKERS };
+        self.brokers.or_else(before).or_else(lists).unwrap_or(default)
     }
 
     /// All properties in the order of precedence: the file, the environment, `--property`.
@@ -192,6 +193,9 @@ impl Arguments {
             ..ClusterConfig::default()
         };
         self.place(&mut config, &given)?;
+        if self.env {
+            config.cluster_id = sources::cluster_id(std::env::var_os)?;
+        }
         if let Some(directory) = &self.data {
             config.storage = Storage::Dir(directory.clone());
         }

@@ -146,6 +146,9 @@ pub enum ReplicaSelector {
 pub struct ClusterConfig {
     /// Number of brokers; their ids are 1 and up.
     pub brokers: u32,
+    /// Id of the cluster, which Kafka's images take from `CLUSTER_ID`. `None` for the stored id, or
+    /// a random one in a new cluster. Another id than the stored one is refused.
+    pub cluster_id: Option<String>,
     /// `listeners`: where brokers listen, by the names of listeners. By default one listener,
     /// PLAINTEXT on a free loopback port.
     pub listeners: Listeners,
@@ -304,6 +307,7 @@ impl Default for ClusterConfig {
     fn default() -> Self {
         Self {
             brokers: 3,
+            cluster_id: None,
             listeners: Listeners::default(),
             advertised_listeners: None,
             listener_protocols: ListenerProtocols::default(),
@@ -431,6 +435,9 @@ impl ClusterConfig {
         self.validate_times()?;
         if self.brokers == 0 || self.brokers > 1000 {
             return fail(format!("a cluster has 1 to 1000 brokers, not {}", self.brokers));
+        }
+        if let Some(id) = self.cluster_id.as_ref().filter(|id| id.trim().is_empty()) {
+            return fail(format!("the cluster id '{id}' is blank"));
         }
         if i64::from(self.default_replication_factor) > i64::from(self.brokers) {
             return fail(format!(

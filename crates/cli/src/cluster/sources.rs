@@ -67,6 +67,8 @@ pub(super) fn file(path: &Path) -> Result<Vec<Given>, Failure> {
 
 const PREFIX: &str = "KAFKA_";
 
+const CLUSTER_ID: &str = "CLUSTER_ID";
+
 /// Variables of Kafka's images and scripts that are no properties: of the JVM, of logging, and of the
 /// images themselves.
 const NO_PROPERTIES: &[&str] = &[
@@ -115,12 +117,27 @@ pub(super) fn environment(
     for (variable, value) in variables {
         let Some(variable) = variable.to_str().filter(|name| is_property(name)) else { continue };
         let value = value.into_string();
-        let value = value.map_err(|_| Failure::new(format!("{variable} is not UTF-8")))?;
+        let value = value.map_err(|_| not_utf_8(variable))?;
         let origin = Origin::Variable(variable.to_owned());
         given.push(Given { name: property_of(variable), value, origin });
     }
     given.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(given)
+}
+
+/// Returns the id of the cluster, which Kafka's images format their storage with.
+pub(super) fn cluster_id(
+    variable: impl FnOnce(&'static str) -> Option<OsString>,
+) -> Result<Option<String>, Failure> {
+    let Some(value) = variable(CLUSTER_ID).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let id = value.into_string();
+    id.map(Some).map_err(|_| not_utf_8(CLUSTER_ID))
+}
+
+fn not_utf_8(variable: &str) -> Failure {
+    Failure::new(format!("{variable} is not UTF-8"))
 }
 
 /// Returns `listeners` if only `advertised.listeners` is given: on every address, on the advertised

@@ -137,7 +137,7 @@ fn variables_of_kafkas_images_configure_the_cluster() {
     let path = file(&directory, "num.partitions=2\nmessage.max.bytes=5000\n");
     let port = free_port();
     let mut command = curtail();
-    command.args(["cluster", "--env", "--insecure", "--brokers", "1", "--config"]).arg(&path);
+    command.args(["cluster", "--env", "--insecure", "--config"]).arg(&path);
     command.args(["--property", "message.max.bytes=6000"]);
     for (name, value) in [
         ("CLUSTER_ID", "5L6g3nShT-eMCtK--X86sw"),

@@ -181,6 +181,7 @@ const NO_EFFECT: &str =
     "Apache Kafka has this property, in the embedded cluster it would have no effect";
 const NOT_A_BROKER: &str =
     "these settings are those of a controller; the embedded cluster starts brokers";
+const SEVERAL_NODES: &str = "all brokers of an embedded cluster run in one process; start one with --brokers N instead of several nodes";
 
 fn matches(name: &str, pattern: &str) -> bool {
     match pattern.ends_with('.') {
@@ -210,6 +211,19 @@ pub(super) fn refusal(name: &str, known: impl Iterator<Item = &'static str>) -> 
     ConfigError::Unknown { name: name.into(), nearest: near }
 }
 
+/// Returns why settings without effect of their own describe a node that the cluster cannot replace.
+fn other_cluster(name: &str, value: &str) -> Option<&'static str> {
+    let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let parts: Vec<&str> = parts.collect();
+    match name {
+        "process.roles" if !parts.is_empty() && !parts.contains(&"broker") => Some(NOT_A_BROKER),
+        "controller.quorum.voters" | "controller.quorum.bootstrap.servers" if parts.len() > 1 => {
+            Some(SEVERAL_NODES)
+        }
+        _ => None,
+    }
+}
+
 impl ClusterConfig {
     /// Sets one value as it is in a `server.properties` of Apache Kafka. Unlike
     /// [`ClusterConfig::set`], it accepts settings of a server that would have no effect here, such
@@ -217,7 +231,7 @@ impl ClusterConfig {
     ///
     /// # Errors
     /// As [`ClusterConfig::set`], except for settings without effect; a `process.roles` without
-    /// brokers.
+    /// brokers; a quorum of several controllers.
     pub fn set_server_property(&mut self, name: &str, value: &str) -> Result<Effect, ConfigError> {
         let name = name.trim();
         if FIXED.iter().any(|(fixed, only, _)| *fixed == name && value.trim() == *only) {
@@ -226,12 +240,8 @@ impl ClusterConfig {
         if !has_no_effect(name) {
             return self.set(name, value).map(|()| Effect::Set);
         }
-        let mut roles = value.split(',').map(str::trim);
-        if name == "process.roles"
-            && !value.trim().is_empty()
-            && !roles.any(|role| role == "broker")
-        {
-            return Err(ConfigError::Unsupported { name: name.into(), reason: NOT_A_BROKER });
+        if let Some(reason) = other_cluster(name, value) {
+            return Err(ConfigError::Unsupported { name: name.into(), reason });
         }
         let instead = matches!(name, "log.dir" | "log.dirs").then_some("--data DIR");
         Ok(Effect::None { instead })

@@ -121,6 +121,7 @@ impl Controller {
         });
         let mut state = match known {
             Some((id, brokers)) => {
+                restart::check_id(&id, config.cluster_id.as_deref())?;
                 let before = State::replayed(&id, changes);
                 resize::check(&before, brokers, config)?;
                 before.resume(&ids)
@@ -129,7 +130,8 @@ impl Controller {
                 if let Some((disk, dir)) = &disk {
                     journal::refuse_orphans(disk.as_ref(), dir)?;
                 }
-                State::new(&random_id(&entropy).to_string())
+                let random = || random_id(&entropy).to_string();
+                State::new(&config.cluster_id.clone().unwrap_or_else(random))
             }
         };
         state.take_changes();

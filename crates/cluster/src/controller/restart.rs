@@ -24,6 +24,22 @@ pub(super) fn journal(
     Ok(Some(journal))
 }
 
+/// Refuses another cluster id than the stored one.
+///
+/// # Errors
+/// `InvalidData` with both ids.
+pub(super) fn check_id(stored: &str, given: Option<&str>) -> io::Result<()> {
+    match given {
+        Some(given) if given != stored => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "it belongs to the cluster with the id {stored}, not {given}; use that id, or choose another directory"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 impl Controller {
     /// Crashes the controller: it sends no responses until [`Controller::restart`]. Brokers
     /// continue with their current metadata.

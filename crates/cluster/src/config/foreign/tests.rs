@@ -71,6 +71,11 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         ("unclean.leader.election.enable", "true", "`curtail configs alter`"),
         ("delete.topic.enable", "false", "can be deleted"),
         ("process.roles", "controller", "of a controller"),
+        (
+            "controller.quorum.voters",
+            "1@a:9093,2@b:9093",
+            "one process; start one with --brokers N",
+        ),
         ("ssl.keystore.type", "JKS", "PEM files"),
         ("ssl.keystore.password", "secret", "ssl.keystore.location"),
         ("ssl.cipher.suites", "x", "does not support it"),

@@ -115,6 +115,40 @@ fn a_change_is_refused_while_the_disk_is_full() {
     assert_eq!(topics(&open(&disk, config(1)).unwrap()), ["t"]);
 }
 
+#[test]
+fn another_cluster_id_than_the_stored_one_is_refused() {
+    let with_id =
+        |id: &str| ClusterConfig { cluster_id: Some(id.to_owned()), ..ClusterConfig::default() };
+    let disk = MemDisk::new();
+    let controller = open(&disk, with_id("first")).unwrap();
+    assert_eq!(&*controller.image().cluster_id, "first");
+    drop(controller);
+    let refused = open(&disk, with_id("second")).unwrap_err().to_string();
+    assert!(refused.contains("the id first, not second"), "{refused}");
+    for config in [with_id("first"), ClusterConfig::default()] {
+        assert_eq!(&*open(&disk, config).unwrap().image().cluster_id, "first");
+    }
+}
+
+/// Lines of a version whose brokers had one listener.
+#[test]
+fn a_journal_with_one_address_per_broker_is_read() {
+    let disk = MemDisk::new();
+    let lines = [
+        r#"{"cluster":{"id":"x","brokers":1}}"#,
+        r#"{"broker":{"id":1,"host":"127.0.0.1","port":9092,"inner":"127.0.0.1:9092","epoch":7,"fenced":false}}"#,
+        r#"{"version":9}"#,
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    disk.create_dir_all(Path::new(DIR)).unwrap();
+    disk.write_durable(&journal_path(), text.as_bytes()).unwrap();
+    let controller = open(&disk, config(1)).unwrap();
+    let (epoch, image) = controller.register(1, addresses()).unwrap();
+    assert!(epoch > 9, "{epoch}");
+    assert_eq!(&*image.cluster_id, "x");
+    assert!(controller.heartbeat(1, epoch));
+}
+
 /// Returns a journal with an append for each of three topics.
 fn written() -> (MemDisk, Vec<u8>) {
     let disk = MemDisk::new();
