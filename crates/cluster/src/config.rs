@@ -54,6 +54,36 @@ impl fmt::Debug for Storage {
     }
 }
 
+/// How long topics keep records. As in Kafka, milliseconds count before minutes, and those before
+/// hours; a negative number means without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// `log.retention.ms`.
+    pub ms: Option<i64>,
+    /// `log.retention.minutes`.
+    pub minutes: Option<i32>,
+    /// `log.retention.hours`.
+    pub hours: i32,
+}
+
+impl Default for Retention {
+    /// A week.
+    fn default() -> Self {
+        Self { ms: None, minutes: None, hours: 168 }
+    }
+}
+
+impl Retention {
+    /// Returns the time in force in milliseconds; -1 for no limit.
+    #[must_use]
+    pub fn in_force(&self) -> i64 {
+        let from = |count: i32, ms: i64| i64::from(count) * ms;
+        let minutes = || self.minutes.map(|minutes| from(minutes, 60_000));
+        let ms = self.ms.or_else(minutes).unwrap_or_else(|| from(self.hours, 3_600_000));
+        ms.max(-1)
+    }
+}
+
 /// A planted bug, which proves that the simulation's checker detects it. For no other purpose.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +218,12 @@ pub struct ClusterConfig {
     pub log_segment_bytes: u64,
     /// `log.flush.interval.messages=1`: sync every append. Otherwise the operating system decides.
     pub log_flush_each: bool,
+    /// `log.retention.ms`, `log.retention.minutes`, `log.retention.hours`: how long topics without a
+    /// `retention.ms` keep records.
+    pub log_retention: Retention,
+    /// `log.retention.bytes`: size beyond which partitions of topics without a `retention.bytes`
+    /// delete old segments, in bytes; negative for no limit.
+    pub log_retention_bytes: i64,
     /// `log.retention.check.interval.ms`: interval between removals of old segments and inactive
     /// producers.
     pub log_retention_check_interval: Duration,
@@ -324,6 +360,8 @@ impl Default for ClusterConfig {
             message_max_bytes: 1_048_588,
             log_segment_bytes: 1 << 30,
             log_flush_each: false,
+            log_retention: Retention::default(),
+            log_retention_bytes: -1,
             log_retention_check_interval: Duration::from_secs(300),
             log_cleaner_backoff: Duration::from_secs(15),
             producer_id_expiration: Duration::from_secs(86_400),

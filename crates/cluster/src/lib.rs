@@ -49,7 +49,8 @@ pub use config::Plant;
 pub use config::{
     Assignor, Authorizer, ClientAuth, ClusterConfig, ConfigError, Effect, Endpoint, Host, Listener,
     ListenerAddress, ListenerName, ListenerProtocols, Listeners, Mechanism, ParseListenersError,
-    Password, ReplicaSelector, Resize, Security, SecurityProtocol, Storage, User, UserError,
+    Password, ReplicaSelector, Resize, Retention, Security, SecurityProtocol, Storage, User,
+    UserError,
 };
 pub use controller::{Controller, brokers_of};
 pub use curtail_wire::{ApiKey, ErrorCode};

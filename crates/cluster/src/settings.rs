@@ -39,9 +39,11 @@ pub(crate) type Changed = OrdMap<Whose, Arc<Given>>;
 
 /// Settings that can change while a broker runs. Kafka has further ones, which this cluster does
 /// not support.
-const OF_BROKERS: [&str; 6] = [
+const OF_BROKERS: [&str; 8] = [
     "log.flush.interval.messages",
     "log.message.timestamp.type",
+    "log.retention.bytes",
+    "log.retention.ms",
     "log.segment.bytes",
     "max.connections",
     "message.max.bytes",
@@ -51,12 +53,14 @@ const OF_BROKERS: [&str; 6] = [
 const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
 const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
 
-const LONGS: [&str; 6] = [
+const LONGS: [&str; 8] = [
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
     "log.cleaner.backoff.ms",
     "log.flush.interval.messages",
+    "log.retention.bytes",
     "log.retention.check.interval.ms",
+    "log.retention.ms",
     "replica.lag.time.max.ms",
 ];
 const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"];

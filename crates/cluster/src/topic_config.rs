@@ -18,6 +18,7 @@ pub(crate) const SOURCE_DEFAULT: i8 = 5;
 const CLEANUP_POLICY: &str = "cleanup.policy";
 const MIN_LAG: &str = "min.compaction.lag.ms";
 const MAX_LAG: &str = "max.compaction.lag.ms";
+const RETENTION: &str = "retention.ms";
 const REMOTE_STORAGE: &str = "remote.storage.enable";
 const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 
@@ -189,7 +190,7 @@ const SETTINGS: &[Setting] = &[
         Kind::Long,
         Check::Range(i64::MIN, i64::MAX),
     ),
-    setting("retention.ms", None, Kind::Long, Check::Range(-1, i64::MAX)),
+    setting(RETENTION, Some("log.retention.ms"), Kind::Long, Check::Range(-1, i64::MAX)),
     setting(
         "segment.bytes",
         Some("log.segment.bytes"),
@@ -482,16 +483,16 @@ impl TopicConfig {
         };
         // Without `delete`, only a newer record of the same key may remove a record.
         let deletes = self.deletes();
+        let retention_bytes = self.number("retention.bytes").unwrap_or(cluster.log_retention_bytes);
+        let retention_ms =
+            self.number(RETENTION).unwrap_or_else(|| cluster.log_retention.in_force());
         LogConfig {
             segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
             index_interval_bytes: unsigned("index.interval.bytes")
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(defaults.index_interval_bytes),
-            retention_bytes: unsigned("retention.bytes").filter(|_| deletes),
-            retention_ms: self
-                .number("retention.ms")
-                .map_or(defaults.retention_ms, |ms| (ms >= 0).then_some(ms))
-                .filter(|_| deletes),
+            retention_bytes: u64::try_from(retention_bytes).ok().filter(|_| deletes),
+            retention_ms: (retention_ms >= 0 && deletes).then_some(retention_ms),
             segment_ms: self.number("segment.ms").unwrap_or(defaults.segment_ms),
             compacted: self.cleanup("compact"),
             compaction: self.compaction(),
@@ -518,19 +519,23 @@ impl TopicConfig {
         let one = |setting: &Setting| {
             let own = self.given.get(setting.name);
             let own = own.map(|value| (setting.name, value.clone(), SOURCE_TOPIC));
+            let default = match setting.name {
+                // As in Kafka, minutes and hours are no synonyms.
+                RETENTION => brokers.config.log_retention.in_force().to_string(),
+                name => built_in(name).to_owned(),
+            };
             let of_brokers = setting.brokers.into_iter().flat_map(|name| {
-                let layers = brokers.layers(name).into_iter();
-                layers.map(move |(value, source)| (name, value, source))
+                let mut layers = brokers.layers(name);
+                if layers.is_empty() {
+                    layers.push((default.clone(), SOURCE_DEFAULT));
+                }
+                // A broker's setting without a value is no synonym.
+                layers.retain(|(value, _)| !value.is_empty());
+                layers.into_iter().map(move |(value, source)| (name, value, source))
             });
-            let mut synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
-            let built_in = built_in(setting.name).to_owned();
-            if let Some(name) = setting.brokers
-                && synonyms.iter().all(|(.., source)| *source != SOURCE_DEFAULT)
-            {
-                synonyms.push((name, built_in.clone(), SOURCE_DEFAULT));
-            }
+            let synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
             let applies = synonyms.first().map(|(_, value, source)| (value.clone(), *source));
-            let (value, source) = applies.unwrap_or((built_in, SOURCE_DEFAULT));
+            let (value, source) = applies.unwrap_or((default, SOURCE_DEFAULT));
             Described { name: setting.name, value, source, kind: setting.kind, synonyms }
         };
         SETTINGS.iter().map(one).collect()
@@ -553,8 +558,7 @@ fn built_in(name: &str) -> &'static str {
         "message.timestamp.after.max.ms" => "3600000",
         "min.cleanable.dirty.ratio" => "0.5",
         MIN_LAG => "0",
-        "retention.bytes" => "-1",
-        "retention.ms" | "segment.ms" => "604800000",
+        "segment.ms" => "604800000",
         "segment.index.bytes" => "10485760",
         "segment.jitter.ms" => "0",
         "preallocate"

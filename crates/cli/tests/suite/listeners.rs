@@ -79,7 +79,8 @@ fn wrong_files_are_refused_in_one_line() {
     for (text, said) in [
         ("num.partition=1", "has no property 'num.partition'; did you mean 'num.partitions'?"),
         ("num.partitions=0", "num.partitions=0: expected a count, at least 1"),
-        ("log.retention.hours=24", "log.retention.hours: topics have Kafka's default"),
+        ("log.roll.hours=24", "log.roll.hours: topics have Kafka's default"),
+        ("log.retention.hours=0", "expected a time above 0, or -1 for no limit"),
         ("process.roles=controller", "process.roles: these settings are those of a controller"),
         ("group.share.heartbeat.interval.ms=1", "the embedded cluster has no share groups"),
         ("listeners=localhost:9092", "listeners=localhost:9092: expected NAME://host:port"),
@@ -140,8 +141,8 @@ fn variables_of_kafkas_images_configure_the_cluster() {
     command.args(["cluster", "--env", "--insecure", "--config"]).arg(&path);
     command.args(["--property", "message.max.bytes=6000"]);
     for (name, value) in [
-        ("CLUSTER_ID", "5L6g3nShT-eMCtK--X86sw"),
         ("KAFKA_HEAP_OPTS", "-Xmx1G"),
+        ("KAFKA_LOG_RETENTION_HOURS", "24"),
         ("KAFKA_NODE_ID", "1"),
         ("KAFKA_PROCESS_ROLES", "broker,controller"),
         ("KAFKA_NUM_PARTITIONS", "3"),
@@ -159,8 +160,31 @@ fn variables_of_kafkas_images_configure_the_cluster() {
     let topics = run(&["topics", "describe", "t", "--json", "-b", bootstrap]).ok();
     let partitions: Vec<Value> = serde_json::from_str(&topics).unwrap();
     assert_eq!(partitions.len(), 3, "{topics}");
+    let described = run(&["configs", "describe", "--topic", "t", "--json", "-b", bootstrap]).ok();
+    assert!(described.contains("86400000"), "{described}");
     let said = cluster.stop("-TERM").err;
     assert!(said.contains("without effect here: node.id, process.roles\n"), "{said}");
+}
+
+/// Kafka's images format their storage with this id, and do not start on that of another.
+#[test]
+fn the_cluster_id_of_the_environment_is_that_of_the_directory() {
+    let data = tempfile::tempdir().unwrap();
+    let with_id = |id: &str| {
+        let mut command = curtail();
+        command.args(["cluster", "--env", "--port", "0", "--data"]).arg(data.path());
+        command.env("CLUSTER_ID", id);
+        command
+    };
+    for id in ["5L6g3nShT-eMCtK--X86sw", ""] {
+        Cluster::spawn(with_id(id)).stop("-TERM");
+    }
+    let output = with_id("MkU3OEVBNTcwNTJENDM2Qk").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    let said = "it belongs to the cluster with the id 5L6g3nShT-eMCtK--X86sw, not MkU3OEVBNTcwNTJENDM2Qk; use that id, \
+                or choose another directory\n";
+    assert!(error.ends_with(said) && error.lines().count() == 1, "{error}");
 }
 
 #[test]

@@ -113,6 +113,8 @@ macro_rules! property {
     };
 }
 
+const UNLIMITED: &str = "a time above 0, or -1 for no limit";
+
 const MILLIS: fn(&Duration) -> String = |d| d.as_millis().to_string();
 
 /// Every property, by name.
@@ -365,6 +367,34 @@ static PROPERTIES: &[Property] = &[
         log_cleaner_backoff,
         |t| millis(t, 1),
         MILLIS
+    ),
+    property!(
+        "log.retention.bytes",
+        "bytes, or -1 for no limit",
+        log_retention_bytes,
+        |t| number(t, i64::MIN, i64::MAX),
+        i64::to_string
+    ),
+    property!(
+        "log.retention.hours",
+        UNLIMITED,
+        log_retention.hours,
+        |t| number(t, i32::MIN, i32::MAX).filter(|hours| *hours != 0),
+        i32::to_string
+    ),
+    property!(
+        "log.retention.minutes",
+        UNLIMITED,
+        log_retention.minutes,
+        |t| optional(t, |t| number(t, i32::MIN, i32::MAX).filter(|minutes| *minutes != 0)),
+        show_optional
+    ),
+    property!(
+        "log.retention.ms",
+        UNLIMITED,
+        log_retention.ms,
+        |t| optional(t, |t| number(t, i64::MIN, i64::MAX).filter(|ms| *ms != 0)),
+        show_optional
     ),
     property!(
         "log.segment.bytes",

@@ -22,6 +22,39 @@ fn a_property_reads_back_as_it_was_set() {
 }
 
 #[test]
+fn topics_keep_records_as_long_as_their_own_setting_or_the_brokers_says() {
+    use crate::topic_config::TopicConfig;
+    let mut config = ClusterConfig::default();
+    let kept = |config: &ClusterConfig, own: &[(&str, &str)]| {
+        let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let log = TopicConfig::new(own.collect()).unwrap().log_config(config);
+        (log.retention_ms, log.retention_bytes)
+    };
+    assert_eq!(kept(&config, &[]), (Some(604_800_000), None));
+    // The finer unit counts, whatever the order.
+    for (name, value, expected) in [
+        ("log.retention.minutes", "2", Some(120_000)),
+        ("log.retention.hours", "3", Some(120_000)),
+        ("log.retention.ms", "5", Some(5)),
+        ("log.retention.ms", "-1", None),
+        ("log.retention.ms", "", Some(120_000)),
+        ("log.retention.minutes", "", Some(10_800_000)),
+        ("log.retention.hours", "-1", None),
+    ] {
+        config.set(name, value).unwrap();
+        assert_eq!(kept(&config, &[]).0, expected, "{name}={value}");
+    }
+    config.set("log.retention.bytes", "1000").unwrap();
+    assert_eq!(kept(&config, &[]), (None, Some(1000)));
+    assert_eq!(kept(&config, &[("retention.ms", "7"), ("retention.bytes", "-1")]), (Some(7), None));
+    let compacted = [("cleanup.policy", "compact"), ("retention.ms", "7")];
+    assert_eq!(kept(&config, &compacted), (None, None));
+    for name in ["log.retention.ms", "log.retention.minutes", "log.retention.hours"] {
+        assert!(config.set(name, "0").is_err(), "{name}");
+    }
+}
+
+#[test]
 fn an_unknown_name_names_the_nearest() {
     let error = ClusterConfig::default().set("min.insync.replica", "2").unwrap_err();
     assert_eq!(

@@ -168,6 +168,41 @@ async fn topic_settings_have_kafkas_types_and_synonyms() {
 }
 
 #[tokio::test]
+async fn retention_of_the_brokers_applies_to_topics_without_their_own() {
+    let mut config = config(1);
+    config.set("log.retention.hours", "2").unwrap();
+    config.set("log.retention.bytes", "1000").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    let mut client = Client::connect(&cluster, 1).await;
+    let shown = |configs: &[DescribeConfigsResourceResult], name: &str| {
+        let found = configs.iter().find(|config| &*config.name == name).unwrap();
+        (found.value.as_ref().unwrap().to_string(), found.config_source, synonyms(found))
+    };
+    let configs = describe(&mut client, (TOPIC, "t"), true).await;
+    assert_eq!(shown(&configs, "retention.ms"), ("7200000".to_owned(), 5, Vec::new()));
+    let of_brokers =
+        |value: &str, source| ("log.retention.bytes".to_owned(), Some(value.to_owned()), source);
+    let bytes = vec![of_brokers("1000", 4), of_brokers("-1", 5)];
+    assert_eq!(shown(&configs, "retention.bytes"), ("1000".to_owned(), 4, bytes));
+    let altered = client.cold(1, &set((BROKER, ""), "log.retention.ms", "5000")).await;
+    assert_eq!(altered.responses[0].error_code, 0);
+    let of_all = ("log.retention.ms".to_owned(), Some("5000".to_owned()), 3);
+    soon(async {
+        loop {
+            let configs = describe(&mut client, (TOPIC, "t"), true).await;
+            let shown = shown(&configs, "retention.ms");
+            if shown.1 != 5 {
+                break assert_eq!(shown, ("5000".to_owned(), 3, vec![of_all]));
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
 async fn settings_of_topics_have_kafkas_bounds() {
     let (cluster, mut client) = one_partition().await;
     // Setting, value, and whether the brokers accept it.

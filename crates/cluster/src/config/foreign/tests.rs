@@ -67,7 +67,7 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         ClusterConfig::default().set_server_property(name, value).unwrap_err().to_string()
     };
     for (name, value, said) in [
-        ("log.retention.hours", "24", "log.retention.hours: topics have Kafka's default"),
+        ("log.roll.hours", "24", "log.roll.hours: topics have Kafka's default"),
         ("unclean.leader.election.enable", "true", "`curtail configs alter`"),
         ("delete.topic.enable", "false", "can be deleted"),
         ("process.roles", "controller", "of a controller"),
@@ -99,8 +99,8 @@ fn a_setting_without_effect_is_refused_where_it_is_set_on_purpose() {
     let mut config = ClusterConfig::default();
     let error = config.set("num.io.threads", "8").unwrap_err().to_string();
     assert_eq!(error, format!("num.io.threads: {NO_EFFECT}"));
-    let error = config.set("log.retention.hours", "168").unwrap_err().to_string();
-    assert_eq!(error, format!("log.retention.hours: {BY_TOPIC}"));
+    let error = config.set("log.roll.hours", "168").unwrap_err().to_string();
+    assert_eq!(error, format!("log.roll.hours: {BY_TOPIC}"));
 }
 
 /// Otherwise the property could not be set.
