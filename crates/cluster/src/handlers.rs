@@ -210,7 +210,7 @@ pub(crate) struct Call<'a> {
     pub(crate) header: &'a RequestHeader<'a>,
     /// The client's address.
     pub(crate) peer: IpAddr,
-    /// The listener that the client came by.
+    /// The listener that accepted the connection.
     pub(crate) listener: &'a ListenerName,
     /// The client's principal.
     pub(crate) principal: &'a Principal,

@@ -127,7 +127,7 @@ impl Admission {
         Ok((Box::new(socket), principal))
     }
 
-    /// The listener that clients come by.
+    /// The listener whose connections it admits.
     pub(crate) fn listener(&self) -> &ListenerName {
         &self.listener
     }

@@ -207,7 +207,7 @@ pub(super) fn refusal(name: &str, known: impl Iterator<Item = &'static str>) -> 
     ConfigError::Unknown { name: name.into(), nearest: near }
 }
 
-/// Returns why settings without effect of their own describe a node that the cluster cannot replace.
+/// Returns why a setting without effect describes nodes that the cluster cannot replace.
 fn other_cluster(name: &str, value: &str) -> Option<&'static str> {
     let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
     let parts: Vec<&str> = parts.collect();

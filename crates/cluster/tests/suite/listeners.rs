@@ -16,11 +16,11 @@ use curtail_net::{
 };
 use curtail_wire::{
     ErrorCode,
-    cold::messages::{DescribeClusterRequest, FindCoordinatorRequest},
+    cold::messages::{DescribeClusterRequest, DescribeQuorumRequest, FindCoordinatorRequest},
 };
 use tokio::net::{TcpListener, TcpStream};
 
-/// INTERNAL is PLAINTEXT, EXTERNAL is SASL_SSL; clients of the latter are told a name.
+/// INTERNAL is PLAINTEXT, EXTERNAL is SASL_SSL and advertises a name.
 fn two_listeners(brokers: u32) -> ClusterConfig {
     let mut config = config(brokers);
     config.security.users = vec![User::new("alice", "secret")];
@@ -60,16 +60,24 @@ async fn external(cluster: &Cluster, broker: i32) -> Client {
     client
 }
 
-/// Returns the endpoints in the responses to Metadata, DescribeCluster and FindCoordinator.
-async fn told(client: &mut Client) -> (Vec<(String, i32)>, Vec<(String, i32)>, (String, i32)) {
+/// The endpoints in responses, in the order of the brokers.
+struct Directions {
+    metadata: Vec<(String, i32)>,
+    describe_cluster: Vec<(String, i32)>,
+    coordinator: (String, i32),
+    /// The voters' endpoints.
+    quorum: Vec<(String, i32)>,
+}
+
+async fn directions(client: &mut Client) -> Directions {
     let (metadata, _) = client.metadata("t").await;
     let mut nodes = metadata.brokers;
     nodes.sort_by_key(|node| node.node_id);
-    let nodes = nodes.into_iter().map(|node| (node.host, node.port)).collect();
+    let metadata = nodes.into_iter().map(|node| (node.host, node.port)).collect();
     let described = client.cold(0, &DescribeClusterRequest::default()).await;
     let mut brokers = described.brokers;
     brokers.sort_by_key(|broker| broker.broker_id.0);
-    let brokers = brokers.into_iter().map(|broker| (broker.host.to_string(), broker.port));
+    let describe_cluster = brokers.into_iter().map(|broker| (broker.host.to_string(), broker.port));
     let asked = FindCoordinatorRequest::default().with_key(text("g"));
     let coordinator = loop {
         let found = client.cold(3, &asked).await;
@@ -78,7 +86,15 @@ async fn told(client: &mut Client) -> (Vec<(String, i32)>, Vec<(String, i32)>, (
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
-    (nodes, brokers.collect(), coordinator)
+    let quorum = client.cold(2, &DescribeQuorumRequest::default()).await;
+    let voters = quorum.nodes.into_iter().flat_map(|node| node.listeners);
+    let voters = voters.map(|listener| (listener.host.to_string(), i32::from(listener.port)));
+    Directions {
+        metadata,
+        describe_cluster: describe_cluster.collect(),
+        coordinator,
+        quorum: voters.collect(),
+    }
 }
 
 #[tokio::test]
@@ -95,9 +111,11 @@ async fn clients_are_directed_to_the_endpoints_of_their_listener() {
     {
         let expected = endpoints(&cluster, listener);
         assert!(expected.iter().all(|(own, _)| own == host), "{expected:?}");
-        let (nodes, brokers, coordinator) = soon(told(client)).await;
-        assert_eq!((&nodes, &brokers), (&expected, &expected), "{listener}");
-        assert!(expected.contains(&coordinator), "{listener}: {coordinator:?}");
+        let given = soon(directions(client)).await;
+        assert_eq!(given.metadata, expected, "{listener}");
+        assert_eq!(given.describe_cluster, expected, "{listener}");
+        assert!(expected.contains(&given.coordinator), "{listener}: {:?}", given.coordinator);
+        assert_eq!(given.quorum, expected[..1], "{listener}");
     }
     soon(cluster.shutdown()).await;
 }
@@ -185,11 +203,11 @@ async fn brokers_replicate_behind_a_forwarded_port() {
     assert_eq!((endpoint.host(), endpoint.port()), ("localhost", ports[leader as usize - 1]));
     let mut outside = Client::connect_to(SocketAddr::from(([127, 0, 0, 1], endpoint.port()))).await;
     let (metadata, _) = outside.metadata("t").await;
-    let mut told: Vec<u16> = metadata.brokers.iter().map(|node| node.port as u16).collect();
-    told.sort_unstable();
+    let mut given: Vec<u16> = metadata.brokers.iter().map(|node| node.port as u16).collect();
+    given.sort_unstable();
     let mut expected = ports;
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(given, expected);
     assert_eq!(outside.fetch_all("t", 0, 1).await, ["a"]);
     soon(cluster.shutdown()).await;
 }

@@ -105,7 +105,7 @@ impl Listening {
 
     /// Returns the address of this broker for other brokers.
     pub(super) async fn inner_addr(&self, slot: &Slot) -> Result<SocketAddr, ClusterError> {
-        let (addr, told) = match &slot.admissions.brokers {
+        let (addr, advertised) = match &slot.admissions.brokers {
             BetweenBrokers::Separate(_) => {
                 let open = self.0.first().map(|entrance| entrance.open.local_addr());
                 let open = open.unwrap_or(Err(io::ErrorKind::NotConnected.into()));
@@ -117,11 +117,11 @@ impl Listening {
                 (place.addr(), (place.listener.host.is_unspecified()).then(|| place.endpoint()))
             }
         };
-        match told {
+        match advertised {
             // Only the advertised host leads to another machine.
-            Some(told) if slot.machines == Machines::Apart => {
-                let found = resolve(slot.env.net.as_ref(), told.host(), told.port()).await;
-                found.map_err(|source| failed(&told, source))
+            Some(to) if slot.machines == Machines::Apart => {
+                let found = resolve(slot.env.net.as_ref(), to.host(), to.port()).await;
+                found.map_err(|source| failed(&to, source))
             }
             _ => Ok(addr),
         }
