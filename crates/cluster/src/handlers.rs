@@ -56,8 +56,6 @@ mod user_scram_credentials;
 mod verify;
 mod write_txn_markers;
 
-pub(crate) use write_txn_markers::bumped_tag;
-
 use std::{
     net::IpAddr,
     sync::{
@@ -286,7 +284,7 @@ impl Call<'_> {
     }
 
     fn decode<T: Decodable + Message>(&self, body: Bytes) -> Result<T, String> {
-        let layout = cold::layout(self.header.api, self.header.version);
+        let layout = cold::layout::<T>(self.header.api, self.header.version);
         cold::decode_request(layout, body).map_err(|error| error.to_string())
     }
 

@@ -33,6 +33,7 @@ use crate::header::{self, RequestHeader};
 use crate::primitives::MAX_TAGS;
 use crate::{DecodeError, Writer};
 
+pub mod newer;
 #[cfg(test)]
 mod tests;
 
@@ -91,19 +92,33 @@ pub enum ColdError {
     },
 }
 
-/// The versions of an API that `kafka-protocol` can encode and decode.
+/// Newest versions of APIs that `kafka-protocol` lacks. In these a request or a response either has a type in
+/// [`newer`], or the layout of `kafka-protocol`'s newest version.
+const NEWEST: &[(ApiKey, i16)] = &[
+    // Permits one more special timestamp (KIP-1023).
+    (ApiKey::LIST_OFFSETS, 11),
+    (ApiKey::WRITE_TXN_MARKERS, 2),
+    (ApiKey::DESCRIBE_LOG_DIRS, 5),
+    (ApiKey::ADD_RAFT_VOTER, 1),
+];
+
+fn newest(api: ApiKey) -> Option<i16> {
+    NEWEST.iter().find(|(known, _)| *known == api).map(|(_, newest)| *newest)
+}
+
+/// The versions of an API that can be encoded and decoded here.
 #[must_use]
 pub fn versions(api: ApiKey) -> Option<RangeInclusive<i16>> {
     let range = messages::ApiKey::try_from(api.0).ok()?.valid_versions();
-    (!range.is_empty()).then_some(range.min..=range.max)
+    (!range.is_empty()).then(|| range.min..=newest(api).unwrap_or(range.max))
 }
 
-/// Returns the version of `kafka-protocol` with the layout of this one. Some versions only permit new values.
+/// Returns the version of the message `T` with the layout of an API's version.
 #[must_use]
-pub fn layout(api: ApiKey, version: i16) -> i16 {
-    match (api, version) {
-        (ApiKey::LIST_OFFSETS, 11) => 10,
-        (_, version) => version,
+pub fn layout<T: Message>(api: ApiKey, version: i16) -> i16 {
+    match newest(api) {
+        Some(newest) if version <= newest => version.min(T::VERSIONS.max),
+        _ => version,
     }
 }
 
@@ -116,7 +131,7 @@ pub fn encode_request<R: Request>(
 ) -> Result<Vec<u8>, ColdError> {
     let mut w = frame_writer();
     RequestHeader { api: ApiKey(R::KEY), version, correlation_id, client_id }.encode(&mut w);
-    finish_frame(w, layout(ApiKey(R::KEY), version), request)
+    finish_frame(w, layout::<R>(ApiKey(R::KEY), version), request)
 }
 
 /// Encodes a whole response frame, its length first.
@@ -128,7 +143,7 @@ pub fn encode_response<T: Encodable + Message>(
 ) -> Result<Vec<u8>, ColdError> {
     let mut w = frame_writer();
     header::encode_response_header(api, version, correlation_id, &mut w);
-    finish_frame(w, layout(api, version), response)
+    finish_frame(w, layout::<T>(api, version), response)
 }
 
 /// Decodes the body of a request, as returned by [`header::split_request`].

@@ -147,6 +147,7 @@ impl Connection {
             }
         };
         let body = response_body(&frame, ApiKey(R::KEY), version).map_err(io::Error::other)?;
-        cold::decode_response(version, body).map_err(io::Error::other)
+        let layout = cold::layout::<R::Response>(ApiKey(R::KEY), version);
+        cold::decode_response(layout, body).map_err(io::Error::other)
     }
 }

@@ -5,7 +5,7 @@
 mod consumer;
 
 use bytes::Bytes;
-use curtail_wire::{DecodeError, Encoding, Reader, Writer};
+use curtail_wire::{DecodeError, Encoding, Reader, Uuid, Writer};
 
 use super::runtime::StateRecord;
 
@@ -15,8 +15,10 @@ pub(crate) use consumer::{Part, consumer_record, decode_change};
 const OFFSET_KEY: i16 = 1;
 /// GroupMetadataKey.
 const GROUP_KEY: i16 = 2;
-/// OffsetCommitValue with the leader epoch (KIP-320) and without an expiry timestamp.
-const OFFSET_VALUE: i16 = 3;
+/// OffsetCommitValue with the leader epoch (KIP-320) and, as a tagged field, the topic id (KIP-848).
+const OFFSET_VALUE: i16 = 4;
+/// Tag of the topic id.
+const TOPIC_ID: u32 = 0;
 /// GroupMetadataValue with static members (KIP-345).
 const GROUP_VALUE: i16 = 3;
 
@@ -34,7 +36,7 @@ pub(crate) enum Key {
 }
 
 /// A committed offset.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OffsetValue {
     pub(crate) offset: i64,
     /// -1 if the consumer did not send it.
@@ -42,6 +44,8 @@ pub(crate) struct OffsetValue {
     pub(crate) metadata: String,
     /// Commit time in ms since the Unix epoch.
     pub(crate) commit_timestamp: i64,
+    /// The topic's id in the commit; zero if it named the topic.
+    pub(crate) topic_id: Uuid,
 }
 
 /// A stored group.
@@ -125,10 +129,17 @@ pub(crate) fn offset_record(
     value: &OffsetValue,
 ) -> StateRecord {
     let encoded = encoded(OFFSET_VALUE, |w| {
+        w.set_encoding(Encoding::Flexible);
         w.i64(value.offset);
         w.i32(value.leader_epoch);
         w.string(&value.metadata);
         w.i64(value.commit_timestamp);
+        if value.topic_id == Uuid::ZERO {
+            w.no_tags();
+        } else {
+            w.tag_count(1);
+            w.tag(TOPIC_ID, |w| w.uuid(value.topic_id));
+        }
     });
     StateRecord { key: offset_key(group, topic, partition), value: Some(encoded) }
 }
@@ -170,12 +181,21 @@ pub(crate) fn decode_offset(value: &[u8]) -> Result<Option<OffsetValue>, DecodeE
     if !(0..=OFFSET_VALUE).contains(&version) {
         return Ok(None);
     }
-    Ok(Some(OffsetValue {
+    r.set_encoding(Encoding::flexible_from(4, version));
+    let mut value = OffsetValue {
         offset: r.i64("offset")?,
         leader_epoch: if version >= 3 { r.i32("leader epoch")? } else { -1 },
         metadata: r.string("metadata")?.to_owned(),
         commit_timestamp: r.i64("commit timestamp")?,
-    }))
+        topic_id: Uuid::ZERO,
+    };
+    r.tagged("offset value", |tag, r| {
+        if tag == TOPIC_ID {
+            value.topic_id = r.uuid("topic id")?;
+        }
+        Ok(())
+    })?;
+    Ok(Some(value))
 }
 
 /// Decodes a group's value; `None` for an unknown version.

@@ -35,6 +35,7 @@ fn internal_topics_need_no_more_replicas_than_brokers() {
 
 mod values {
     use bytes::Bytes;
+    use curtail_wire::Uuid;
 
     use super::super::{
         offsets::{Commit, Offsets},
@@ -45,15 +46,28 @@ mod values {
     };
 
     fn offset(offset: i64) -> OffsetValue {
-        OffsetValue { offset, leader_epoch: 3, metadata: "why".into(), commit_timestamp: 77 }
+        OffsetValue {
+            offset,
+            leader_epoch: 3,
+            metadata: "why".into(),
+            commit_timestamp: 77,
+            topic_id: Uuid::ZERO,
+        }
     }
 
     #[test]
     fn records_round_trip_in_kafkas_format() {
         let record = offset_record("g", "t", 5, &offset(9));
         assert_eq!(record.key.as_ref(), b"\0\x01\0\x01g\0\x01t\0\0\0\x05");
-        let value = b"\0\x03\0\0\0\0\0\0\0\x09\0\0\0\x03\0\x03why\0\0\0\0\0\0\0\x4d";
+        let value = b"\0\x04\0\0\0\0\0\0\0\x09\0\0\0\x03\x04why\0\0\0\0\0\0\0\x4d\0";
         assert_eq!(record.value.as_deref(), Some(&value[..]));
+        let old = b"\0\x03\0\0\0\0\0\0\0\x09\0\0\0\x03\0\x03why\0\0\0\0\0\0\0\x4d";
+        assert_eq!(decode_offset(old), Ok(Some(offset(9))));
+        let by_id = OffsetValue { topic_id: Uuid([7; 16]), ..offset(9) };
+        let stored = offset_record("g", "t", 5, &by_id).value.unwrap();
+        assert_eq!(stored[..value.len() - 1], value[..value.len() - 1]);
+        assert_eq!(stored[value.len() - 1..], [&[1, 0, 16][..], &[7; 16]].concat());
+        assert_eq!(decode_offset(&stored), Ok(Some(by_id)));
         let key = Key::Offset { group: "g".into(), topic: "t".into(), partition: 5 };
         assert_eq!(decode_key(&record.key), Ok(Some(key)));
         assert_eq!(decode_offset(&record.value.unwrap()), Ok(Some(offset(9))));
@@ -162,7 +176,7 @@ mod transactions {
     ) -> Result<(), ErrorCode> {
         let no_member = Committer { member_id: "", instance_id: None, generation: -1 };
         let value =
-            OffsetValue { offset, leader_epoch: 0, metadata: String::new(), commit_timestamp: 1 };
+            OffsetValue { offset, leader_epoch: 0, commit_timestamp: 1, ..Default::default() };
         let offsets = vec![(("t".to_owned(), partition), value)];
         let taken = shard.run(broker, |groups, cx| {
             let guard = cx.begin_verification(PRODUCER)?;

@@ -254,6 +254,6 @@ const NEWEST: &[(ApiKey, &[Newest])] = &[
     (ApiKey::UNREGISTER_BROKER, &[(2, 8, 0)]),
     (ApiKey::LIST_CONFIG_RESOURCES, &[(3, 7, 0), (4, 1, 1)]),
     (ApiKey::DESCRIBE_TOPIC_PARTITIONS, &[(3, 8, 0)]),
-    (ApiKey::ADD_RAFT_VOTER, &[(3, 9, 0)]),
+    (ApiKey::ADD_RAFT_VOTER, &[(3, 9, 0), (4, 2, 1)]),
     (ApiKey::REMOVE_RAFT_VOTER, &[(3, 9, 0)]),
 ];

@@ -1,6 +1,6 @@
-//! ListTransactions, key 66, versions 0 and 1: the transactional ids that this broker coordinates,
+//! ListTransactions, key 66, versions 0 to 2: the transactional ids that this broker coordinates,
 //! filtered by state, producer id and, from version 1 on, by the duration of their transaction
-//! (KIP-664, KIP-994).
+//! (KIP-664, KIP-994). From version 2 on a regular expression filters the ids (KIP-1152).
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -14,11 +14,21 @@ use curtail_wire::{
 use super::{Answer, Call, text};
 use crate::{
     acl::{Operation, Resource},
+    coordinator::consumer::compile_regex,
     transaction::{self, Phase, Txn},
 };
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
     let request: ListTransactionsRequest = call.decode(body)?;
+    let pattern = request.transactional_id_pattern.as_deref().filter(|pattern| !pattern.is_empty());
+    let pattern = match pattern.map(compile_regex).transpose() {
+        Ok(pattern) => pattern,
+        Err(refused) => {
+            call.concerns(0);
+            let response = ListTransactionsResponse::default().with_error_code(refused.code.0);
+            return call.answer(&response, out);
+        }
+    };
     let unknown = request.state_filters.iter().filter(|name| !Phase::is_name(name));
     let response =
         ListTransactionsResponse::default().with_unknown_state_filters(unknown.cloned().collect());
@@ -27,6 +37,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         let ids = &request.producer_id_filters;
         let open_for = now_ms.saturating_sub(txn.started_ms);
         call.may(Operation::Describe, Resource::TransactionalId(id))
+            && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
             && (states.is_empty() || states.iter().any(|name| **name == *txn.phase.name()))
             && (ids.is_empty() || ids.iter().any(|id| id.0 == txn.producer.id))
             && (request.duration_filter < 0

@@ -1,24 +1,32 @@
-//! OffsetCommit, key 8, versions 2 to 9.
+//! OffsetCommit, key 8, versions 2 to 10; from version 10 on topics have ids instead of names (KIP-848).
 //!
 //! The response follows once all in-sync replicas have the offsets. Partitions that do not exist
 //! and metadata that is too long are refused individually; a refusal of the group applies to the
 //! rest. The retention time of versions 2 to 4 is ignored in favour of `offsets.retention.minutes`
 //! (KIP-211).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode,
-    cold::messages::{
-        OffsetCommitRequest, OffsetCommitResponse,
-        offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
+    ErrorCode, Uuid,
+    cold::{
+        messages::{
+            OffsetCommitResponse, TopicName,
+            offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
+        },
+        newer::{OffsetCommitRequest, OffsetCommitTopic},
     },
 };
 
-use super::{Answer, Call, Item};
+use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     coordinator::{groups::Committer, offsets::TopicPartition, records::OffsetValue},
 };
+
+/// First version that names topics by id.
+const TOPIC_IDS: i16 = 10;
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -26,20 +34,24 @@ pub(super) async fn handle(
     out: &mut Vec<Bytes>,
 ) -> Result<Answer, String> {
     let request: OffsetCommitRequest = call.decode(body)?;
-    let group = call.require(Operation::Read, Resource::Group(&request.group_id.0));
+    let group = call.require(Operation::Read, Resource::Group(&request.group_id));
     let mut offsets = Vec::new();
     // The error of each partition, in the order of the request.
     let mut refused = Vec::new();
     for topic in &request.topics {
+        let name = name(call, topic);
         for partition in &topic.partitions {
-            let asked = Asked {
-                topic: &topic.name.0,
-                index: partition.partition_index,
-                offset: partition.committed_offset,
-                leader_epoch: partition.committed_leader_epoch,
-                metadata: partition.committed_metadata.as_deref(),
-            };
-            let checked = group.and_then(|()| check(call, &asked));
+            let checked = group.and(name.as_deref().map_err(|code| *code)).and_then(|name| {
+                let asked = Asked {
+                    topic: name,
+                    topic_id: topic.topic_id,
+                    index: partition.index,
+                    offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.as_deref(),
+                };
+                check(call, &asked)
+            });
             refused.push(checked.as_ref().err().copied());
             offsets.extend(checked);
         }
@@ -53,20 +65,31 @@ pub(super) async fn handle(
         let partitions = topic.partitions.iter().map(|partition| {
             let code = refused.next().flatten().unwrap_or(committed);
             OffsetCommitResponsePartition::default()
-                .with_partition_index(partition.partition_index)
+                .with_partition_index(partition.index)
                 .with_error_code(code.0)
         });
         OffsetCommitResponseTopic::default()
-            .with_name(topic.name.clone())
+            .with_name(TopicName(text(&topic.name)))
+            .with_topic_id(uuid::Uuid::from_bytes(topic.topic_id.0))
             .with_partitions(partitions.collect())
     });
     let topics = topics.collect();
     call.answer(&OffsetCommitResponse::default().with_topics(topics), out)
 }
 
+/// Returns the name of a topic in the request.
+fn name(call: &Call<'_>, topic: &OffsetCommitTopic) -> Result<Arc<str>, ErrorCode> {
+    if call.version() < TOPIC_IDS {
+        return Ok(topic.name.as_str().into());
+    }
+    call.topic_by_id(topic.topic_id).map(|known| known.name.clone())
+}
+
 /// An offset to commit, from the request.
 pub(super) struct Asked<'a> {
     pub(super) topic: &'a str,
+    /// Zero if the request has the name.
+    pub(super) topic_id: Uuid,
     pub(super) index: i32,
     pub(super) offset: i64,
     pub(super) leader_epoch: i32,
@@ -92,6 +115,7 @@ pub(super) fn check(
         leader_epoch: asked.leader_epoch,
         metadata: metadata.to_owned(),
         commit_timestamp: call.broker.env.wall.now_ms(),
+        topic_id: asked.topic_id,
     };
     Ok(((asked.topic.to_owned(), asked.index), value))
 }
@@ -101,7 +125,7 @@ async fn commit(
     request: &OffsetCommitRequest,
     offsets: Vec<(TopicPartition, OffsetValue)>,
 ) -> Result<(), ErrorCode> {
-    let group = &request.group_id.0;
+    let group = &request.group_id;
     let committer = Committer {
         member_id: &request.member_id,
         instance_id: request.group_instance_id.as_deref(),

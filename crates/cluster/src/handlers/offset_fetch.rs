@@ -1,20 +1,25 @@
-//! OffsetFetch, key 9, versions 1 to 9; from version 8 on for many groups.
+//! OffsetFetch, key 9, versions 1 to 10; from version 8 on for many groups.
 //!
 //! All returned offsets are on all in-sync replicas. From version 7 on a consumer may require
 //! stable offsets: those with a pending replacement in an open transaction return
 //! UNSTABLE_OFFSET_COMMIT (KIP-447). From version 9 on a member of the consumer protocol sends its
-//! epoch (KIP-848). Groups and partitions without an offset return -1.
+//! epoch (KIP-848). From version 10 on topics have ids instead of names. Groups and partitions without
+//! an offset return -1, as do partitions whose offset was committed for an earlier topic of the name.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode,
-    cold::messages::{
-        GroupId, OffsetFetchRequest, OffsetFetchResponse, TopicName,
-        offset_fetch_request::OffsetFetchRequestTopics,
-        offset_fetch_response::{
-            OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
-            OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+    ErrorCode, Uuid,
+    cold::{
+        messages::{
+            GroupId, OffsetFetchResponse, TopicName,
+            offset_fetch_response::{
+                OffsetFetchResponseGroup, OffsetFetchResponsePartition,
+                OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+            },
         },
+        newer::{OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic},
     },
 };
 
@@ -24,11 +29,10 @@ use crate::{
     coordinator::offsets::{Offsets, TopicPartition},
 };
 
-/// The requesting member's id and epoch, or none and -1.
-type Member = (Option<String>, i32);
-
 /// First version for many groups.
 const BATCHED: i16 = 8;
+/// First version that names topics by id.
+const TOPIC_IDS: i16 = 10;
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -37,25 +41,15 @@ pub(super) async fn handle(
 ) -> Result<Answer, String> {
     let request: OffsetFetchRequest = call.decode(body)?;
     let stable = request.require_stable;
-    if call.version() >= BATCHED {
-        call.concerns(request.groups.len());
-        let mut groups = Vec::with_capacity(request.groups.len());
-        for group in request.groups {
-            let member = (group.member_id.as_deref().map(str::to_owned), group.member_epoch);
-            groups.push(fetch(call, group.group_id, group.topics, member, stable).await);
-        }
-        return call.answer(&OffsetFetchResponse::default().with_groups(groups), out);
+    call.concerns(request.groups.len());
+    let mut groups = Vec::with_capacity(request.groups.len());
+    for group in &request.groups {
+        groups.push(fetch(call, group, stable).await);
     }
-    let topics = request.topics.map(|topics| {
-        let topics = topics.into_iter().map(|topic| {
-            OffsetFetchRequestTopics::default()
-                .with_name(topic.name)
-                .with_partition_indexes(topic.partition_indexes)
-        });
-        topics.collect()
-    });
-    let group = fetch(call, request.group_id, topics, (None, -1), stable).await;
-    call.answer(&single(call.version(), &group), out)
+    match groups.first() {
+        Some(group) if call.version() < BATCHED => call.answer(&single(call.version(), group), out),
+        _ => call.answer(&OffsetFetchResponse::default().with_groups(groups), out),
+    }
 }
 
 /// Returns the response in the format before version 8.
@@ -80,65 +74,92 @@ fn single(version: i16, group: &OffsetFetchResponseGroup) -> OffsetFetchResponse
 
 async fn fetch(
     call: &Call<'_>,
-    id: GroupId,
-    topics: Option<Vec<OffsetFetchRequestTopics>>,
-    member: Member,
+    asked: &OffsetFetchGroup,
     stable: bool,
 ) -> OffsetFetchResponseGroup {
-    let response = OffsetFetchResponseGroup::default().with_group_id(id.clone());
-    match found(call, &id, topics.as_deref(), &member, stable).await {
+    let response =
+        OffsetFetchResponseGroup::default().with_group_id(GroupId(text(&asked.group_id)));
+    match found(call, asked, stable).await {
         Ok(topics) => response.with_topics(topics),
         Err(code) => {
-            let asked = topics.unwrap_or_default();
-            let topics = asked.iter().map(|topic| {
-                let none = |index: &i32| nothing(*index, code);
-                topic_of(&topic.name.0, topic.partition_indexes.iter().map(none).collect())
-            });
+            let topics = asked.topics.iter().flatten().map(|topic| refused(topic, code));
             response.with_error_code(code.0).with_topics(topics.collect())
         }
     }
 }
 
+/// A topic whose offsets are read.
+struct Read<'a> {
+    asked: &'a OffsetFetchTopic,
+    /// Its name, or why its offsets are not returned.
+    name: Result<Arc<str>, ErrorCode>,
+}
+
+impl<'a> Read<'a> {
+    fn new(call: &Call<'_>, asked: &'a OffsetFetchTopic) -> Self {
+        let name = match call.version() < TOPIC_IDS {
+            true => Ok(asked.name.as_str().into()),
+            false => call.topic_by_id(asked.topic_id).map(|topic| topic.name.clone()),
+        };
+        let name = name.and_then(|name| {
+            call.require(Operation::Describe, Resource::Topic(&name)).map(|()| name)
+        });
+        Self { asked, name }
+    }
+
+    fn offsets(&self, offsets: &Offsets, stable: bool) -> OffsetFetchResponseTopics {
+        let name = match &self.name {
+            Ok(name) => name,
+            Err(code) => return refused(self.asked, *code),
+        };
+        let id = self.asked.topic_id;
+        let one = |index: &i32| partition(offsets, &(name.to_string(), *index), id, stable);
+        topic_of(name, id, self.asked.partitions.iter().map(one).collect())
+    }
+}
+
 async fn found(
     call: &Call<'_>,
-    id: &GroupId,
-    topics: Option<&[OffsetFetchRequestTopics]>,
-    (member_id, epoch): &Member,
+    asked: &OffsetFetchGroup,
     stable: bool,
 ) -> Result<Vec<OffsetFetchResponseTopics>, ErrorCode> {
-    call.require(Operation::Describe, Resource::Group(&id.0))?;
+    let id = &asked.group_id;
+    call.require(Operation::Describe, Resource::Group(id))?;
     call.injected(Item::Request)?;
-    let groups = call.groups(&id.0)?;
+    let groups = call.groups(id)?;
+    let topics = asked.topics.as_ref();
+    let topics: Option<Vec<Read<'_>>> =
+        topics.map(|topics| topics.iter().map(|topic| Read::new(call, topic)).collect());
     let mut found = groups.run(call.broker, |groups, _| {
-        groups.may_fetch(&id.0, member_id.as_deref(), *epoch)?;
+        groups.may_fetch(id, asked.member_id.as_deref(), asked.member_epoch)?;
         let none = Offsets::default();
-        let offsets = groups.offsets(&id.0).unwrap_or(&none);
-        Ok(match topics {
-            Some(topics) => topics
-                .iter()
-                .map(|topic| {
-                    let one = |index: &i32| {
-                        partition(offsets, &(topic.name.0.to_string(), *index), stable)
-                    };
-                    topic_of(&topic.name.0, topic.partition_indexes.iter().map(one).collect())
-                })
-                .collect(),
+        let offsets = groups.offsets(id).unwrap_or(&none);
+        Ok(match &topics {
+            Some(topics) => topics.iter().map(|topic| topic.offsets(offsets, stable)).collect(),
             None => all(offsets, stable),
         })
     })??;
-    let allowed = |topic: &str| call.require(Operation::Describe, Resource::Topic(topic));
     if topics.is_none() {
-        found.retain(|topic| allowed(&topic.name.0).is_ok());
-    }
-    for topic in &mut found {
-        if let Err(code) = allowed(&topic.name.0) {
-            let asked = topic.partitions.iter().map(|partition| partition.partition_index);
-            topic.partitions = asked.map(|index| nothing(index, code)).collect();
-        }
+        found.retain_mut(|topic| is_shown(call, topic));
     }
     // Waits until the offsets just read are replicated: the response must stay true if this broker fails.
     groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
     Ok(found)
+}
+
+/// Returns whether a topic of all belongs into the response, and adds its id. A topic that does not
+/// exist has none.
+fn is_shown(call: &Call<'_>, topic: &mut OffsetFetchResponseTopics) -> bool {
+    if call.require(Operation::Describe, Resource::Topic(&topic.name.0)).is_err() {
+        return false;
+    }
+    if call.version() < TOPIC_IDS {
+        return true;
+    }
+    let image = call.broker.image();
+    let Some(known) = image.topic(&topic.name.0) else { return false };
+    topic.topic_id = uuid::Uuid::from_bytes(known.id.0);
+    true
 }
 
 fn all(offsets: &Offsets, stable: bool) -> Vec<OffsetFetchResponseTopics> {
@@ -149,33 +170,43 @@ fn all(offsets: &Offsets, stable: bool) -> Vec<OffsetFetchResponseTopics> {
         known.sort_unstable();
     }
     for at in known {
-        let partition = partition(offsets, at, stable);
+        let partition = partition(offsets, at, Uuid::ZERO, stable);
         match topics.last_mut().filter(|topic| topic.name.0.as_str() == at.0) {
             Some(topic) => topic.partitions.push(partition),
-            None => topics.push(topic_of(&at.0, vec![partition])),
+            None => topics.push(topic_of(&at.0, Uuid::ZERO, vec![partition])),
         }
     }
     topics
 }
 
+fn refused(asked: &OffsetFetchTopic, code: ErrorCode) -> OffsetFetchResponseTopics {
+    let partitions = asked.partitions.iter().map(|index| nothing(*index, code));
+    topic_of(&asked.name, asked.topic_id, partitions.collect())
+}
+
 fn topic_of(
     name: &str,
+    id: Uuid,
     partitions: Vec<OffsetFetchResponsePartitions>,
 ) -> OffsetFetchResponseTopics {
     OffsetFetchResponseTopics::default()
         .with_name(TopicName(text(name)))
+        .with_topic_id(uuid::Uuid::from_bytes(id.0))
         .with_partitions(partitions)
 }
 
+/// Returns a partition's offset. With an id, an offset of another topic of the same name is none.
 fn partition(
     offsets: &Offsets,
     at: &TopicPartition,
+    id: Uuid,
     stable: bool,
 ) -> OffsetFetchResponsePartitions {
     if stable && offsets.is_pending(at) {
         return nothing(at.1, ErrorCode::UNSTABLE_OFFSET_COMMIT);
     }
-    match offsets.get(at) {
+    let is_other = |of: Uuid| of != Uuid::ZERO && id != Uuid::ZERO && of != id;
+    match offsets.get(at).filter(|value| !is_other(value.topic_id)) {
         None => nothing(at.1, ErrorCode::NONE),
         Some(value) => OffsetFetchResponsePartitions::default()
             .with_partition_index(at.1)

@@ -1,11 +1,12 @@
-//! AddRaftVoter, key 80, and RemoveRaftVoter, key 81, version 0. The quorum is static (`kraft.version`
+//! AddRaftVoter, key 80, versions 0 and 1, and RemoveRaftVoter, key 81, version 0. The quorum is static (`kraft.version`
 //! 0), so both are refused with UNSUPPORTED_VERSION (KIP-853).
 
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    cold::messages::{
-        AddRaftVoterRequest, AddRaftVoterResponse, RemoveRaftVoterRequest, RemoveRaftVoterResponse,
+    cold::{
+        messages::{AddRaftVoterResponse, RemoveRaftVoterRequest, RemoveRaftVoterResponse},
+        newer::AddRaftVoterRequest,
     },
 };
 

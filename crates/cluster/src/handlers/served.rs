@@ -91,8 +91,8 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::FETCH, 4..=18, 4, Rights::Asked(&[READ_TOPIC, CLUSTER_ACTION])),
     served(ApiKey::LIST_OFFSETS, 1..=11, 1, Rights::Asked(&[DESCRIBE_TOPIC])),
     served(ApiKey::METADATA, 0..=13, 0, Rights::Asked(&[DESCRIBE_TOPIC, CREATE_ANY, CREATE_TOPIC])),
-    served(ApiKey::OFFSET_COMMIT, 2..=9, 2, Rights::Asked(&[READ_GROUP, READ_TOPIC])),
-    served(ApiKey::OFFSET_FETCH, 1..=9, 1, Rights::Asked(&[DESCRIBE_GROUP, DESCRIBE_TOPIC])),
+    served(ApiKey::OFFSET_COMMIT, 2..=10, 2, Rights::Asked(&[READ_GROUP, READ_TOPIC])),
+    served(ApiKey::OFFSET_FETCH, 1..=10, 1, Rights::Asked(&[DESCRIBE_GROUP, DESCRIBE_TOPIC])),
     served(ApiKey::FIND_COORDINATOR, 0..=6, 0, Rights::Asked(&[DESCRIBE_GROUP, DESCRIBE_TXN])),
     served(ApiKey::JOIN_GROUP, 0..=9, 0, Rights::Asked(&[READ_GROUP])),
     served(ApiKey::HEARTBEAT, 0..=4, 0, Rights::Asked(&[READ_GROUP])),
@@ -123,7 +123,7 @@ pub(super) static SERVED: &[Served] = &[
     ),
     served(ApiKey::ADD_OFFSETS_TO_TXN, 0..=4, 0, Rights::Asked(&[WRITE_TXN, READ_GROUP])),
     served(ApiKey::END_TXN, 0..=5, 0, Rights::Asked(&[WRITE_TXN])),
-    served(ApiKey::WRITE_TXN_MARKERS, 1..=1, 1, Rights::Asked(&[ALTER_CLUSTER, CLUSTER_ACTION])),
+    served(ApiKey::WRITE_TXN_MARKERS, 1..=2, 1, Rights::Asked(&[ALTER_CLUSTER, CLUSTER_ACTION])),
     served(
         ApiKey::TXN_OFFSET_COMMIT,
         0..=5,
@@ -140,7 +140,7 @@ pub(super) static SERVED: &[Served] = &[
         Rights::Asked(&[TOPIC_CONFIGS, CLUSTER_CONFIGS, GROUP_CONFIGS]),
     ),
     served(ApiKey::ALTER_CONFIGS, 0..=2, 0, Rights::Asked(ALTER_CONFIGS)),
-    served(ApiKey::DESCRIBE_LOG_DIRS, 1..=4, 1, Rights::Asked(&[DESCRIBE_CLUSTER])),
+    served(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, 1, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::CREATE_PARTITIONS, 0..=3, 0, Rights::Asked(&[ALTER_TOPIC])),
     // No permission: clients use it before they are authenticated.
     served(ApiKey::SASL_AUTHENTICATE, 0..=2, 0, Rights::Everyone),
@@ -159,7 +159,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::DESCRIBE_CLUSTER, 0..=2, 0, Rights::Everyone),
     served(ApiKey::DESCRIBE_PRODUCERS, 0..=0, 0, Rights::Asked(&[READ_TOPIC])),
     served(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TXN])),
-    served(ApiKey::LIST_TRANSACTIONS, 0..=1, 0, Rights::Asked(&[DESCRIBE_TXN])),
+    served(ApiKey::LIST_TRANSACTIONS, 0..=2, 0, Rights::Asked(&[DESCRIBE_TXN])),
     served(
         ApiKey::CONSUMER_GROUP_HEARTBEAT,
         0..=1,
@@ -178,7 +178,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::UNREGISTER_BROKER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::LIST_CONFIG_RESOURCES, 0..=1, 0, Rights::Asked(&[CLUSTER_CONFIGS])),
     served(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TOPIC])),
-    served(ApiKey::ADD_RAFT_VOTER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
+    served(ApiKey::ADD_RAFT_VOTER, 0..=1, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::REMOVE_RAFT_VOTER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
 ];
 

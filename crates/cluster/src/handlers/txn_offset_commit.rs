@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Uuid,
     cold::messages::{
         TxnOffsetCommitRequest, TxnOffsetCommitResponse,
         txn_offset_commit_response::{
@@ -46,6 +46,7 @@ pub(super) async fn handle(
         for partition in &topic.partitions {
             let asked = Asked {
                 topic: &topic.name.0,
+                topic_id: Uuid::ZERO,
                 index: partition.partition_index,
                 offset: partition.committed_offset,
                 leader_epoch: partition.committed_leader_epoch,

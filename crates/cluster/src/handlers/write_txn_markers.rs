@@ -1,21 +1,20 @@
-//! WriteTxnMarkers, key 27, version 1: a transaction's coordinator sends the outcome to the leaders
-//! of its partitions.
+//! WriteTxnMarkers, key 27, versions 1 and 2: a transaction's coordinator sends the outcome to the
+//! leaders of its partitions. Version 2 has the version of the transaction (KIP-1228).
 //!
-//! The response follows once all in-sync replicas have the markers. Kafka's version 2 reports
-//! whether producers get a new epoch with every transaction; here a tagged field of version 1 does
-//! ([`BUMPED_TAG`]).
-
-use std::collections::BTreeMap;
+//! The response follows once all in-sync replicas have the markers.
 
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    cold::messages::{
-        WriteTxnMarkersRequest, WriteTxnMarkersResponse,
-        write_txn_markers_request::WritableTxnMarker,
-        write_txn_markers_response::{
-            WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+    cold::{
+        messages::{
+            TopicName, WriteTxnMarkersResponse,
+            write_txn_markers_response::{
+                WritableTxnMarkerPartitionResult, WritableTxnMarkerResult,
+                WritableTxnMarkerTopicResult,
+            },
         },
+        newer::{WritableTxnMarker, WriteTxnMarkersRequest},
     },
     records::EndTxnMarker,
 };
@@ -23,16 +22,15 @@ use curtail_wire::{
 use super::{
     Answer, Call,
     produce::{Outcome, wait_for_acks},
+    text,
 };
 use crate::{
     acl::{Operation, Resource},
     {coordinator::Kind, log::TxnMarker, replica::partition::NotServed},
 };
 
-/// Tag of a field that a marker has if its epoch is the transaction's plus one (KIP-890). Kafka's
-/// markers have no tagged fields. The tag is small because the check in front of the decoder
-/// requires it.
-const BUMPED_TAG: i32 = 0;
+/// First version of transactions whose marker has the transaction's epoch plus one (KIP-890).
+const BUMPED: i8 = 2;
 
 /// Timeout of the followers' acknowledgement (`request.timeout.ms` of brokers).
 const TIMEOUT_MS: i32 = 30_000;
@@ -45,14 +43,14 @@ pub(super) async fn handle(
     let request: WriteTxnMarkersRequest = call.decode(body)?;
     call.concerns(request.markers.len());
     let topics = request.markers.iter().flat_map(|marker| &marker.topics);
-    let appends = topics.map(|topic| topic.partition_indexes.len()).sum();
+    let appends = topics.map(|topic| topic.partitions.len()).sum();
     call.broker.slow_disk_turn(appends).await;
     let mut outcomes: Vec<Vec<Outcome>> =
         request.markers.iter().map(|marker| append(call, marker)).collect();
     wait_for_acks(call, TIMEOUT_MS, &mut outcomes).await;
     let markers = request.markers.iter().zip(&outcomes).map(|(marker, outcomes)| {
         WritableTxnMarkerResult::default()
-            .with_producer_id(marker.producer_id)
+            .with_producer_id(marker.producer_id.into())
             .with_topics(results(marker, outcomes))
     });
     let response = WriteTxnMarkersResponse::default().with_markers(markers.collect());
@@ -62,14 +60,14 @@ pub(super) async fn handle(
 /// Appends a marker and returns one outcome per partition, in the request's order.
 fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
     let marker = TxnMarker {
-        producer_id: asked.producer_id.0,
+        producer_id: asked.producer_id,
         producer_epoch: asked.producer_epoch,
         result: match asked.transaction_result {
             true => EndTxnMarker::Commit,
             false => EndTxnMarker::Abort,
         },
         coordinator_epoch: asked.coordinator_epoch,
-        bumped: asked.unknown_tagged_fields.contains_key(&BUMPED_TAG),
+        bumped: asked.transaction_version >= BUMPED,
     };
     let now_ms = call.broker.env.wall.now_ms();
     let allowed = match call.may(Operation::Alter, Resource::Cluster) {
@@ -91,9 +89,10 @@ fn append(call: &Call<'_>, asked: &WritableTxnMarker) -> Vec<Outcome> {
         };
         Ok(Outcome::Taken { taken, partition })
     };
-    let partitions = asked.topics.iter().flat_map(|topic| {
-        topic.partition_indexes.iter().map(move |index| one(&topic.name.0, *index))
-    });
+    let partitions = asked
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(move |index| one(&topic.name, *index)));
     partitions.map(|outcome| outcome.unwrap_or_else(Outcome::Refused)).collect()
 }
 
@@ -114,13 +113,8 @@ fn results(marker: &WritableTxnMarker, outcomes: &[Outcome]) -> Vec<WritableTxnM
         .iter()
         .map(|topic| {
             WritableTxnMarkerTopicResult::default()
-                .with_name(topic.name.clone())
-                .with_partitions(topic.partition_indexes.iter().map(&mut one).collect())
+                .with_name(TopicName(text(&topic.name)))
+                .with_partitions(topic.partitions.iter().map(&mut one).collect())
         })
         .collect()
-}
-
-/// Returns the tagged fields of a marker.
-pub(crate) fn bumped_tag(bumped: bool) -> BTreeMap<i32, Bytes> {
-    bumped.then(|| (BUMPED_TAG, Bytes::new())).into_iter().collect()
 }

@@ -11,13 +11,7 @@ use std::{
 
 use curtail_wire::{
     ErrorCode,
-    cold::{
-        StrBytes,
-        messages::{
-            ProducerId, TopicName, WriteTxnMarkersRequest,
-            write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic},
-        },
-    },
+    cold::newer::{WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest},
     records::EndTxnMarker,
 };
 use tokio::{
@@ -32,7 +26,6 @@ use super::{
 use crate::{
     broker::Broker,
     coordinator::runtime::{Cx, Shard},
-    handlers::bumped_tag,
     image::{Image, NO_LEADER},
 };
 
@@ -40,7 +33,8 @@ use crate::{
 const CHECK: Duration = Duration::from_millis(20);
 /// How long the log may lack replicas before its state is checked again.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
-const VERSION: i16 = 1;
+/// First version with the version of the transaction (KIP-1228).
+const VERSION: i16 = 2;
 
 type Home = Shard<Transactions>;
 
@@ -219,18 +213,18 @@ impl Marker {
         for ((topic, index), _) in partitions {
             by_topic.entry(topic).or_default().push(*index);
         }
-        let topics = by_topic.into_iter().map(|(topic, indexes)| {
-            WritableTxnMarkerTopic::default()
-                .with_name(TopicName(StrBytes::from_string(topic.to_owned())))
-                .with_partition_indexes(indexes)
+        let topics = by_topic.into_iter().map(|(topic, partitions)| WritableTxnMarkerTopic {
+            name: topic.to_owned(),
+            partitions,
         });
-        let marker = WritableTxnMarker::default()
-            .with_producer_id(ProducerId(self.producer.id))
-            .with_producer_epoch(self.producer.epoch)
-            .with_transaction_result(self.result == EndTxnMarker::Commit)
-            .with_coordinator_epoch(self.coordinator_epoch)
-            .with_topics(topics.collect())
-            .with_unknown_tagged_fields(bumped_tag(self.bumped));
-        WriteTxnMarkersRequest::default().with_markers(vec![marker])
+        let marker = WritableTxnMarker {
+            producer_id: self.producer.id,
+            producer_epoch: self.producer.epoch,
+            transaction_result: self.result == EndTxnMarker::Commit,
+            topics: topics.collect(),
+            coordinator_epoch: self.coordinator_epoch,
+            transaction_version: if self.bumped { 2 } else { 1 },
+        };
+        WriteTxnMarkersRequest { markers: vec![marker] }
     }
 }

@@ -14,6 +14,7 @@ mod durable;
 mod faults;
 mod groups;
 mod listeners;
+mod offsets_by_id;
 mod operators;
 mod plants;
 mod produce_fetch;

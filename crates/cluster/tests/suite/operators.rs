@@ -4,23 +4,32 @@
 use std::collections::BTreeSet;
 
 use curtail_wire::{
-    ErrorCode,
-    cold::messages::{
-        AddRaftVoterRequest, AlterReplicaLogDirsRequest, DescribeLogDirsRequest,
-        DescribeQuorumRequest, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
-        IncrementalAlterConfigsRequest, ListConfigResourcesRequest, RemoveRaftVoterRequest,
-        UnregisterBrokerRequest, UpdateFeaturesRequest,
-        alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic},
-        describe_quorum_request::{PartitionData, TopicData},
-        describe_topic_partitions_request::{Cursor, TopicRequest},
-        incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
-        update_features_request::FeatureUpdateKey,
+    ApiKey, ErrorCode,
+    cold::{
+        decode_response,
+        messages::{
+            AlterReplicaLogDirsRequest, DescribeLogDirsRequest, DescribeQuorumRequest,
+            DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
+            IncrementalAlterConfigsRequest, ListConfigResourcesRequest, RemoveRaftVoterRequest,
+            UnregisterBrokerRequest, UpdateFeaturesRequest,
+            alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic},
+            describe_quorum_request::{PartitionData, TopicData},
+            describe_topic_partitions_request::{Cursor, TopicRequest},
+            incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
+            update_features_request::FeatureUpdateKey,
+        },
+        newer::{AddRaftVoterRequest, DescribeLogDirsResponse, VoterListener},
     },
 };
 
 use crate::support::{Client, config, group::topic, one_partition, soon, start, text};
 
 const NONE: i16 = 0;
+
+fn new_voter() -> AddRaftVoterRequest {
+    let listener = VoterListener { name: "CONTROLLER".into(), host: "c".into(), port: 9093 };
+    AddRaftVoterRequest { voter_id: 2, listeners: vec![listener], ..Default::default() }
+}
 
 fn asked(
     names: &[&str],
@@ -176,7 +185,8 @@ async fn the_controller_is_the_only_voter() {
     }
 
     for code in [
-        client.cold(0, &AddRaftVoterRequest::default().with_voter_id(2)).await.error_code,
+        client.cold(0, &new_voter()).await.error_code,
+        client.cold(1, &new_voter()).await.error_code,
         client.cold(0, &RemoveRaftVoterRequest::default().with_voter_id(1)).await.error_code,
     ] {
         assert_eq!(code, ErrorCode::UNSUPPORTED_VERSION.0);
@@ -213,6 +223,12 @@ async fn replicas_stay_in_the_only_directory() {
     let (cluster, mut client) = one_partition().await;
     let described = client.cold(4, &DescribeLogDirsRequest::default().with_topics(None)).await;
     let own = described.results[0].log_dir.to_string();
+    // Version 5 adds whether the directory is cordoned (KIP-1066).
+    client.send_cold(5, &DescribeLogDirsRequest::default().with_topics(None)).await;
+    let body = client.body(ApiKey::DESCRIBE_LOG_DIRS, 5).await;
+    let newest: DescribeLogDirsResponse = decode_response(5, body).unwrap();
+    assert_eq!((&newest.results[0].log_dir, newest.results[0].is_cordoned), (&own, false));
+    assert_eq!(newest.results[0].topics[0].name, "t");
     let mut move_to = async |dir: &str, name: &str, index: i32| {
         let moved =
             AlterReplicaLogDirTopic::default().with_name(topic(name)).with_partitions(vec![index]);

@@ -505,3 +505,31 @@ async fn markers_follow_a_leader_that_moves() {
     assert_eq!(committed(&cluster, at, 2).await, ["v"]);
     cluster.shutdown().await;
 }
+
+/// From version 2 on a regular expression filters the ids, which it must match as a whole (KIP-1152).
+#[tokio::test]
+async fn transactions_are_listed_by_a_pattern_of_their_ids() {
+    let cluster = prepared(config(1)).await;
+    let mut client = Client::connect(&cluster, 1).await;
+    for id in ["orders-1", "orders-2", "returns"] {
+        Producer::new(&cluster, id).await;
+    }
+    let mut list = async |pattern: Option<&str>| {
+        let request =
+            ListTransactionsRequest::default().with_transactional_id_pattern(pattern.map(text));
+        let response = client.cold(2, &request).await;
+        let ids =
+            response.transaction_states.iter().map(|state| state.transactional_id.to_string());
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        (ErrorCode(response.error_code), ids.join(" "))
+    };
+    let found = |ids: &str| (ErrorCode::NONE, ids.to_owned());
+    assert_eq!(list(None).await, found("orders-1 orders-2 returns"));
+    assert_eq!(list(Some("")).await, found("orders-1 orders-2 returns"));
+    assert_eq!(list(Some("orders-.*")).await, found("orders-1 orders-2"));
+    assert_eq!(list(Some("orders")).await, found(""));
+    let invalid = ErrorCode::INVALID_REGULAR_EXPRESSION;
+    assert_eq!(list(Some("(")).await, (invalid, String::new()));
+    soon(cluster.shutdown()).await;
+}

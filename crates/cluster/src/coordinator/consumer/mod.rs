@@ -40,7 +40,7 @@ pub(crate) use self::{
     member::{
         Current, Epochs, LEFT, LEFT_FOR_NOW, Member, MemberState, Partitions, Profile, partitions,
     },
-    regex::resolve,
+    regex::{compile as compile_regex, resolve},
     topics::Topics,
 };
 pub use assignor::Assignor;

@@ -16,7 +16,7 @@ use crate::image::Image;
 ///
 /// # Errors
 /// INVALID_REGULAR_EXPRESSION.
-pub(super) fn compile(expression: &str) -> Result<Regex, Refused> {
+pub(crate) fn compile(expression: &str) -> Result<Regex, Refused> {
     let whole = || Regex::new(&format!(r"\A(?:{expression})\z"));
     // The expression must compile on its own: an unmatched `)` would close the added group.
     Regex::new(expression).and_then(|_| whole()).map_err(|error| {

@@ -4,26 +4,30 @@ use curtail_cluster::{Fault, Requests};
 use curtail_wire::{
     ErrorCode, Uuid,
     api::ApiKey,
-    cold::messages::{
-        AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
-        ConsumerGroupHeartbeatRequest, CreatePartitionsRequest, CreateTopicsRequest,
-        DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FindCoordinatorRequest, GroupId,
-        HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
-        ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
-        SyncGroupRequest, TopicName, TransactionalId, TxnOffsetCommitRequest,
-        add_partitions_to_txn_request::AddPartitionsToTxnTopic,
-        create_partitions_request::CreatePartitionsTopic,
-        create_topics_request::CreatableTopic,
-        delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
-        delete_topics_request::DeleteTopicState,
-        leave_group_request::MemberIdentity,
-        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
-        offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
-        offset_fetch_request::{
-            OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+    cold::{
+        messages::{
+            AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
+            ConsumerGroupHeartbeatRequest, CreatePartitionsRequest, CreateTopicsRequest,
+            DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FindCoordinatorRequest,
+            GroupId, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+            ListOffsetsRequest, OffsetForLeaderEpochRequest, SyncGroupRequest, TopicName,
+            TransactionalId, TxnOffsetCommitRequest,
+            add_partitions_to_txn_request::AddPartitionsToTxnTopic,
+            create_partitions_request::CreatePartitionsTopic,
+            create_topics_request::CreatableTopic,
+            delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
+            delete_topics_request::DeleteTopicState,
+            leave_group_request::MemberIdentity,
+            list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
+            offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
+            txn_offset_commit_request::{
+                TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+            },
         },
-        offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
-        txn_offset_commit_request::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic},
+        newer::{
+            OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchGroup,
+            OffsetFetchRequest, OffsetFetchTopic,
+        },
     },
     fetch::FetchTopic,
     metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse},
@@ -172,44 +176,40 @@ async fn of_data(
             let request = CreatePartitionsRequest::default().with_topics(vec![topic]);
             vec![client.cold(version, &request).await.results[0].error_code]
         }
+        ApiKey::OFFSET_COMMIT => {
+            let partitions = vec![OffsetCommitPartition::default()];
+            let request = OffsetCommitRequest {
+                group_id: "g".into(),
+                generation_id_or_member_epoch: -1,
+                topics: vec![OffsetCommitTopic { name: "t".into(), topic_id, partitions }],
+                ..Default::default()
+            };
+            vec![client.cold(version, &request).await.topics[0].partitions[0].error_code]
+        }
+        ApiKey::OFFSET_FETCH => {
+            let topic = OffsetFetchTopic { name: "t".into(), topic_id, partitions: vec![0] };
+            let group = OffsetFetchGroup {
+                group_id: "g".into(),
+                topics: Some(vec![topic]),
+                ..Default::default()
+            };
+            let request = OffsetFetchRequest { groups: vec![group], require_stable: false };
+            let response = client.cold(version, &request).await;
+            if version >= 8 {
+                vec![response.groups[0].error_code]
+            } else {
+                let of_partition = response.topics[0].partitions[0].error_code;
+                // Version 1 has no error of the group.
+                assert!(version < 2 || response.error_code == of_partition);
+                vec![of_partition]
+            }
+        }
         _ => return None,
     })
 }
 
 async fn of_groups_and_transactions(client: &mut Client, api: ApiKey, version: i16) -> Vec<i16> {
     vec![match api {
-        ApiKey::OFFSET_COMMIT => {
-            let topic = OffsetCommitRequestTopic::default()
-                .with_name(topic())
-                .with_partitions(vec![OffsetCommitRequestPartition::default()]);
-            let request = OffsetCommitRequest::default()
-                .with_group_id(group())
-                .with_generation_id_or_member_epoch(-1)
-                .with_topics(vec![topic]);
-            client.cold(version, &request).await.topics[0].partitions[0].error_code
-        }
-        ApiKey::OFFSET_FETCH if version < 8 => {
-            let topic = OffsetFetchRequestTopic::default()
-                .with_name(topic())
-                .with_partition_indexes(vec![0]);
-            let request =
-                OffsetFetchRequest::default().with_group_id(group()).with_topics(Some(vec![topic]));
-            let response = client.cold(version, &request).await;
-            let of_partition = response.topics[0].partitions[0].error_code;
-            // Version 1 has no error of the group.
-            assert!(version < 2 || response.error_code == of_partition);
-            of_partition
-        }
-        ApiKey::OFFSET_FETCH => {
-            let topic = OffsetFetchRequestTopics::default()
-                .with_name(topic())
-                .with_partition_indexes(vec![0]);
-            let group = OffsetFetchRequestGroup::default()
-                .with_group_id(group())
-                .with_topics(Some(vec![topic]));
-            let request = OffsetFetchRequest::default().with_groups(vec![group]);
-            client.cold(version, &request).await.groups[0].error_code
-        }
         ApiKey::FIND_COORDINATOR if version < 4 => {
             let request = FindCoordinatorRequest::default().with_key(text("g"));
             client.cold(version, &request).await.error_code

@@ -208,7 +208,7 @@ impl Client {
     pub async fn cold<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.send_cold(version, request).await;
         let body = self.body(ApiKey(R::KEY), version).await;
-        let layout = cold::layout(ApiKey(R::KEY), version);
+        let layout = cold::layout::<R::Response>(ApiKey(R::KEY), version);
         cold::decode_response(layout, body).expect("a response")
     }
 
