@@ -54,6 +54,9 @@ async fn join(call: &Call<'_>, request: &JoinGroupRequest) -> Result<JoinAnswer,
 }
 
 fn check(call: &Call<'_>, request: &JoinGroupRequest) -> Result<Join, ErrorCode> {
+    if request.group_id.is_empty() {
+        return Err(ErrorCode::INVALID_GROUP_ID);
+    }
     let config = &call.broker.config;
     let millis = |ms: i32| u64::try_from(ms).ok().map(Duration::from_millis);
     let allowed = config.group_min_session_timeout..=config.group_max_session_timeout;

@@ -3,7 +3,7 @@
 use crate::support::{
     Client, config, fetch_request,
     group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, text, topic},
-    soon, start,
+    one_partition, soon, start,
 };
 use bytes::Bytes;
 use curtail_cluster::{Cluster, ClusterConfig};
@@ -428,6 +428,18 @@ async fn life_in_version(client: &mut Client, version: i16) {
         _ => ErrorCode::ILLEGAL_GENERATION,
     };
     assert_eq!(refused, no_group, "{version}");
+}
+
+/// Apache Kafka checks the group id before the session timeout.
+#[tokio::test]
+async fn a_join_without_a_group_id_is_refused_for_that() {
+    let (cluster, mut client) = one_partition().await;
+    ready(&cluster).await;
+    let request = JoinGroupRequest::default().with_session_timeout_ms(0);
+    assert_eq!(client.cold(1, &request).await.error_code, ErrorCode::INVALID_GROUP_ID.0);
+    let request = request.with_group_id(group());
+    assert_eq!(client.cold(1, &request).await.error_code, ErrorCode::INVALID_SESSION_TIMEOUT.0);
+    soon(cluster.shutdown()).await;
 }
 
 #[tokio::test]
