@@ -1,0 +1,1 @@
+//! Pins the crate whose tests run.
