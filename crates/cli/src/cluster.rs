@@ -1,6 +1,6 @@
 //! `curtail cluster`.
 
-mod parent;
+pub(crate) mod parent;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::{
-    control::{self, Endpoint, Requests},
+    control::{self, Endpoint, Requests, Target},
     failure::Failure,
     output,
     settings::{Property, property},
@@ -213,7 +213,7 @@ impl Arguments {
         }
         config.security.users = users::all(&self.users, self.user_file.as_deref())?;
         self.check_reach(&config)?;
-        self.check_control()?;
+        control::check_reach(self.control(), self.insecure, "kill brokers")?;
         Ok(Prepared { config, without_effect })
     }
 
@@ -237,16 +237,6 @@ impl Arguments {
     fn control(&self) -> Option<SocketAddr> {
         let free = || SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         self.control.or_else(|| self.ephemeral.then(free))
-    }
-
-    /// Refuses to open the control endpoint to a network without `--insecure`.
-    fn check_control(&self) -> Result<(), Failure> {
-        match self.control() {
-            Some(addr) if !addr.ip().is_loopback() && !self.insecure => Err(Failure::new(format!(
-                "--control {addr}: anyone who reaches it can kill brokers; use a loopback address, or add --insecure"
-            ))),
-            _ => Ok(()),
-        }
     }
 
     /// Sets the listener of the flags, which is there unless a property has others.
@@ -451,8 +441,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         let control = endpoint.as_ref().map(|endpoint| format!("http://{}", endpoint.addr));
         let (served, stop) = oneshot::channel();
-        let serving = endpoint
-            .map(|endpoint| tokio::spawn(endpoint.serve(Arc::clone(&cluster), requests, stop)));
+        let target = Target::Cluster(Arc::clone(&cluster));
+        let serving = endpoint.map(|endpoint| tokio::spawn(endpoint.serve(target, requests, stop)));
         // A program that has read the addresses may open them at once.
         let files = cluster.write_client_files();
         announce(arguments, &cluster, control)?;

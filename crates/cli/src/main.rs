@@ -12,6 +12,7 @@ mod lab;
 mod names;
 mod output;
 mod perf;
+mod proxy;
 mod settings;
 mod usage;
 
@@ -33,7 +34,9 @@ struct Arguments {
 enum Command {
     /// Runs an embedded cluster until Ctrl-C.
     Cluster(Box<cluster::Arguments>),
-    /// Lists, adds and lifts faults of a running embedded cluster, and runs scripts of them.
+    /// Runs a proxy in front of a Kafka cluster until Ctrl-C, with faults of the clients' connections.
+    Proxy(Box<proxy::Arguments>),
+    /// Lists, adds and lifts faults of a running embedded cluster or proxy, and runs scripts of them.
     #[command(subcommand)]
     Fault(fault::Command),
     /// Measures throughput and latency.
@@ -71,6 +74,7 @@ enum Command {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Fault(command) => fault::run(command),
         Command::Perf(command) => perf::run(command),
         Command::Lab(command) => lab::run(&command),

@@ -56,6 +56,10 @@ mod user_scram_credentials;
 mod verify;
 mod write_txn_markers;
 
+pub(crate) use api_versions::unsupported;
+pub(crate) use served::newest_served;
+pub(crate) use write_txn_markers::bumped_tag;
+
 use std::{
     net::IpAddr,
     sync::{
@@ -440,19 +444,8 @@ impl Endpoints {
         };
         // An injected error comes without the leader.
         let right = known.or_else(|| call.leader(part))?;
-        let leader = LeaderIdAndEpoch {
-            leader_id: wrong.leader.unwrap_or(right.leader_id),
-            leader_epoch: right.leader_epoch.saturating_add(wrong.epoch_shift),
-        };
-        let endpoint = match wrong.address {
-            Some(address) => Some(NodeEndpoint {
-                node_id: leader.leader_id,
-                host: address.ip().to_string(),
-                port: i32::from(address.port()),
-                rack: None,
-            }),
-            None => call.broker.endpoint(leader.leader_id, call.listener),
-        };
+        let (leader, endpoint) = wrong.misname(right);
+        let endpoint = endpoint.or_else(|| call.broker.endpoint(leader.leader_id, call.listener));
         self.add(endpoint);
         Some(leader)
     }

@@ -33,6 +33,7 @@ mod handlers;
 mod image;
 pub mod log;
 mod observer;
+pub mod proxy;
 mod quota;
 mod replica;
 mod sasl;

@@ -50,6 +50,9 @@ pub trait Observer: Send + Sync {
 
     /// A broker has handled a request of a client or of another broker. No partition is locked.
     fn handled(&self, _request: &HandledRequest<'_>) {}
+
+    /// A proxy has closed a connection, because it cannot reach the broker or one side breaks the protocol.
+    fn disconnected(&self, _broker: i32, _peer: IpAddr, _reason: &str) {}
 }
 
 /// A request that a broker has handled.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 /// Standard input counts only if it is a pipe or a socket: many programs start others with
 /// `/dev/null`, which is at its end from the start. A pipe that is at its end from the start, as some
 /// CI runners give to their jobs, does not count either if the parent process is watched.
-pub(super) fn gone(watch: bool) -> impl Future<Output = ()> {
+pub(crate) fn gone(watch: bool) -> impl Future<Output = ()> {
     let (ended, mut end) = mpsc::channel(1);
     if watch {
         let is_process_watched = watch_process(ended.clone());

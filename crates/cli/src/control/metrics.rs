@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    net::IpAddr,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,9 +13,10 @@ use std::{
     time::Duration,
 };
 
-use curtail_cluster::{Cluster, HandledRequest, Observer};
+use curtail_cluster::{HandledRequest, Observer};
 use tokio::time::Instant;
 
+use super::target::Target;
 use crate::output;
 
 /// Pairs of client id and API with separate counters. A client may invent any number of ids.
@@ -64,7 +66,13 @@ impl Observer for Requests {
         count.time += request.time;
         drop(counts);
         if let Some(trace) = &self.trace {
-            trace.write(request);
+            trace.write(line(request));
+        }
+    }
+
+    fn disconnected(&self, broker: i32, peer: IpAddr, reason: &str) {
+        if let Some(trace) = &self.trace {
+            trace.write(format!("broker={broker} peer={peer} closed: {}", reason.escape_debug()));
         }
     }
 }
@@ -83,11 +91,10 @@ impl Trace {
         Self { lines, lost: AtomicU64::new(0) }
     }
 
-    fn write(&self, request: &HandledRequest<'_>) {
+    fn write(&self, mut line: String) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let mut line = line(request);
         if lost > 0 {
-            line = format!("{lost} requests before this one were not traced\n{line}");
+            line = format!("{lost} lines before this one were lost\n{line}");
         }
         if self.lines.try_send(line).is_err() {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
@@ -115,7 +122,7 @@ fn line(request: &HandledRequest<'_>) -> String {
 }
 
 /// Writes all counters as Prometheus text.
-pub(super) fn text(cluster: &Cluster, requests: &Requests) -> String {
+pub(super) fn text(target: &Target, requests: &Requests) -> String {
     let counts = requests.counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
@@ -158,7 +165,7 @@ pub(super) fn text(cluster: &Cluster, requests: &Requests) -> String {
         "Time from requests to their responses, with the delays of faults.",
         of(|count| count.time.as_secs_f64().to_string()),
     );
-    let faults = cluster.faults();
+    let faults = target.faults();
     let hits = faults.iter().map(|fault| {
         let labels = format!("name=\"{}\",kind=\"{}\"", fault.name, fault.fault.kind());
         (labels, fault.hits.to_string())
@@ -169,7 +176,7 @@ pub(super) fn text(cluster: &Cluster, requests: &Requests) -> String {
         "Requests, topics or partitions that a fault has affected.",
         hits.collect(),
     );
-    let brokers = super::routes::brokers(cluster);
+    let brokers = target.brokers();
     let up =
         brokers.iter().map(|b| (format!("broker=\"{}\"", b.id), u8::from(b.running).to_string()));
     family("curtail_broker_running", "gauge", "Whether the broker's process runs.", up.collect());

@@ -1,4 +1,4 @@
-//! The control endpoint of `curtail cluster`: faults, brokers, health and metrics over HTTP.
+//! The control endpoint of `curtail cluster` and `curtail proxy`: faults, brokers, health and metrics over HTTP.
 //!
 //! `docs/control-api.yaml` describes it.
 
@@ -6,6 +6,7 @@ mod guard;
 pub(crate) mod http;
 mod metrics;
 pub(crate) mod routes;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,6 @@ use std::{
     time::Duration,
 };
 
-use curtail_cluster::Cluster;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
@@ -31,11 +31,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(crate) use self::metrics::Requests;
 use self::{
     http::{Stream, Unread, Whole, collect},
     routes::Answer,
 };
+pub(crate) use self::{metrics::Requests, target::Target};
 use crate::failure::Failure;
 
 /// Limit for a request's body, in bytes.
@@ -59,6 +59,20 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected PORT or ADDRESS:PORT, as in 127.0.0.1:8642".to_owned())
 }
 
+/// Refuses to open a control endpoint to a network without `--insecure`. `harm` is what a stranger could do.
+pub(crate) fn check_reach(
+    addr: Option<SocketAddr>,
+    insecure: bool,
+    harm: &str,
+) -> Result<(), Failure> {
+    match addr {
+        Some(addr) if !addr.ip().is_loopback() && !insecure => Err(Failure::new(format!(
+            "--control {addr}: anyone who reaches it can {harm}; use a loopback address, or add --insecure"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// A control endpoint that listens.
 pub(crate) struct Endpoint {
     listener: TcpListener,
@@ -74,10 +88,10 @@ impl Endpoint {
         Ok(Self { listener, addr })
     }
 
-    /// Serves requests until the other end of `stop` is dropped. Then no task uses the cluster.
+    /// Serves requests until the other end of `stop` is dropped. Then no task uses the target.
     pub(crate) async fn serve(
         self,
-        cluster: Arc<Cluster>,
+        target: Target,
         requests: Arc<Requests>,
         mut stop: oneshot::Receiver<Infallible>,
     ) {
@@ -90,8 +104,8 @@ impl Endpoint {
                 Some(_) = connections.join_next() => {}
                 accepted = self.listener.accept(), if has_room => match accepted {
                     Ok((socket, _)) => {
-                        let (cluster, requests) = (Arc::clone(&cluster), Arc::clone(&requests));
-                        connections.spawn(converse(socket, self.addr, cluster, requests));
+                        let (target, requests) = (target.clone(), Arc::clone(&requests));
+                        connections.spawn(converse(socket, self.addr, target, requests));
                     }
                     // Too many open files, or a client that has gone already.
                     Err(_) => sleep(ACCEPT_PAUSE).await,
@@ -106,13 +120,13 @@ impl Endpoint {
 async fn converse(
     socket: TcpStream,
     listening: SocketAddr,
-    cluster: Arc<Cluster>,
+    target: Target,
     requests: Arc<Requests>,
 ) {
     let service = service_fn(move |request| {
-        let (cluster, requests) = (Arc::clone(&cluster), Arc::clone(&requests));
+        let (target, requests) = (target.clone(), Arc::clone(&requests));
         async move {
-            let answer = respond(request, listening, &cluster, &requests).await;
+            let answer = respond(request, listening, &target, &requests).await;
             Ok::<_, Infallible>(encode(answer))
         }
     });
@@ -130,7 +144,7 @@ async fn converse(
 async fn respond(
     request: Request<Incoming>,
     listening: SocketAddr,
-    cluster: &Cluster,
+    target: &Target,
     requests: &Requests,
 ) -> Answer {
     let (head, body) = request.into_parts();
@@ -152,7 +166,7 @@ async fn respond(
         let reason = "the Content-Type must be application/json";
         return Answer::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
     }
-    routes::answer(cluster, requests, &head.method, head.uri.path(), &body).await
+    routes::answer(target, requests, &head.method, head.uri.path(), &body).await
 }
 
 fn encode(answer: Answer) -> Response<Whole> {

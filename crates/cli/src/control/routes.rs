@@ -7,7 +7,10 @@ use curtail_cluster::{ActiveFault, Cluster, ClusterError, CoordinatorKey, FaultE
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::metrics::{self, Requests};
+use super::{
+    metrics::{self, Requests},
+    target::Target,
+};
 
 /// What a route answers.
 #[derive(Debug)]
@@ -158,21 +161,6 @@ impl Answer {
     }
 }
 
-/// Returns the state of each broker.
-pub(super) fn brokers(cluster: &Cluster) -> Vec<BrokerState> {
-    let live = cluster.live_brokers();
-    let brokers = cluster.broker_ids().into_iter().filter_map(|id| {
-        let broker = cluster.broker(id)?;
-        Some(BrokerState {
-            id,
-            address: broker.endpoint().to_string(),
-            running: broker.is_up(),
-            live: live.contains(&id),
-        })
-    });
-    brokers.collect()
-}
-
 /// Returns the texts for the parts in braces, if the path has the route's form.
 fn parameters<'a>(form: &str, path: &'a str) -> Option<Vec<&'a str>> {
     let (mut form, mut path) = (form.split('/'), path.split('/'));
@@ -198,7 +186,7 @@ pub(super) fn is_reading(method: &Method, path: &str) -> bool {
 
 /// Answers a request.
 pub(super) async fn answer(
-    cluster: &Cluster,
+    target: &Target,
     requests: &Requests,
     method: &Method,
     path: &str,
@@ -220,32 +208,33 @@ pub(super) async fn answer(
     };
     let done = match route {
         Route::Health => Ok(Answer::text(StatusCode::OK, "ok\n".to_owned())),
-        Route::Ready => Ok(ready(cluster)),
+        Route::Ready => Ok(ready(target)),
         Route::Metrics => Ok(Answer {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
-            ..Answer::text(StatusCode::OK, metrics::text(cluster, requests))
+            ..Answer::text(StatusCode::OK, metrics::text(target, requests))
         }),
         Route::ListFaults => {
-            Ok(Answer::json(StatusCode::OK, &FaultList { faults: cluster.faults() }))
+            Ok(Answer::json(StatusCode::OK, &FaultList { faults: target.faults() }))
         }
-        Route::LiftAll => Ok(Answer::json(StatusCode::OK, &Lifted { lifted: cluster.lift_all() })),
-        Route::Inject => inject(cluster, body),
-        Route::ShowFault => show(cluster, parameters[0]),
-        Route::Lift => lift(cluster, parameters[0]),
-        Route::Brokers => Ok(Answer::json(StatusCode::OK, &Brokers { brokers: brokers(cluster) })),
+        Route::LiftAll => Ok(Answer::json(StatusCode::OK, &Lifted { lifted: target.lift_all() })),
+        Route::Inject => inject(target, body),
+        Route::ShowFault => show(target, parameters[0]),
+        Route::Lift => lift(target, parameters[0]),
+        Route::Brokers => Ok(Answer::json(StatusCode::OK, &Brokers { brokers: target.brokers() })),
         Route::Kill | Route::Stop | Route::Restart | Route::ExpireFetchSessions => {
-            on_broker(cluster, *route, parameters[0]).await
+            on_broker(target, *route, parameters[0]).await
         }
-        Route::MoveLeader => move_leader(cluster, parameters, body),
-        Route::MoveCoordinator => move_coordinator(cluster, body),
-        Route::ExpireProducerIds => expire_producer_ids(cluster, parameters),
+        Route::MoveLeader => move_leader(target, parameters, body),
+        Route::MoveCoordinator => move_coordinator(target, body),
+        Route::ExpireProducerIds => expire_producer_ids(target, parameters),
     };
     done.unwrap_or_else(|refused| refused)
 }
 
-/// The cluster is ready once every broker has a session with the controller.
-fn ready(cluster: &Cluster) -> Answer {
-    let brokers = brokers(cluster);
+/// A cluster is ready once every broker has a session with the controller; a proxy while it reaches every known
+/// broker.
+fn ready(target: &Target) -> Answer {
+    let brokers = target.brokers();
     let status = match brokers.iter().all(|broker| broker.running && broker.live) {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
@@ -259,35 +248,36 @@ fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Answer> {
     })
 }
 
-fn inject(cluster: &Cluster, body: &[u8]) -> Result<Answer, Answer> {
+fn inject(target: &Target, body: &[u8]) -> Result<Answer, Answer> {
     let injection: Injection = decode(body)?;
-    let name = cluster.inject(injection).map_err(|error| {
+    let name = target.inject(injection).map_err(|error| {
         let status = match error {
             FaultError::NameTaken(_) => StatusCode::CONFLICT,
             _ => StatusCode::BAD_REQUEST,
         };
         Answer::refuse(status, error)
     })?;
-    Ok(Answer { status: StatusCode::CREATED, ..show(cluster, &name)? })
+    Ok(Answer { status: StatusCode::CREATED, ..show(target, &name)? })
 }
 
 fn unknown_fault(name: &str) -> Answer {
     Answer::refuse(StatusCode::NOT_FOUND, format!("no fault is named '{name}'"))
 }
 
-fn show(cluster: &Cluster, name: &str) -> Result<Answer, Answer> {
-    let fault = cluster.faults().into_iter().find(|fault| fault.name == name);
+fn show(target: &Target, name: &str) -> Result<Answer, Answer> {
+    let fault = target.faults().into_iter().find(|fault| fault.name == name);
     fault.map(|fault| Answer::json(StatusCode::OK, &fault)).ok_or_else(|| unknown_fault(name))
 }
 
-fn lift(cluster: &Cluster, name: &str) -> Result<Answer, Answer> {
-    match cluster.lift(name) {
+fn lift(target: &Target, name: &str) -> Result<Answer, Answer> {
+    match target.lift(name) {
         true => Ok(Answer::json(StatusCode::OK, &Lifted { lifted: 1 })),
         false => Err(unknown_fault(name)),
     }
 }
 
-async fn on_broker(cluster: &Cluster, route: Route, id: &str) -> Result<Answer, Answer> {
+async fn on_broker(target: &Target, route: Route, id: &str) -> Result<Answer, Answer> {
+    let cluster = target.cluster()?;
     let unknown =
         || Answer::refuse(StatusCode::NOT_FOUND, format!("the cluster has no broker {id}"));
     let (number, broker) = id
@@ -312,7 +302,7 @@ async fn on_broker(cluster: &Cluster, route: Route, id: &str) -> Result<Answer, 
         }
         _ => cluster.kill(number),
     }
-    Ok(Answer::json(StatusCode::OK, &Brokers { brokers: brokers(cluster) }))
+    Ok(Answer::json(StatusCode::OK, &Brokers { brokers: target.brokers() }))
 }
 
 /// Returns the topic and the partition in a path.
@@ -325,13 +315,15 @@ fn partition<'a>(cluster: &Cluster, parameters: &[&'a str]) -> Result<(&'a str, 
     })
 }
 
-fn expire_producer_ids(cluster: &Cluster, parameters: &[&str]) -> Result<Answer, Answer> {
+fn expire_producer_ids(target: &Target, parameters: &[&str]) -> Result<Answer, Answer> {
+    let cluster = target.cluster()?;
     let (topic, index) = partition(cluster, parameters)?;
     let expired = cluster.expire_producer_ids(topic, index).unwrap_or(0);
     Ok(Answer::json(StatusCode::OK, &Expired { expired }))
 }
 
-fn move_coordinator(cluster: &Cluster, body: &[u8]) -> Result<Answer, Answer> {
+fn move_coordinator(target: &Target, body: &[u8]) -> Result<Answer, Answer> {
+    let cluster = target.cluster()?;
     let new: NewCoordinator = decode(body)?;
     let key = new.key().map_err(|error| Answer::refuse(StatusCode::BAD_REQUEST, error))?;
     let moved = cluster.move_coordinator(&key, new.broker);
@@ -339,7 +331,8 @@ fn move_coordinator(cluster: &Cluster, body: &[u8]) -> Result<Answer, Answer> {
     Ok(Answer::json(StatusCode::OK, &new))
 }
 
-fn move_leader(cluster: &Cluster, parameters: &[&str], body: &[u8]) -> Result<Answer, Answer> {
+fn move_leader(target: &Target, parameters: &[&str], body: &[u8]) -> Result<Answer, Answer> {
+    let cluster = target.cluster()?;
     let NewLeader { broker } = decode(body)?;
     let (topic, index) = partition(cluster, parameters)?;
     let moved = cluster.move_leader(topic, index, broker);

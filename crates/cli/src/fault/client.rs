@@ -91,7 +91,7 @@ impl Control {
         let Self(addr) = self;
         let unreachable = |error: &dyn std::fmt::Display| {
             Failure::new(format!(
-                "cannot reach {addr}: {error}; `curtail cluster --control PORT` serves a control endpoint"
+                "cannot reach {addr}: {error}; `curtail cluster --control PORT` or `curtail proxy --control PORT` serves a control endpoint"
             ))
         };
         let socket = TcpStream::connect(addr).await.map_err(|error| unreachable(&error))?;

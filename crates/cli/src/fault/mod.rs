@@ -72,7 +72,7 @@ impl Endpoint {
         let text = std::env::var(VARIABLE).map_err(|_| {
             Failure::new(format!(
                 "which cluster? name its control endpoint with --control PORT or {VARIABLE}; \
-                 `curtail cluster --control PORT` serves one"
+                 `curtail cluster --control PORT` and `curtail proxy --control PORT` serve one"
             ))
         })?;
         let failed = |expected| Failure::new(format!("{VARIABLE}={text}: {expected}"));

@@ -213,7 +213,7 @@ async fn answer(
 }
 
 /// Keeps the first bytes of a response.
-fn truncate(parts: &mut [Bytes], bytes: u64) {
+pub(crate) fn truncate(parts: &mut [Bytes], bytes: u64) {
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     for part in parts {
         part.truncate(left);

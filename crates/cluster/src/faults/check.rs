@@ -3,8 +3,8 @@
 use curtail_wire::ApiKey;
 
 use super::{
-    Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Requests, SlowDisk, Throttle, Time,
-    When, WrongLeader,
+    Cut, Delay, Disconnect, Fault, FaultError, InjectedError, Requests, Sender, SlowDisk, Throttle,
+    Time, When, WrongLeader,
 };
 
 fn invalid(reason: impl Into<String>) -> Result<(), FaultError> {
@@ -46,6 +46,32 @@ impl Fault {
                 invalid("between: two different brokers are needed")
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that a proxy can do it: it sees the connections of clients, and neither the brokers' processes nor
+    /// their disks nor the connections between them.
+    pub(crate) fn check_for_proxy(&self) -> Result<(), FaultError> {
+        let instead = match self {
+            Self::Freeze(_) => "; cut-clients stops all bytes between clients and a broker",
+            Self::CutOff(_) | Self::Cut(_) => "; cut-clients disconnects a broker from clients",
+            Self::SlowDisk(_) | Self::FullDisk(_) => "; delay and error affect its responses",
+            Self::FreezeMetadata(_) | Self::DelayMetadata(_) => "",
+            _ => return self.check_senders(),
+        };
+        invalid(format!("{}: a proxy cannot do this to a broker{instead}", self.kind()))
+    }
+
+    fn check_senders(&self) -> Result<(), FaultError> {
+        let from = match self {
+            Self::Throttle(throttle) => throttle.from,
+            _ => self.requests().map_or(Sender::Clients, |requests| requests.from),
+        };
+        match from {
+            Sender::Clients => Ok(()),
+            Sender::Brokers | Sender::All => {
+                invalid(format!("from: {from}: a proxy sees the requests of clients only"))
+            }
         }
     }
 
@@ -97,6 +123,11 @@ const PARTS: &[(ApiKey, Parts)] = &[
 
 fn parts_of(api: ApiKey) -> Option<Parts> {
     PARTS.iter().find(|(known, _)| *known == api).map(|(_, parts)| *parts)
+}
+
+/// Returns whether errors of the API can be injected.
+pub(crate) fn has_errors(api: ApiKey) -> bool {
+    parts_of(api).is_some()
 }
 
 /// The names of the APIs that have such parts.

@@ -2,18 +2,20 @@
 //!
 //! - [`Fault`]: the kinds, and the requests or the broker that each concerns. Its JSON is that of
 //!   the control endpoint.
-//! - `kinds`: the fields of each kind. `check`: what the cluster cannot do.
+//! - `kinds`: the fields of each kind. `check`: what the cluster cannot do, and what a proxy cannot.
 //! - `rules`: a machine that decides what happens to a request. It has no clock and no sockets, and
 //!   its random numbers come from the seed of each fault.
 //! - `registry`: the names, and what a fault of a broker changes when it begins and ends.
 //! - `links`: connections between brokers that can be cut. `lines`: connections to a broker that can
 //!   be slow or cut.
+//! - `content`: damage to records, and wrong leaders.
 //! - `release`: the versions of the APIs in Kafka's releases.
 //!
 //! # Locks
 //! `Faults::state`, then a broker's gate, its mailbox, `Links` or `Lines`.
 
 mod check;
+mod content;
 mod kinds;
 mod lines;
 mod links;
@@ -29,11 +31,13 @@ use std::fmt;
 use curtail_wire::{ApiKey, ErrorCode};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use check::has_errors;
+pub(crate) use content::{damaged, first_batch_end};
 pub use kinds::{
     Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, InjectedError,
     KafkaVersion, OnBroker, Silence, SlowDisk, Throttle, Time, When, WrongLeader,
 };
-pub(crate) use lines::{LineSocket, Lines};
+pub(crate) use lines::{Line, LineSocket, Lines};
 pub(crate) use links::{Links, cuttable};
 pub(crate) use registry::{Changes, Faults};
 pub use release::KafkaRelease;

@@ -103,7 +103,7 @@ fn api_version(served: &Served, release: Option<KafkaRelease>) -> Option<ApiVers
 
 /// Responds to an ApiVersions request of an unknown version. Releases before KIP-511 do not name
 /// the known ones.
-pub(super) fn unsupported(
+pub(crate) fn unsupported(
     header: &RequestHeader<'_>,
     release: Option<KafkaRelease>,
     out: &mut Vec<Bytes>,

@@ -19,13 +19,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
     fetch::{
         FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse, IsolationLevel,
     },
-    records::batches,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -107,22 +106,13 @@ async fn serve(
 fn damage(call: &Call<'_>, answers: &mut [(Item, FetchPartitionResponse)]) {
     let request = call.as_faults_see_it();
     for (item, answer) in answers {
-        // A batch that does not end in the response is no damage to its reader.
-        let Some(end) = first_batch_end(&answer.records) else { continue };
+        let Some(end) = faults::first_batch_end(&answer.records) else { continue };
         let Some(topic) = topic_name(call, &item.topic) else { continue };
         if call.broker.faults.corrupts(&request, faults::Item::Partition(&topic, item.fetch.index))
         {
-            let mut records = BytesMut::from(&answer.records[..]);
-            // The CRC covers the end of a batch.
-            records[end - 1] ^= 1;
-            answer.records = records.freeze();
+            answer.records = faults::damaged(&answer.records, end);
         }
     }
-}
-
-/// Returns the length of the first batch, if the response has all of it.
-fn first_batch_end(records: &Bytes) -> Option<usize> {
-    Some(batches(records.clone()).next()?.ok()?.header.size_in_bytes())
 }
 
 fn topic_name(call: &Call<'_>, topic: &TopicRef) -> Option<Arc<str>> {

@@ -186,3 +186,8 @@ pub(super) static SERVED: &[Served] = &[
 pub(super) fn of(api: ApiKey) -> Option<&'static Served> {
     SERVED.iter().find(|served| served.api == api)
 }
+
+/// Returns the newest version of an API that the embedded cluster serves.
+pub(crate) fn newest_served(api: ApiKey) -> Option<i16> {
+    of(api).map(|served| *served.versions.end())
+}

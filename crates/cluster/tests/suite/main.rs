@@ -18,6 +18,7 @@ mod offsets_by_id;
 mod operators;
 mod plants;
 mod produce_fetch;
+mod proxy;
 mod replication;
 mod requests;
 mod security;

@@ -23,6 +23,20 @@ pub use crate::config::{
 
 pub(crate) use tls::{secure, session_error};
 
+/// Performs the TLS handshake of a client with these settings over `socket`. For `curtail proxy`; not part of the
+/// interface.
+///
+/// # Errors
+/// The certificates cannot be used, or the handshake fails.
+#[doc(hidden)]
+pub async fn connect_tls(
+    common: &CommonConfig,
+    socket: Box<dyn curtail_net::Socket>,
+    host: &str,
+) -> crate::Result<Box<dyn curtail_net::Socket>> {
+    secure(common, socket, host, &host.into()).await
+}
+
 /// State shared by connections, so that it is read and computed once.
 #[derive(Default)]
 pub(crate) struct Cache {

@@ -21,6 +21,7 @@ mod kafka;
 mod listeners;
 mod observed;
 mod producer;
+mod proxy;
 mod racks;
 mod routing;
 mod security;

@@ -1,0 +1,468 @@
+//! One client's connection and its connection to the cluster.
+//!
+//! Two loops in one task: requests to the cluster and responses to the client. Each holds at most one frame and
+//! reads the next one after it has written, so that a side that does not read stops the other one.
+//!
+//! # Invariants
+//! - Responses have the order of their requests, also those that the proxy gives.
+//! - A frame that no fault concerns and that names no address passes with its own bytes.
+
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+
+use bytes::Bytes;
+use curtail_net::Socket;
+use curtail_wire::{
+    ApiKey, Reader,
+    frame::FrameSplitter,
+    header::{RequestHeader, correlation_id, response_body, split_request},
+    metadata::MetadataResponse,
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use super::{
+    Shared, addresses,
+    addresses::length,
+    content::{self, Asked, Content},
+    refuse::{self, Merge, Verdict},
+    versions,
+};
+use crate::{
+    broker::{fill, truncate, write_all},
+    faults::{Fate, Item, Line, Request, Then},
+    handlers,
+    observer::HandledRequest,
+};
+
+/// Most requests without a response. Further ones are not read.
+const MAX_IN_FLIGHT: usize = 1000;
+
+/// The two ends of a connection.
+pub(super) struct Connection {
+    pub(super) shared: Arc<Shared>,
+    /// The broker at the other end, -1 if it is not known.
+    pub(super) broker: i32,
+    pub(super) peer: IpAddr,
+    pub(super) line: Arc<Line>,
+    pub(super) client: Box<dyn Socket>,
+    pub(super) cluster: Box<dyn Socket>,
+    pub(super) in_flight: InFlight,
+}
+
+/// The requests without a response, oldest first.
+#[derive(Default)]
+pub(super) struct InFlight {
+    queue: Mutex<VecDeque<Expected>>,
+    /// A response of the proxy may be first.
+    first: Notify,
+    /// A request has left the queue.
+    room: Notify,
+}
+
+/// A request whose response has not been written.
+struct Expected {
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+    client_id: Arc<str>,
+    /// Bytes of the request.
+    received: usize,
+    begun: Instant,
+    from: Origin,
+    /// Partitions that a request to Fetch names, while there are faults.
+    asked: Vec<Asked>,
+    /// Faults of requests with a part that this one has.
+    named: Mutex<Vec<String>>,
+}
+
+/// The origin of a response.
+enum Origin {
+    Cluster,
+    /// Of the cluster, without the refused parts.
+    Both(Merge),
+    /// This frame of the proxy.
+    Proxy(Bytes),
+}
+
+/// What happens with a request.
+enum Pass {
+    /// It passes and has no response.
+    Unanswered,
+    /// It passes with these bytes.
+    As(Bytes, Origin),
+    /// The proxy responds.
+    Answered(Bytes),
+    Close,
+}
+
+impl Connection {
+    /// Passes requests and responses until one side closes.
+    ///
+    /// # Errors
+    /// Why the connection must be closed, if one side has broken the protocol.
+    pub(super) async fn converse(&self) -> Result<(), String> {
+        tokio::select! {
+            biased;
+            ended = self.responses() => ended,
+            ended = self.requests() => ended,
+        }
+    }
+
+    async fn requests(&self) -> Result<(), String> {
+        let mut frames = FrameSplitter::new(self.shared.max_frame);
+        let mut out = Vec::with_capacity(2);
+        let mut client_id: Arc<str> = "".into();
+        loop {
+            let frame = frames.next_frame().map_err(|error| format!("from the client: {error}"))?;
+            let Some(frame) = frame else {
+                match fill(self.client.as_ref(), &mut frames).await {
+                    Ok(1..) => continue,
+                    Ok(0) | Err(_) => return Ok(()),
+                }
+            };
+            let Ok((header, body)) = split_request(&frame) else {
+                return Err("malformed request header".to_owned());
+            };
+            let of = header.client_id.unwrap_or_default();
+            self.line.identify(of);
+            self.line.arrived().await;
+            if *client_id != *of {
+                client_id = of.into();
+            }
+            self.in_flight.has_room().await;
+            let mut expected = Expected::new(&header, &client_id, frame.len());
+            match self.take(&header, &frame, body, &mut expected)? {
+                Pass::Unanswered => self.forward(frame, &mut out).await,
+                Pass::As(bytes, from) => {
+                    expected.from = from;
+                    self.in_flight.push(expected);
+                    self.forward(bytes, &mut out).await;
+                }
+                Pass::Answered(bytes) => {
+                    expected.from = Origin::Proxy(bytes);
+                    self.in_flight.push(expected);
+                }
+                Pass::Close => return Ok(()),
+            }
+        }
+    }
+
+    /// Writes a request to the cluster. If the connection is broken, it does not return: the other loop
+    /// passes the responses that have arrived, and then ends.
+    async fn forward(&self, frame: Bytes, out: &mut Vec<Bytes>) {
+        out.extend([length(frame.len()), frame]);
+        if write_all(self.cluster.as_ref(), out).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Decides about a request.
+    fn take(
+        &self,
+        header: &RequestHeader<'_>,
+        frame: &Bytes,
+        body: Bytes,
+        expected: &mut Expected,
+    ) -> Result<Pass, String> {
+        let RequestHeader { api, version, .. } = *header;
+        let faults = &self.shared.faults;
+        let asked = self.as_faults_see_it(api, header.client_id.unwrap_or_default());
+        let release = faults.release(&asked);
+        if !versions::may_pass(api, version, release) {
+            if api != ApiKey::API_VERSIONS {
+                return Err(format!("{api} {version}: the proxy does not offer this version"));
+            }
+            let mut out = Vec::new();
+            handlers::unsupported(header, release, &mut out)?;
+            let frame = out.pop().unwrap_or_default();
+            // The length is added when it is written.
+            return Ok(Pass::Answered(frame.slice(4..)));
+        }
+        if faults.closes(&asked) {
+            return Ok(Pass::Close);
+        }
+        let mut pass = Pass::As(frame.clone(), Origin::Cluster);
+        if faults.is_active() {
+            if api == ApiKey::FETCH {
+                expected.asked = content::asked(version, &body);
+            }
+            let mut ask = |item: Item<'_>| faults.error(&asked, item, &expected.named);
+            // A request that cannot be decoded passes: the cluster judges it.
+            match refuse::decide(header, &body, &self.shared.directory, &mut ask) {
+                Ok(Verdict::Forward) | Err(_) => {}
+                Ok(Verdict::Part { request, merge }) => {
+                    pass = Pass::As(request, Origin::Both(merge));
+                }
+                Ok(Verdict::Refused(frame)) => return Ok(Pass::Answered(frame)),
+                Ok(Verdict::Close) => return Ok(Pass::Close),
+            }
+        }
+        match pass {
+            Pass::As(..) if api == ApiKey::PRODUCE && !is_acknowledged(version, &body) => {
+                Ok(Pass::Unanswered)
+            }
+            pass => Ok(pass),
+        }
+    }
+
+    fn as_faults_see_it<'a>(&self, api: ApiKey, client_id: &'a str) -> Request<'a> {
+        Request { broker: self.broker, api, client_id }
+    }
+
+    async fn responses(&self) -> Result<(), String> {
+        let mut frames = FrameSplitter::new(self.shared.max_frame);
+        let mut out = Vec::with_capacity(4);
+        let mut silent = false;
+        loop {
+            if let Some((expected, frame)) = self.in_flight.pop_own() {
+                match self.answer(expected, frame, &mut out, silent).await? {
+                    Next::Continue => {}
+                    Next::Silence => silent = true,
+                    Next::Close => return Ok(()),
+                }
+                continue;
+            }
+            let frame =
+                frames.next_frame().map_err(|error| format!("from the cluster: {error}"))?;
+            let Some(frame) = frame else {
+                tokio::select! {
+                    biased;
+                    read = fill(self.cluster.as_ref(), &mut frames) => match read {
+                        Ok(1..) => {}
+                        Ok(0) | Err(_) => return Ok(()),
+                    },
+                    () = self.in_flight.first.notified() => {}
+                }
+                continue;
+            };
+            let Some(expected) = self.in_flight.pop() else {
+                return Err("the cluster responds without a request".to_owned());
+            };
+            if correlation_id(&frame) != Ok(expected.correlation_id) {
+                return Err("the cluster's response has another correlation id".to_owned());
+            }
+            match self.answer(expected, frame, &mut out, silent).await? {
+                Next::Continue => {}
+                Next::Silence => silent = true,
+                Next::Close => return Ok(()),
+            }
+        }
+    }
+
+    /// Writes a response, with its faults, unless the connection is silent.
+    async fn answer(
+        &self,
+        mut expected: Expected,
+        frame: Bytes,
+        out: &mut Vec<Bytes>,
+        silent: bool,
+    ) -> Result<Next, String> {
+        let from = std::mem::replace(&mut expected.from, Origin::Cluster);
+        let failed = |reason| format!("{} {}: {reason}", expected.api, expected.version);
+        out.clear();
+        self.prepare(&expected, from, frame, out).await.map_err(failed)?;
+        if silent {
+            return Ok(Next::Continue);
+        }
+        let asked = self.as_faults_see_it(expected.api, &expected.client_id);
+        let Fate { delay, then } = self.shared.faults.fate(&asked, &expected.named);
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        let next = match then {
+            Then::Write => Next::Continue,
+            Then::Silence => {
+                self.observe(&expected, 0, false);
+                return Ok(Next::Silence);
+            }
+            Then::Close(bytes) => {
+                truncate(out, bytes);
+                Next::Close
+            }
+        };
+        let bytes = out.iter().map(Bytes::len).sum();
+        if write_all(self.client.as_ref(), out).await.is_err() {
+            return Ok(Next::Close);
+        }
+        self.observe(&expected, bytes, matches!(next, Next::Close));
+        Ok(next)
+    }
+
+    /// Appends the parts of the response to write.
+    async fn prepare(
+        &self,
+        expected: &Expected,
+        from: Origin,
+        frame: Bytes,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), String> {
+        let Expected { api, version, .. } = *expected;
+        let faults = &self.shared.faults;
+        let asked = self.as_faults_see_it(api, &expected.client_id);
+        let frame = match from {
+            Origin::Proxy(_) => frame,
+            Origin::Cluster | Origin::Both(_) if api == ApiKey::API_VERSIONS => {
+                let limited = versions::limited(version, &frame, faults.release(&asked));
+                limited.map_err(|error| error.to_string())?
+            }
+            Origin::Cluster => self.localized(api, version, frame, out).await?,
+            Origin::Both(merge) => {
+                let frame = self.localized(api, version, frame, out).await?;
+                merge(&joined(frame, out))?
+            }
+        };
+        if faults.is_active() && is_changed_by_faults(api) {
+            let frame = joined(frame, out);
+            let content = Content {
+                faults,
+                directory: &self.shared.directory,
+                request: &asked,
+                named: &expected.named,
+                version,
+                correlation_id: expected.correlation_id,
+            };
+            content.change(&frame, &expected.asked, out);
+            if out.is_empty() {
+                out.extend([length(frame.len()), frame]);
+            }
+        } else if out.is_empty() {
+            out.extend([length(frame.len()), frame]);
+        }
+        Ok(())
+    }
+
+    /// Replaces the addresses in a frame. The parts of the result, its length first, are in `out`, or
+    /// there is nothing to replace and the frame is returned.
+    async fn localized(
+        &self,
+        api: ApiKey,
+        version: i16,
+        frame: Bytes,
+        out: &mut Vec<Bytes>,
+    ) -> Result<Bytes, String> {
+        if !addresses::are_in(api) {
+            return Ok(frame);
+        }
+        let found = addresses::find(api, version, &frame).map_err(|error| error.to_string())?;
+        if api == ApiKey::METADATA {
+            let body = response_body(&frame, api, version).map_err(|error| error.to_string())?;
+            if let Ok(metadata) = MetadataResponse::decode(version, &body) {
+                self.shared.directory.learn(&metadata);
+            }
+        }
+        if found.found.is_empty() {
+            return Ok(frame);
+        }
+        let mut ports = Vec::with_capacity(found.found.len());
+        for address in &found.found {
+            ports.push(self.shared.port_of(address).await?);
+        }
+        let host = self.shared.directory.host();
+        let places: Vec<_> = ports.into_iter().map(|port| (host, port)).collect();
+        addresses::replace(&frame, api.encoding(version), &found, &places, out);
+        Ok(Bytes::new())
+    }
+
+    fn observe(&self, expected: &Expected, sent: usize, closes: bool) {
+        let observers = &self.shared.observers;
+        if !observers.is_present() {
+            return;
+        }
+        let handled = HandledRequest {
+            broker: self.broker,
+            peer: self.peer,
+            client_id: &expected.client_id,
+            api: expected.api,
+            version: expected.version,
+            received: expected.received,
+            sent,
+            time: expected.begun.elapsed(),
+            closes,
+        };
+        observers.tell(|observer, _| observer.handled(&handled));
+    }
+}
+
+/// The consequence of a response for its connection.
+enum Next {
+    Continue,
+    /// Nothing is written any longer.
+    Silence,
+    Close,
+}
+
+/// Returns the frame in the parts of `out` after its length, or the frame if there are none.
+fn joined(frame: Bytes, out: &mut Vec<Bytes>) -> Bytes {
+    if out.is_empty() {
+        return frame;
+    }
+    let joined = out[1..].concat();
+    out.clear();
+    joined.into()
+}
+
+fn is_changed_by_faults(api: ApiKey) -> bool {
+    matches!(api, ApiKey::PRODUCE | ApiKey::FETCH | ApiKey::METADATA)
+}
+
+/// Returns whether a Produce request gets a response. A malformed one does not: the cluster closes the
+/// connection.
+fn is_acknowledged(version: i16, body: &Bytes) -> bool {
+    let mut r = Reader::new(body, ApiKey::PRODUCE.encoding(version));
+    if version >= 3 && r.nullable_string("transactional id").is_err() {
+        return false;
+    }
+    r.i16("acks").is_ok_and(|acks| acks != 0)
+}
+
+impl Expected {
+    fn new(header: &RequestHeader<'_>, client_id: &Arc<str>, received: usize) -> Self {
+        Self {
+            api: header.api,
+            version: header.version,
+            correlation_id: header.correlation_id,
+            client_id: Arc::clone(client_id),
+            received,
+            begun: Instant::now(),
+            from: Origin::Cluster,
+            asked: Vec::new(),
+            named: Mutex::default(),
+        }
+    }
+}
+
+impl InFlight {
+    async fn has_room(&self) {
+        while self.queue.lock().len() >= MAX_IN_FLIGHT {
+            self.room.notified().await;
+        }
+    }
+
+    fn push(&self, expected: Expected) {
+        let is_own = matches!(expected.from, Origin::Proxy(_));
+        self.queue.lock().push_back(expected);
+        if is_own {
+            self.first.notify_one();
+        }
+    }
+
+    fn pop(&self) -> Option<Expected> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= MAX_IN_FLIGHT {
+            self.room.notify_one();
+        }
+        queue.pop_front()
+    }
+
+    /// Removes the oldest request if its response is one of the proxy.
+    fn pop_own(&self) -> Option<(Expected, Bytes)> {
+        let frame = match &self.queue.lock().front()?.from {
+            Origin::Proxy(frame) => frame.clone(),
+            Origin::Cluster | Origin::Both(_) => return None,
+        };
+        Some((self.pop()?, frame))
+    }
+}

@@ -1,0 +1,250 @@
+//! What the proxy has learned from responses: the cluster's nodes with their ports here, and its topics.
+//!
+//! # Invariants
+//! - A node keeps its port while the proxy runs, also if its address changes.
+//! - Responses cannot claim memory without limit: at most [`MAX_NODES`] and [`MAX_TOPICS`].
+//!
+//! # Locks
+//! `Directory::opening`, then `Directory::state`.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use curtail_wire::{
+    Uuid,
+    metadata::MetadataResponse,
+    produce::{LeaderIdAndEpoch, NodeEndpoint},
+};
+use parking_lot::Mutex;
+
+use super::addresses::Node;
+
+/// Most nodes that get a port. Kafka's largest clusters are smaller.
+const MAX_NODES: usize = 1000;
+/// Most topics that are remembered. Faults of further ones cannot be selected by topic if requests have ids.
+const MAX_TOPICS: usize = 100_000;
+/// Brokers with ids below this have fixed ports after that of the bootstrap listener.
+const FIXED_PORTS: i32 = 1000;
+
+/// An address of the cluster, as its responses name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) host: Arc<str>,
+    pub(super) port: u16,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) target: Target,
+    /// The port here.
+    pub(super) port: u16,
+    /// Whether the latest attempt to connect succeeded.
+    pub(super) reachable: bool,
+}
+
+struct Topic {
+    id: Uuid,
+    leaders: BTreeMap<i32, LeaderIdAndEpoch>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<Node, Known>,
+    topics: BTreeMap<String, Topic>,
+    names: BTreeMap<Uuid, Arc<str>>,
+}
+
+pub(super) struct Directory {
+    state: Mutex<State>,
+    /// Held while a port is opened, so that a node gets one.
+    pub(super) opening: tokio::sync::Mutex<()>,
+    /// The host that clients connect to.
+    host: String,
+    /// The port of the bootstrap listener if it was chosen; the fixed ports of brokers follow.
+    base: Option<u16>,
+}
+
+impl Directory {
+    pub(super) fn new(host: String, base: Option<u16>) -> Self {
+        Self { state: Mutex::default(), opening: tokio::sync::Mutex::new(()), host, base }
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the port of a node, and remembers its address.
+    pub(super) fn update(&self, node: Node, target: &Target) -> Option<u16> {
+        let mut state = self.state.lock();
+        let known = state.nodes.get_mut(&node)?;
+        if known.target != *target {
+            tracing::info!(?node, host = &*target.host, port = target.port, "the node has moved");
+            known.target = target.clone();
+        }
+        Some(known.port)
+    }
+
+    /// Returns the port that a new node should have: 0 for any. Fails if there are too many nodes.
+    pub(super) fn next_port(&self, node: Node) -> Result<u16, String> {
+        if self.state.lock().nodes.len() >= MAX_NODES {
+            return Err(format!("the cluster names more than {MAX_NODES} nodes"));
+        }
+        let fixed = match node {
+            Node::Broker(id @ 0..FIXED_PORTS) => self.base.and_then(|base| {
+                // The id is below 1,000.
+                base.checked_add(1)?.checked_add(id as u16)
+            }),
+            _ => None,
+        };
+        Ok(fixed.unwrap_or(0))
+    }
+
+    pub(super) fn add(&self, node: Node, target: Target, port: u16) {
+        self.state.lock().nodes.insert(node, Known { target, port, reachable: true });
+    }
+
+    pub(super) fn target(&self, node: Node) -> Option<Target> {
+        self.state.lock().nodes.get(&node).map(|known| known.target.clone())
+    }
+
+    pub(super) fn set_reachable(&self, node: Node, reachable: bool) {
+        if let Some(known) = self.state.lock().nodes.get_mut(&node) {
+            known.reachable = reachable;
+        }
+    }
+
+    /// Returns the broker with this address, by its text or by the address that it has resolved to.
+    pub(super) fn broker_at(&self, target: &Target, peer: Option<SocketAddr>) -> Option<i32> {
+        let state = self.state.lock();
+        let is_at = |known: &Known| {
+            let ip = known.target.host.parse::<IpAddr>().ok();
+            let resolved = ip.map(|ip| SocketAddr::new(ip, known.target.port));
+            known.target == *target || (peer.is_some() && resolved == peer)
+        };
+        state.nodes.iter().find_map(|(node, known)| match node {
+            Node::Broker(id) if is_at(known) => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// Returns the known brokers by id.
+    pub(super) fn brokers(&self) -> Vec<(i32, Known)> {
+        let state = self.state.lock();
+        let brokers = state.nodes.iter().filter_map(|(node, known)| match node {
+            Node::Broker(id) => Some((*id, known.clone())),
+            Node::Controller(_) => None,
+        });
+        brokers.collect()
+    }
+
+    /// Returns the endpoint here of a broker.
+    pub(super) fn endpoint(&self, broker: i32) -> Option<NodeEndpoint> {
+        let state = self.state.lock();
+        let known = state.nodes.get(&Node::Broker(broker))?;
+        Some(NodeEndpoint {
+            node_id: broker,
+            host: self.host.clone(),
+            port: i32::from(known.port),
+            rack: None,
+        })
+    }
+
+    /// Remembers the ids and leaders of topics.
+    pub(super) fn learn(&self, metadata: &MetadataResponse) {
+        let mut state = self.state.lock();
+        for topic in &metadata.topics {
+            let Some(name) = topic.name.as_deref().filter(|_| topic.error.is_none()) else {
+                continue;
+            };
+            let leaders = topic.partitions.iter().map(|partition| {
+                let (leader_id, leader_epoch) = (partition.leader_id, partition.leader_epoch);
+                (partition.index, LeaderIdAndEpoch { leader_id, leader_epoch })
+            });
+            let new = Topic { id: topic.topic_id, leaders: leaders.collect() };
+            state.remember(name, new);
+        }
+    }
+
+    pub(super) fn topic_name(&self, id: Uuid) -> Option<Arc<str>> {
+        self.state.lock().names.get(&id).cloned()
+    }
+
+    pub(super) fn leader(&self, topic: &str, partition: i32) -> Option<LeaderIdAndEpoch> {
+        self.state.lock().topics.get(topic)?.leaders.get(&partition).copied()
+    }
+}
+
+impl State {
+    fn remember(&mut self, name: &str, new: Topic) {
+        let has_room = self.topics.len() < MAX_TOPICS;
+        match self.topics.get_mut(name) {
+            Some(known) => {
+                known.leaders = new.leaders;
+                // Versions before 10 have no ids.
+                if new.id.is_zero() || new.id == known.id {
+                    return;
+                }
+                self.names.remove(&known.id);
+                known.id = new.id;
+                self.names.insert(new.id, name.into());
+            }
+            None if has_room => {
+                if !new.id.is_zero() {
+                    self.names.insert(new.id, name.into());
+                }
+                self.topics.insert(name.to_owned(), new);
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(port: u16) -> Target {
+        Target { host: "10.0.0.1".into(), port }
+    }
+
+    #[test]
+    fn brokers_have_the_ports_after_the_bootstrap_port() {
+        let directory = Directory::new("127.0.0.1".into(), Some(9000));
+        assert_eq!(directory.next_port(Node::Broker(0)), Ok(9001));
+        assert_eq!(directory.next_port(Node::Broker(999)), Ok(10_000));
+        assert_eq!(directory.next_port(Node::Broker(1000)), Ok(0));
+        assert_eq!(directory.next_port(Node::Controller(1)), Ok(0));
+        let any = Directory::new("127.0.0.1".into(), None);
+        assert_eq!(any.next_port(Node::Broker(0)), Ok(0));
+        let last = Directory::new("127.0.0.1".into(), Some(65_535));
+        assert_eq!(last.next_port(Node::Broker(0)), Ok(0));
+    }
+
+    #[test]
+    fn a_moved_broker_keeps_its_port() {
+        let directory = Directory::new("127.0.0.1".into(), None);
+        directory.add(Node::Broker(1), target(1), 4000);
+        assert_eq!(directory.update(Node::Broker(1), &target(2)), Some(4000));
+        assert_eq!(directory.target(Node::Broker(1)), Some(target(2)));
+        assert_eq!(directory.update(Node::Controller(1), &target(2)), None);
+        assert_eq!(directory.broker_at(&target(2), None), Some(1));
+        let resolved = Some("10.0.0.1:2".parse().unwrap());
+        let named = Target { host: "broker".into(), port: 2 };
+        assert_eq!(directory.broker_at(&named, resolved), Some(1));
+        assert_eq!(directory.broker_at(&named, None), None);
+    }
+
+    #[test]
+    fn more_than_a_thousand_nodes_are_refused() {
+        let directory = Directory::new("127.0.0.1".into(), None);
+        for id in 0..MAX_NODES as i32 {
+            directory.next_port(Node::Broker(id)).unwrap();
+            directory.add(Node::Broker(id), target(1), 1);
+        }
+        assert!(directory.next_port(Node::Broker(-5)).is_err());
+    }
+}
