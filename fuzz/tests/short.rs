@@ -130,5 +130,5 @@ macro_rules! short_runs {
 
 short_runs! {
     frames responses records codecs sasl groups accumulator link membership transaction fetch_session fetcher
-    position metadata requests stored client
+    position metadata requests stored proxied client
 }

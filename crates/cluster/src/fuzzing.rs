@@ -1,10 +1,11 @@
-//! Parsers of stored bytes, for the fuzz targets. Not part of the interface.
+//! Parsers of stored bytes and of the proxy, for the fuzz targets. Not part of the interface.
 //!
 //! A record of an internal topic may come from another client: Apache Kafka's tools write them, and
 //! a producer may write to an internal topic. Everything a parser reads must survive writing and
 //! reading again.
 
 use bytes::Bytes;
+use curtail_wire::ApiKey;
 
 use crate::coordinator::records::{
     Key, consumer_record, decode_change, decode_group, decode_key, decode_offset, group_record,
@@ -49,4 +50,17 @@ pub fn offsets_record(key: &[u8], value: Option<&[u8]>) {
 /// If the record changes when it is written and read again.
 pub fn transaction_record(key: &Bytes, value: &Bytes) {
     crate::transaction::check_record(key, value);
+}
+
+/// Lets a proxy read a response frame, replace its addresses and put them back.
+///
+/// # Panics
+/// If an address is lost or changed.
+pub fn proxied_response(api: ApiKey, version: i16, frame: &Bytes) {
+    crate::proxy::check_response(api, version, frame);
+}
+
+/// Lets a proxy refuse all parts of a request frame, every second one, and none.
+pub fn proxied_request(frame: &Bytes) {
+    crate::proxy::check_request(frame);
 }

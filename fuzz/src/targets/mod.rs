@@ -11,6 +11,7 @@ mod link;
 mod membership;
 mod metadata;
 mod position;
+mod proxied;
 mod records;
 mod requests;
 mod responses;
@@ -38,5 +39,6 @@ pub const ALL: &[Target] = &[
     metadata::TARGET,
     requests::TARGET,
     stored::TARGET,
+    proxied::TARGET,
     client::TARGET,
 ];

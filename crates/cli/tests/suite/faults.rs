@@ -12,21 +12,30 @@ use serde_json::{Value, json};
 
 use crate::common::{Run, curtail, run, run_with_input};
 
-/// A cluster as another program starts it.
-struct Ephemeral {
+/// A cluster or a proxy as another program starts it.
+pub(crate) struct Ephemeral {
     child: Child,
-    bootstrap: String,
-    control: String,
+    pub(crate) bootstrap: String,
+    pub(crate) control: String,
 }
 
 impl Ephemeral {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_with(Stdio::piped(), arguments)
     }
 
     fn start_with(input: Stdio, arguments: &[&str]) -> Self {
+        Self::start_command(input, &[&["cluster"], arguments].concat())
+    }
+
+    /// Starts a proxy in front of a cluster.
+    pub(crate) fn proxy(to: &str, arguments: &[&str]) -> Self {
+        Self::start_command(Stdio::piped(), &[&["proxy", "--to", to], arguments].concat())
+    }
+
+    fn start_command(input: Stdio, arguments: &[&str]) -> Self {
         let mut command = curtail();
-        command.args(["cluster", "--ephemeral", "--json"]).args(arguments);
+        command.args(arguments).args(["--ephemeral", "--json"]);
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -37,7 +46,7 @@ impl Ephemeral {
         Self { child, bootstrap: text("bootstrap_servers"), control: text("control") }
     }
 
-    fn fault(&self, arguments: &[&str]) -> Run {
+    pub(crate) fn fault(&self, arguments: &[&str]) -> Run {
         let mut command = vec!["fault"];
         command.extend(arguments);
         command.extend(["--control", &self.control]);
@@ -55,11 +64,11 @@ impl Ephemeral {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         self.http(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
-    fn send(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let (status, answer) = self.http(&format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
@@ -68,13 +77,13 @@ impl Ephemeral {
         (status, serde_json::from_str(&answer).unwrap())
     }
 
-    fn produce(&self, more: &[&str]) -> Run {
+    pub(crate) fn produce(&self, more: &[&str]) -> Run {
         let command = ["produce", "-t", "t", "-b", &self.bootstrap];
         run_with_input(&[&command[..], more].concat(), b"x\n")
     }
 
     /// Closes the standard input, waits for the end and returns standard error.
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let mut said = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();

@@ -14,4 +14,5 @@ mod kills;
 mod lab;
 mod listeners;
 mod perf;
+mod proxy;
 mod publish;

@@ -134,7 +134,7 @@ impl Connection {
             }
             self.in_flight.has_room().await;
             let mut expected = Expected::new(&header, &client_id, frame.len());
-            match self.take(&header, &frame, body, &mut expected)? {
+            match self.take(&header, &frame, &body, &mut expected)? {
                 Pass::Unanswered => self.forward(frame, &mut out).await,
                 Pass::As(bytes, from) => {
                     expected.from = from;
@@ -155,7 +155,7 @@ impl Connection {
     async fn forward(&self, frame: Bytes, out: &mut Vec<Bytes>) {
         out.extend([length(frame.len()), frame]);
         if write_all(self.cluster.as_ref(), out).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -164,7 +164,7 @@ impl Connection {
         &self,
         header: &RequestHeader<'_>,
         frame: &Bytes,
-        body: Bytes,
+        body: &Bytes,
         expected: &mut Expected,
     ) -> Result<Pass, String> {
         let RequestHeader { api, version, .. } = *header;
@@ -187,11 +187,11 @@ impl Connection {
         let mut pass = Pass::As(frame.clone(), Origin::Cluster);
         if faults.is_active() {
             if api == ApiKey::FETCH {
-                expected.asked = content::asked(version, &body);
+                expected.asked = content::asked(version, body);
             }
             let mut ask = |item: Item<'_>| faults.error(&asked, item, &expected.named);
             // A request that cannot be decoded passes: the cluster judges it.
-            match refuse::decide(header, &body, &self.shared.directory, &mut ask) {
+            match refuse::decide(header, body, &self.shared.directory, &mut ask) {
                 Ok(Verdict::Forward) | Err(_) => {}
                 Ok(Verdict::Part { request, merge }) => {
                     pass = Pass::As(request, Origin::Both(merge));
@@ -201,7 +201,7 @@ impl Connection {
             }
         }
         match pass {
-            Pass::As(..) if api == ApiKey::PRODUCE && !is_acknowledged(version, &body) => {
+            Pass::As(..) if api == ApiKey::PRODUCE && !is_acknowledged(version, body) => {
                 Ok(Pass::Unanswered)
             }
             pass => Ok(pass),

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use curtail_net::Socket;
 use curtail_wire::{
     ApiKey, Writer,
-    frame::FrameSplitter,
+    frame::{FrameError, FrameSplitter},
     header::{RequestHeader, correlation_id},
     metadata::MetadataRequest,
 };
@@ -40,10 +41,7 @@ impl Shared {
         }
     }
 
-    async fn ask(
-        self: &Arc<Self>,
-        socket: &dyn curtail_net::Socket,
-    ) -> Result<(), curtail_wire::frame::FrameError> {
+    async fn ask(self: &Arc<Self>, socket: &dyn Socket) -> Result<(), FrameError> {
         let mut w = Writer::with_capacity(64);
         let header = RequestHeader {
             api: ApiKey::METADATA,

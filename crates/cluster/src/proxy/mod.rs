@@ -22,6 +22,7 @@
 //! ```
 
 mod addresses;
+mod checked;
 mod connection;
 mod content;
 mod directory;
@@ -44,6 +45,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+pub(crate) use self::checked::{check_request, check_response};
 use self::{
     addresses::{Address, Node},
     connection::{Connection, InFlight},

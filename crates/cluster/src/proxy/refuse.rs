@@ -105,6 +105,7 @@ fn without_length(frame: Vec<u8>) -> Bytes {
     Bytes::from(frame).slice(4..)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "passed to map_err")]
 fn text(error: impl ToString) -> String {
     error.to_string()
 }

@@ -97,8 +97,8 @@ async fn clients_work_through_a_proxy(backend: &Backend) {
     let plain = producer(&proxy, &[("linger.ms", "1")]);
     let mut sent = Vec::new();
     for number in 0..RECORDS {
-        let record = Record::to("t").key(number.to_be_bytes()).value("plain");
-        sent.push(plain.send(record).await.unwrap());
+        let key = number.to_be_bytes();
+        sent.push(plain.send(Record::to("t").key(&key).value("plain")).await.unwrap());
     }
     for delivery in sent {
         delivery.await.unwrap();
@@ -106,16 +106,17 @@ async fn clients_work_through_a_proxy(backend: &Backend) {
 
     let mut config = ProducerConfig::new(proxy.bootstrap());
     config.set("transactional.id", "x").unwrap();
-    let mut transactional = TransactionalProducer::new(config).await.unwrap();
+    let mut transactional = TransactionalProducer::new(config).unwrap();
+    transactional.init_transactions().await.unwrap();
     for commit in [true, false] {
-        transactional.begin().await.unwrap();
+        let transaction = transactional.begin_transaction().await.unwrap();
         for partition in 0..PARTITIONS {
             let record = Record::to("t").partition(partition).value("transactional");
-            transactional.send(record).await.unwrap().await.unwrap();
+            transaction.send(record).await.unwrap().await.unwrap();
         }
         match commit {
-            true => transactional.commit().await.unwrap(),
-            false => transactional.abort().await.unwrap(),
+            true => transaction.commit().await.unwrap(),
+            false => transaction.abort().await.unwrap(),
         }
     }
 
