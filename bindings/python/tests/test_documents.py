@@ -1,4 +1,4 @@
-"""The code of README.md runs, against the embedded cluster."""
+"""The code of docs/python.md and README.md runs, against the embedded cluster."""
 
 import asyncio
 import re
@@ -11,8 +11,22 @@ import curtail_kafka as curtail
 from curtail_kafka import sync
 from curtail_kafka.testing import Cluster
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+PACKAGE = Path(__file__).parent.parent
+
+
+def blocks(document: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
+
+
+BLOCKS = blocks(PACKAGE.parent.parent / "docs" / "python.md")
+
+
+def test_readme(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    (produce,) = blocks(PACKAGE / "README.md")
+    curtail_cluster.create_topic("sent-by-readme")
+    produce = produce.replace("localhost:9092", curtail_cluster.bootstrap_servers)
+    exec(produce.replace('"orders"', '"sent-by-readme"'), {})
+    assert capsys.readouterr().out == "0 0\n"
 
 
 def test_produce_and_consume(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,10 +58,24 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../README.md")]
     struct Package;
-    #[doc = include_str!("../../../docs/library.md")]
-    struct Library;
+    #[doc = include_str!("../../../docs/start.md")]
+    struct Start;
+    #[doc = include_str!("../../../docs/producer.md")]
+    struct Producer;
+    #[doc = include_str!("../../../docs/consumer.md")]
+    struct Consumer;
+    #[doc = include_str!("../../../docs/exactly-once.md")]
+    struct ExactlyOnce;
     #[doc = include_str!("../../../docs/security.md")]
     struct Security;
+    #[doc = include_str!("../../../docs/embedded-cluster.md")]
+    struct EmbeddedCluster;
+    #[doc = include_str!("../../../docs/tuning.md")]
+    struct Tuning;
+    #[doc = include_str!("../../../docs/metrics.md")]
+    struct Metrics;
+    #[doc = include_str!("../../../docs/errors.md")]
+    struct Errors;
 }
 
 #[cfg(feature = "admin")]
@@ -73,6 +87,8 @@ mod conn;
 pub mod consumer;
 mod contained;
 mod coordinator;
+#[cfg(test)]
+mod documents;
 pub mod env;
 pub mod error;
 mod exactly_once;

@@ -1,6 +1,7 @@
-//! Checks the documents: links are valid, and the README is short.
+//! Checks the documents: links are valid, the book has all of them as chapters, and the README is short.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -25,8 +26,19 @@ fn documents() -> Vec<PathBuf> {
         ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "museum/README.md", "peers/README.md"]
             .map(|name| root().join(name))
             .into();
+    found.push(root().join("bindings/python/README.md"));
     below(&root().join("docs"), &mut found);
     found
+}
+
+/// The documents of the book, by their paths below `docs`.
+fn chapters() -> BTreeSet<String> {
+    let docs = root().join("docs");
+    let below = documents().into_iter().filter_map(|path| {
+        let name = path.strip_prefix(&docs).ok()?.to_str().expect("a name in UTF-8").to_owned();
+        (name != "SUMMARY.md").then_some(name)
+    });
+    below.collect()
 }
 
 /// The text without blocks of code.
@@ -81,6 +93,53 @@ fn relative_links_of_documents_lead_to_files_and_headings() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// A link for the summary, as those of the decisions: `[0007: batches grow](decisions/0007-batches-grow.md)`.
+fn entry(chapter: &str) -> String {
+    let path = Path::new(chapter);
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let title = match stem.split_once('-') {
+        Some((number, words)) if number.parse::<u16>().is_ok() => format!("{number}: {words}"),
+        _ => stem.to_owned(),
+    };
+    format!("[{}]({chapter})", title.replace('-', " "))
+}
+
+#[test]
+fn the_summary_of_the_book_names_each_chapter_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let named: Vec<&str> = links(&summary).collect();
+    let chapters = chapters();
+    let missing: Vec<String> = chapters
+        .iter()
+        .filter(|chapter| !named.contains(&chapter.as_str()))
+        .map(|chapter| entry(chapter))
+        .collect();
+    assert!(missing.is_empty(), "add to docs/SUMMARY.md: {missing:#?}");
+    let unique: BTreeSet<String> = named.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(unique, chapters, "docs/SUMMARY.md names a file that is no chapter");
+    assert_eq!(named.len(), unique.len(), "docs/SUMMARY.md names a chapter twice");
+}
+
+/// The book has neither the sources nor the documents outside of `docs`.
+#[test]
+fn chapters_link_only_to_files_of_the_book() {
+    let docs = fs::canonicalize(root().join("docs")).unwrap();
+    let mut outside = Vec::new();
+    for chapter in chapters() {
+        let path = docs.join(&chapter);
+        let text = prose(&fs::read_to_string(&path).unwrap());
+        for link in links(&text).filter(|link| !link.contains("://") && !link.contains(' ')) {
+            let target = link.split('#').next().unwrap_or_default();
+            let target = path.parent().unwrap().join(target);
+            // The first test reports links that lead nowhere.
+            if fs::canonicalize(target).is_ok_and(|target| !target.starts_with(&docs)) {
+                outside.push(format!("docs/{chapter}: {link}"));
+            }
+        }
+    }
+    assert!(outside.is_empty(), "{outside:#?}");
 }
 
 #[test]

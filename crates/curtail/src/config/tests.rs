@@ -316,6 +316,30 @@ fn settings_that_java_lacks_are_documented() {
     assert_eq!(listed, known);
 }
 
+#[test]
+fn page_of_settings_lists_all_properties_with_their_defaults() {
+    let clients = [
+        ProducerConfig::default().properties(),
+        ConsumerConfig::default().properties(),
+        AdminConfig::default().properties(),
+    ];
+    let clients = clients.map(BTreeMap::from_iter);
+    let names: std::collections::BTreeSet<&str> =
+        clients.iter().flat_map(|settings| settings.keys().copied()).collect();
+    let mut table = "| property | producer | consumer | admin |\n|---|---|---|---|\n".to_owned();
+    for name in names.into_iter().filter(|name| !name.starts_with("curtail.")) {
+        let cell = |settings: &BTreeMap<&str, String>| match settings.get(name).map(String::as_str)
+        {
+            None => "-".to_owned(),
+            Some("") => String::new(),
+            Some(value) => format!("`{value}`"),
+        };
+        let [producer, consumer, admin] = clients.each_ref().map(cell);
+        table += &format!("| `{name}` | {producer} | {consumer} | {admin} |\n");
+    }
+    crate::documents::check("settings.md", &[("settings", table)]);
+}
+
 fn producer(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
     let servers = ("bootstrap.servers", "localhost:9092");
     ProducerConfig::from_properties([servers].iter().chain(properties).copied())

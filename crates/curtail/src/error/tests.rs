@@ -176,3 +176,38 @@ fn no_text_contains_that_of_its_cause_and_a_report_has_each_once() {
         }
     }
 }
+
+/// The kind's name, as in the enum.
+fn kind(error: &Error) -> String {
+    let debug = format!("{error:?}");
+    debug.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+#[test]
+fn page_of_errors_has_every_kind_and_code() {
+    let page = include_str!("../../../../docs/errors.md");
+    let section = page.split("\n## ").find(|text| text.starts_with("Kinds\n")).unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').skip(1).map(str::trim).collect::<Vec<_>>());
+    let listed: Vec<(String, &str)> =
+        cells.map(|cells| (cells[0].trim_matches('`').to_owned(), cells[2])).collect();
+    let kinds = every_kind();
+    let names: Vec<String> = kinds.iter().map(kind).collect();
+    assert_eq!(listed.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), names);
+    for ((name, retriable), error) in listed.iter().zip(&kinds) {
+        match *retriable {
+            "yes" => assert!(error.is_retriable(), "{name}"),
+            "no" => assert!(!error.is_retriable(), "{name}"),
+            depends => assert!(depends.contains("cause") || depends.contains("code"), "{name}"),
+        }
+    }
+
+    let mut codes = "| code | name | retriable | meaning |\n|---|---|---|---|\n".to_owned();
+    let known = (-1..).map(ErrorCode).take_while(|code| code.name() != "UNKNOWN_CODE");
+    for code in known.filter(|code| code.is_error()) {
+        let retriable = if code.is_retriable() { "yes" } else { "no" };
+        let meaning = code.message().trim_end_matches('.');
+        codes += &format!("| {} | `{}` | {retriable} | {meaning} |\n", code.0, code.name());
+    }
+    crate::documents::check("errors.md", &[("codes", codes)]);
+}

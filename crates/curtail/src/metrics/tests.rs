@@ -1,3 +1,5 @@
+mod page;
+
 use super::*;
 
 fn metrics(stats: &ProducerStats) -> ProducerMetrics {
