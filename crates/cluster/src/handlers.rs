@@ -58,7 +58,6 @@ mod write_txn_markers;
 
 pub(crate) use api_versions::unsupported;
 pub(crate) use served::newest_served;
-pub(crate) use write_txn_markers::bumped_tag;
 
 use std::{
     net::IpAddr,

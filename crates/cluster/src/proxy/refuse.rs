@@ -112,7 +112,7 @@ fn text(error: impl ToString) -> String {
 
 impl Call<'_> {
     fn request<Q: Decodable + Message>(&self) -> Result<Q, String> {
-        let layout = cold::layout(self.header.api, self.header.version);
+        let layout = cold::layout::<Q>(self.header.api, self.header.version);
         cold::decode_request(layout, self.body.clone()).map_err(text)
     }
 
@@ -140,7 +140,7 @@ impl Call<'_> {
         let merge = move |frame: &Bytes| {
             let body = response_body(frame, api, version).map_err(text)?;
             let mut response: A =
-                cold::decode_response(cold::layout(api, version), body).map_err(text)?;
+                cold::decode_response(cold::layout::<A>(api, version), body).map_err(text)?;
             merge(&mut response, refused);
             let frame = cold::encode_response(api, version, correlation_id, &response);
             frame.map(without_length).map_err(text)

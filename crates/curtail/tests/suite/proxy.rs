@@ -332,7 +332,7 @@ async fn read_all_through(proxy: &Proxy) -> usize {
     let partition = TopicPartition::new("t", 0);
     consumer.assign([partition.clone()]);
     consumer.seek_to_beginning([&partition]).unwrap();
-    let end = consumer.end_offsets(&[partition.clone()]).await.unwrap()[&partition];
+    let end = consumer.end_offsets(std::slice::from_ref(&partition)).await.unwrap()[&partition];
     let mut count = 0;
     while (count as i64) < end {
         count += consumer.poll(Duration::from_secs(1)).await.unwrap().len();

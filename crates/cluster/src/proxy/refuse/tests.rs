@@ -194,7 +194,7 @@ fn codes(api: ApiKey, version: i16, frame: &Bytes) -> Vec<i16> {
         version: i16,
         body: Bytes,
     ) -> String {
-        let read: A = cold::decode_response(cold::layout(api, version), body).unwrap();
+        let read: A = cold::decode_response(cold::layout::<A>(api, version), body).unwrap();
         format!("{read:?}")
     }
     let body = response_body(frame, api, version).unwrap();
