@@ -284,7 +284,7 @@ fn full_buffer_is_reported_to_the_caller() {
             let settings = [
                 ("buffer.memory", "65536"),
                 ("batch.size", "16384"),
-                ("max.block.ms", "200"),
+                ("max.block.ms", "2000"),
                 ("linger.ms", "0"),
             ];
             let producer = producer(&backend, &settings);
