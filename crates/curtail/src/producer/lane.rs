@@ -33,7 +33,7 @@ use tokio::{sync::Notify, time::Instant};
 
 mod collect;
 #[cfg(test)]
-mod tests;
+pub(in crate::producer) mod tests;
 mod wire;
 
 use self::wire::Wire;

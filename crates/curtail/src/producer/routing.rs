@@ -84,6 +84,11 @@ impl Policy {
         self.around_trouble && self.needs_replicas
     }
 
+    /// Whether what is queued behind a batch that tries the partition's leader should move.
+    pub(super) fn leaves_trials(&self, partition: &Partition) -> bool {
+        self.moves && self.prefers_proven && !partition.standing.is_proven()
+    }
+
     /// Whether batches that no broker has written may move to other partitions.
     pub(super) fn moves(&self) -> bool {
         self.moves

@@ -17,6 +17,8 @@ pub(super) enum Effect {
     Expire(Arc<Partition>),
     /// The first record of a batch tries a leader; the rest moves elsewhere if possible.
     Trial { partition: Arc<Partition>, whole: Divided },
+    /// A batch tries the partition's leader; those behind it move elsewhere if possible.
+    Tries(Arc<Partition>),
     /// A partition has exhausted the epochs of this producer id.
     AnotherId(i64),
 }
@@ -30,6 +32,7 @@ impl Effect {
                 whole.tell();
                 shared.evacuate(&partition);
             }
+            Self::Tries(partition) => shared.evacuate(&partition),
             Self::AnotherId(spent) => shared.ask_for_another_id(spent),
         }
     }

@@ -126,7 +126,12 @@ fn next_batch(
                 });
                 continue;
             }
-            Take::Batch(batch) => Ok(batch),
+            Take::Batch(batch) => {
+                if shared.routing.policy.leaves_trials(partition) && !state.queue.is_drained() {
+                    effects.push(Effect::Tries(partition.clone()));
+                }
+                Ok(batch)
+            }
             Take::At(at) => Err(Wait::Until(at)),
             Take::AfterAnotherId(spent) => Err(Wait::ForAnotherId(spent)),
             Take::Empty | Take::AfterOutcome | Take::AfterIdentity => Err(Wait::ForNews),

@@ -47,7 +47,7 @@ impl Net for Nowhere {
 
 /// A socket that accepts as many bytes as configured.
 #[derive(Default)]
-struct Slow {
+pub(in crate::producer) struct Slow {
     room: Mutex<usize>,
     taken: Mutex<Vec<u8>>,
 }
@@ -88,7 +88,11 @@ fn snapshot(leader_id: i32, leader_epoch: i32) -> Snapshot {
 }
 
 /// The metadata of a topic `t` whose partitions have one leader.
-fn response(partitions: i32, leader_id: i32, leader_epoch: i32) -> MetadataResponse {
+pub(in crate::producer) fn response(
+    partitions: i32,
+    leader_id: i32,
+    leader_epoch: i32,
+) -> MetadataResponse {
     let broker = |node_id| MetadataBroker { node_id, host: "h".into(), port: 1, rack: None };
     MetadataResponse {
         brokers: vec![broker(1), broker(2)],
@@ -125,7 +129,7 @@ fn start(linger: Duration, acks: Acks) -> Arc<Shared> {
     })
 }
 
-fn start_with(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
+pub(in crate::producer) fn start_with(change: impl FnOnce(&mut ProducerConfig)) -> Arc<Shared> {
     let mut config = ProducerConfig::new("h:1");
     config.idempotence = false;
     config.delivery_timeout = Duration::from_secs(20);
@@ -142,7 +146,11 @@ impl Wake for MoveLeader {
     }
 }
 
-fn open_batch(shared: &Shared, partition: &Partition, created: StdInstant) -> Delivery {
+pub(in crate::producer) fn open_batch(
+    shared: &Shared,
+    partition: &Partition,
+    created: StdInstant,
+) -> Delivery {
     let data = RecordData { key: None, value: Some(b"v"), headers: &[], timestamp: 0 };
     let mut state = partition.state.lock();
     let memory = shared.memory.try_reserve(1, 100).expect("there is memory");
@@ -153,7 +161,7 @@ fn open_batch(shared: &Shared, partition: &Partition, created: StdInstant) -> De
 }
 
 /// A socket that accepts everything, in use by the lane.
-fn open(lane: &Lane, version: i16) -> Arc<Slow> {
+pub(in crate::producer) fn open(lane: &Lane, version: i16) -> Arc<Slow> {
     let socket = Arc::new(Slow::default());
     *socket.room.lock() = usize::MAX;
     lane.open(socket.clone(), version);
@@ -161,11 +169,11 @@ fn open(lane: &Lane, version: i16) -> Arc<Slow> {
 }
 
 /// Queues a partition with a batch, as a sender does.
-fn queue(partition: &Arc<Partition>) {
+pub(in crate::producer) fn queue(partition: &Arc<Partition>) {
     resubmit(partition.state.lock(), partition);
 }
 
-fn lane_of(partition: &Partition) -> Arc<Lane> {
+pub(in crate::producer) fn lane_of(partition: &Partition) -> Arc<Lane> {
     partition.state.lock().lane.clone().expect("a leader")
 }
 

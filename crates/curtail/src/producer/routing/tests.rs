@@ -1,7 +1,13 @@
 use curtail_proto::accumulator::Incarnation;
 use curtail_wire::Uuid;
 
-use super::{super::topic::Form, *};
+use super::{
+    super::{
+        lane::tests::{lane_of, open, open_batch, queue, response, start_with},
+        topic::Form,
+    },
+    *,
+};
 
 fn topic(partitions: usize) -> TopicState {
     let form = Form { id: Uuid::ZERO, incarnation: Incarnation::FIRST, count: partitions };
@@ -50,4 +56,65 @@ fn an_unproven_partition_keeps_all_as_the_pioneer_and_only_its_trial_otherwise()
     ] {
         assert_eq!(keeps(index, has_sent), expected, "partition {index}, sent: {has_sent}");
     }
+}
+
+/// A topic with a partition at each of two brokers. The second one is proven.
+fn tried_and_proven(shared: &Shared) -> (Arc<TopicState>, [Arc<Partition>; 2]) {
+    let mut answer = response(2, 1, 5);
+    answer.topics[0].partitions[1].leader_id = 2;
+    shared.metadata.learn(&answer);
+    let known = shared.metadata.snapshot();
+    let topic = shared.adopt(known.topic("t").expect("it is known")).expect("open");
+    let partitions = [0, 1].map(|index: usize| topic.partitions[index].clone());
+    partitions[1].standing.prove();
+    (topic, partitions)
+}
+
+fn begin_trial(shared: &Shared, topic: &TopicState, partition: &Partition) {
+    let routes = topic.routes.load();
+    let broker = partition.state.lock().account();
+    let route = routes.by_lane.iter().find(|route| route.broker() == broker).expect("a route");
+    route.trial.begin(partition.index as u32, shared.age(Instant::now()));
+}
+
+fn waiting_batches(partition: &Partition) -> usize {
+    partition.state.lock().queue.waiting_batches()
+}
+
+#[tokio::test]
+async fn batches_behind_a_trial_in_flight_move_and_the_trial_stays() {
+    let shared = start_with(|config| config.linger = Duration::ZERO);
+    let (topic, [tried, proven]) = tried_and_proven(&shared);
+    let lane = lane_of(&tried);
+    open(&lane, 9);
+    let now = Instant::now().into_std();
+    let _sent = open_batch(&shared, &tried, now);
+    queue(&tried);
+    assert_eq!(lane.requests_in_flight(), 1);
+    begin_trial(&shared, &topic, &tried);
+    let _behind = open_batch(&shared, &tried, now);
+    evacuate(&shared, &topic, &tried);
+    assert!(tried.state.lock().queue.has_sent(), "the trial has no outcome yet");
+    assert_eq!((waiting_batches(&tried), waiting_batches(&proven)), (0, 1));
+    shared.stop();
+}
+
+/// The trial begins with batches that wait. Only the first one is sent to an untried leader.
+#[tokio::test]
+async fn batches_behind_a_trial_move_once_it_is_sent() {
+    let shared = start_with(|config| config.linger = Duration::ZERO);
+    let (topic, [tried, proven]) = tried_and_proven(&shared);
+    begin_trial(&shared, &topic, &tried);
+    let now = Instant::now().into_std();
+    let _first = open_batch(&shared, &tried, now);
+    tried.state.lock().queue.seal_now(&shared.policy);
+    let _second = open_batch(&shared, &tried, now);
+    evacuate(&shared, &topic, &tried);
+    assert_eq!(waiting_batches(&tried), 2, "nothing is sent, so all of them may try");
+    let lane = lane_of(&tried);
+    open(&lane, 9);
+    queue(&tried);
+    assert_eq!(lane.requests_in_flight(), 1);
+    assert_eq!((waiting_batches(&tried), waiting_batches(&proven)), (0, 1));
+    shared.stop();
 }
