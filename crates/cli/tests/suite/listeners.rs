@@ -142,7 +142,7 @@ fn variables_of_kafkas_images_configure_the_cluster() {
     command.args(["--property", "message.max.bytes=6000"]);
     for (name, value) in [
         ("KAFKA_HEAP_OPTS", "-Xmx1G"),
-        ("KAFKA_LOG_RETENTION_HOURS", "24"),
+        ("KAFKA_LOG_RETENTION_HOURS", "25"),
         ("KAFKA_NODE_ID", "1"),
         ("KAFKA_PROCESS_ROLES", "broker,controller"),
         ("KAFKA_NUM_PARTITIONS", "3"),
@@ -160,8 +160,9 @@ fn variables_of_kafkas_images_configure_the_cluster() {
     let topics = run(&["topics", "describe", "t", "--json", "-b", bootstrap]).ok();
     let partitions: Vec<Value> = serde_json::from_str(&topics).unwrap();
     assert_eq!(partitions.len(), 3, "{topics}");
-    let described = run(&["configs", "describe", "--topic", "t", "--json", "-b", bootstrap]).ok();
-    assert!(described.contains("86400000"), "{described}");
+    let all = ["configs", "describe", "--topic", "t", "--all", "--json", "-b", bootstrap];
+    let described = run(&all).ok();
+    assert!(described.contains("90000000"), "{described}");
     let said = cluster.stop("-TERM").err;
     assert!(said.contains("without effect here: node.id, process.roles\n"), "{said}");
 }
