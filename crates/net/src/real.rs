@@ -2,14 +2,14 @@
 
 use std::{
     io::{self, IoSlice},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
 };
 
 use dns_lookup::LookupErrorKind;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockRef, TcpKeepalive, Type};
 use tokio::{
     io::{AsyncRead as _, ReadBuf},
     net::{
@@ -55,11 +55,48 @@ impl Net for RealNet {
     }
 
     fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move { open(addr, Ipv4::Separate) })
+    }
+
+    fn listen_everywhere(&self, port: u16) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
-            let listener = TcpListener::bind(addr).await?;
-            Ok(Box::new(RealListener(listener)) as Box<dyn Listener>)
+            match open((Ipv6Addr::UNSPECIFIED, port).into(), Ipv4::Included) {
+                Err(error) if lacks_ipv6(&error) => {
+                    open((Ipv4Addr::UNSPECIFIED, port).into(), Ipv4::Separate)
+                }
+                opened => opened,
+            }
         })
     }
+}
+
+/// Whether an IPv6 socket accepts IPv4, too. The system's default (`bindv6only`) varies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ipv4 {
+    Included,
+    Separate,
+}
+
+/// Pending connections of a listener, as many as Tokio's and Rust's listeners permit at least.
+const BACKLOG: i32 = 1024;
+
+fn open(addr: SocketAddr, ipv4: Ipv4) -> io::Result<Box<dyn Listener>> {
+    let socket = socket2::Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // On Windows this option would let two listeners share a port.
+    #[cfg(not(windows))]
+    socket.set_reuse_address(true)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(ipv4 == Ipv4::Separate)?;
+    }
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(Box::new(RealListener(TcpListener::from_std(socket.into())?)))
+}
+
+/// Returns whether the machine has no IPv6.
+fn lacks_ipv6(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }
 
 /// Connects a stream that has the options.
@@ -145,6 +182,18 @@ mod tests {
 
     use super::*;
     use crate::SocketExt as _;
+
+    #[tokio::test]
+    async fn an_unspecified_address_is_of_one_family_and_everywhere_is_both() {
+        let four = RealNet.listen((Ipv4Addr::UNSPECIFIED, 0).into()).await.unwrap();
+        let port = four.local_addr().unwrap().port();
+        let taken = RealNet.listen_everywhere(port).await.map(|_| ()).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        // A machine without IPv6 has nothing more to show.
+        if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+            RealNet.listen((Ipv6Addr::UNSPECIFIED, port).into()).await.unwrap();
+        }
+    }
 
     /// Connects to a peer with a small receive buffer, writes until the socket is full, and leaves
     /// the peer's window closed for `pause`. Returns the connection's error, if it has one by then.

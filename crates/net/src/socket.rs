@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io::{self, IoSlice},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -167,6 +167,13 @@ pub trait Net: Send + Sync {
         options: SocketOptions,
     ) -> BoxFuture<'_, io::Result<Box<dyn Socket>>>;
 
-    /// Listens; accepted connections have `TCP_NODELAY` set.
+    /// Listens; accepted connections have `TCP_NODELAY` set. An unspecified address (`0.0.0.0`, `::`) means all addresses
+    /// of its family only.
     fn listen(&self, addr: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>>;
+
+    /// Listens on all addresses, IPv4 and IPv6, as far as the machine has them. A network without IPv6 listens on
+    /// `0.0.0.0`.
+    fn listen_everywhere(&self, port: u16) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        self.listen((Ipv4Addr::UNSPECIFIED, port).into())
+    }
 }

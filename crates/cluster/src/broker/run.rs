@@ -321,11 +321,11 @@ impl Life {
                 Some(_) = self.tasks.join_next() => {}
                 accepted = listening.accept(), if accept_from <= now => match accepted {
                     Ok((connected, admission)) => self.connected(connected, admission),
-                    Err(error) if is_passing(&error) => {
+                    Err((error, _)) if is_passing(&error) => {
                         tracing::warn!(broker = slot.id, %error, "a connection was not accepted");
                         accept_from = Instant::now() + ACCEPT_PAUSE;
                     }
-                    Err(source) => return Err(listening.failed(source)),
+                    Err((source, entrance)) => return Err(entrance.failed(source)),
                 },
                 () = sleep_until(next) => {}
             }

@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_net::{BoxFuture, Env, Listener, Socket, SocketOptions};
+use curtail_net::{BoxFuture, Env, Listener, Net, Socket, SocketOptions};
 use curtail_wire::frame::{DEFAULT_LIMIT, FrameError};
 use parking_lot::Mutex;
 use tokio::{
@@ -230,7 +230,7 @@ impl Proxy {
     pub async fn start(config: ProxyConfig, env: Env) -> Result<Self, ProxyError> {
         let ProxyConfig { to, listen, advertise, secure, max_frame } = config;
         let failed = |source| ProxyError::Listen { addr: listen, source };
-        let listener = env.net.listen(listen).await.map_err(failed)?;
+        let listener = open(env.net.as_ref(), listen).await.map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let host = advertise.unwrap_or_else(|| listen.ip().to_string());
         let base = Some(listen.port()).filter(|port| *port != 0);
@@ -320,6 +320,14 @@ impl Proxy {
     }
 }
 
+/// Listens. `::` means IPv4, too, because the proxy has one address.
+async fn open(net: &dyn Net, addr: SocketAddr) -> io::Result<Box<dyn Listener>> {
+    match addr.ip() {
+        IpAddr::V6(ip) if ip.is_unspecified() => net.listen_everywhere(addr.port()).await,
+        _ => net.listen(addr).await,
+    }
+}
+
 fn host_and_port(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
@@ -385,11 +393,12 @@ impl Shared {
 
     /// Listens on a port, or on a free one if it is taken.
     async fn open(&self, port: u16) -> Result<Box<dyn Listener>, String> {
-        match self.env.net.listen(SocketAddr::new(self.ip, port)).await {
+        let net = self.env.net.as_ref();
+        match open(net, SocketAddr::new(self.ip, port)).await {
             Err(error) if port != 0 => {
                 tracing::warn!(port, %error, "cannot listen; using a free port");
                 let any = SocketAddr::new(self.ip, 0);
-                self.env.net.listen(any).await.map_err(|error| error.to_string())
+                open(net, any).await.map_err(|error| error.to_string())
             }
             opened => opened.map_err(|error| error.to_string()),
         }

@@ -231,6 +231,48 @@ async fn an_empty_host_listens_on_ipv4_and_ipv6() {
     soon(cluster.shutdown()).await;
 }
 
+/// A machine with IPv6 may lack `::1`, so brokers must not dial it.
+#[tokio::test]
+async fn brokers_on_every_address_reach_each_other_over_ipv4() {
+    let mut config = config(3);
+    config.set("listeners", "PLAINTEXT://:0").unwrap();
+    config.set("advertised.listeners", "PLAINTEXT://localhost:0").unwrap();
+    let cluster = start(config).await;
+    for id in 1..=3 {
+        assert!(cluster.broker(id).unwrap().addr().is_ipv4());
+    }
+    cluster.create_topic("t", 1, 3, &[("min.insync.replicas", "3")]).unwrap();
+    cluster.settled().await;
+    let (leader, _) = cluster.leader("t", 0).unwrap();
+    let mut client = Client::connect(&cluster, leader).await;
+    assert_eq!(client.produce("t", 0, -1, batch(&["a"], None)).await.error, ErrorCode::NONE);
+    soon(cluster.shutdown()).await;
+}
+
+/// The families have separate ports, so both addresses can have the same one.
+#[tokio::test]
+async fn the_unspecified_addresses_of_both_families_are_separate_listeners() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let port = TcpListener::bind("0.0.0.0:0").await.unwrap().local_addr().unwrap().port();
+    let mut config = config(1);
+    for (name, value) in [
+        ("listeners", format!("A://0.0.0.0:{port},B://[::]:{port}")),
+        ("advertised.listeners", "A://127.0.0.1:0,B://[::1]:0".to_owned()),
+        ("listener.security.protocol.map", "A:PLAINTEXT,B:PLAINTEXT".to_owned()),
+    ] {
+        config.set(name, &value).unwrap();
+    }
+    let cluster = start(config).await;
+    for (listener, host) in [("A", "127.0.0.1"), ("B", "::1")] {
+        let addr = SocketAddr::new(host.parse().unwrap(), port);
+        let (metadata, _) = Client::connect_to(addr).await.metadata("t").await;
+        assert_eq!(metadata.brokers[0].host, host, "{listener}");
+    }
+    soon(cluster.shutdown()).await;
+}
+
 #[tokio::test]
 async fn a_host_name_that_does_not_resolve_is_named() {
     let mut config = config(1);

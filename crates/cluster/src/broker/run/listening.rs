@@ -58,7 +58,11 @@ impl Place {
         };
         let ip = match (ip, self.bound) {
             (IpAddr::V4(ip), Some(_)) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            (IpAddr::V6(ip), Some(_)) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            // A machine with IPv6 may lack the address `::1`.
+            (IpAddr::V6(ip), Some(_)) if ip.is_unspecified() => match self.listener.host {
+                Host::Every => Ipv4Addr::LOCALHOST.into(),
+                _ => Ipv6Addr::LOCALHOST.into(),
+            },
             (ip, _) => ip,
         };
         SocketAddr::new(ip, self.port())
@@ -66,9 +70,16 @@ impl Place {
 }
 
 /// An open listener and what it requires.
-struct Entrance {
+pub(super) struct Entrance {
     open: Box<dyn Open>,
     admission: Arc<Admission>,
+}
+
+impl Entrance {
+    /// The error of a listener that accepts no more connections.
+    pub(super) fn failed(&self, source: io::Error) -> ClusterError {
+        failed(&self.open.local_addr().unwrap_or(BrokersOnly::BIND), source)
+    }
 }
 
 /// The open listeners: the separate one of brokers first, if there is one.
@@ -129,25 +140,25 @@ impl Listening {
 
     /// Returns the next connection and its authentication.
     ///
+    /// # Errors
+    /// The network's error, with the listener that has it.
+    ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn accept(&self) -> io::Result<(Connected, &Arc<Admission>)> {
+    pub(super) async fn accept(
+        &self,
+    ) -> Result<(Connected, &Arc<Admission>), (io::Error, &Entrance)> {
         let mut accepting: Vec<_> = self.0.iter().map(|entrance| entrance.open.accept()).collect();
         poll_fn(|cx| {
             for (accepted, entrance) in accepting.iter_mut().zip(&self.0) {
                 if let Poll::Ready(accepted) = accepted.as_mut().poll(cx) {
-                    return Poll::Ready(accepted.map(|accepted| (accepted, &entrance.admission)));
+                    let accepted = accepted.map(|accepted| (accepted, &entrance.admission));
+                    return Poll::Ready(accepted.map_err(|error| (error, entrance)));
                 }
             }
             Poll::Pending
         })
         .await
-    }
-
-    /// The error of a listener that accepts no more connections.
-    pub(super) fn failed(&self, source: io::Error) -> ClusterError {
-        let open = self.0.last().and_then(|entrance| entrance.open.local_addr().ok());
-        failed(&open.unwrap_or(BrokersOnly::BIND), source)
     }
 }
 
@@ -159,22 +170,8 @@ async fn listen(net: &dyn Net, host: &Host, port: u16) -> io::Result<Box<dyn Ope
     match host {
         Host::Ip(ip) => net.listen(SocketAddr::new(*ip, port)).await,
         Host::Name(name) => net.listen(resolve(net, name, port).await?).await,
-        Host::Every => {
-            // This socket accepts IPv4, too.
-            let both = net.listen((Ipv6Addr::UNSPECIFIED, port).into()).await;
-            match both {
-                Err(error) if lacks_ipv6(&error) => {
-                    net.listen((Ipv4Addr::UNSPECIFIED, port).into()).await
-                }
-                both => both,
-            }
-        }
+        Host::Every => net.listen_everywhere(port).await,
     }
-}
-
-/// Returns whether the machine has no IPv6.
-fn lacks_ipv6(error: &io::Error) -> bool {
-    !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }
 
 /// Returns the first IPv4 address of a host, as Java does, or its first IPv6 address.
