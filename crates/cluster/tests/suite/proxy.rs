@@ -11,8 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use curtail_cluster::{
-    ApiKey, Cluster, ErrorCode, Fault, FaultError, HandledRequest, Observer, OnBroker, Requests,
-    Sender, Time, User,
+    ApiKey, Cluster, ErrorCode, Fault, FaultError, HandledRequest, Listeners, Observer, OnBroker,
+    Requests, SecurityProtocol, Sender, Time, User,
     proxy::{Proxy, ProxyConfig, ProxyError},
 };
 use curtail_net::Env;
@@ -370,7 +370,7 @@ async fn a_proxy_without_a_cluster_does_not_start() {
 async fn logins_pass_through_a_proxy() {
     use crate::support::authenticate;
     let mut config = config(1);
-    config.set("listener.security.protocol", "SASL_PLAINTEXT").unwrap();
+    config.listeners = Listeners::local(SecurityProtocol::SaslPlaintext);
     config.security.users = vec![User::new("alice", "secret")];
     let cluster = start(config).await;
     let proxy = before(&cluster).await;
