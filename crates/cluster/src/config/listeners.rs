@@ -431,6 +431,18 @@ fn index(id: i32) -> usize {
     usize::try_from(id - 1).unwrap_or(0)
 }
 
+/// Returns the names, which must differ.
+fn distinct<'a>(
+    entries: &'a [ListenerAddress],
+    property: &str,
+) -> Result<BTreeSet<&'a ListenerName>, ConfigError> {
+    let mut seen = BTreeSet::new();
+    match entries.iter().find(|entry| !seen.insert(&entry.name)) {
+        Some(twice) => Err(contradiction(format!("{property} has {} twice", twice.name))),
+        None => Ok(seen),
+    }
+}
+
 fn names<'a>(entries: impl IntoIterator<Item = &'a ListenerName>) -> String {
     entries.into_iter().map(ListenerName::as_str).collect::<Vec<_>>().join(", ")
 }
@@ -443,14 +455,14 @@ impl ClusterConfig {
     /// The properties of listeners contradict each other.
     pub fn listeners_of(&self, id: i32) -> Result<Vec<Listener>, ConfigError> {
         let entries = self.entries(&self.listeners, "listeners", id)?;
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = entries.iter().find(|entry| !seen.insert(&entry.name)) {
-            return Err(contradiction(format!("listeners has {} twice", twice.name)));
-        }
+        let seen = distinct(&entries, "listeners")?;
         let advertised = match &self.advertised_listeners {
             Some(advertised) => Some(self.entries(advertised, "advertised.listeners", id)?),
             None => None,
         };
+        if let Some(advertised) = &advertised {
+            distinct(advertised, "advertised.listeners")?;
+        }
         let known = || names(entries.iter().map(|entry| &entry.name));
         if let Some(stray) = advertised.iter().flatten().find(|entry| !seen.contains(&entry.name)) {
             return Err(contradiction(format!(

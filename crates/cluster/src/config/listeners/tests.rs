@@ -101,6 +101,11 @@ fn contradicting_listeners_are_refused_with_their_names() {
             &[("listener.security.protocol.map", "A:SSL")][..],
             "listeners has A twice",
         ),
+        (
+            "SSL://h:1",
+            &[("advertised.listeners", "SSL://h:1,ssl://h:2")],
+            "advertised.listeners has SSL twice",
+        ),
         ("A://h:1", &[], "listener A has no security protocol; add A:PROTOCOL"),
         ("SSL://:1", &[], "SSL://:1 listens on every address; set advertised.listeners"),
         ("SSL://0.0.0.0:1", &[], "such as SSL://localhost:1"),
