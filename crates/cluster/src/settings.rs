@@ -13,7 +13,9 @@ use crate::{
     config::ClusterConfig,
     controller::Refusal,
     coordinator::consumer::Settings,
-    topic_config::{ConfigEdit, ConfigEdits, Described, Kind, SOURCE_DEFAULT, SOURCE_STATIC},
+    topic_config::{
+        ConfigEdit, ConfigEdits, Described, Kind, SOURCE_DEFAULT, SOURCE_STATIC, Synonym,
+    },
 };
 
 /// The source of a value, by its code in DescribeConfigs.
@@ -50,6 +52,9 @@ const OF_BROKERS: [&str; 8] = [
     "min.insync.replicas",
 ];
 
+/// The settings of one time, in the order of precedence.
+const RETENTION: [&str; 3] = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
+
 const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
 const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
 
@@ -63,6 +68,7 @@ const LONGS: [&str; 8] = [
     "log.retention.ms",
     "replica.lag.time.max.ms",
 ];
+const INTS: [&str; 1] = ["log.retention.minutes"];
 const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"];
 const SHORTS: [&str; 2] =
     ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"];
@@ -75,6 +81,7 @@ fn kind_of(name: &str, default: &str) -> Kind {
         _ if LISTS.contains(&name) => Kind::List,
         _ if SHORTS.contains(&name) => Kind::Short,
         _ if LONGS.contains(&name) => Kind::Long,
+        _ if INTS.contains(&name) => Kind::Int,
         "true" | "false" => Kind::Boolean,
         default if default.parse::<i64>().is_ok() => Kind::Int,
         _ => Kind::String,
@@ -186,11 +193,25 @@ impl BrokerSettings {
         let values = self.config.properties().zip(defaults.properties());
         let one = |((name, value), (_, default)): ((&'static str, String), (_, String))| {
             let source = self.source(name, value == default);
-            let layers = self.layers(name).into_iter();
-            let synonyms = layers.map(|(value, source)| (name, value, source)).collect();
+            let synonyms = self.synonyms(name);
             Described { name, kind: kind_of(name, &default), value, source, synonyms }
         };
         values.map(one).collect()
+    }
+
+    /// Returns the values of a setting and of those that stand in for it, from the one in force on. As in
+    /// Kafka, a setting without a value has no synonyms, not even those that then apply.
+    pub(crate) fn synonyms(&self, name: &'static str) -> Vec<Synonym> {
+        let of =
+            |name| self.layers(name).into_iter().map(move |(value, source)| (name, value, source));
+        if !RETENTION.contains(&name) {
+            return of(name).collect();
+        }
+        let given = RETENTION.into_iter().flat_map(of).filter(|(_, value, _)| !value.is_empty());
+        let mut all: Vec<Synonym> = given.collect();
+        // The codes are in the order of precedence.
+        all.sort_by_key(|(.., source)| *source);
+        all.into_iter().skip_while(|(known, ..)| *known != name).collect()
     }
 
     /// Returns the values of a setting with the codes of their sources, the one in force first and

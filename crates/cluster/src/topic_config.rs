@@ -520,18 +520,15 @@ impl TopicConfig {
             let own = self.given.get(setting.name);
             let own = own.map(|value| (setting.name, value.clone(), SOURCE_TOPIC));
             let default = match setting.name {
-                // As in Kafka, minutes and hours are no synonyms.
+                // As in Kafka, minutes and hours alone are no synonyms.
                 RETENTION => brokers.config.log_retention.in_force().to_string(),
                 name => built_in(name).to_owned(),
             };
             let of_brokers = setting.brokers.into_iter().flat_map(|name| {
-                let mut layers = brokers.layers(name);
-                if layers.is_empty() {
-                    layers.push((default.clone(), SOURCE_DEFAULT));
+                match brokers.layers(name).is_empty() {
+                    true => vec![(name, default.clone(), SOURCE_DEFAULT)],
+                    false => brokers.synonyms(name),
                 }
-                // A broker's setting without a value is no synonym.
-                layers.retain(|(value, _)| !value.is_empty());
-                layers.into_iter().map(move |(value, source)| (name, value, source))
             });
             let synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
             let applies = synonyms.first().map(|(_, value, source)| (value.clone(), *source));

@@ -187,18 +187,29 @@ async fn retention_of_the_brokers_applies_to_topics_without_their_own() {
     assert_eq!(shown(&configs, "retention.bytes"), ("1000".to_owned(), 4, bytes));
     let altered = client.cold(1, &set((BROKER, ""), "log.retention.ms", "5000")).await;
     assert_eq!(altered.responses[0].error_code, 0);
-    let of_all = ("log.retention.ms".to_owned(), Some("5000".to_owned()), 3);
+    let named = |name: &str, value: &str, source| (name.to_owned(), Some(value.to_owned()), source);
+    let levels = vec![
+        named("log.retention.ms", "5000", 3),
+        named("log.retention.hours", "2", 4),
+        named("log.retention.hours", "168", 5),
+    ];
     soon(async {
         loop {
             let configs = describe(&mut client, (TOPIC, "t"), true).await;
             let shown = shown(&configs, "retention.ms");
             if shown.1 != 5 {
-                break assert_eq!(shown, ("5000".to_owned(), 3, vec![of_all]));
+                break assert_eq!(shown, ("5000".to_owned(), 3, levels.clone()));
             }
             tokio::task::yield_now().await;
         }
     })
     .await;
+    let configs = describe(&mut client, (BROKER, "1"), true).await;
+    assert_eq!(shown(&configs, "log.retention.ms").2, levels);
+    assert_eq!(shown(&configs, "log.retention.hours").2, levels[1..]);
+    let minutes = configs.iter().find(|config| &*config.name == "log.retention.minutes").unwrap();
+    // INT.
+    assert_eq!((minutes.config_type, synonyms(minutes)), (3, Vec::new()));
     soon(cluster.shutdown()).await;
 }
 
