@@ -31,7 +31,10 @@ use crate::{
     admission::Admissions,
     config::{ClusterConfig, ListenerName},
     controller::Controller,
-    coordinator::{groups::Groups, runtime::Coordinator},
+    coordinator::{
+        groups::Groups,
+        runtime::{Coordinator, DeletedTopic},
+    },
     disk::Disk,
     faults::Faults,
     image::{Image, PartitionImage, PartitionKey, TopicImage},
@@ -208,6 +211,7 @@ impl Broker {
         self.fetchers.apply(self.id, image, roles);
         self.groups.apply(self, image);
         self.transactions.apply(self, image);
+        self.groups.topics_deleted(self, &deleted_topics(&before, image));
         // From now on no client is directed to these replicas.
         for (name, key) in left {
             self.delete_replica(&name, key, Gone::Elsewhere);
@@ -278,12 +282,10 @@ impl Broker {
     }
 
     fn delete_replicas(&self, before: &Image, after: &Image) {
-        let gone: Vec<_> =
-            before.names.iter().filter(|(id, _)| !after.names.contains_key(*id)).collect();
-        for (id, name) in gone {
-            let Some(topic) = before.topics.get(name) else { continue };
+        for (id, name) in deleted_topics(before, after) {
+            let Some(topic) = before.topics.get(&name) else { continue };
             for index in 0..topic.partitions.len() as i32 {
-                self.delete_replica(name, PartitionKey { topic: *id, index }, Gone::Topic);
+                self.delete_replica(&name, PartitionKey { topic: id, index }, Gone::Topic);
             }
         }
     }
@@ -352,6 +354,12 @@ fn remove_log(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 }
 
 type Changed = (Option<Arc<TopicImage>>, Arc<TopicImage>);
+
+/// Returns the id and the name of each topic that no longer exists.
+fn deleted_topics(before: &Image, after: &Image) -> Vec<DeletedTopic> {
+    let gone = before.names.iter().filter(|(id, _)| !after.names.contains_key(*id));
+    gone.map(|(id, name)| (*id, Arc::clone(name))).collect()
+}
 
 /// Returns the topics that are new or changed. The cost depends on the difference, because versions
 /// share structure.

@@ -28,7 +28,7 @@ use super::{
         self, Key, OffsetValue, consumer_record, group_record, group_tombstone, offset_record,
         offset_tombstone,
     },
-    runtime::{Cx, Entry, Producer, State, StateRecord},
+    runtime::{Cx, DeletedTopic, Entry, Producer, State, StateRecord},
 };
 use crate::{
     broker::Broker,
@@ -207,6 +207,10 @@ impl State for Groups {
             kept.due = kept.group.deadline();
             self.due.extend(kept.due.map(|due| (due, id.clone())));
         }
+    }
+
+    fn topics_deleted(&mut self, topics: &[DeletedTopic], cx: &mut Cx<'_, Self>) {
+        self.delete_offsets_of(topics, cx);
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -605,6 +609,24 @@ impl Groups {
             known.iter().for_each(|at| kept.offsets.remove(at));
         }
         Ok(taken)
+    }
+
+    /// Deletes the offsets of topics that no longer exist, as Kafka's coordinator does: a later topic of
+    /// the same name begins without offsets.
+    fn delete_offsets_of(&mut self, topics: &[DeletedTopic], cx: &mut Cx<'_, Self>) {
+        for (id, kept) in &mut self.groups {
+            let own = |(topic, name): &DeletedTopic| kept.offsets.of_deleted(name, *topic);
+            let deleted: BTreeSet<TopicPartition> = topics.iter().flat_map(own).collect();
+            if deleted.is_empty() {
+                continue;
+            }
+            if let Err(code) = append_all(&tombstones(id, deleted.iter()), cx) {
+                let code = code.name();
+                tracing::warn!(group = id, code, "offsets of deleted topics were not removed");
+                return;
+            }
+            deleted.iter().for_each(|at| kept.offsets.remove(at));
+        }
     }
 
     /// Handles DeleteGroups for one group.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use curtail_wire::Uuid;
+
 use super::records::OffsetValue;
 
 /// A topic's name and a partition index.
@@ -56,6 +58,16 @@ impl Offsets {
     /// Returns the committed offsets, ordered by topic and partition.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&TopicPartition, &OffsetValue)> {
         self.committed.iter().map(|(at, commit)| (at, &commit.value))
+    }
+
+    /// Returns the partitions of a deleted topic whose committed or pending offsets are its own: those
+    /// committed with its id, or by its name only.
+    pub(crate) fn of_deleted(&self, name: &str, id: Uuid) -> BTreeSet<TopicPartition> {
+        let pending = self.pending.values().flatten();
+        let own = self.committed.iter().chain(pending).filter(|((topic, _), commit)| {
+            topic == name && [Uuid::ZERO, id].contains(&commit.value.topic_id)
+        });
+        own.map(|(at, _)| at.clone()).collect()
     }
 
     /// Returns whether an open transaction has a pending offset for this partition.

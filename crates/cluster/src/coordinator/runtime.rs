@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_wire::{
-    ErrorCode, Report,
+    ErrorCode, Report, Uuid,
     records::{
         Batch, BatchBuilder, BatchHeader, Compression, ControlRecord, DecompressLimit,
         EndTxnMarker, ProducerStamp, RecordData, batches, set_transactional, stamp,
@@ -62,6 +62,9 @@ pub(crate) struct Producer {
     pub(crate) epoch: i16,
 }
 
+/// The id and the name of a topic that was deleted.
+pub(crate) type DeletedTopic = (Uuid, Arc<str>);
+
 /// The state of one partition's keys.
 pub(crate) trait State: Sized + Send + 'static {
     /// The kind of the state.
@@ -76,6 +79,9 @@ pub(crate) trait State: Sized + Send + 'static {
 
     /// Called after the whole log has been replayed; requests follow.
     fn loaded(&mut self, cx: &mut Cx<'_, Self>);
+
+    /// Called when topics have left the metadata.
+    fn topics_deleted(&mut self, _topics: &[DeletedTopic], _cx: &mut Cx<'_, Self>) {}
 
     /// Returns when [`State::expire`] is due next.
     fn deadline(&self) -> Option<Instant>;
@@ -102,7 +108,8 @@ struct Inner<S> {
 }
 
 enum Phase<S> {
-    Loading,
+    /// With the topics deleted since, whose records the log may still have.
+    Loading(Vec<DeletedTopic>),
     Active(S),
     /// The broker no longer leads the partition in this epoch, or could not read its log.
     Gone,
@@ -239,7 +246,7 @@ impl<S: State> Shard<S> {
         let mut inner = self.inner.lock();
         let Inner { phase, end, armed } = &mut *inner;
         let state = match phase {
-            Phase::Loading => return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+            Phase::Loading(_) => return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
             Phase::Gone => return Err(ErrorCode::NOT_COORDINATOR),
             Phase::Active(state) => state,
         };
@@ -393,12 +400,27 @@ impl<S: State> Coordinator<S> {
             let key = PartitionKey { topic: topic.id, index };
             // A missing partition means an offline log, which has been reported.
             let Some(partition) = broker.partition(key) else { continue };
-            let inner = Inner { phase: Phase::Loading, end: 0, armed: None };
+            let inner = Inner { phase: Phase::Loading(Vec::new()), end: 0, armed: None };
             let timer = Arc::clone(&self.timer);
             let shard = Shard { index, leader_epoch, partition, inner: Mutex::new(inner), timer };
             let shard = Arc::new(shard);
             shards.insert(index, Arc::clone(&shard));
             broker.spawn(load(Arc::clone(broker), shard));
+        }
+    }
+
+    /// Passes on that topics have left the metadata.
+    pub(crate) fn topics_deleted(&self, broker: &Arc<Broker>, topics: &[DeletedTopic]) {
+        if topics.is_empty() {
+            return;
+        }
+        for shard in self.shards() {
+            if let Phase::Loading(deleted) = &mut shard.inner.lock().phase {
+                deleted.extend_from_slice(topics);
+                continue;
+            }
+            // A shard that has ended has a successor.
+            let _ = shard.run(broker, |state, cx| state.topics_deleted(topics, cx));
         }
     }
 
@@ -443,13 +465,13 @@ async fn load<S: State>(broker: Arc<Broker>, shard: Arc<Shard<S>>) {
     match replay(&shard, &mut state).await {
         Ok(end) => {
             let mut inner = shard.inner.lock();
-            if matches!(inner.phase, Phase::Gone) {
+            let Inner { phase: Phase::Loading(deleted), end: applied, .. } = &mut *inner else {
                 return;
-            }
-            inner.end = end;
-            let mut cx =
-                Cx { broker: &broker, shard: &shard, now: Instant::now(), end: &mut inner.end };
+            };
+            *applied = end;
+            let mut cx = Cx { broker: &broker, shard: &shard, now: Instant::now(), end: applied };
             state.loaded(&mut cx);
+            state.topics_deleted(deleted, &mut cx);
             inner.phase = Phase::Active(state);
             drop(inner);
             shard.timer.notify_one();

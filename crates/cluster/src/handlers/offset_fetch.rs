@@ -27,6 +27,7 @@ use super::{Answer, Call, Item, text};
 use crate::{
     acl::{Operation, Resource},
     coordinator::offsets::{Offsets, TopicPartition},
+    image::Image,
 };
 
 /// First version for many groups.
@@ -136,33 +137,26 @@ async fn found(
         let offsets = groups.offsets(id).unwrap_or(&none);
         Ok(match &topics {
             Some(topics) => topics.iter().map(|topic| topic.offsets(offsets, stable)).collect(),
-            None => all(offsets, stable),
+            None => {
+                let image = call.broker.image();
+                // Versions with ids have only offsets of topics that exist.
+                let ids = (call.version() >= TOPIC_IDS).then_some(&**image);
+                all(offsets, ids, stable)
+            }
         })
     })??;
     if topics.is_none() {
-        found.retain_mut(|topic| is_shown(call, topic));
+        found.retain(|topic| {
+            call.require(Operation::Describe, Resource::Topic(&topic.name.0)).is_ok()
+        });
     }
     // Waits until the offsets just read are replicated: the response must stay true if this broker fails.
     groups.settled(call.broker, call.broker.config.offsets_commit_timeout).await?;
     Ok(found)
 }
 
-/// Returns whether a topic of all belongs into the response, and adds its id. A topic that does not
-/// exist has none.
-fn is_shown(call: &Call<'_>, topic: &mut OffsetFetchResponseTopics) -> bool {
-    if call.require(Operation::Describe, Resource::Topic(&topic.name.0)).is_err() {
-        return false;
-    }
-    if call.version() < TOPIC_IDS {
-        return true;
-    }
-    let image = call.broker.image();
-    let Some(known) = image.topic(&topic.name.0) else { return false };
-    topic.topic_id = uuid::Uuid::from_bytes(known.id.0);
-    true
-}
-
-fn all(offsets: &Offsets, stable: bool) -> Vec<OffsetFetchResponseTopics> {
+/// Returns all offsets, with the topics' ids if `ids` has them.
+fn all(offsets: &Offsets, ids: Option<&Image>, stable: bool) -> Vec<OffsetFetchResponseTopics> {
     let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
     let mut known: Vec<&TopicPartition> = offsets.all().map(|(at, _)| at).collect();
     if stable {
@@ -170,13 +164,26 @@ fn all(offsets: &Offsets, stable: bool) -> Vec<OffsetFetchResponseTopics> {
         known.sort_unstable();
     }
     for at in known {
-        let partition = partition(offsets, at, Uuid::ZERO, stable);
+        let id = match ids {
+            None => Uuid::ZERO,
+            Some(image) => match image.topic(&at.0) {
+                Some(topic) if !is_of_another(offsets, at, topic.id) => topic.id,
+                _ => continue,
+            },
+        };
+        let partition = partition(offsets, at, id, stable);
         match topics.last_mut().filter(|topic| topic.name.0.as_str() == at.0) {
             Some(topic) => topic.partitions.push(partition),
-            None => topics.push(topic_of(&at.0, Uuid::ZERO, vec![partition])),
+            None => topics.push(topic_of(&at.0, id, vec![partition])),
         }
     }
     topics
+}
+
+/// Returns whether the committed offset was committed with the id of an earlier topic.
+fn is_of_another(offsets: &Offsets, at: &TopicPartition, id: Uuid) -> bool {
+    let of = offsets.get(at).map_or(Uuid::ZERO, |value| value.topic_id);
+    of != Uuid::ZERO && id != Uuid::ZERO && of != id
 }
 
 fn refused(asked: &OffsetFetchTopic, code: ErrorCode) -> OffsetFetchResponseTopics {
@@ -205,8 +212,7 @@ fn partition(
     if stable && offsets.is_pending(at) {
         return nothing(at.1, ErrorCode::UNSTABLE_OFFSET_COMMIT);
     }
-    let is_other = |of: Uuid| of != Uuid::ZERO && id != Uuid::ZERO && of != id;
-    match offsets.get(at).filter(|value| !is_other(value.topic_id)) {
+    match offsets.get(at).filter(|_| !is_of_another(offsets, at, id)) {
         None => nothing(at.1, ErrorCode::NONE),
         Some(value) => OffsetFetchResponsePartitions::default()
             .with_partition_index(at.1)

@@ -143,3 +143,33 @@ async fn an_offset_of_a_deleted_topic_is_none_of_its_successor() {
     assert_eq!(offsets(&mut client, &[Topic::Id(id)]).await, [(6, NONE)]);
     soon(cluster.shutdown()).await;
 }
+
+/// As in Kafka, the coordinator deletes the offsets of a deleted topic, however they were committed.
+#[tokio::test]
+async fn offsets_end_with_their_topic() {
+    let (cluster, mut client) = one_partition().await;
+    ready(&cluster).await;
+    for commits_by_id in [false, true] {
+        let id = id_of(&mut client, "t").await;
+        let by = if commits_by_id { Topic::Id(id) } else { Topic::Name("t") };
+        assert_eq!(commit(&mut client, by, 4).await.1[0], NONE);
+        assert_eq!(offsets(&mut client, &[Topic::Name("t")]).await, [(4, NONE)]);
+        assert!(cluster.delete_topic("t"));
+        cluster.settled().await;
+        assert_eq!(fetch(&mut client, None).await.topics, []);
+        cluster.create_topic("t", 1, 1, &[]).unwrap();
+        cluster.settled().await;
+        let id = id_of(&mut client, "t").await;
+        assert_eq!(fetch(&mut client, None).await.topics, []);
+        assert_eq!(offsets(&mut client, &[Topic::Name("t")]).await, [(-1, NONE)]);
+        assert_eq!(offsets(&mut client, &[Topic::Id(id)]).await, [(-1, NONE)]);
+        // The log has it, too.
+        cluster.kill(1);
+        soon(cluster.restart(1)).await.unwrap();
+        cluster.settled().await;
+        client = Client::connect(&cluster, 1).await;
+        ready(&cluster).await;
+        assert_eq!(offsets(&mut client, &[Topic::Name("t")]).await, [(-1, NONE)]);
+    }
+    soon(cluster.shutdown()).await;
+}
