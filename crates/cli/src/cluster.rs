@@ -89,6 +89,10 @@ pub(crate) struct Arguments {
     /// They override --config. CLUSTER_ID is the id of a new cluster.
     #[arg(long)]
     env: bool,
+    /// For images of containers: unless listeners are given, listen on every address and advertise localhost, whose ports
+    /// the container publishes.
+    #[arg(long)]
+    container: bool,
     /// A broker property by Kafka's name, for example min.insync.replicas=2. May be given several times. It overrides
     /// --config and --env.
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
@@ -164,7 +168,7 @@ impl Arguments {
         self.brokers.or_else(before).or_else(lists).unwrap_or(default)
     }
 
-    /// All properties in the order of precedence: the file, the environment, `--property`.
+    /// All properties in force. Flags override the environment, which overrides the file.
     fn given(&self) -> Result<Vec<Given>, Failure> {
         let mut given = match &self.config {
             Some(path) => sources::file(path)?,
@@ -172,14 +176,18 @@ impl Arguments {
         };
         if self.env {
             given.extend(sources::environment(std::env::vars_os())?);
+        }
+        let flag = |name: &str, value| Given { name: name.to_owned(), value, origin: Origin::Flag };
+        given.extend(self.partitions.map(|n| flag("num.partitions", n.to_string())));
+        given.extend(
+            self.replication_factor.map(|n| flag("default.replication.factor", n.to_string())),
+        );
+        let flags = self.properties.iter();
+        given.extend(flags.map(|Property { name, value }| flag(name, value.clone())));
+        let mut given = sources::in_force(given);
+        if self.env {
             given.extend(sources::opened_as_advertised(&given));
         }
-        let flags = self.properties.iter().map(|Property { name, value }| Given {
-            name: name.clone(),
-            value: value.clone(),
-            origin: Origin::Flag,
-        });
-        given.extend(flags);
         Ok(given)
     }
 
@@ -199,36 +207,31 @@ impl Arguments {
         if let Some(directory) = &self.data {
             config.storage = Storage::Dir(directory.clone());
         }
-        let (flags, others): (Vec<_>, Vec<_>) =
-            given.iter().partition(|given| given.origin == Origin::Flag);
-        let without_effect = sources::apply(&mut config, &others, self.data.is_some())?;
-        if let Some(partitions) = self.partitions {
-            config.set("num.partitions", &partitions.to_string())?;
-        }
-        if let Some(replicas) = self.replication_factor {
-            config.set("default.replication.factor", &replicas.to_string())?;
-        }
-        for Given { name, value, .. } in flags {
-            config.set(name, value)?;
-        }
+        let without_effect = sources::apply(&mut config, &given, self.data.is_some())?;
         config.security.users = users::all(&self.users, self.user_file.as_deref())?;
-        self.check_reach(&config)?;
+        self.check_reach(&config, &given)?;
         control::check_reach(self.control(), self.insecure, "kill brokers")?;
         Ok(Prepared { config, without_effect })
     }
 
     /// Refuses to open an insecure cluster to a network without `--insecure`.
-    fn check_reach(&self, config: &ClusterConfig) -> Result<(), Failure> {
-        for listener in open_listeners(config)? {
-            if let Some(risk) = risk(&config.security, listener.protocol).filter(|_| !self.insecure)
-            {
-                return Err(Failure::new(format!(
-                    "listening on {} with {}: {risk}; use --security-protocol SASL_SSL with --user-file, or add \
-                     --insecure",
-                    shown(&listener.host),
-                    listener.protocol.name()
-                )));
-            }
+    fn check_reach(&self, config: &ClusterConfig, given: &[Given]) -> Result<(), Failure> {
+        for Listener { name, protocol, host, .. } in open_listeners(config)? {
+            let Some(risk) = risk(&config.security, protocol).filter(|_| !self.insecure) else {
+                continue;
+            };
+            // A flag would contradict the properties.
+            let advice = match given.iter().any(is_placing) {
+                true => format!(
+                    "set {name}:SASL_SSL in listener.security.protocol.map with --user-file, listen on localhost,"
+                ),
+                false => "use --security-protocol SASL_SSL with --user-file,".to_owned(),
+            };
+            return Err(Failure::new(format!(
+                "listening on {} with {}: {risk}; {advice} or add --insecure",
+                shown(&host),
+                protocol.name()
+            )));
         }
         Ok(())
     }
@@ -248,8 +251,8 @@ impl Arguments {
             ("--security-protocol", self.security_protocol.is_some()),
         ];
         let flag = flags.iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag);
-        let is_placing = |given: &&Given| [LISTENERS, ADVERTISED].contains(&given.name.as_str());
-        if let (Some(flag), Some(given)) = (flag, given.iter().find(is_placing)) {
+        let placing = given.iter().find(|given| is_placing(given));
+        if let (Some(flag), Some(given)) = (flag, placing) {
             return Err(Failure::new(format!(
                 "{flag} and {} both say where clients connect; use one of them",
                 given.shown()
@@ -280,11 +283,21 @@ impl Arguments {
         let listener = |host, port| {
             Listeners::From(vec![ListenerAddress { name: protocol.into(), host, port }])
         };
-        let loopback = || Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let host = self.listen.clone().or_else(|| self.advertise.clone());
-        config.listeners = listener(host.unwrap_or_else(loopback), port);
+        if placing.is_some() {
+            return Ok(());
+        }
+        let (host, advertised) = match (&self.listen, &self.advertise) {
+            (None, advertised) if self.container => {
+                let localhost = || Host::Name("localhost".into());
+                (Host::Every, Some(advertised.clone().unwrap_or_else(localhost)))
+            }
+            (None, None) => (Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
+            (None, Some(advertised)) => (advertised.clone(), Some(advertised.clone())),
+            (Some(host), advertised) => (host.clone(), advertised.clone()),
+        };
+        config.listeners = listener(host, port);
         // Port 0 is the one that the broker listens on.
-        config.advertised_listeners = self.advertise.clone().map(|host| listener(host, 0));
+        config.advertised_listeners = advertised.map(|host| listener(host, 0));
         Ok(())
     }
 }
@@ -292,6 +305,10 @@ impl Arguments {
 /// Names of the properties that place listeners.
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
+
+fn is_placing(given: &Given) -> bool {
+    [LISTENERS, ADVERTISED].contains(&given.name.trim())
+}
 
 /// The text for a host in a sentence.
 fn shown(host: &Host) -> String {

@@ -85,15 +85,33 @@ const NO_PROPERTIES: &[&str] = &[
     "KAFKA_ZOOKEEPER_CLIENT_CNXN_SOCKET",
 ];
 
-/// Beginnings of such names. Kubernetes sets `KAFKA_SERVICE_` and `KAFKA_PORT` for a service called
-/// `kafka`.
-const NO_PROPERTY_PREFIXES: &[&str] =
-    &["KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_PORT", "KAFKA_SERVICE_"];
+/// Beginnings of such names.
+const NO_PROPERTY_PREFIXES: &[&str] = &["KAFKA_JMX_", "KAFKA_LOG4J_"];
 
 fn is_property(variable: &str) -> bool {
     variable.starts_with(PREFIX)
         && !NO_PROPERTIES.contains(&variable)
         && !NO_PROPERTY_PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
+        && !is_of_service(variable)
+}
+
+/// Returns whether Kubernetes sets the variable for a service, here one whose name is `kafka` or begins
+/// with `kafka-`: `_SERVICE_HOST`, `_SERVICE_PORT`, `_SERVICE_PORT_NAME`, `_PORT`, `_PORT_9092_TCP`,
+/// `_PORT_9092_TCP_ADDR`. No property has such a name.
+fn is_of_service(variable: &str) -> bool {
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    let is_port = |rest: &str| {
+        let Some(rest) = rest.strip_prefix('_') else { return rest.is_empty() };
+        let after_number = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let protocol = ["_TCP", "_UDP", "_SCTP"].iter().find_map(|p| after_number.strip_prefix(p));
+        after_number.len() < rest.len() && protocol.is_some_and(ends)
+    };
+    let after = |part: &'static str| {
+        variable.match_indices(part).map(|(at, _)| &variable[at + part.len()..])
+    };
+    variable.ends_with("_SERVICE_HOST")
+        || after("_SERVICE_PORT").any(ends)
+        || after("_PORT").any(is_port)
 }
 
 /// Returns the property of a variable, as Kafka's images do: a single underscore is a dot, two are an
@@ -118,8 +136,13 @@ pub(super) fn environment(
         let Some(variable) = variable.to_str().filter(|name| is_property(name)) else { continue };
         let value = value.into_string();
         let value = value.map_err(|_| not_utf_8(variable))?;
+        let name = property_of(variable);
+        // As in Kafka's images, whose users keep such variables in files of `docker compose`.
+        if value.is_empty() && [LISTENERS, ADVERTISED].contains(&name.as_str()) {
+            continue;
+        }
         let origin = Origin::Variable(variable.to_owned());
-        given.push(Given { name: property_of(variable), value, origin });
+        given.push(Given { name, value, origin });
     }
     given.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(given)
@@ -162,11 +185,20 @@ pub(super) fn opened_as_advertised(given: &[Given]) -> Option<Given> {
     })
 }
 
-/// Sets properties, later ones last. Returns those without effect, by name, with the flag to use
-/// instead. `keeps_data` is whether that flag of a directory is given.
+/// Returns the last value of each property, in the order of the values.
+pub(super) fn in_force(given: Vec<Given>) -> Vec<Given> {
+    let mut seen = BTreeSet::new();
+    let mut last: Vec<Given> = given.into_iter().rev().collect();
+    last.retain(|given| seen.insert(given.name.trim().to_owned()));
+    last.reverse();
+    last
+}
+
+/// Sets properties. Returns those without effect, by name, with the flag to use instead. A flag without
+/// effect is refused. `keeps_data` is whether that flag of a directory is given.
 pub(super) fn apply(
     config: &mut ClusterConfig,
-    given: &[&Given],
+    given: &[Given],
     keeps_data: bool,
 ) -> Result<Vec<String>, Failure> {
     let mut without_effect = BTreeSet::new();
@@ -174,8 +206,14 @@ pub(super) fn apply(
         let effect = config.set_server_property(&given.name, &given.value);
         match effect.map_err(|error| given.failed(&error))? {
             Effect::Set => {}
-            Effect::None { instead: Some(flag) } if !keeps_data => {
+            Effect::None { .. } if given.origin == Origin::Flag => {
+                config.set(&given.name, &given.value).map_err(|error| given.failed(&error))?;
+            }
+            Effect::None { instead: Some(flag), .. } if !keeps_data => {
                 without_effect.insert(format!("{} (use {flag})", given.name));
+            }
+            Effect::None { difference: Some(difference), .. } => {
+                without_effect.insert(format!("{} ({difference})", given.name));
             }
             Effect::None { .. } => {
                 without_effect.insert(given.name.clone());

@@ -77,6 +77,35 @@ fn the_advertised_address_is_reachable() {
     assert!(address(&["--listen", "a b"]).unwrap_err().contains("expected a host name"));
 }
 
+/// The defaults of an image give way to every setting of its user.
+#[test]
+fn a_container_listens_on_every_address_unless_told_otherwise() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    std::fs::write(path, "listeners=A://:1\nadvertised.listeners=A://h:1\nlistener.security.protocol.map=A:PLAINTEXT\n")
+        .unwrap();
+    let placed = |flags: &[&str]| {
+        let image = ["--env", "--container", "--insecure"];
+        let (listeners, advertised) = placed(&[&image[..], flags].concat()).unwrap();
+        format!("{listeners} {advertised}")
+    };
+    assert_eq!(placed(&[]), "PLAINTEXT://:9092 PLAINTEXT://localhost:0");
+    assert_eq!(placed(&["--port", "1"]), "PLAINTEXT://:1 PLAINTEXT://localhost:0");
+    assert_eq!(placed(&["--security-protocol", "SSL"]), "SSL://:9092 SSL://localhost:0");
+    assert_eq!(placed(&["--advertise", "h"]), "PLAINTEXT://:9092 PLAINTEXT://h:0");
+    assert_eq!(placed(&["--listen", "h"]), "PLAINTEXT://h:9092 ");
+    assert_eq!(placed(&["--config", path]), "A://:1 A://h:1");
+    let advertised = ["--property", "advertised.listeners=PLAINTEXT://h:7"];
+    assert_eq!(placed(&advertised), "PLAINTEXT://:7 PLAINTEXT://h:7");
+}
+
+#[test]
+fn a_flag_takes_a_value_that_the_cluster_has_anyway() {
+    config(&["--property", "log.roll.hours=168"]).unwrap();
+    let error = config(&["--property", "num.io.threads=8"]).unwrap_err();
+    assert!(error.contains("it would have no effect"), "{error}");
+}
+
 #[test]
 fn properties_of_the_flags_override_those_of_a_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -113,6 +142,7 @@ fn a_file_opens_listeners_that_flags_must_not_contradict() {
         .unwrap();
     let error = config(&["--config", path]).unwrap_err();
     assert!(error.starts_with("listening on every address with PLAINTEXT"), "{error}");
+    assert!(!error.contains("--security-protocol"), "{error}");
     let with_sasl =
         ["--property", "listeners=PLAINTEXT://localhost:1,SASL_PLAINTEXT://10.0.0.1:11"];
     let with_sasl = [&with_sasl[..], &["--user", "alice:secret"]].concat();

@@ -53,8 +53,9 @@ fn a_server_properties_of_kafka_starts_a_broker() {
     let path = file(&directory, &QUICK_START.replace("PORT", &port));
     let path = path.to_str().unwrap();
     let open = run(&["cluster", "--brokers", "1", "--config", path]).failed();
-    let said = "listening on every address with PLAINTEXT: anyone who reaches it can read and write all records; use \
-                --security-protocol SASL_SSL with --user-file, or add --insecure";
+    let said = "listening on every address with PLAINTEXT: anyone who reaches it can read and write all records; set \
+                PLAINTEXT:SASL_SSL in listener.security.protocol.map with --user-file, listen on localhost, or add \
+                --insecure";
     assert_eq!(open, said);
     let mut command = curtail();
     command.args(["cluster", "--brokers", "1", "--insecure", "--config", path]);

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use super::{ClusterConfig, ConfigError, properties::nearest};
 
 /// The effect of a server property on a cluster.
@@ -18,6 +20,8 @@ pub enum Effect {
     None {
         /// The setting of this cluster to use instead, if there is one.
         instead: Option<&'static str>,
+        /// What clients see that Apache Kafka would do otherwise with this value, if anything.
+        difference: Option<&'static str>,
     },
 }
 
@@ -85,20 +89,31 @@ const WITHOUT_EFFECT: &[&str] = &[
     "zookeeper.",
 ];
 
-/// Settings that have one value here: the name, the value, and why others are refused.
+/// Settings that have one value here: the name, the value, and why others are refused. Of those that are
+/// also among the ones without effect, other values are accepted.
 const FIXED: &[(&str, &str, &str)] = &[
+    ("auto.leader.rebalance.enable", "false", PREFERRED),
     ("compression.type", "producer", BY_TOPIC),
     ("delete.topic.enable", "true", "topics of the embedded cluster can be deleted"),
+    ("group.coordinator.rebalance.protocols", "classic,consumer", PROTOCOLS),
     ("log.cleaner.enable", "true", "the log cleaner is always on"),
     ("log.cleanup.policy", "delete", BY_TOPIC),
+    ("log.index.interval.bytes", "4096", BY_TOPIC),
+    ("log.preallocate", "false", BY_TOPIC),
     ("log.roll.hours", "168", BY_TOPIC),
     ("log.roll.ms", "604800000", BY_TOPIC),
+    ("log.segment.delete.delay.ms", "60000", BY_TOPIC),
+    ("max.connections.per.ip", "2147483647", OTHER),
+    ("ssl.endpoint.identification.algorithm", "", OTHER),
     ("ssl.keystore.type", "PEM", STORES),
     ("ssl.truststore.type", "PEM", STORES),
     ("transaction.partition.verification.enable", "true", "partitions are always verified"),
     ("unclean.leader.election.enable", "false", BY_TOPIC),
 ];
 
+const PREFERRED: &str = "preferred leaders are elected on request only";
+const PROTOCOLS: &str =
+    "the group coordinator of the embedded cluster has the protocols classic and consumer";
 const BY_TOPIC: &str = "topics have Kafka's default; give a topic another value when it is created, or with `curtail configs alter`";
 const STORES: &str = "key and trust stores are PEM files: ssl.keystore.location, ssl.key.password, ssl.truststore.location";
 const USERS: &str =
@@ -136,7 +151,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("create.topic.policy.class.name", OTHER),
     ("eligible.leader.replicas.enable", OTHER),
     ("group.consumer.migration.policy", OTHER),
-    ("group.coordinator.rebalance.protocols", OTHER),
     ("group.max.size", OTHER),
     ("log.cleaner.", OTHER),
     ("log.deletion.delay.ms", OTHER),
@@ -145,11 +159,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("log.index.", OTHER),
     ("log.initial.task.delay.ms", OTHER),
     ("log.message.", OTHER),
-    ("log.preallocate", OTHER),
     ("log.roll.", OTHER),
-    ("log.segment.delete.delay.ms", OTHER),
     ("max.connection.creation.rate", OTHER),
-    ("max.connections.per.ip", OTHER),
     ("max.connections.per.ip.overrides", OTHER),
     ("max.request.partition.size.limit", OTHER),
     ("offsets.retention.check.interval.ms", OTHER),
@@ -188,6 +199,19 @@ fn matches(name: &str, pattern: &str) -> bool {
 
 fn has_no_effect(name: &str) -> bool {
     WITHOUT_EFFECT.iter().any(|pattern| matches(name, pattern))
+}
+
+/// Returns whether two values of a setting mean the same: booleans in upper or lower case, numbers with
+/// other digits, lists in another order.
+fn is_same(value: &str, only: &str) -> bool {
+    let (value, number) = (value.trim(), |text: &str| text.parse::<i64>().ok());
+    let items =
+        |text: &str| text.split(',').map(|item| item.trim().to_owned()).collect::<BTreeSet<_>>();
+    match only {
+        "true" | "false" => value.eq_ignore_ascii_case(only),
+        only if number(only).is_some() => number(value) == number(only),
+        only => items(value) == items(only),
+    }
 }
 
 /// Returns why a name that is no property of the cluster is refused.
@@ -230,7 +254,7 @@ impl ClusterConfig {
     /// brokers; a quorum of several controllers.
     pub fn set_server_property(&mut self, name: &str, value: &str) -> Result<Effect, ConfigError> {
         let name = name.trim();
-        if FIXED.iter().any(|(fixed, only, _)| *fixed == name && value.trim() == *only) {
+        if FIXED.iter().any(|(fixed, only, _)| *fixed == name && is_same(value, only)) {
             return Ok(Effect::Set);
         }
         if !has_no_effect(name) {
@@ -240,6 +264,7 @@ impl ClusterConfig {
             return Err(ConfigError::Unsupported { name: name.into(), reason });
         }
         let instead = matches!(name, "log.dir" | "log.dirs").then_some("--data DIR");
-        Ok(Effect::None { instead })
+        let difference = FIXED.iter().find(|(fixed, ..)| *fixed == name).map(|(.., why)| *why);
+        Ok(Effect::None { instead, difference })
     }
 }

@@ -14,8 +14,7 @@ fn text(failure: Failure) -> String {
 
 fn applied(given: &[Given]) -> Result<(ClusterConfig, Vec<String>), String> {
     let mut config = ClusterConfig::default();
-    let given: Vec<&Given> = given.iter().collect();
-    let without_effect = apply(&mut config, &given, false).map_err(text)?;
+    let without_effect = apply(&mut config, given, false).map_err(text)?;
     Ok((config, without_effect))
 }
 
@@ -42,6 +41,13 @@ fn variables_of_images_and_other_programs_are_ignored_by_name() {
         ("KAFKA_JMX_PORT", "9999"),
         ("KAFKA_PORT_9092_TCP_ADDR", "10.0.0.1"),
         ("KAFKA_SERVICE_HOST", "10.0.0.1"),
+        ("KAFKA_PORT", "tcp://10.0.0.1:9092"),
+        ("KAFKA_UI_PORT", "tcp://10.0.0.1:8080"),
+        ("KAFKA_UI_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("KAFKA_UI_PORT_8080_TCP_PROTO", "tcp"),
+        ("KAFKA_UI_SERVICE_HOST", "10.0.0.1"),
+        ("KAFKA_UI_SERVICE_PORT", "8080"),
+        ("KAFKA_UI_SERVICE_PORT_HTTP", "8080"),
         ("KAFKA", "x"),
         ("PATH", "/bin"),
     ];
@@ -49,8 +55,41 @@ fn variables_of_images_and_other_programs_are_ignored_by_name() {
 }
 
 #[test]
+fn no_property_has_a_variable_of_a_service() {
+    for (name, _) in ClusterConfig::default().properties() {
+        assert!(is_property(&variable_of(name)), "{name}");
+    }
+    for variable in ["KAFKA_SUPPORT_X", "KAFKA_PORT_X", "KAFKA_PORT__TCP", "KAFKA_PORT_9_TCPX"] {
+        assert!(is_property(variable), "{variable}");
+    }
+}
+
+#[test]
+fn empty_variables_of_listeners_count_as_unset() {
+    let empty = [("KAFKA_LISTENERS", ""), ("KAFKA_ADVERTISED_LISTENERS", "")];
+    assert_eq!(variables(&empty), Ok(Vec::new()));
+}
+
+/// Only the value in force must be valid.
+#[test]
+fn the_last_value_of_a_property_counts() {
+    let given = |value: &str, origin: Origin| Given {
+        name: "num.partitions".to_owned(),
+        value: value.to_owned(),
+        origin,
+    };
+    let all = vec![
+        given("many", Origin::File("f".to_owned())),
+        given("some", Origin::Variable("KAFKA_NUM_PARTITIONS".to_owned())),
+        given("3", Origin::Flag),
+    ];
+    assert_eq!(applied(&in_force(all)).unwrap().0.num_partitions, 3);
+}
+
+#[test]
 fn variables_set_properties_and_list_those_without_effect() {
     let given = variables(&[
+        ("KAFKA_AUTO_LEADER_REBALANCE_ENABLE", "true"),
         ("KAFKA_NUM_PARTITIONS", "7"),
         ("KAFKA_PROCESS_ROLES", "broker,controller"),
         ("KAFKA_LOG_DIRS", "/var/lib/kafka/data"),
@@ -58,7 +97,13 @@ fn variables_set_properties_and_list_those_without_effect() {
     ]);
     let (config, without_effect) = applied(&given.unwrap()).unwrap();
     assert_eq!(config.num_partitions, 7);
-    assert_eq!(without_effect, ["log.dirs (use --data DIR)", "process.roles", "zookeeper.connect"]);
+    let expected = [
+        "auto.leader.rebalance.enable (preferred leaders are elected on request only)",
+        "log.dirs (use --data DIR)",
+        "process.roles",
+        "zookeeper.connect",
+    ];
+    assert_eq!(without_effect, expected);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn the_quick_start_file_of_kafka_is_accepted() {
     for (name, value) in QUICK_START {
         match config.set_server_property(name, value).unwrap() {
             Effect::Set => {}
-            Effect::None { instead } => without_effect.push((*name, instead)),
+            Effect::None { instead, .. } => without_effect.push((*name, instead)),
         }
     }
     config.validate().unwrap();
@@ -84,6 +84,10 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         ("group.share.enable", "true", "share groups"),
         ("log.cleaner.delete.retention.ms", "1", "does not support it"),
         ("max.connections.per.ip.overrides", "a:1", "does not support it"),
+        ("max.connections.per.ip", "10", "does not support it"),
+        ("group.coordinator.rebalance.protocols", "classic", "classic and consumer"),
+        ("log.index.interval.bytes", "1", "topics have Kafka's default"),
+        ("ssl.endpoint.identification.algorithm", "https", "does not support it"),
     ] {
         let error = refused(name, value);
         assert!(error.contains(said) && !error.contains("secret"), "{error}");
@@ -92,6 +96,32 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         refused("num.network.thread", "3"),
         "the embedded cluster has no property 'num.network.thread'; did you mean 'num.network.threads'?"
     );
+}
+
+#[test]
+fn values_that_the_cluster_has_anyway_are_accepted() {
+    for (name, value) in [
+        ("auto.leader.rebalance.enable", "false"),
+        ("delete.topic.enable", "TRUE"),
+        ("group.coordinator.rebalance.protocols", "classic,consumer"),
+        ("group.coordinator.rebalance.protocols", "consumer, classic"),
+        ("log.index.interval.bytes", "4096"),
+        ("log.preallocate", "False"),
+        ("log.roll.hours", "0168"),
+        ("log.segment.delete.delay.ms", "60000"),
+        ("max.connections.per.ip", "2147483647"),
+        ("ssl.endpoint.identification.algorithm", ""),
+    ] {
+        let effect = ClusterConfig::default().set_server_property(name, value);
+        assert_eq!(effect, Ok(Effect::Set), "{name}={value}");
+    }
+}
+
+#[test]
+fn a_setting_whose_absence_clients_see_is_accepted_with_the_difference() {
+    let effect =
+        ClusterConfig::default().set_server_property("auto.leader.rebalance.enable", "true");
+    assert_eq!(effect, Ok(Effect::None { instead: None, difference: Some(PREFERRED) }));
 }
 
 #[test]
