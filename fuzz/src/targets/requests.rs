@@ -17,7 +17,7 @@ use curtail_cluster::{
 use curtail_net::{Entropy, Env, Net, Socket, SocketExt, SocketOptions};
 use curtail_wire::{
     ApiKey, ApiVersions, Writer,
-    cold::{self, Encodable, Message, Request, StrBytes, messages::*},
+    cold::{self, Encodable, Message, Request, StrBytes, messages::*, newer},
     compression::Compression,
     fetch::{FetchPartition, FetchRequest, FetchTopic},
     frame::FrameSplitter,
@@ -352,21 +352,23 @@ fn groups() -> Vec<Vec<u8>> {
     let mut requests = versions(&FindCoordinatorRequest::default().with_key(text("g")));
     let keys = FindCoordinatorRequest::default().with_coordinator_keys(vec![text("g")]);
     requests.extend(versions(&keys));
-    let partition =
-        offset_commit_request::OffsetCommitRequestPartition::default().with_committed_offset(3);
-    let topic = offset_commit_request::OffsetCommitRequestTopic::default()
-        .with_name(topic_name())
-        .with_partitions(vec![partition]);
-    let commit = OffsetCommitRequest::default()
-        .with_group_id(group())
-        .with_generation_id_or_member_epoch(-1)
-        .with_topics(vec![topic]);
-    requests.extend(versions(&commit));
-    let asked = offset_fetch_request::OffsetFetchRequestGroup::default()
-        .with_group_id(group())
-        .with_topics(None);
-    requests.extend(versions(&OffsetFetchRequest::default().with_groups(vec![asked])));
-    requests.extend(versions(&OffsetFetchRequest::default().with_group_id(group())));
+    let partition = newer::OffsetCommitPartition { committed_offset: 3, ..Default::default() };
+    let topic = newer::OffsetCommitTopic {
+        name: TOPIC.into(),
+        partitions: vec![partition],
+        ..Default::default()
+    };
+    requests.extend(versions(&newer::OffsetCommitRequest {
+        group_id: "g".into(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![topic],
+        ..Default::default()
+    }));
+    let asked = newer::OffsetFetchGroup { group_id: "g".into(), ..Default::default() };
+    requests.extend(versions(&newer::OffsetFetchRequest {
+        groups: vec![asked],
+        require_stable: false,
+    }));
     let protocol = join_group_request::JoinGroupRequestProtocol::default()
         .with_name(text("range"))
         .with_metadata(Bytes::from_static(b"\0\0\0\0\0\0\xff\xff\xff\xff"));
@@ -442,11 +444,9 @@ fn transactions() -> Vec<Vec<u8>> {
         &DescribeTransactionsRequest::default().with_transactional_ids(vec![transaction()]),
     ));
     requests.extend(versions(&ListTransactionsRequest::default()));
-    let topic = write_txn_markers_request::WritableTxnMarkerTopic::default()
-        .with_name(topic_name())
-        .with_partition_indexes(vec![0]);
-    let marker = write_txn_markers_request::WritableTxnMarker::default().with_topics(vec![topic]);
-    requests.extend(versions(&WriteTxnMarkersRequest::default().with_markers(vec![marker])));
+    let topic = newer::WritableTxnMarkerTopic { name: TOPIC.into(), partitions: vec![0] };
+    let marker = newer::WritableTxnMarker { topics: vec![topic], ..Default::default() };
+    requests.extend(versions(&newer::WriteTxnMarkersRequest { markers: vec![marker] }));
     requests
 }
 
@@ -493,9 +493,10 @@ fn administration() -> Vec<Vec<u8>> {
             &IncrementalAlterConfigsRequest::default().with_resources(vec![resource]),
         ));
     }
-    requests.extend(versions(&DescribeLogDirsRequest::default().with_topics(None)));
+    requests.extend(versions(&newer::DescribeLogDirsRequest::default()));
     requests.extend(versions(&ElectLeadersRequest::default().with_topic_partitions(None)));
     requests.extend(versions(&DescribeClusterRequest::default()));
+    requests.extend(versions(&newer::AddRaftVoterRequest::default()));
     let partition = alter_partition_reassignments_request::ReassignablePartition::default()
         .with_replicas(Some(vec![BrokerId(1)]));
     let topic = alter_partition_reassignments_request::ReassignableTopic::default()

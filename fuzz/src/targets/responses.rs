@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use curtail_wire::{
     ApiKey, ApiVersions, DecodeError, Writer,
-    cold::{self, Decodable, Encodable, Message, Request, messages::*},
+    cold::{self, Decodable, Encodable, Message, Request, messages::*, newer},
     fetch::FetchResponse,
     header::{self, encode_response_header},
     metadata::MetadataResponse,
@@ -41,9 +41,9 @@ where
 {
     Cold {
         api: ApiKey(Q::KEY),
-        check: check_cold::<Q::Response>,
-        strict: decode_strictly::<Q::Response>,
-        default: default::<Q::Response>,
+        check: check_cold::<Q>,
+        strict: decode_strictly::<Q>,
+        default: default::<Q>,
     }
 }
 
@@ -68,7 +68,7 @@ const COLD: &[Cold] = &[
     cold_api::<DescribeClusterRequest>(),
     cold_api::<DescribeConfigsRequest>(),
     cold_api::<DescribeGroupsRequest>(),
-    cold_api::<DescribeLogDirsRequest>(),
+    cold_api::<newer::DescribeLogDirsRequest>(),
     cold_api::<DescribeProducersRequest>(),
     cold_api::<DescribeQuorumRequest>(),
     cold_api::<DescribeTransactionsRequest>(),
@@ -85,15 +85,15 @@ const COLD: &[Cold] = &[
     cold_api::<ListOffsetsRequest>(),
     cold_api::<ListPartitionReassignmentsRequest>(),
     cold_api::<ListTransactionsRequest>(),
-    cold_api::<OffsetCommitRequest>(),
+    cold_api::<newer::OffsetCommitRequest>(),
     cold_api::<OffsetDeleteRequest>(),
-    cold_api::<OffsetFetchRequest>(),
+    cold_api::<newer::OffsetFetchRequest>(),
     cold_api::<OffsetForLeaderEpochRequest>(),
     cold_api::<SaslAuthenticateRequest>(),
     cold_api::<SaslHandshakeRequest>(),
     cold_api::<SyncGroupRequest>(),
     cold_api::<TxnOffsetCommitRequest>(),
-    cold_api::<WriteTxnMarkersRequest>(),
+    cold_api::<newer::WriteTxnMarkersRequest>(),
 ];
 
 const HOT: [(ApiKey, Check); 3] =
@@ -115,8 +115,9 @@ pub(super) fn strict_check_of(api: ApiKey) -> Option<Check> {
     }
 }
 
-fn decode_strictly<T: Decodable + Message>(version: i16, body: &Bytes) {
-    if let Err(error) = cold::decode_response::<T>(version, body.clone()) {
+fn decode_strictly<Q: Request>(version: i16, body: &Bytes) {
+    let version = cold::layout::<Q::Response>(ApiKey(Q::KEY), version);
+    if let Err(error) = cold::decode_response::<Q::Response>(version, body.clone()) {
         panic!("the cluster's response: {error}");
     }
 }
@@ -138,20 +139,24 @@ fn run(input: &[u8]) {
     check(version, &body);
 }
 
-fn check_cold<T>(version: i16, body: &Bytes)
+fn check_cold<Q>(version: i16, body: &Bytes)
 where
-    T: Decodable + Encodable + Message + Debug,
+    Q: Request,
+    Q::Response: Debug,
 {
-    let what = std::any::type_name::<T>();
+    let version = cold::layout::<Q::Response>(ApiKey(Q::KEY), version);
+    let what = std::any::type_name::<Q::Response>();
     let cap = AHEAD + FACTOR * body.len();
-    let read = memory::within(what, cap, || cold::decode_response::<T>(version, body.clone()));
+    let read =
+        memory::within(what, cap, || cold::decode_response::<Q::Response>(version, body.clone()));
     if what.ends_with("::ApiVersionsResponse") {
         let cap = memory::SLACK + 16 * body.len();
         let _ = memory::within(what, cap, || ApiVersions::decode(version, body));
     }
     let Ok(read) = read else { return };
     let written = cold::encode(version, &read).expect("what was decoded can be encoded");
-    let again = cold::decode_response::<T>(version, written.clone()).expect("our own encoding");
+    let again =
+        cold::decode_response::<Q::Response>(version, written.clone()).expect("our own encoding");
     // NaN differs from itself, so the bytes are compared.
     assert_eq!(cold::encode(version, &again).ok(), Some(written), "version {version}: {read:?}");
 }
@@ -214,8 +219,12 @@ fn metadata(version: i16, body: &Bytes) {
 
 use curtail_wire::cold::messages;
 
-fn default<T: Encodable + Message + Default>(version: i16) -> Option<Bytes> {
-    cold::encode(version, &T::default()).ok()
+fn default<Q: Request>(version: i16) -> Option<Bytes>
+where
+    Q::Response: Default,
+{
+    let version = cold::layout::<Q::Response>(ApiKey(Q::KEY), version);
+    cold::encode(version, &Q::Response::default()).ok()
 }
 
 fn seeds() -> Vec<Vec<u8>> {

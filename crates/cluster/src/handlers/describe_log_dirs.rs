@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    cold::{
-        messages::DescribeLogDirsRequest,
-        newer::{
-            DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult,
-            DescribeLogDirsTopic,
-        },
+    cold::newer::{
+        DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse,
+        DescribeLogDirsResult, DescribeLogDirsTopic,
     },
 };
 
@@ -27,7 +24,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     }
     let wanted = |topic: &str, index: i32| {
         request.topics.as_ref().is_none_or(|topics| {
-            topics.iter().any(|t| t.topic.0.as_str() == topic && t.partitions.contains(&index))
+            topics.iter().any(|t| t.name == topic && t.partitions.contains(&index))
         })
     };
     let mut topics: BTreeMap<String, Vec<DescribeLogDirsPartition>> = BTreeMap::new();

@@ -4,21 +4,20 @@
 use std::collections::BTreeSet;
 
 use curtail_wire::{
-    ApiKey, ErrorCode,
+    ErrorCode,
     cold::{
-        decode_response,
         messages::{
-            AlterReplicaLogDirsRequest, DescribeLogDirsRequest, DescribeQuorumRequest,
-            DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
-            IncrementalAlterConfigsRequest, ListConfigResourcesRequest, RemoveRaftVoterRequest,
-            UnregisterBrokerRequest, UpdateFeaturesRequest,
+            AlterReplicaLogDirsRequest, DescribeQuorumRequest, DescribeTopicPartitionsRequest,
+            DescribeTopicPartitionsResponse, IncrementalAlterConfigsRequest,
+            ListConfigResourcesRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
+            UpdateFeaturesRequest,
             alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic},
             describe_quorum_request::{PartitionData, TopicData},
             describe_topic_partitions_request::{Cursor, TopicRequest},
             incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
             update_features_request::FeatureUpdateKey,
         },
-        newer::{AddRaftVoterRequest, DescribeLogDirsResponse, VoterListener},
+        newer::{AddRaftVoterRequest, DescribeLogDirsRequest, VoterListener},
     },
 };
 
@@ -221,14 +220,13 @@ async fn features_stay_at_their_levels() {
 #[tokio::test]
 async fn replicas_stay_in_the_only_directory() {
     let (cluster, mut client) = one_partition().await;
-    let described = client.cold(4, &DescribeLogDirsRequest::default().with_topics(None)).await;
-    let own = described.results[0].log_dir.to_string();
     // Version 5 adds whether the directory is cordoned (KIP-1066).
-    client.send_cold(5, &DescribeLogDirsRequest::default().with_topics(None)).await;
-    let body = client.body(ApiKey::DESCRIBE_LOG_DIRS, 5).await;
-    let newest: DescribeLogDirsResponse = decode_response(5, body).unwrap();
-    assert_eq!((&newest.results[0].log_dir, newest.results[0].is_cordoned), (&own, false));
-    assert_eq!(newest.results[0].topics[0].name, "t");
+    for version in 1..=5 {
+        let described = client.cold(version, &DescribeLogDirsRequest::default()).await.results;
+        assert_eq!((described[0].is_cordoned, &*described[0].topics[0].name), (false, "t"));
+    }
+    let described = client.cold(5, &DescribeLogDirsRequest::default()).await;
+    let own = described.results[0].log_dir.clone();
     let mut move_to = async |dir: &str, name: &str, index: i32| {
         let moved =
             AlterReplicaLogDirTopic::default().with_name(topic(name)).with_partitions(vec![index]);

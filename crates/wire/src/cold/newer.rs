@@ -20,7 +20,8 @@ mod tests;
 mod voters;
 
 pub use log_dirs::{
-    DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
+    DescribableLogDirTopic, DescribeLogDirsPartition, DescribeLogDirsRequest,
+    DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 pub use markers::{WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest};
 pub use offsets::{
@@ -107,4 +108,5 @@ message!(request OffsetCommitRequest, ApiKey::OFFSET_COMMIT, 2..=10, messages::O
 message!(request OffsetFetchRequest, ApiKey::OFFSET_FETCH, 1..=10, messages::OffsetFetchResponse);
 message!(request WriteTxnMarkersRequest, ApiKey::WRITE_TXN_MARKERS, 1..=2, messages::WriteTxnMarkersResponse);
 message!(request AddRaftVoterRequest, ApiKey::ADD_RAFT_VOTER, 0..=1, messages::AddRaftVoterResponse);
+message!(request DescribeLogDirsRequest, ApiKey::DESCRIBE_LOG_DIRS, 1..=5, DescribeLogDirsResponse);
 message!(response DescribeLogDirsResponse, ApiKey::DESCRIBE_LOG_DIRS, 1..=5);

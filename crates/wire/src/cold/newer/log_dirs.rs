@@ -1,7 +1,23 @@
-//! Responses of DescribeLogDirs. Version 5 has cordoned directories (KIP-1066).
+//! DescribeLogDirs. Responses of version 5 have cordoned directories (KIP-1066).
 
 use super::Fields;
 use crate::{DecodeError, ErrorCode, Reader, Writer};
+
+/// A request for the log directories of a broker, versions 1 to 5.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescribeLogDirsRequest {
+    /// The topics whose replicas are described; `None` for all.
+    pub topics: Option<Vec<DescribableLogDirTopic>>,
+}
+
+/// One topic of a [`DescribeLogDirsRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescribableLogDirTopic {
+    /// Topic name.
+    pub name: String,
+    /// Partition indexes.
+    pub partitions: Vec<i32>,
+}
 
 /// The log directories of a broker, versions 1 to 5.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +79,41 @@ impl Default for DescribeLogDirsResult {
             usable_bytes: -1,
             is_cordoned: false,
         }
+    }
+}
+
+impl Fields for DescribeLogDirsRequest {
+    fn read(version: i16, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let topics =
+            r.nullable_array_of(3, "topics", |r| DescribableLogDirTopic::read(version, r))?;
+        r.skip_tagged("DescribeLogDirs request")?;
+        Ok(Self { topics })
+    }
+
+    fn write(&self, version: i16, w: &mut Writer) {
+        w.nullable_array(self.topics.as_ref().map(Vec::len));
+        for topic in self.topics.iter().flatten() {
+            topic.write(version, w);
+        }
+        w.no_tags();
+    }
+}
+
+impl Fields for DescribableLogDirTopic {
+    fn read(_: i16, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let name = r.string("topic")?.to_owned();
+        let partitions = r.array_of(4, "partitions", |r| r.i32("partitions"))?;
+        r.skip_tagged("topics")?;
+        Ok(Self { name, partitions })
+    }
+
+    fn write(&self, _: i16, w: &mut Writer) {
+        w.string(&self.name);
+        w.array(self.partitions.len());
+        for index in &self.partitions {
+            w.i32(*index);
+        }
+        w.no_tags();
     }
 }
 

@@ -104,6 +104,12 @@ fn log_dirs() -> impl Strategy<Value = DescribeLogDirsResponse> {
     })
 }
 
+fn log_dir_requests() -> impl Strategy<Value = DescribeLogDirsRequest> {
+    let topic = (name(), some(any::<i32>()))
+        .prop_map(|(name, partitions)| DescribableLogDirTopic { name, partitions });
+    prop::option::of(some(topic)).prop_map(|topics| DescribeLogDirsRequest { topics })
+}
+
 /// `kafka-protocol` reads the same message from our bytes, in every version that it knows. In all versions the message
 /// is written again as it was read.
 fn assert_agreement<Ours, Theirs>(ours: &Ours)
@@ -152,6 +158,13 @@ proptest! {
         assert_agreement::<_, other::AddRaftVoterRequest>(&request);
         let read: AddRaftVoterRequest = cold::decode(1, cold::encode(1, &request).unwrap()).unwrap();
         prop_assert_eq!(read, request);
+    }
+
+    #[test]
+    fn requests_for_log_directories_agree_with_the_other_implementation(
+        request in log_dir_requests(),
+    ) {
+        assert_agreement::<_, other::DescribeLogDirsRequest>(&request);
     }
 
     #[test]
