@@ -78,10 +78,10 @@ def go_suite(folder, package, variables):
 
     A panic or a timeout ends the whole program. The tests that had not begun then run in another one.
     """
-    outcomes, known = {}, None
+    outcomes, known, programs = {}, None, 0
     while known != outcomes:
-        known = dict(outcomes)
-        log = WORK / f"{folder}.json"
+        known, programs = dict(outcomes), programs + 1
+        log = WORK / f"{folder}-{programs}.json"
         skip = [f"-skip=^({'|'.join(known)})$"] if known else []
         with log.open("w") as out:
             run(["go", "test", "-json", "-count=1", *skip, package], cwd=HERE / folder, stdout=out,
