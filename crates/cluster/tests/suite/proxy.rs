@@ -176,6 +176,27 @@ async fn one_of_two_partitions_is_refused() {
     assert_eq!(client.fetch("t", 1, 0).await.2, [(0, "c".to_owned())]);
 }
 
+/// An error without a topic meets one response, and the client sees it.
+#[tokio::test]
+async fn errors_of_fetch_and_metadata_without_a_topic_reach_the_client() {
+    let (cluster, mut direct) = one_partition().await;
+    direct.produce("t", 0, 1, batch(&["a"], None)).await;
+    let proxy = before(&cluster).await;
+    let mut client = Client::connect_to(proxy.addr()).await;
+    let inject = |api, code| {
+        proxy.inject(Fault::error(Requests::of(api).times(1), code)).unwrap();
+    };
+    inject(ApiKey::METADATA, ErrorCode::LEADER_NOT_AVAILABLE);
+    inject(ApiKey::FETCH, ErrorCode::UNKNOWN_LEADER_EPOCH);
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        seen.push((client.metadata("t").await.0.topics[0].error, client.fetch("t", 0, 0).await.0));
+    }
+    let refused = (ErrorCode::LEADER_NOT_AVAILABLE, ErrorCode::UNKNOWN_LEADER_EPOCH);
+    assert_eq!(seen, [refused, (ErrorCode::NONE, ErrorCode::NONE)]);
+    assert!(proxy.faults().iter().all(|fault| fault.hits == 1), "{:?}", proxy.faults());
+}
+
 /// Sends bytes and returns what comes before the close.
 async fn exchange(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(addr).await.unwrap();
