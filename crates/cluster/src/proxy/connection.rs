@@ -190,9 +190,13 @@ impl Connection {
                 expected.asked = content::asked(version, body);
             }
             let mut ask = |item: Item<'_>| faults.error(&asked, item, &expected.named);
-            // A request that cannot be decoded passes: the cluster judges it.
             match refuse::decide(header, body, &self.shared.directory, &mut ask) {
-                Ok(Verdict::Forward) | Err(_) => {}
+                Ok(Verdict::Forward) => {}
+                // The cluster judges it.
+                Err(reason) => {
+                    let broker = self.broker;
+                    tracing::warn!(broker, %api, version, reason, "passed without faults of its parts");
+                }
                 Ok(Verdict::Part { request, merge }) => {
                     pass = Pass::As(request, Origin::Both(merge));
                 }

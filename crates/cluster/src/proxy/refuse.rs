@@ -17,12 +17,12 @@ use curtail_wire::{
             BrokerId, ConsumerGroupHeartbeatResponse, CreatePartitionsRequest,
             CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
             DeleteRecordsRequest, DeleteRecordsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
-            EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatResponse,
-            InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupResponse,
-            ListOffsetsRequest, ListOffsetsResponse, OffsetCommitRequest, OffsetCommitResponse,
-            OffsetFetchRequest, OffsetFetchResponse, OffsetForLeaderEpochRequest,
-            OffsetForLeaderEpochResponse, ProducerId, SyncGroupResponse, TopicName,
-            TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+            EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse, GroupId,
+            HeartbeatResponse, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse,
+            LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetCommitResponse,
+            OffsetFetchResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
+            ProducerId, SyncGroupResponse, TopicName, TxnOffsetCommitRequest,
+            TxnOffsetCommitResponse,
             add_partitions_to_txn_response::{
                 AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
             },
@@ -42,6 +42,7 @@ use curtail_wire::{
                 TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
             },
         },
+        newer::{OffsetCommitRequest, OffsetFetchRequest, OffsetFetchTopic},
     },
     header::{RequestHeader, encode_response_header, response_body},
     produce::{ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse},
@@ -81,7 +82,7 @@ pub(super) fn decide(
     match header.api {
         ApiKey::PRODUCE => produce(&call, directory, ask),
         ApiKey::LIST_OFFSETS => list_offsets(&call, ask),
-        ApiKey::OFFSET_COMMIT => offset_commit(&call, ask),
+        ApiKey::OFFSET_COMMIT => offset_commit(&call, directory, ask),
         ApiKey::TXN_OFFSET_COMMIT => txn_offset_commit(&call, ask),
         ApiKey::DELETE_RECORDS => delete_records(&call, ask),
         ApiKey::OFFSET_FOR_LEADER_EPOCH => offset_for_leader_epoch(&call, ask),
@@ -235,20 +236,22 @@ fn merge_topics<S, R>(
     }
 }
 
-/// First version of Produce with topic ids.
-const PRODUCE_TOPIC_IDS: i16 = 13;
+/// The name of a topic in a request that names topics by their ids or by names. It is empty if the id is
+/// not known.
+fn topic_name(directory: &Directory, name: &str, id: Uuid) -> String {
+    match id.is_zero() {
+        true => name.to_owned(),
+        false => directory.topic_name(id).map(|name| name.to_string()).unwrap_or_default(),
+    }
+}
 
 fn produce(call: &Call<'_>, directory: &Directory, ask: Ask<'_>) -> Done {
     let RequestHeader { api, version, correlation_id, .. } = *call.header;
     let mut request = ProduceRequest::decode(version, call.body).map_err(text)?;
-    let name = |name: &str, id: Uuid| match version >= PRODUCE_TOPIC_IDS {
-        true => directory.topic_name(id).map(|name| name.to_string()).unwrap_or_default(),
-        false => name.to_owned(),
-    };
     let refused = take_partitions(
         &mut request.topics,
         ask,
-        |topic| name(&topic.name, topic.topic_id),
+        |topic| topic_name(directory, &topic.name, topic.topic_id),
         |topic| &mut topic.partitions,
         |partition| partition.index,
         |index, error| ProducePartitionResponse { index, error, ..Default::default() },
@@ -322,14 +325,14 @@ fn list_offsets(call: &Call<'_>, ask: Ask<'_>) -> Done {
     })
 }
 
-fn offset_commit(call: &Call<'_>, ask: Ask<'_>) -> Done {
+fn offset_commit(call: &Call<'_>, directory: &Directory, ask: Ask<'_>) -> Done {
     let mut request: OffsetCommitRequest = call.request()?;
     let refused = take_partitions(
         &mut request.topics,
         ask,
-        |topic| topic.name.0.to_string(),
+        |topic| topic_name(directory, &topic.name, topic.topic_id),
         |topic| &mut topic.partitions,
-        |partition| partition.partition_index,
+        |partition| partition.index,
         |index, code| {
             OffsetCommitResponsePartition::default()
                 .with_partition_index(index)
@@ -337,7 +340,8 @@ fn offset_commit(call: &Call<'_>, ask: Ask<'_>) -> Done {
         },
         |topic, partitions| {
             OffsetCommitResponseTopic::default()
-                .with_name(topic.name.clone())
+                .with_name(named(&topic.name))
+                .with_topic_id(uuid::Uuid::from_bytes(topic.topic_id.0))
                 .with_partitions(partitions)
         },
     );
@@ -345,10 +349,14 @@ fn offset_commit(call: &Call<'_>, ask: Ask<'_>) -> Done {
     let response = OffsetCommitResponse::default().with_topics(refused);
     call.verdict(Rest::of(request, left, count), response, |into, refused| {
         let is_same = |one: &OffsetCommitResponseTopic, other: &OffsetCommitResponseTopic| {
-            one.name == other.name
+            one.name == other.name && one.topic_id == other.topic_id
         };
         merge_topics(&mut into.topics, refused.topics, is_same, |topic| &mut topic.partitions);
     })
+}
+
+fn named(topic: &str) -> TopicName {
+    TopicName(StrBytes::from_string(topic.to_owned()))
 }
 
 fn txn_offset_commit(call: &Call<'_>, ask: Ask<'_>) -> Done {
@@ -594,20 +602,20 @@ const GROUP_ERRORS: i16 = 2;
 fn offset_fetch(call: &Call<'_>, ask: Ask<'_>) -> Done {
     let version = call.header.version;
     let mut request: OffsetFetchRequest = call.request()?;
-    let empty = || Some(StrBytes::from_static_str(""));
     if version < MANY_GROUPS {
         let Some(code) = ask(Item::Request) else { return Ok(Verdict::Forward) };
-        let topics = request.topics.unwrap_or_default().into_iter().map(|topic| {
-            let partitions = topic.partition_indexes.iter().map(|index| {
+        let topics = request.groups.iter().flat_map(|group| group.topics.iter().flatten());
+        let topics = topics.map(|topic| {
+            let partitions = topic.partitions.iter().map(|index| {
                 OffsetFetchResponsePartition::default()
                     .with_partition_index(*index)
                     .with_committed_offset(-1)
                     .with_committed_leader_epoch(-1)
-                    .with_metadata(empty())
+                    .with_metadata(Some(StrBytes::from_static_str("")))
                     .with_error_code(code.0)
             });
             OffsetFetchResponseTopic::default()
-                .with_name(topic.name.clone())
+                .with_name(named(&topic.name))
                 .with_partitions(partitions.collect())
         });
         let response = OffsetFetchResponse::default().with_topics(topics.collect());
@@ -620,22 +628,10 @@ fn offset_fetch(call: &Call<'_>, ask: Ask<'_>) -> Done {
     let mut refused = Vec::new();
     request.groups.retain(|group| {
         let Some(code) = ask(Item::Request) else { return true };
-        let topics = group.topics.iter().flatten().map(|topic| {
-            let partitions = topic.partition_indexes.iter().map(|index| {
-                OffsetFetchResponsePartitions::default()
-                    .with_partition_index(*index)
-                    .with_committed_offset(-1)
-                    .with_committed_leader_epoch(-1)
-                    .with_metadata(empty())
-                    .with_error_code(code.0)
-            });
-            OffsetFetchResponseTopics::default()
-                .with_name(topic.name.clone())
-                .with_partitions(partitions.collect())
-        });
+        let topics = group.topics.iter().flatten().map(|topic| no_offsets(topic, code));
         refused.push(
             OffsetFetchResponseGroup::default()
-                .with_group_id(group.group_id.clone())
+                .with_group_id(GroupId(StrBytes::from_string(group.group_id.clone())))
                 .with_error_code(code.0)
                 .with_topics(topics.collect()),
         );
@@ -646,6 +642,22 @@ fn offset_fetch(call: &Call<'_>, ask: Ask<'_>) -> Done {
     call.verdict(Rest::of(request, left, count), response, |into, mut refused| {
         into.groups.append(&mut refused.groups);
     })
+}
+
+/// A topic of a refused group.
+fn no_offsets(topic: &OffsetFetchTopic, code: ErrorCode) -> OffsetFetchResponseTopics {
+    let partitions = topic.partitions.iter().map(|index| {
+        OffsetFetchResponsePartitions::default()
+            .with_partition_index(*index)
+            .with_committed_offset(-1)
+            .with_committed_leader_epoch(-1)
+            .with_metadata(Some(StrBytes::from_static_str("")))
+            .with_error_code(code.0)
+    });
+    OffsetFetchResponseTopics::default()
+        .with_name(named(&topic.name))
+        .with_topic_id(uuid::Uuid::from_bytes(topic.topic_id.0))
+        .with_partitions(partitions.collect())
 }
 
 /// First version of JoinGroup whose errors have no protocol.

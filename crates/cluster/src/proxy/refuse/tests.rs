@@ -2,23 +2,20 @@ use std::collections::BTreeSet;
 
 use curtail_wire::{
     cold::messages::{
-        AddOffsetsToTxnRequest, ConsumerGroupHeartbeatRequest, EndTxnRequest, GroupId,
-        HeartbeatRequest, InitProducerIdRequest, LeaveGroupRequest, SyncGroupRequest,
-        TransactionalId,
+        AddOffsetsToTxnRequest, ConsumerGroupHeartbeatRequest, EndTxnRequest, HeartbeatRequest,
+        InitProducerIdRequest, LeaveGroupRequest, SyncGroupRequest, TransactionalId,
         add_partitions_to_txn_request::AddPartitionsToTxnTopic,
         create_partitions_request::CreatePartitionsTopic,
         create_topics_request::CreatableTopic,
         delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
         delete_topics_request::DeleteTopicState,
         list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
-        offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
-        offset_fetch_request::{
-            OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
-        },
         offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
         txn_offset_commit_request::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic},
     },
+    cold::newer::{OffsetCommitPartition, OffsetCommitTopic, OffsetFetchGroup},
     header::split_request,
+    metadata::{MetadataResponse, MetadataTopic},
     produce::{ProducePartition, ProduceTopic},
 };
 
@@ -40,6 +37,14 @@ fn frame<Q: Request>(version: i16, request: &Q) -> Bytes {
     Bytes::from(cold::encode_request(version, 7, Some("c"), request).unwrap()).slice(4..)
 }
 
+/// The topic `t` in a request whose version names topics by id from `first` on.
+fn named_or_id(version: i16, first: i16) -> (String, Uuid) {
+    match version >= first {
+        true => (String::new(), TOPIC_ID),
+        false => ("t".to_owned(), Uuid::ZERO),
+    }
+}
+
 /// Builds a request with the topic `t`, partitions 0 and 1 of it, or two groups or keys, as far as the API has
 /// them.
 fn request(api: ApiKey, version: i16) -> Bytes {
@@ -50,11 +55,8 @@ fn request(api: ApiKey, version: i16) -> Bytes {
                 index,
                 records: Some(Bytes::from_static(b"records")),
             });
-            let produced = ProduceTopic {
-                name: "t".into(),
-                topic_id: TOPIC_ID,
-                partitions: partitions.into(),
-            };
+            let (name, topic_id) = named_or_id(version, 13);
+            let produced = ProduceTopic { name, topic_id, partitions: partitions.into() };
             let request = ProduceRequest {
                 transactional_id: None,
                 acks: -1,
@@ -75,12 +77,12 @@ fn request(api: ApiKey, version: i16) -> Bytes {
             frame(version, &ListOffsetsRequest::default().with_topics(vec![listed]))
         }
         ApiKey::OFFSET_COMMIT => {
-            let partitions = indices
-                .map(|index| OffsetCommitRequestPartition::default().with_partition_index(index));
-            let committed = OffsetCommitRequestTopic::default()
-                .with_name(topic("t"))
-                .with_partitions(partitions.into());
-            frame(version, &OffsetCommitRequest::default().with_topics(vec![committed]))
+            let partitions =
+                indices.map(|index| OffsetCommitPartition { index, ..Default::default() });
+            let (name, topic_id) = named_or_id(version, 10);
+            let committed = OffsetCommitTopic { name, topic_id, partitions: partitions.into() };
+            let topics = vec![committed];
+            frame(version, &OffsetCommitRequest { topics, ..Default::default() })
         }
         ApiKey::TXN_OFFSET_COMMIT => {
             let partitions = indices.map(|index| {
@@ -147,26 +149,15 @@ fn request(api: ApiKey, version: i16) -> Bytes {
             }
         }
         ApiKey::OFFSET_FETCH => {
-            let request = OffsetFetchRequest::default();
-            match version {
-                ..8 => {
-                    let asked = OffsetFetchRequestTopic::default()
-                        .with_name(topic("t"))
-                        .with_partition_indexes(indices.into());
-                    frame(version, &request.with_topics(Some(vec![asked])))
-                }
-                _ => {
-                    let asked = OffsetFetchRequestTopics::default()
-                        .with_name(topic("t"))
-                        .with_partition_indexes(indices.into());
-                    let groups = ["g", "h"].map(|id| {
-                        OffsetFetchRequestGroup::default()
-                            .with_group_id(GroupId(text(id)))
-                            .with_topics(Some(vec![asked.clone()]))
-                    });
-                    frame(version, &request.with_groups(groups.into()))
-                }
-            }
+            let groups = if version < 8 { vec!["g"] } else { vec!["g", "h"] };
+            let groups = groups.into_iter().map(|id| {
+                let (name, topic_id) = named_or_id(version, 10);
+                let asked = OffsetFetchTopic { name, topic_id, partitions: indices.into() };
+                let topics = Some(vec![asked]);
+                OffsetFetchGroup { group_id: id.to_owned(), topics, ..Default::default() }
+            });
+            let groups = groups.collect();
+            frame(version, &OffsetFetchRequest { groups, require_stable: false })
         }
         ApiKey::JOIN_GROUP => {
             frame(version, &JoinGroupRequest::default().with_member_id(text("member")))
@@ -236,6 +227,9 @@ fn codes(api: ApiKey, version: i16, frame: &Bytes) -> Vec<i16> {
 
 fn decided(frame: &Bytes, ask: Ask<'_>) -> Verdict {
     let directory = Directory::new("127.0.0.1".into(), None);
+    let topic =
+        MetadataTopic { name: Some("t".into()), topic_id: TOPIC_ID, ..MetadataTopic::default() };
+    directory.learn(&MetadataResponse { topics: vec![topic], ..MetadataResponse::default() });
     let (header, body) = split_request(frame).unwrap();
     decide(&header, &body, &directory, ask).unwrap()
 }
@@ -278,6 +272,19 @@ fn a_request_without_refused_parts_passes() {
         });
         assert!(matches!(verdict, Verdict::Forward), "{api} {version}");
         assert_eq!(asked > 0, !is_of_brokers((api, version)), "{api} {version}");
+    }
+}
+
+/// Versions that name topics by id, too.
+#[test]
+fn partitions_are_asked_for_by_the_names_of_their_topics() {
+    for (api, version) in all() {
+        decided(&request(api, version), &mut |item| {
+            if let Item::Partition(name, _) = item {
+                assert_eq!(name, "t", "{api} {version}");
+            }
+            None
+        });
     }
 }
 

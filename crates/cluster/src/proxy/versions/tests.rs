@@ -58,7 +58,7 @@ fn newer_versions_and_unknown_apis_are_not_offered() {
         version(ApiKey::METADATA, 0, 14),
         version(ApiKey::SHARE_FETCH, 1, 7),
         version(ApiKey::SHARE_ACKNOWLEDGE, 3, 7),
-        version(ApiKey::OFFSET_COMMIT, 2, 10),
+        version(ApiKey::OFFSET_COMMIT, 2, 11),
         version(ApiKey(1000), 0, 0),
     ]);
     let offered = offered(4, &response, None).api_keys;
@@ -67,7 +67,7 @@ fn newer_versions_and_unknown_apis_are_not_offered() {
         [
             version(ApiKey::METADATA, 0, 13),
             version(ApiKey::SHARE_FETCH, 1, 2),
-            version(ApiKey::OFFSET_COMMIT, 2, 9),
+            version(ApiKey::OFFSET_COMMIT, 2, 10),
         ]
     );
     for (api, version, may) in [
