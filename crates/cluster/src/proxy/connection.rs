@@ -1,13 +1,14 @@
 //! One client's connection and its connection to the cluster.
 //!
 //! Two loops in one task: requests to the cluster and responses to the client. Each holds at most one frame and
-//! reads the next one after it has written, so that a side that does not read stops the other one.
+//! reads the next one after it has written, so that a side that does not read stops the other one. The queue
+//! between them holds the proxy's own responses; the loop of requests waits while they are larger than a frame.
 //!
 //! # Invariants
 //! - Responses have the order of their requests, also those that the proxy gives.
 //! - A frame that no fault concerns and that names no address passes with its own bytes.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use curtail_net::Socket;
@@ -20,7 +21,7 @@ use curtail_wire::{
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -39,6 +40,12 @@ use crate::{
 
 /// Most requests without a response. Further ones are not read.
 const MAX_IN_FLIGHT: usize = 1000;
+/// Time in which the last responses of a connection must be written, and in which the cluster must take
+/// [`TIMED_WRITE`] bytes of a request. Clients give up before: five minutes are the longest rebalance of a
+/// consumer by default.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// Bytes of a request that are written at once.
+const TIMED_WRITE: usize = 1024 * 1024;
 
 /// The two ends of a connection.
 pub(super) struct Connection {
@@ -53,14 +60,27 @@ pub(super) struct Connection {
 }
 
 /// The requests without a response, oldest first.
-#[derive(Default)]
 pub(super) struct InFlight {
-    queue: Mutex<VecDeque<Expected>>,
-    /// A response of the proxy may be first.
+    state: Mutex<Waiting>,
+    /// More bytes than this in the queue leave no room.
+    max_bytes: usize,
+    /// A response of the proxy may be first, or no request follows.
     first: Notify,
     /// A request has left the queue.
     room: Notify,
 }
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Expected>,
+    /// Bytes that the requests in the queue hold.
+    bytes: usize,
+    /// No request follows: the connection closes after the responses, with this reason.
+    end: Option<Ended>,
+}
+
+/// Why a connection must be closed, if one side has broken the protocol.
+type Ended = Result<(), String>;
 
 /// A request whose response has not been written.
 struct Expected {
@@ -99,19 +119,26 @@ enum Pass {
 }
 
 impl Connection {
-    /// Passes requests and responses until one side closes.
+    /// Passes requests and responses until one side closes. Requests before the end get their responses, as
+    /// from a broker, which handles one at a time.
     ///
     /// # Errors
     /// Why the connection must be closed, if one side has broken the protocol.
-    pub(super) async fn converse(&self) -> Result<(), String> {
+    pub(super) async fn converse(&self) -> Ended {
+        let requests = async {
+            let ended = self.requests().await;
+            self.in_flight.end(ended);
+            sleep(PATIENCE).await;
+        };
         tokio::select! {
             biased;
             ended = self.responses() => ended,
-            ended = self.requests() => ended,
+            // The client may be gone, and the cluster silent.
+            () = requests => self.in_flight.give_up(),
         }
     }
 
-    async fn requests(&self) -> Result<(), String> {
+    async fn requests(&self) -> Ended {
         let mut frames = FrameSplitter::new(self.shared.max_frame);
         let mut out = Vec::with_capacity(2);
         let mut client_id: Arc<str> = "".into();
@@ -120,7 +147,12 @@ impl Connection {
             let Some(frame) = frame else {
                 match fill(self.client.as_ref(), &mut frames).await {
                     Ok(1..) => continue,
-                    Ok(0) | Err(_) => return Ok(()),
+                    // It may still read.
+                    Ok(0) => return Ok(()),
+                    Err(_) => {
+                        self.in_flight.abandon();
+                        return Ok(());
+                    }
                 }
             };
             let Ok((header, body)) = split_request(&frame) else {
@@ -135,11 +167,11 @@ impl Connection {
             self.in_flight.has_room().await;
             let mut expected = Expected::new(&header, &client_id, frame.len());
             match self.take(&header, &frame, &body, &mut expected)? {
-                Pass::Unanswered => self.forward(frame, &mut out).await,
+                Pass::Unanswered => self.forward(frame, &mut out).await?,
                 Pass::As(bytes, from) => {
                     expected.from = from;
                     self.in_flight.push(expected);
-                    self.forward(bytes, &mut out).await;
+                    self.forward(bytes, &mut out).await?;
                 }
                 Pass::Answered(bytes) => {
                     expected.from = Origin::Proxy(bytes);
@@ -151,12 +183,19 @@ impl Connection {
     }
 
     /// Writes a request to the cluster. If the connection is broken, it does not return: the other loop
-    /// passes the responses that have arrived, and then ends.
-    async fn forward(&self, frame: Bytes, out: &mut Vec<Bytes>) {
-        out.extend([length(frame.len()), frame]);
-        if write_all(self.cluster.as_ref(), out).await.is_err() {
-            std::future::pending::<()>().await;
+    /// passes the responses that have arrived, and then ends. Nobody reads from the client meanwhile, so
+    /// its end is not noticed: a cluster that takes nothing for long fails.
+    async fn forward(&self, mut frame: Bytes, out: &mut Vec<Bytes>) -> Ended {
+        out.push(length(frame.len()));
+        while !frame.is_empty() {
+            out.push(frame.split_to(frame.len().min(TIMED_WRITE)));
+            match timeout(PATIENCE, write_all(self.cluster.as_ref(), out)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => std::future::pending().await,
+                Err(_) => return Err("the cluster takes no request".to_owned()),
+            }
         }
+        Ok(())
     }
 
     /// Decides about a request.
@@ -221,6 +260,9 @@ impl Connection {
         let mut out = Vec::with_capacity(4);
         let mut silent = false;
         loop {
+            if let Some(ended) = self.in_flight.ended() {
+                return ended;
+            }
             if let Some((expected, frame)) = self.in_flight.pop_own() {
                 match self.answer(expected, frame, &mut out, silent).await? {
                     Next::Continue => {}
@@ -436,37 +478,126 @@ impl Expected {
             named: Mutex::default(),
         }
     }
+
+    /// Bytes that it keeps until its response is there.
+    fn held(&self) -> usize {
+        let of_response = match &self.from {
+            Origin::Cluster => 0,
+            // The results of the refused parts.
+            Origin::Both(_) => self.received,
+            Origin::Proxy(frame) => frame.len(),
+        };
+        of_response + self.asked.iter().map(Asked::held).sum::<usize>()
+    }
 }
 
 impl InFlight {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        let (first, room) = <(Notify, Notify)>::default();
+        Self { state: Mutex::default(), max_bytes, first, room }
+    }
+
     async fn has_room(&self) {
-        while self.queue.lock().len() >= MAX_IN_FLIGHT {
+        while self.state.lock().is_full(self.max_bytes) {
             self.room.notified().await;
         }
     }
 
     fn push(&self, expected: Expected) {
         let is_own = matches!(expected.from, Origin::Proxy(_));
-        self.queue.lock().push_back(expected);
+        let mut state = self.state.lock();
+        state.bytes += expected.held();
+        state.queue.push_back(expected);
         if is_own {
             self.first.notify_one();
         }
     }
 
     fn pop(&self) -> Option<Expected> {
-        let mut queue = self.queue.lock();
-        if queue.len() >= MAX_IN_FLIGHT {
+        let mut state = self.state.lock();
+        if state.is_full(self.max_bytes) {
             self.room.notify_one();
         }
-        queue.pop_front()
+        let expected = state.queue.pop_front()?;
+        state.bytes -= expected.held();
+        Some(expected)
     }
 
     /// Removes the oldest request if its response is one of the proxy.
     fn pop_own(&self) -> Option<(Expected, Bytes)> {
-        let frame = match &self.queue.lock().front()?.from {
+        let frame = match &self.state.lock().queue.front()?.from {
             Origin::Proxy(frame) => frame.clone(),
             Origin::Cluster | Origin::Both(_) => return None,
         };
         Some((self.pop()?, frame))
+    }
+
+    /// Nobody reads the responses.
+    fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.queue.clear();
+        state.bytes = 0;
+    }
+
+    /// No request follows.
+    fn end(&self, ended: Ended) {
+        self.state.lock().end = Some(ended);
+        self.first.notify_one();
+    }
+
+    /// Returns how the connection ends, once all responses are written.
+    fn ended(&self) -> Option<Ended> {
+        let mut state = self.state.lock();
+        state.queue.is_empty().then(|| state.end.take()).flatten()
+    }
+
+    /// Returns how the connection ends, without its missing responses.
+    fn give_up(&self) -> Ended {
+        self.state.lock().end.take().unwrap_or(Ok(()))
+    }
+}
+
+impl Waiting {
+    fn is_full(&self, max_bytes: usize) -> bool {
+        self.queue.len() >= MAX_IN_FLIGHT || self.bytes > max_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(bytes: usize) -> Expected {
+        let header = RequestHeader {
+            api: ApiKey::HEARTBEAT,
+            version: 4,
+            correlation_id: 1,
+            client_id: None,
+        };
+        let mut expected = Expected::new(&header, &"".into(), 10);
+        expected.from = Origin::Proxy(vec![0; bytes].into());
+        expected
+    }
+
+    #[test]
+    fn responses_of_the_proxy_that_are_larger_than_a_frame_leave_no_room() {
+        let is_full = |in_flight: &InFlight| in_flight.state.lock().is_full(100);
+        let in_flight = InFlight::new(100);
+        in_flight.push(own(100));
+        assert!(!is_full(&in_flight));
+        in_flight.push(own(1));
+        assert!(is_full(&in_flight));
+        assert_eq!(in_flight.pop_own().map(|(_, frame)| frame.len()), Some(100));
+        assert!(!is_full(&in_flight));
+    }
+
+    #[test]
+    fn the_end_comes_after_the_responses() {
+        let in_flight = InFlight::new(100);
+        in_flight.push(own(1));
+        in_flight.end(Err("broken".to_owned()));
+        assert_eq!(in_flight.ended(), None);
+        in_flight.pop_own();
+        assert_eq!(in_flight.ended(), Some(Err("broken".to_owned())));
     }
 }

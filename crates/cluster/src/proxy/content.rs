@@ -33,6 +33,13 @@ pub(super) struct Asked {
     index: i32,
 }
 
+impl Asked {
+    /// Bytes of memory.
+    pub(super) fn held(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
+}
+
 /// Returns the partitions that a request to Fetch names. The others of its session are in the response
 /// when they have something new.
 pub(super) fn asked(version: i16, body: &Bytes) -> Vec<Asked> {

@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //! - A node keeps its port while the proxy runs, also if its address changes.
-//! - Responses cannot claim memory without limit: at most [`MAX_NODES`] and [`MAX_TOPICS`].
+//! - Responses cannot claim memory without limit: at most [`MAX_NODES`], [`MAX_TOPICS`] with names of at most
+//!   [`MAX_NAME`] bytes, and the leaders of [`MAX_LEADERS`] partitions. A topic stays known when the cluster
+//!   has deleted it.
 //!
 //! # Locks
 //! `Directory::opening`, then `Directory::state`.
@@ -26,6 +28,11 @@ use super::addresses::Node;
 const MAX_NODES: usize = 1000;
 /// Most topics that are remembered. Faults of further ones cannot be selected by topic if requests have ids.
 const MAX_TOPICS: usize = 100_000;
+/// Longest name of a topic in Kafka, in bytes.
+const MAX_NAME: usize = 249;
+/// Most partitions whose leaders are remembered. `wrong-leader` does not concern injected errors of further
+/// ones, which come without a leader.
+const MAX_LEADERS: usize = 1_000_000;
 /// Brokers with ids below this have fixed ports after that of the bootstrap listener.
 const FIXED_PORTS: i32 = 1000;
 
@@ -56,6 +63,8 @@ struct State {
     nodes: BTreeMap<Node, Known>,
     topics: BTreeMap<String, Topic>,
     names: BTreeMap<Uuid, Arc<str>>,
+    /// Leaders in `topics`.
+    leaders: usize,
 }
 
 pub(super) struct Directory {
@@ -157,14 +166,14 @@ impl Directory {
     pub(super) fn learn(&self, metadata: &MetadataResponse) {
         let mut state = self.state.lock();
         for topic in &metadata.topics {
-            let Some(name) = topic.name.as_deref().filter(|_| topic.error.is_none()) else {
-                continue;
-            };
+            let is_topic = |name: &&str| topic.error.is_none() && name.len() <= MAX_NAME;
+            let Some(name) = topic.name.as_deref().filter(is_topic) else { continue };
+            let room = state.room(name);
             let leaders = topic.partitions.iter().map(|partition| {
                 let (leader_id, leader_epoch) = (partition.leader_id, partition.leader_epoch);
                 (partition.index, LeaderIdAndEpoch { leader_id, leader_epoch })
             });
-            let new = Topic { id: topic.topic_id, leaders: leaders.collect() };
+            let new = Topic { id: topic.topic_id, leaders: leaders.take(room).collect() };
             state.remember(name, new);
         }
     }
@@ -179,10 +188,17 @@ impl Directory {
 }
 
 impl State {
+    /// Returns how many leaders of a topic may be remembered.
+    fn room(&self, name: &str) -> usize {
+        let own = self.topics.get(name).map_or(0, |topic| topic.leaders.len());
+        MAX_LEADERS.saturating_sub(self.leaders - own)
+    }
+
     fn remember(&mut self, name: &str, new: Topic) {
         let has_room = self.topics.len() < MAX_TOPICS;
         match self.topics.get_mut(name) {
             Some(known) => {
+                self.leaders = self.leaders - known.leaders.len() + new.leaders.len();
                 known.leaders = new.leaders;
                 // Versions before 10 have no ids.
                 if new.id.is_zero() || new.id == known.id {
@@ -196,6 +212,7 @@ impl State {
                 if !new.id.is_zero() {
                     self.names.insert(new.id, name.into());
                 }
+                self.leaders += new.leaders.len();
                 self.topics.insert(name.to_owned(), new);
             }
             None => {}
@@ -205,6 +222,11 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use curtail_wire::{
+        ErrorCode,
+        metadata::{MetadataPartition, MetadataTopic},
+    };
+
     use super::*;
 
     fn target(port: u16) -> Target {
@@ -236,6 +258,43 @@ mod tests {
         let named = Target { host: "broker".into(), port: 2 };
         assert_eq!(directory.broker_at(&named, resolved), Some(1));
         assert_eq!(directory.broker_at(&named, None), None);
+    }
+
+    fn metadata(topic: &str, partitions: usize) -> MetadataResponse {
+        let partitions = (0..partitions as i32).map(|index| MetadataPartition {
+            error: ErrorCode::NONE,
+            index,
+            leader_id: 1,
+            leader_epoch: 0,
+            replicas: Vec::new(),
+            isr: Vec::new(),
+            offline_replicas: Vec::new(),
+        });
+        let topic = MetadataTopic {
+            name: Some(topic.to_owned()),
+            partitions: partitions.collect(),
+            ..MetadataTopic::default()
+        };
+        MetadataResponse { topics: vec![topic], ..MetadataResponse::default() }
+    }
+
+    #[test]
+    fn leaders_of_at_most_a_million_partitions_are_remembered() {
+        let directory = Directory::new("127.0.0.1".into(), None);
+        let half = MAX_LEADERS / 2;
+        for _ in 0..3 {
+            directory.learn(&metadata("a", half));
+        }
+        directory.learn(&metadata("b", half + 1));
+        assert!(directory.leader("b", half as i32 - 1).is_some());
+        assert!(directory.leader("b", half as i32).is_none());
+        // Fewer partitions make room.
+        directory.learn(&metadata("a", 1));
+        directory.learn(&metadata("b", half + 1));
+        assert!(directory.leader("b", half as i32).is_some());
+        let long = "x".repeat(MAX_NAME + 1);
+        directory.learn(&metadata(&long, 1));
+        assert!(directory.leader(&long, 0).is_none());
     }
 
     #[test]

@@ -461,7 +461,7 @@ async fn connect(shared: Arc<Shared>, client: Box<dyn Socket>, peer: IpAddr, doo
     };
     let line = shared.faults.lines().line(broker);
     let client = Box::new(LineSocket { socket: client, line: Arc::clone(&line) });
-    let in_flight = InFlight::default();
+    let in_flight = InFlight::new(shared.max_frame);
     let connection = Connection { shared, broker, peer, line, client, cluster, in_flight };
     if let Err(reason) = connection.converse().await {
         connection.shared.closed(broker, peer, &reason);

@@ -12,21 +12,24 @@ use std::{
 use bytes::Bytes;
 use curtail_cluster::{
     ApiKey, Cluster, ErrorCode, Fault, FaultError, HandledRequest, Listeners, Observer, OnBroker,
-    Requests, SecurityProtocol, Sender, Time, User,
+    Requests, SecurityProtocol, Sender, Time, User, When,
     proxy::{Proxy, ProxyConfig, ProxyError},
 };
 use curtail_net::Env;
 use curtail_wire::{
-    cold::messages::{
-        ApiVersionsRequest, DescribeClusterRequest, FindCoordinatorRequest, HeartbeatRequest,
-        SaslHandshakeRequest,
+    cold::{
+        self,
+        messages::{
+            ApiVersionsRequest, DescribeClusterRequest, FindCoordinatorRequest, HeartbeatRequest,
+            SaslHandshakeRequest,
+        },
     },
     header::correlation_id,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use crate::support::{Client, batch, config, one_partition, soon, start, text};
@@ -197,6 +200,58 @@ async fn errors_of_fetch_and_metadata_without_a_topic_reach_the_client() {
     assert!(proxy.faults().iter().all(|fault| fault.hits == 1), "{:?}", proxy.faults());
 }
 
+/// A broker handles one request at a time: the responses before a close are written.
+#[tokio::test]
+async fn a_close_comes_after_the_responses_to_earlier_requests() {
+    let (cluster, _) = one_partition().await;
+    let proxy = before(&cluster).await;
+    let time = Time::Fixed(Duration::from_millis(200));
+    proxy.inject(Fault::delay(Requests::of(ApiKey::API_VERSIONS), time)).unwrap();
+    proxy.inject(Fault::disconnect(Requests::of(ApiKey::HEARTBEAT), When::Request)).unwrap();
+    let mut client = Client::connect_to(proxy.addr()).await;
+    client.send_cold(0, &ApiVersionsRequest::default()).await;
+    client.send_cold(0, &ApiVersionsRequest::default()).await;
+    client.send_cold(4, &HeartbeatRequest::default()).await;
+    for expected in 1..=2 {
+        let frame = client.receive().await.expect("a response before the close");
+        assert_eq!(correlation_id(&frame), Ok(expected));
+    }
+    assert_eq!(client.receive().await, None);
+    // A client that has closed its side, and one whose next request is malformed.
+    let request = cold::encode_request(0, 1, None, &ApiVersionsRequest::default()).unwrap();
+    let malformed = [&request[..], &[0, 0, 0, 3, 0, 3, 0]].concat();
+    for (bytes, closes) in [(request, true), (malformed, false)] {
+        let mut socket = TcpStream::connect(proxy.addr()).await.unwrap();
+        socket.write_all(&bytes).await.unwrap();
+        if closes {
+            socket.shutdown().await.unwrap();
+        }
+        let mut response = Vec::new();
+        soon(socket.read_to_end(&mut response)).await.unwrap();
+        assert!(response.len() > 100, "{response:?}");
+    }
+}
+
+/// The end of a client is not noticed while its request cannot be written.
+#[tokio::test]
+async fn a_cluster_that_takes_no_request_loses_the_connection() {
+    let proxy = server(|socket| async move {
+        std::future::pending::<()>().await;
+        drop(socket);
+    })
+    .await;
+    let closed = observed(&proxy);
+    let mut socket = TcpStream::connect(proxy.addr()).await.unwrap();
+    // DescribeConfigs 1 with a body of 1 MiB.
+    let mut frame = vec![0, 16, 0, 10, 0, 32, 0, 1, 0, 0, 0, 1, 0xff, 0xff];
+    frame.resize(4 + (1 << 20) + 10, 0);
+    while timeout(Duration::from_secs(1), socket.write_all(&frame)).await.is_ok() {}
+    // The next timer is the proxy's.
+    tokio::time::pause();
+    assert!(!matches!(socket.read(&mut [0]).await, Ok(1..)));
+    assert_eq!(*closed.0.lock().unwrap(), ["the cluster takes no request"]);
+}
+
 /// Sends bytes and returns what comes before the close.
 async fn exchange(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(addr).await.unwrap();
@@ -216,7 +271,7 @@ async fn a_client_that_breaks_the_protocol_loses_its_connection_only() {
     healthy.metadata("t").await;
     let raw_tokens = {
         let handshake = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
-        curtail_wire::cold::encode_request(0, 1, Some("c"), &handshake).unwrap()
+        cold::encode_request(0, 1, Some("c"), &handshake).unwrap()
     };
     let cases: [(&[u8], &str); 7] = [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP"),
