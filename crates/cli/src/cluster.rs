@@ -283,11 +283,8 @@ impl Arguments {
         let listener = |host, port| {
             Listeners::From(vec![ListenerAddress { name: protocol.into(), host, port }])
         };
-        if placing.is_some() {
-            return Ok(());
-        }
         let (host, advertised) = match (&self.listen, &self.advertise) {
-            (None, advertised) if self.container => {
+            (None, advertised) if self.container && placing.is_none() => {
                 let localhost = || Host::Name("localhost".into());
                 (Host::Every, Some(advertised.clone().unwrap_or_else(localhost)))
             }

@@ -77,7 +77,7 @@ enum Ipv4 {
     Separate,
 }
 
-/// Pending connections of a listener, as many as Tokio's and Rust's listeners permit at least.
+/// Connections that wait to be accepted, as many as Tokio's listeners hold.
 const BACKLOG: i32 = 1024;
 
 fn open(addr: SocketAddr, ipv4: Ipv4) -> io::Result<Box<dyn Listener>> {

@@ -143,6 +143,9 @@ fn a_file_opens_listeners_that_flags_must_not_contradict() {
     let error = config(&["--config", path]).unwrap_err();
     assert!(error.starts_with("listening on every address with PLAINTEXT"), "{error}");
     assert!(!error.contains("--security-protocol"), "{error}");
+    std::fs::write(path, "advertised.listeners=PLAINTEXT://h:1\n").unwrap();
+    let expected = ("PLAINTEXT://127.0.0.1:9092".to_owned(), "PLAINTEXT://h:1".to_owned());
+    assert_eq!(placed(&["--config", path]), Ok(expected));
     let with_sasl =
         ["--property", "listeners=PLAINTEXT://localhost:1,SASL_PLAINTEXT://10.0.0.1:11"];
     let with_sasl = [&with_sasl[..], &["--user", "alice:secret"]].concat();
