@@ -208,7 +208,7 @@ pub(super) async fn answer(
     };
     let done = match route {
         Route::Health => Ok(Answer::text(StatusCode::OK, "ok\n".to_owned())),
-        Route::Ready => Ok(ready(target)),
+        Route::Ready => Ok(ready(target).await),
         Route::Metrics => Ok(Answer {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
             ..Answer::text(StatusCode::OK, metrics::text(target, requests))
@@ -231,9 +231,10 @@ pub(super) async fn answer(
     done.unwrap_or_else(|refused| refused)
 }
 
-/// A cluster is ready once every broker has a session with the controller; a proxy while it reaches every known
-/// broker.
-fn ready(target: &Target) -> Answer {
+/// A cluster is ready once every broker has a session with the controller; a proxy while it reaches every broker
+/// that the cluster names.
+async fn ready(target: &Target) -> Answer {
+    target.probe().await;
     let brokers = target.brokers();
     let status = match brokers.iter().all(|broker| broker.running && broker.live) {
         true => StatusCode::OK,

@@ -55,6 +55,14 @@ impl Target {
         }
     }
 
+    /// Lets a proxy connect to brokers that it could not reach.
+    pub(super) async fn probe(&self) {
+        match self {
+            Self::Cluster(_) => {}
+            Self::Proxy(proxy) => proxy.probe().await,
+        }
+    }
+
     /// Returns the state of each broker. A proxy knows whether it could connect.
     pub(super) fn brokers(&self) -> Vec<BrokerState> {
         match self {

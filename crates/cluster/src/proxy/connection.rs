@@ -406,6 +406,10 @@ impl Connection {
         for address in &found.found {
             ports.push(self.shared.port_of(address).await?);
         }
+        if matches!(api, ApiKey::METADATA | ApiKey::DESCRIBE_CLUSTER) {
+            let named = found.found.iter().map(|address| address.node).collect();
+            self.shared.directory.has_only(&named);
+        }
         let host = self.shared.directory.host();
         let places: Vec<_> = ports.into_iter().map(|port| (host, port)).collect();
         addresses::replace(&frame, api.encoding(version), &found, &places, out);

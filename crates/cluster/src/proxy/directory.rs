@@ -10,7 +10,7 @@
 //! `Directory::opening`, then `Directory::state`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -51,6 +51,8 @@ pub(super) struct Known {
     pub(super) port: u16,
     /// Whether the latest attempt to connect succeeded.
     pub(super) reachable: bool,
+    /// Whether the latest response with all brokers named it. It keeps its port otherwise, too.
+    named: bool,
 }
 
 struct Topic {
@@ -113,7 +115,7 @@ impl Directory {
     }
 
     pub(super) fn add(&self, node: Node, target: Target, port: u16) {
-        self.state.lock().nodes.insert(node, Known { target, port, reachable: true });
+        self.state.lock().nodes.insert(node, Known { target, port, reachable: true, named: true });
     }
 
     pub(super) fn target(&self, node: Node) -> Option<Target> {
@@ -140,12 +142,32 @@ impl Directory {
         })
     }
 
-    /// Returns the known brokers by id.
+    /// Forgets that the cluster has other brokers than these. Without any, the response has not named them.
+    pub(super) fn has_only(&self, named: &BTreeSet<Node>) {
+        if !named.iter().any(|node| matches!(node, Node::Broker(_))) {
+            return;
+        }
+        for (node, known) in &mut self.state.lock().nodes {
+            known.named = named.contains(node);
+        }
+    }
+
+    /// Returns the ids of all brokers that responses have named.
+    pub(super) fn known_brokers(&self) -> Vec<i32> {
+        let state = self.state.lock();
+        let ids = state.nodes.keys().filter_map(|node| match node {
+            Node::Broker(id) => Some(*id),
+            Node::Controller(_) => None,
+        });
+        ids.collect()
+    }
+
+    /// Returns the brokers that the cluster has now, by id.
     pub(super) fn brokers(&self) -> Vec<(i32, Known)> {
         let state = self.state.lock();
         let brokers = state.nodes.iter().filter_map(|(node, known)| match node {
-            Node::Broker(id) => Some((*id, known.clone())),
-            Node::Controller(_) => None,
+            Node::Broker(id) if known.named => Some((*id, known.clone())),
+            _ => None,
         });
         brokers.collect()
     }
@@ -276,6 +298,22 @@ mod tests {
             ..MetadataTopic::default()
         };
         MetadataResponse { topics: vec![topic], ..MetadataResponse::default() }
+    }
+
+    #[test]
+    fn brokers_that_the_newest_response_lacks_are_not_listed() {
+        let directory = Directory::new("127.0.0.1".into(), None);
+        directory.add(Node::Broker(1), target(1), 4001);
+        directory.add(Node::Broker(2), target(2), 4002);
+        let listed = |nodes: &[Node]| {
+            directory.has_only(&nodes.iter().copied().collect());
+            directory.brokers().into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&[Node::Broker(1)]), [1]);
+        assert_eq!(directory.known_brokers(), [1, 2]);
+        assert_eq!(listed(&[Node::Controller(2)]), [1]);
+        assert_eq!(listed(&[Node::Broker(1), Node::Broker(2)]), [1, 2]);
+        assert_eq!(directory.update(Node::Broker(2), &target(2)), Some(4002));
     }
 
     #[test]

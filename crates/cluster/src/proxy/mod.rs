@@ -60,6 +60,10 @@ use crate::{
 const MAX_CONNECTIONS: usize = 10_000;
 /// Pause after accepting a connection failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Time in which a broker that was not reachable must accept a connection, when somebody asks.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
+/// Time in which the names of brokers must resolve.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(1);
 /// Time in which the addresses of a host must accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// The broker of a connection to an address that no response has named.
@@ -185,8 +189,8 @@ pub(crate) struct Shared {
     faults: Faults,
     directory: Directory,
     observers: Observers,
-    /// One task for each port.
-    ports: Mutex<JoinSet<()>>,
+    /// One task for each port; none once the proxy has ended, also if a response names a node then.
+    ports: Mutex<Option<JoinSet<()>>>,
 }
 
 /// A running proxy. It ends when it is dropped.
@@ -203,7 +207,7 @@ impl fmt::Debug for Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.ports.lock().abort_all();
+        drop(self.shared.ports.lock().take());
     }
 }
 
@@ -243,7 +247,7 @@ impl Proxy {
             max_frame,
             directory: Directory::new(host, base),
             observers: Observers::default(),
-            ports: Mutex::default(),
+            ports: Mutex::new(Some(JoinSet::new())),
         });
         let proxy = Self { shared, addr };
         proxy.shared.look_up().await?;
@@ -263,7 +267,29 @@ impl Proxy {
         host_and_port(self.shared.directory.host(), self.addr.port())
     }
 
-    /// Returns the brokers that responses have named, by id.
+    /// Connects to the brokers that were not reachable, for at most a second, so that [`Proxy::brokers`] shows
+    /// whether they are back. Otherwise it shows what the latest client has met.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: brokers that have not accepted stay unreachable.
+    pub async fn probe(&self) {
+        let mut probes = JoinSet::new();
+        for (id, known) in self.shared.directory.brokers() {
+            if !known.reachable {
+                let shared = Arc::clone(&self.shared);
+                probes.spawn(async move {
+                    let node = Node::Broker(id);
+                    let dialled = timeout(PROBE_LIMIT, shared.dial(Door::Node(node))).await;
+                    if matches!(dialled, Ok(Ok(_))) {
+                        shared.directory.set_reachable(node, true);
+                    }
+                });
+            }
+        }
+        while probes.join_next().await.is_some() {}
+    }
+
+    /// Returns the brokers that the latest response with all brokers has named, by id.
     #[must_use]
     pub fn brokers(&self) -> Vec<ProxiedBroker> {
         let directory = &self.shared.directory;
@@ -283,7 +309,8 @@ impl Proxy {
     pub fn inject(&self, fault: impl Into<Injection>) -> Result<String, FaultError> {
         let injection = fault.into();
         injection.fault.check_for_proxy()?;
-        let brokers: Vec<i32> = self.brokers().into_iter().map(|broker| broker.id).collect();
+        // Also one that the cluster does not name while it is down.
+        let brokers = self.shared.directory.known_brokers();
         let injected = self.shared.faults.inject(injection, &brokers, &NoBroker);
         injected.map_err(|error| match error {
             FaultError::NoSuchBroker(id) => {
@@ -347,7 +374,9 @@ impl Shared {
     /// Serves a port until the proxy ends.
     fn serve(self: &Arc<Self>, listener: Box<dyn Listener>, door: Door) {
         let shared = Arc::clone(self);
-        self.ports.lock().spawn(async move {
+        let mut ports = self.ports.lock();
+        let Some(ports) = ports.as_mut() else { return };
+        ports.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let has_room = connections.len() < MAX_CONNECTIONS;
@@ -421,6 +450,26 @@ impl Shared {
         Err(last)
     }
 
+    /// Returns the broker with this address: by its text, or by what its name resolves to.
+    async fn broker_at(&self, target: &Target, peer: Option<SocketAddr>) -> Option<i32> {
+        let known = self.directory.broker_at(target, peer);
+        let (None, Some(peer)) = (known, peer) else { return known };
+        let resolving = async {
+            for (id, known) in self.directory.brokers() {
+                let Target { host, port } = known.target;
+                if port != peer.port() {
+                    continue;
+                }
+                let resolved = self.env.net.resolve(&host, port).await.unwrap_or_default();
+                if resolved.contains(&peer) {
+                    return Some(id);
+                }
+            }
+            None
+        };
+        timeout(RESOLVE_LIMIT, resolving).await.ok().flatten()
+    }
+
     async fn dial_target(&self, target: &Target) -> io::Result<Box<dyn Socket>> {
         // Clients decide how long they wait for a cluster that does not read.
         let options = SocketOptions { user_timeout: None, ..SocketOptions::default() };
@@ -455,7 +504,7 @@ async fn connect(shared: Arc<Shared>, client: Box<dyn Socket>, peer: IpAddr, doo
     let broker = match door {
         Door::Node(node) => node.id(),
         Door::Bootstrap => {
-            let at = shared.directory.broker_at(&target, cluster.peer_addr().ok());
+            let at = shared.broker_at(&target, cluster.peer_addr().ok()).await;
             at.unwrap_or(UNKNOWN_BROKER)
         }
     };

@@ -232,6 +232,63 @@ async fn a_close_comes_after_the_responses_to_earlier_requests() {
     }
 }
 
+/// A broker that accepts again is reachable without a client that connects to it.
+#[tokio::test]
+async fn a_probe_finds_a_broker_that_is_back() {
+    let cluster = start(config(2)).await;
+    cluster.create_topic("t", 1, 2, &[]).unwrap();
+    cluster.settled().await;
+    let proxy = before(&cluster).await;
+    let of_two = |proxy: &Proxy| proxy.brokers().into_iter().find(|broker| broker.id == 2);
+    let address: SocketAddr = of_two(&proxy).unwrap().address.parse().unwrap();
+    cluster.kill(2);
+    assert!(exchange(address, &[]).await.is_empty());
+    assert!(!of_two(&proxy).unwrap().reachable);
+    soon(proxy.probe()).await;
+    assert!(!of_two(&proxy).unwrap().reachable);
+    // The cluster names it no longer, but a fault may.
+    let mut client = Client::connect_to(proxy.brokers()[0].address.parse().unwrap()).await;
+    let begun = Instant::now();
+    while of_two(&proxy).is_some() {
+        client.metadata("t").await;
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+    proxy.inject(Fault::silence(Requests::all().to_broker(2).by_client("none"))).unwrap();
+    cluster.restart(2).await.unwrap();
+    while of_two(&proxy).is_none() {
+        client.metadata("t").await;
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+    soon(proxy.probe()).await;
+    assert_eq!(of_two(&proxy).map(|broker| broker.reachable), Some(true));
+}
+
+/// The bootstrap server has another name than the broker.
+#[tokio::test]
+async fn a_bootstrap_server_is_a_broker_also_by_another_name() {
+    struct Brokers(Mutex<Vec<i32>>);
+    impl Observer for Brokers {
+        fn appended(&self, _: i32, _: &str, _: i32, _: i64, _: i64, _: Instant) {}
+
+        fn committed(&self, _: i32, _: &str, _: i32, _: i64, _: Instant) {}
+
+        fn handled(&self, request: &HandledRequest<'_>) {
+            self.0.lock().unwrap().push(request.broker);
+        }
+    }
+    let mut config = config(1);
+    config.set("advertised.listeners", "PLAINTEXT://localhost:0").unwrap();
+    let cluster = start(config).await;
+    let port = cluster.broker(1).unwrap().endpoint().to_string();
+    let port = port.rsplit_once(':').unwrap().1;
+    let config = ProxyConfig::to(&format!("127.0.0.1:{port}")).unwrap();
+    let proxy = soon(Proxy::start(config, Env::real())).await.unwrap();
+    let brokers = Arc::new(Brokers(Mutex::default()));
+    proxy.observe(Arc::clone(&brokers) as Arc<dyn Observer>);
+    Client::connect_to(proxy.addr()).await.metadata("t").await;
+    assert_eq!(*brokers.0.lock().unwrap(), [1]);
+}
+
 /// The end of a client is not noticed while its request cannot be written.
 #[tokio::test]
 async fn a_cluster_that_takes_no_request_loses_the_connection() {
