@@ -246,6 +246,25 @@ fn all() -> impl Iterator<Item = (ApiKey, i16)> {
     })
 }
 
+/// Older versions pass. docs/proxy.md lists them.
+#[test]
+fn these_versions_are_too_old_for_errors() {
+    let apis = ApiKey::all().filter(|api| faults::has_errors(*api));
+    let first = apis.map(|api| (api, *api.coded_versions().unwrap().start()));
+    let late: BTreeSet<_> = first.filter(|(_, first)| *first > 0).collect();
+    let expected = [
+        (ApiKey::PRODUCE, 3),
+        (ApiKey::FETCH, 4),
+        (ApiKey::LIST_OFFSETS, 1),
+        (ApiKey::OFFSET_COMMIT, 2),
+        (ApiKey::OFFSET_FETCH, 1),
+        (ApiKey::CREATE_TOPICS, 2),
+        (ApiKey::DELETE_TOPICS, 1),
+        (ApiKey::OFFSET_FOR_LEADER_EPOCH, 2),
+    ];
+    assert_eq!(late, expected.into());
+}
+
 /// Versions of AddPartitionsToTxn for brokers.
 fn is_of_brokers((api, version): (ApiKey, i16)) -> bool {
     api == ApiKey::ADD_PARTITIONS_TO_TXN && version >= 4
