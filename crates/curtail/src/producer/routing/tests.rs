@@ -107,6 +107,7 @@ async fn batches_behind_a_trial_move_once_it_is_sent() {
     begin_trial(&shared, &topic, &tried);
     let now = Instant::now().into_std();
     let _first = open_batch(&shared, &tried, now);
+    tried.state.lock().queue.leader_is_untried();
     tried.state.lock().queue.seal_now(&shared.policy);
     let _second = open_batch(&shared, &tried, now);
     evacuate(&shared, &topic, &tried);
