@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use await_each::AwaitEach;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
