@@ -41,6 +41,28 @@ trait Fields: Sized {
     }
 }
 
+fn write_list<T: Fields>(version: i16, list: &[T], w: &mut Writer) {
+    w.array(list.len());
+    list.iter().for_each(|element| element.write(version, w));
+}
+
+fn write_nullable_list<T: Fields>(version: i16, list: Option<&[T]>, w: &mut Writer) {
+    match list {
+        Some(list) => write_list(version, list, w),
+        None => w.nullable_array(None),
+    }
+}
+
+/// The partitions of a topic, without more about them.
+fn read_indexes(what: &'static str, r: &mut Reader<'_>) -> Result<Vec<i32>, DecodeError> {
+    r.array_of(4, what, |r| r.i32(what))
+}
+
+fn write_indexes(indexes: &[i32], w: &mut Writer) {
+    w.array(indexes.len());
+    indexes.iter().for_each(|index| w.i32(*index));
+}
+
 fn decode<T: Fields, B: ByteBuf>(api: ApiKey, buf: &mut B, version: i16) -> anyhow::Result<T> {
     let body = buf.peek_bytes(0..buf.remaining());
     let mut r = Reader::new(&body, api.encoding(version));

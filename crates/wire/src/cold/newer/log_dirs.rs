@@ -1,6 +1,6 @@
 //! DescribeLogDirs. Responses of version 5 have cordoned directories (KIP-1066).
 
-use super::Fields;
+use super::{Fields, read_indexes, write_indexes, write_list, write_nullable_list};
 use crate::{DecodeError, ErrorCode, Reader, Writer};
 
 /// A request for the log directories of a broker, versions 1 to 5.
@@ -91,10 +91,7 @@ impl Fields for DescribeLogDirsRequest {
     }
 
     fn write(&self, version: i16, w: &mut Writer) {
-        w.nullable_array(self.topics.as_ref().map(Vec::len));
-        for topic in self.topics.iter().flatten() {
-            topic.write(version, w);
-        }
+        write_nullable_list(version, self.topics.as_deref(), w);
         w.no_tags();
     }
 }
@@ -102,17 +99,14 @@ impl Fields for DescribeLogDirsRequest {
 impl Fields for DescribableLogDirTopic {
     fn read(_: i16, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let name = r.string("topic")?.to_owned();
-        let partitions = r.array_of(4, "partitions", |r| r.i32("partitions"))?;
+        let partitions = read_indexes("partitions", r)?;
         r.skip_tagged("topics")?;
         Ok(Self { name, partitions })
     }
 
     fn write(&self, _: i16, w: &mut Writer) {
         w.string(&self.name);
-        w.array(self.partitions.len());
-        for index in &self.partitions {
-            w.i32(*index);
-        }
+        write_indexes(&self.partitions, w);
         w.no_tags();
     }
 }
@@ -131,10 +125,7 @@ impl Fields for DescribeLogDirsResponse {
         if version >= 3 {
             w.i16(self.error.0);
         }
-        w.array(self.results.len());
-        for result in &self.results {
-            result.write(version, w);
-        }
+        write_list(version, &self.results, w);
         w.no_tags();
     }
 }
@@ -157,10 +148,7 @@ impl Fields for DescribeLogDirsResult {
     fn write(&self, version: i16, w: &mut Writer) {
         w.i16(self.error.0);
         w.string(&self.log_dir);
-        w.array(self.topics.len());
-        for topic in &self.topics {
-            topic.write(version, w);
-        }
+        write_list(version, &self.topics, w);
         if version >= 4 {
             w.i64(self.total_bytes);
             w.i64(self.usable_bytes);
@@ -183,10 +171,7 @@ impl Fields for DescribeLogDirsTopic {
 
     fn write(&self, version: i16, w: &mut Writer) {
         w.string(&self.name);
-        w.array(self.partitions.len());
-        for partition in &self.partitions {
-            partition.write(version, w);
-        }
+        write_list(version, &self.partitions, w);
         w.no_tags();
     }
 }

@@ -1,6 +1,6 @@
 //! Requests of WriteTxnMarkers. Version 2 has the version of the transaction (KIP-1228).
 
-use super::Fields;
+use super::{Fields, read_indexes, write_indexes, write_list};
 use crate::{DecodeError, Reader, Writer};
 
 /// A coordinator's request to end transactions in their partitions, versions 1 and 2.
@@ -45,10 +45,7 @@ impl Fields for WriteTxnMarkersRequest {
     }
 
     fn write(&self, version: i16, w: &mut Writer) {
-        w.array(self.markers.len());
-        for marker in &self.markers {
-            marker.write(version, w);
-        }
+        write_list(version, &self.markers, w);
         w.no_tags();
     }
 }
@@ -76,10 +73,7 @@ impl Fields for WritableTxnMarker {
         w.i64(self.producer_id);
         w.i16(self.producer_epoch);
         w.bool(self.transaction_result);
-        w.array(self.topics.len());
-        for topic in &self.topics {
-            topic.write(version, w);
-        }
+        write_list(version, &self.topics, w);
         w.i32(self.coordinator_epoch);
         if version >= 2 {
             w.i8(self.transaction_version);
@@ -91,17 +85,14 @@ impl Fields for WritableTxnMarker {
 impl Fields for WritableTxnMarkerTopic {
     fn read(_: i16, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let name = r.string("name")?.to_owned();
-        let partitions = r.array_of(4, "partition_indexes", |r| r.i32("partition_indexes"))?;
+        let partitions = read_indexes("partition_indexes", r)?;
         r.skip_tagged("topics")?;
         Ok(Self { name, partitions })
     }
 
     fn write(&self, _: i16, w: &mut Writer) {
         w.string(&self.name);
-        w.array(self.partitions.len());
-        for index in &self.partitions {
-            w.i32(*index);
-        }
+        write_indexes(&self.partitions, w);
         w.no_tags();
     }
 }

@@ -1,6 +1,6 @@
 //! Requests of OffsetCommit and OffsetFetch. From version 10 on they name topics by id (KIP-848).
 
-use super::Fields;
+use super::{Fields, read_indexes, write_indexes, write_list, write_nullable_list};
 use crate::{DecodeError, Reader, Uuid, Writer};
 
 /// First version of both requests that names topics by id.
@@ -129,10 +129,7 @@ impl Fields for OffsetCommitRequest {
         if version <= 4 {
             w.i64(-1);
         }
-        w.array(self.topics.len());
-        for topic in &self.topics {
-            topic.write(version, w);
-        }
+        write_list(version, &self.topics, w);
         w.no_tags();
     }
 }
@@ -148,10 +145,7 @@ impl Fields for OffsetCommitTopic {
 
     fn write(&self, version: i16, w: &mut Writer) {
         write_topic(version, &self.name, self.topic_id, w);
-        w.array(self.partitions.len());
-        for partition in &self.partitions {
-            partition.write(version, w);
-        }
+        write_list(version, &self.partitions, w);
         w.no_tags();
     }
 }
@@ -201,13 +195,10 @@ impl Fields for OffsetFetchRequest {
 
     fn write(&self, version: i16, w: &mut Writer) {
         if version >= GROUPS {
-            w.array(self.groups.len());
-            for group in &self.groups {
-                group.write(version, w);
-            }
+            write_list(version, &self.groups, w);
         } else if let [group] = &self.groups[..] {
             w.string(&group.group_id);
-            write_topics(version, group.topics.as_deref(), w);
+            write_nullable_list(version, group.topics.as_deref(), w);
         }
         if version >= 7 {
             w.bool(self.require_stable);
@@ -240,7 +231,7 @@ impl Fields for OffsetFetchGroup {
             w.nullable_string(self.member_id.as_deref());
             w.i32(self.member_epoch);
         }
-        write_topics(version, self.topics.as_deref(), w);
+        write_nullable_list(version, self.topics.as_deref(), w);
         w.no_tags();
     }
 }
@@ -252,27 +243,17 @@ fn read_topics(
     r.nullable_array_of(3, "topics", |r| OffsetFetchTopic::read(version, r))
 }
 
-fn write_topics(version: i16, topics: Option<&[OffsetFetchTopic]>, w: &mut Writer) {
-    w.nullable_array(topics.map(<[OffsetFetchTopic]>::len));
-    for topic in topics.into_iter().flatten() {
-        topic.write(version, w);
-    }
-}
-
 impl Fields for OffsetFetchTopic {
     fn read(version: i16, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (name, topic_id) = read_topic(version, r)?;
-        let partitions = r.array_of(4, "partition_indexes", |r| r.i32("partition_indexes"))?;
+        let partitions = read_indexes("partition_indexes", r)?;
         r.skip_tagged("topics")?;
         Ok(Self { name, topic_id, partitions })
     }
 
     fn write(&self, version: i16, w: &mut Writer) {
         write_topic(version, &self.name, self.topic_id, w);
-        w.array(self.partitions.len());
-        for index in &self.partitions {
-            w.i32(*index);
-        }
+        write_indexes(&self.partitions, w);
         w.no_tags();
     }
 }

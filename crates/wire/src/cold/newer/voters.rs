@@ -1,6 +1,6 @@
 //! Requests of AddRaftVoter. Version 1 has the moment of the response.
 
-use super::Fields;
+use super::{Fields, write_list};
 use crate::{DecodeError, Reader, Uuid, Writer};
 
 /// A request to add a voter to the quorum of controllers, versions 0 and 1 (KIP-853).
@@ -14,7 +14,7 @@ pub struct AddRaftVoterRequest {
     pub voter_id: i32,
     /// Id of its log directory.
     pub voter_directory_id: Uuid,
-    /// Its listeners.
+    /// Listeners of the voter.
     pub listeners: Vec<VoterListener>,
     /// Whether the response follows once the voters are committed (version 1; always before).
     pub ack_when_committed: bool,
@@ -68,10 +68,7 @@ impl Fields for AddRaftVoterRequest {
         w.i32(self.timeout_ms);
         w.i32(self.voter_id);
         w.uuid(self.voter_directory_id);
-        w.array(self.listeners.len());
-        for listener in &self.listeners {
-            listener.write(version, w);
-        }
+        write_list(version, &self.listeners, w);
         if version >= 1 {
             w.bool(self.ack_when_committed);
         }
