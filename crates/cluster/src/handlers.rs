@@ -85,7 +85,7 @@ use crate::{
     broker::Broker,
     config::ListenerName,
     coordinator::{groups::Groups, runtime::Shard},
-    faults::{self, KafkaRelease},
+    faults::{self, KafkaRelease, names_leader},
     image::{PartitionKey, TopicImage},
     quota::Limit,
     replica::partition::{NotServed, Partition},
@@ -413,6 +413,14 @@ impl Call<'_> {
             ErrorCode::UNKNOWN_TOPIC_ID
         })
     }
+
+    /// Returns the name of a topic of the request, which has its id instead from version `by_id` on.
+    fn topic_name(&self, by_id: i16, name: &str, id: Uuid) -> Result<Arc<str>, ErrorCode> {
+        match self.version() < by_id {
+            true => Ok(name.into()),
+            false => self.topic_by_id(id).map(|topic| topic.name.clone()),
+        }
+    }
 }
 
 /// The endpoints of the leaders that a response names, without duplicates.
@@ -427,11 +435,7 @@ impl Endpoints {
         part: Item<'_>,
         refused: &NotServed,
     ) -> Option<LeaderIdAndEpoch> {
-        let named = matches!(
-            refused.code,
-            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH
-        );
-        if !named {
+        if !names_leader(refused.code) {
             return None;
         }
         let known = refused.leader.filter(|leader| leader.leader_epoch >= 0);

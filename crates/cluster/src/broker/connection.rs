@@ -123,7 +123,7 @@ async fn converse(
 }
 
 /// The consequence of a request for its connection.
-enum Next {
+pub(crate) enum Next {
     Continue,
     /// Nothing is written any longer.
     Silence,
@@ -189,31 +189,39 @@ async fn answer(
     if silent {
         return Ok(Next::Continue);
     }
-    let Fate { delay, then } = broker.faults.fate(&asked, &call.named);
+    let fate = broker.faults.fate(&asked, &call.named);
+    let Ok((next, bytes)) = deliver(socket, out, fate).await else { return Ok(Next::Close) };
+    *sent = bytes;
+    if matches!(next, Next::Continue) && !silence.is_zero() {
+        sleep(silence).await;
+    }
+    Ok(next)
+}
+
+/// Writes a response as faults have it. Returns the consequence and the number of bytes written.
+pub(crate) async fn deliver(
+    socket: &dyn Socket,
+    out: &mut Vec<Bytes>,
+    Fate { delay, then }: Fate,
+) -> io::Result<(Next, usize)> {
     if !delay.is_zero() {
         sleep(delay).await;
     }
-    match then {
-        Then::Write => {}
-        Then::Silence => return Ok(Next::Silence),
-        Then::Close(bytes) => truncate(out, bytes),
-    }
+    let next = match then {
+        Then::Write => Next::Continue,
+        Then::Silence => return Ok((Next::Silence, 0)),
+        Then::Close(bytes) => {
+            truncate(out, bytes);
+            Next::Close
+        }
+    };
     let bytes = out.iter().map(Bytes::len).sum();
-    if write_all(socket, out).await.is_err() {
-        return Ok(Next::Close);
-    }
-    *sent = bytes;
-    if matches!(then, Then::Close(_)) {
-        return Ok(Next::Close);
-    }
-    if !silence.is_zero() {
-        sleep(silence).await;
-    }
-    Ok(Next::Continue)
+    write_all(socket, out).await?;
+    Ok((next, bytes))
 }
 
 /// Keeps the first bytes of a response.
-pub(crate) fn truncate(parts: &mut [Bytes], bytes: u64) {
+fn truncate(parts: &mut [Bytes], bytes: u64) {
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     for part in parts {
         part.truncate(left);

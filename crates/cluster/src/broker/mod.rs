@@ -6,7 +6,7 @@ mod connections;
 mod peers;
 mod run;
 
-pub(crate) use connection::{fill, truncate, write_all};
+pub(crate) use connection::{Next, deliver, fill, write_all};
 pub(crate) use peers::{Connection, Peers, connect};
 pub(crate) use run::{Machines, Phase, Place, Slot, run};
 

@@ -163,7 +163,7 @@ impl Endpoint {
         (!host.is_unspecified()).then_some(Self { host: text, port })
     }
 
-    /// An endpoint as it was written earlier.
+    /// An endpoint as a journal or a response has it.
     pub(crate) fn stored(host: &str, port: u16) -> Self {
         Self { host: host.into(), port }
     }

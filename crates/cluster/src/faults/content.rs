@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use curtail_wire::{
+    ErrorCode,
     produce::{LeaderIdAndEpoch, NodeEndpoint},
     records::batches,
 };
@@ -20,6 +21,11 @@ pub(crate) fn damaged(records: &Bytes, end: usize) -> Bytes {
     // The CRC covers the end of a batch.
     records[end - 1] ^= 1;
     records.freeze()
+}
+
+/// Whether a response names the leader with this error.
+pub(crate) fn names_leader(error: ErrorCode) -> bool {
+    matches!(error, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH)
 }
 
 impl WrongLeader {

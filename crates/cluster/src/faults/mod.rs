@@ -32,7 +32,7 @@ use curtail_wire::{ApiKey, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::has_errors;
-pub(crate) use content::{damaged, first_batch_end};
+pub(crate) use content::{damaged, first_batch_end, names_leader};
 pub use kinds::{
     Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, InjectedError,
     KafkaVersion, OnBroker, Silence, SlowDisk, Throttle, Time, When, WrongLeader,

@@ -5,8 +5,6 @@
 //! rest. The retention time of versions 2 to 4 is ignored in favour of `offsets.retention.minutes`
 //! (KIP-211).
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use curtail_wire::{
     ErrorCode, Uuid,
@@ -15,7 +13,7 @@ use curtail_wire::{
             OffsetCommitResponse, TopicName,
             offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
         },
-        newer::{OffsetCommitRequest, OffsetCommitTopic},
+        newer::OffsetCommitRequest,
     },
 };
 
@@ -39,7 +37,7 @@ pub(super) async fn handle(
     // The error of each partition, in the order of the request.
     let mut refused = Vec::new();
     for topic in &request.topics {
-        let name = name(call, topic);
+        let name = call.topic_name(TOPIC_IDS, &topic.name, topic.topic_id);
         for partition in &topic.partitions {
             let checked = group.and(name.as_deref().map_err(|code| *code)).and_then(|name| {
                 let asked = Asked {
@@ -75,14 +73,6 @@ pub(super) async fn handle(
     });
     let topics = topics.collect();
     call.answer(&OffsetCommitResponse::default().with_topics(topics), out)
-}
-
-/// Returns the name of a topic in the request.
-fn name(call: &Call<'_>, topic: &OffsetCommitTopic) -> Result<Arc<str>, ErrorCode> {
-    if call.version() < TOPIC_IDS {
-        return Ok(topic.name.as_str().into());
-    }
-    call.topic_by_id(topic.topic_id).map(|known| known.name.clone())
 }
 
 /// An offset to commit, from the request.

@@ -98,10 +98,7 @@ struct Read<'a> {
 
 impl<'a> Read<'a> {
     fn new(call: &Call<'_>, asked: &'a OffsetFetchTopic) -> Self {
-        let name = match call.version() < TOPIC_IDS {
-            true => Ok(asked.name.as_str().into()),
-            false => call.topic_by_id(asked.topic_id).map(|topic| topic.name.clone()),
-        };
+        let name = call.topic_name(TOPIC_IDS, &asked.name, asked.topic_id);
         let name = name.and_then(|name| {
             call.require(Operation::Describe, Resource::Topic(&name)).map(|()| name)
         });

@@ -32,8 +32,8 @@ use super::{
     versions,
 };
 use crate::{
-    broker::{fill, truncate, write_all},
-    faults::{Fate, Item, Line, Request, Then},
+    broker::{Next, deliver, fill, write_all},
+    faults::{Item, Line, Request},
     handlers,
     observer::HandledRequest,
 };
@@ -183,8 +183,8 @@ impl Connection {
     }
 
     /// Writes a request to the cluster. If the connection is broken, it does not return: the other loop
-    /// passes the responses that have arrived, and then ends. Nobody reads from the client meanwhile, so
-    /// its end is not noticed: a cluster that takes nothing for long fails.
+    /// passes the responses that have arrived, and then ends. The client's end is not noticed during a write, so a
+    /// write that takes long fails.
     async fn forward(&self, mut frame: Bytes, out: &mut Vec<Bytes>) -> Ended {
         out.push(length(frame.len()));
         while !frame.is_empty() {
@@ -255,7 +255,7 @@ impl Connection {
         Request { broker: self.broker, api, client_id }
     }
 
-    async fn responses(&self) -> Result<(), String> {
+    async fn responses(&self) -> Ended {
         let mut frames = FrameSplitter::new(self.shared.max_frame);
         let mut out = Vec::with_capacity(4);
         let mut silent = false;
@@ -263,17 +263,7 @@ impl Connection {
             if let Some(ended) = self.in_flight.ended() {
                 return ended;
             }
-            if let Some((expected, frame)) = self.in_flight.pop_own() {
-                match self.answer(expected, frame, &mut out, silent).await? {
-                    Next::Continue => {}
-                    Next::Silence => silent = true,
-                    Next::Close => return Ok(()),
-                }
-                continue;
-            }
-            let frame =
-                frames.next_frame().map_err(|error| format!("from the cluster: {error}"))?;
-            let Some(frame) = frame else {
+            let Some((expected, frame)) = self.next_response(&mut frames)? else {
                 tokio::select! {
                     biased;
                     read = fill(self.cluster.as_ref(), &mut frames) => match read {
@@ -284,18 +274,31 @@ impl Connection {
                 }
                 continue;
             };
-            let Some(expected) = self.in_flight.pop() else {
-                return Err("the cluster responds without a request".to_owned());
-            };
-            if correlation_id(&frame) != Ok(expected.correlation_id) {
-                return Err("the cluster's response has another correlation id".to_owned());
-            }
             match self.answer(expected, frame, &mut out, silent).await? {
                 Next::Continue => {}
                 Next::Silence => silent = true,
                 Next::Close => return Ok(()),
             }
         }
+    }
+
+    /// Returns the response to the oldest request, if it has arrived or is one of the proxy.
+    fn next_response(
+        &self,
+        frames: &mut FrameSplitter,
+    ) -> Result<Option<(Expected, Bytes)>, String> {
+        if let Some(own) = self.in_flight.pop_own() {
+            return Ok(Some(own));
+        }
+        let frame = frames.next_frame().map_err(|error| format!("from the cluster: {error}"))?;
+        let Some(frame) = frame else { return Ok(None) };
+        let Some(expected) = self.in_flight.pop() else {
+            return Err("the cluster responds without a request".to_owned());
+        };
+        if correlation_id(&frame) != Ok(expected.correlation_id) {
+            return Err("the cluster's response has another correlation id".to_owned());
+        }
+        Ok(Some((expected, frame)))
     }
 
     /// Writes a response, with its faults, unless the connection is silent.
@@ -314,25 +317,9 @@ impl Connection {
             return Ok(Next::Continue);
         }
         let asked = self.as_faults_see_it(expected.api, &expected.client_id);
-        let Fate { delay, then } = self.shared.faults.fate(&asked, &expected.named);
-        if !delay.is_zero() {
-            sleep(delay).await;
-        }
-        let next = match then {
-            Then::Write => Next::Continue,
-            Then::Silence => {
-                self.observe(&expected, 0, false);
-                return Ok(Next::Silence);
-            }
-            Then::Close(bytes) => {
-                truncate(out, bytes);
-                Next::Close
-            }
-        };
-        let bytes = out.iter().map(Bytes::len).sum();
-        if write_all(self.client.as_ref(), out).await.is_err() {
-            return Ok(Next::Close);
-        }
+        let fate = self.shared.faults.fate(&asked, &expected.named);
+        let delivered = deliver(self.client.as_ref(), out, fate).await;
+        let Ok((next, bytes)) = delivered else { return Ok(Next::Close) };
         self.observe(&expected, bytes, matches!(next, Next::Close));
         Ok(next)
     }
@@ -436,14 +423,6 @@ impl Connection {
     }
 }
 
-/// The consequence of a response for its connection.
-enum Next {
-    Continue,
-    /// Nothing is written any longer.
-    Silence,
-    Close,
-}
-
 /// Returns the frame in the parts of `out` after its length, or the frame if there are none.
 fn joined(frame: Bytes, out: &mut Vec<Bytes>) -> Bytes {
     if out.is_empty() {
@@ -483,7 +462,7 @@ impl Expected {
         }
     }
 
-    /// Bytes that it keeps until its response is there.
+    /// Returns the bytes that it keeps until its response is written.
     fn held(&self) -> usize {
         let of_response = match &self.from {
             Origin::Cluster => 0,
@@ -536,14 +515,14 @@ impl InFlight {
         Some((self.pop()?, frame))
     }
 
-    /// Nobody reads the responses.
+    /// Forgets all requests, because the client no longer reads.
     fn abandon(&self) {
         let mut state = self.state.lock();
         state.queue.clear();
         state.bytes = 0;
     }
 
-    /// No request follows.
+    /// Ends the queue: no request follows.
     fn end(&self, ended: Ended) {
         self.state.lock().end = Some(ended);
         self.first.notify_one();

@@ -16,7 +16,7 @@ use curtail_wire::{
 use parking_lot::Mutex;
 
 use super::{addresses::length, directory::Directory};
-use crate::faults::{Faults, Item, Request, damaged, first_batch_end};
+use crate::faults::{Faults, Item, Request, damaged, first_batch_end, names_leader};
 
 /// First version of Produce and of Fetch with topic ids.
 const TOPIC_IDS: i16 = 13;
@@ -176,7 +176,7 @@ impl Content<'_> {
         named: &mut Option<LeaderIdAndEpoch>,
         endpoints: &mut Vec<NodeEndpoint>,
     ) -> bool {
-        if !matches!(error, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH) {
+        if !names_leader(error) {
             return false;
         }
         let item = Item::Partition(topic, index);

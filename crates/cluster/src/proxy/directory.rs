@@ -23,6 +23,7 @@ use curtail_wire::{
 use parking_lot::Mutex;
 
 use super::addresses::Node;
+use crate::config::Endpoint;
 
 /// Most nodes that get a port. Kafka's largest clusters are smaller.
 const MAX_NODES: usize = 1000;
@@ -36,17 +37,11 @@ const MAX_LEADERS: usize = 1_000_000;
 /// Brokers with ids below this have fixed ports after that of the bootstrap listener.
 const FIXED_PORTS: i32 = 1000;
 
-/// An address of the cluster, as its responses name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) host: Arc<str>,
-    pub(super) port: u16,
-}
-
 /// A node of the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    pub(super) target: Target,
+    /// Its address, as responses of the cluster name it.
+    pub(super) target: Endpoint,
     /// The port here.
     pub(super) port: u16,
     /// Whether the latest attempt to connect succeeded.
@@ -89,11 +84,11 @@ impl Directory {
     }
 
     /// Returns the port of a node, and remembers its address.
-    pub(super) fn update(&self, node: Node, target: &Target) -> Option<u16> {
+    pub(super) fn update(&self, node: Node, target: &Endpoint) -> Option<u16> {
         let mut state = self.state.lock();
         let known = state.nodes.get_mut(&node)?;
         if known.target != *target {
-            tracing::info!(?node, host = &*target.host, port = target.port, "the node has moved");
+            tracing::info!(?node, host = target.host(), port = target.port(), "the node has moved");
             known.target = target.clone();
         }
         Some(known.port)
@@ -114,11 +109,11 @@ impl Directory {
         Ok(fixed.unwrap_or(0))
     }
 
-    pub(super) fn add(&self, node: Node, target: Target, port: u16) {
+    pub(super) fn add(&self, node: Node, target: Endpoint, port: u16) {
         self.state.lock().nodes.insert(node, Known { target, port, reachable: true, named: true });
     }
 
-    pub(super) fn target(&self, node: Node) -> Option<Target> {
+    pub(super) fn target(&self, node: Node) -> Option<Endpoint> {
         self.state.lock().nodes.get(&node).map(|known| known.target.clone())
     }
 
@@ -129,11 +124,11 @@ impl Directory {
     }
 
     /// Returns the broker with this address, by its text or by the address that it has resolved to.
-    pub(super) fn broker_at(&self, target: &Target, peer: Option<SocketAddr>) -> Option<i32> {
+    pub(super) fn broker_at(&self, target: &Endpoint, peer: Option<SocketAddr>) -> Option<i32> {
         let state = self.state.lock();
         let is_at = |known: &Known| {
-            let ip = known.target.host.parse::<IpAddr>().ok();
-            let resolved = ip.map(|ip| SocketAddr::new(ip, known.target.port));
+            let ip = known.target.host().parse::<IpAddr>().ok();
+            let resolved = ip.map(|ip| SocketAddr::new(ip, known.target.port()));
             known.target == *target || (peer.is_some() && resolved == peer)
         };
         state.nodes.iter().find_map(|(node, known)| match node {
@@ -251,8 +246,8 @@ mod tests {
 
     use super::*;
 
-    fn target(port: u16) -> Target {
-        Target { host: "10.0.0.1".into(), port }
+    fn target(port: u16) -> Endpoint {
+        Endpoint::stored("10.0.0.1", port)
     }
 
     #[test]
@@ -277,7 +272,7 @@ mod tests {
         assert_eq!(directory.update(Node::Controller(1), &target(2)), None);
         assert_eq!(directory.broker_at(&target(2), None), Some(1));
         let resolved = Some("10.0.0.1:2".parse().unwrap());
-        let named = Target { host: "broker".into(), port: 2 };
+        let named = Endpoint::stored("broker", 2);
         assert_eq!(directory.broker_at(&named, resolved), Some(1));
         assert_eq!(directory.broker_at(&named, None), None);
     }

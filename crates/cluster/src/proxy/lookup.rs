@@ -26,8 +26,7 @@ impl Shared {
     /// or stays silent may need a login first.
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<(), ProxyError> {
         let to = || {
-            let to: Vec<_> =
-                self.to.iter().map(|to| super::host_and_port(&to.host, to.port)).collect();
+            let to: Vec<_> = self.to.iter().map(ToString::to_string).collect();
             to.join(", ")
         };
         let (socket, _) = self

@@ -49,9 +49,10 @@ pub(crate) use self::checked::{check_request, check_response};
 use self::{
     addresses::{Address, Node},
     connection::{Connection, InFlight},
-    directory::{Directory, Target},
+    directory::Directory,
 };
 use crate::{
+    config::Endpoint,
     faults::{ActiveFault, Changes, FaultError, Faults, Injection, LineSocket},
     observer::{Observer, Observers},
 };
@@ -60,7 +61,7 @@ use crate::{
 const MAX_CONNECTIONS: usize = 10_000;
 /// Pause after accepting a connection failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Time in which a broker that was not reachable must accept a connection, when somebody asks.
+/// Time in which a broker that was not reachable must accept a connection, to count as reachable.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// Time in which the names of brokers must resolve.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(1);
@@ -82,7 +83,7 @@ pub trait Secure: Send + Sync {
 /// The settings of a [`Proxy`].
 #[derive(Clone)]
 pub struct ProxyConfig {
-    to: Vec<Target>,
+    to: Vec<Endpoint>,
     /// The address of the bootstrap listener. Port 0 lets the system choose all ports. With another port,
     /// broker 0 has the next one, broker 1 the one after it, and so on up to broker 999, as far as they are
     /// free. Default: a free port of loopback.
@@ -125,14 +126,13 @@ impl fmt::Debug for ProxyConfig {
 }
 
 /// Splits `host:port`, with IPv6 addresses in brackets.
-fn target(text: &str) -> Option<Target> {
+fn target(text: &str) -> Option<Endpoint> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host = inner.unwrap_or(host);
     let is_host = !host.is_empty() && !host.contains(['/', ' ', '@']);
-    (is_host && (inner.is_some() || !host.contains(':')))
-        .then(|| Target { host: host.into(), port })
+    (is_host && (inner.is_some() || !host.contains(':'))).then(|| Endpoint::stored(host, port))
 }
 
 /// Why a proxy could not be started.
@@ -182,7 +182,7 @@ pub struct ProxiedBroker {
 /// The state that all tasks share.
 pub(crate) struct Shared {
     env: Env,
-    to: Vec<Target>,
+    to: Vec<Endpoint>,
     ip: IpAddr,
     secure: Option<Arc<dyn Secure>>,
     max_frame: usize,
@@ -264,7 +264,7 @@ impl Proxy {
     /// Returns the bootstrap address for clients.
     #[must_use]
     pub fn bootstrap(&self) -> String {
-        host_and_port(self.shared.directory.host(), self.addr.port())
+        Endpoint::stored(self.shared.directory.host(), self.addr.port()).to_string()
     }
 
     /// Connects to the brokers that were not reachable, for at most a second, so that [`Proxy::brokers`] shows
@@ -295,7 +295,7 @@ impl Proxy {
         let directory = &self.shared.directory;
         let brokers = directory.brokers().into_iter().map(|(id, known)| ProxiedBroker {
             id,
-            address: host_and_port(directory.host(), known.port),
+            address: Endpoint::stored(directory.host(), known.port).to_string(),
             reachable: known.reachable,
         });
         brokers.collect()
@@ -355,13 +355,6 @@ async fn open(net: &dyn Net, addr: SocketAddr) -> io::Result<Box<dyn Listener>> 
     }
 }
 
-fn host_and_port(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
-}
-
 /// What clients of a port connect to.
 #[derive(Clone, Copy, Debug)]
 enum Door {
@@ -398,7 +391,7 @@ impl Shared {
     /// Returns the port here of a node that a response names. A new node gets one.
     async fn port_of(self: &Arc<Self>, address: &Address) -> Result<u16, String> {
         let node = address.node;
-        let target = Target { host: address.host.as_str().into(), port: address.port };
+        let target = Endpoint::stored(&address.host, address.port);
         if let Some(port) = self.directory.update(node, &target) {
             return Ok(port);
         }
@@ -408,7 +401,7 @@ impl Shared {
         }
         let listener = self.open(self.directory.next_port(node)?).await?;
         let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-        tracing::info!(?node, host = &*target.host, to = target.port, port, "found a node");
+        tracing::info!(?node, host = target.host(), to = target.port(), port, "found a node");
         self.directory.add(node, target, port);
         self.serve(listener, Door::Node(node));
         Ok(port)
@@ -434,7 +427,7 @@ impl Shared {
     }
 
     /// Connects to the node behind a port.
-    async fn dial(&self, door: Door) -> io::Result<(Box<dyn Socket>, Target)> {
+    async fn dial(&self, door: Door) -> io::Result<(Box<dyn Socket>, Endpoint)> {
         let targets = match door {
             Door::Bootstrap => self.to.clone(),
             Door::Node(node) => self.directory.target(node).into_iter().collect(),
@@ -451,16 +444,17 @@ impl Shared {
     }
 
     /// Returns the broker with this address: by its text, or by what its name resolves to.
-    async fn broker_at(&self, target: &Target, peer: Option<SocketAddr>) -> Option<i32> {
+    async fn broker_at(&self, target: &Endpoint, peer: Option<SocketAddr>) -> Option<i32> {
         let known = self.directory.broker_at(target, peer);
         let (None, Some(peer)) = (known, peer) else { return known };
         let resolving = async {
             for (id, known) in self.directory.brokers() {
-                let Target { host, port } = known.target;
-                if port != peer.port() {
+                let target = known.target;
+                if target.port() != peer.port() {
                     continue;
                 }
-                let resolved = self.env.net.resolve(&host, port).await.unwrap_or_default();
+                let resolving = self.env.net.resolve(target.host(), target.port());
+                let resolved = resolving.await.unwrap_or_default();
                 if resolved.contains(&peer) {
                     return Some(id);
                 }
@@ -470,14 +464,14 @@ impl Shared {
         timeout(RESOLVE_LIMIT, resolving).await.ok().flatten()
     }
 
-    async fn dial_target(&self, target: &Target) -> io::Result<Box<dyn Socket>> {
+    async fn dial_target(&self, target: &Endpoint) -> io::Result<Box<dyn Socket>> {
         // Clients decide how long they wait for a cluster that does not read.
         let options = SocketOptions { user_timeout: None, ..SocketOptions::default() };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in self.env.net.resolve(&target.host, target.port).await? {
+        for address in self.env.net.resolve(target.host(), target.port()).await? {
             match self.env.net.connect(address, options).await {
                 Ok(socket) => match &self.secure {
-                    Some(secure) => return secure.secure(socket, &target.host).await,
+                    Some(secure) => return secure.secure(socket, target.host()).await,
                     None => return Ok(socket),
                 },
                 Err(error) => last = error,

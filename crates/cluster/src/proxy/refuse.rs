@@ -92,7 +92,7 @@ pub(super) fn decide(
         ApiKey::CREATE_PARTITIONS => create_partitions(&call, ask),
         ApiKey::FIND_COORDINATOR => find_coordinator(&call, ask),
         ApiKey::OFFSET_FETCH => offset_fetch(&call, ask),
-        // Asking here would use up the fault: `content` asks when the response is there.
+        // To ask here would use up the fault: `content` asks once the response has arrived.
         ApiKey::FETCH | ApiKey::METADATA => Ok(Verdict::Forward),
         _ => whole(&call, ask),
     }
@@ -153,9 +153,74 @@ impl Call<'_> {
             merge: Box::new(merge),
         })
     }
+
+    /// As [`Self::verdict`], for a request with `left` topics now.
+    fn verdict_by_topic<Q: Request, A: ByTopic>(
+        &self,
+        request: Q,
+        left: usize,
+        refused: Vec<A::Topic>,
+    ) -> Done {
+        let rest = Rest::of(request, left, refused.len());
+        let mut response = A::default();
+        *response.topics() = refused;
+        self.verdict(rest, response, |into: &mut A, mut refused| {
+            merge_topics(into.topics(), std::mem::take(refused.topics()));
+        })
+    }
 }
 
-/// What is left of a request.
+/// A response with a list of topics, each with a list of partitions.
+trait ByTopic: Default + Encodable + Decodable + Message + Send + Sync + 'static {
+    type Topic: Topic + Send + Sync;
+
+    fn topics(&mut self) -> &mut Vec<Self::Topic>;
+}
+
+/// A topic of a response, with its partitions.
+trait Topic {
+    type Partition;
+
+    fn is_same(&self, other: &Self) -> bool;
+    fn partitions(&mut self) -> &mut Vec<Self::Partition>;
+}
+
+/// Implements the traits for a response of `kafka-protocol`. The fields identify a topic.
+macro_rules! by_topic {
+    ($response:ty: $topic:ty [$($field:ident),+], $partition:ty) => {
+        impl ByTopic for $response {
+            type Topic = $topic;
+
+            fn topics(&mut self) -> &mut Vec<$topic> {
+                &mut self.topics
+            }
+        }
+
+        by_topic!($topic [$($field),+], $partition);
+    };
+    ($topic:ty [$($field:ident),+], $partition:ty) => {
+        impl Topic for $topic {
+            type Partition = $partition;
+
+            fn is_same(&self, other: &Self) -> bool {
+                $(self.$field == other.$field)&&+
+            }
+
+            fn partitions(&mut self) -> &mut Vec<$partition> {
+                &mut self.partitions
+            }
+        }
+    };
+}
+
+by_topic!(ProduceTopicResponse [name, topic_id], ProducePartitionResponse);
+by_topic!(ListOffsetsResponse: ListOffsetsTopicResponse [name], ListOffsetsPartitionResponse);
+by_topic!(OffsetCommitResponse: OffsetCommitResponseTopic [name, topic_id], OffsetCommitResponsePartition);
+by_topic!(TxnOffsetCommitResponse: TxnOffsetCommitResponseTopic [name], TxnOffsetCommitResponsePartition);
+by_topic!(DeleteRecordsResponse: DeleteRecordsTopicResult [name], DeleteRecordsPartitionResult);
+by_topic!(OffsetForLeaderEpochResponse: OffsetForLeaderTopicResult [topic], EpochEndOffset);
+
+/// The part of a request that no fault refuses.
 enum Rest<Q> {
     All,
     Some(Q),
@@ -222,15 +287,10 @@ fn take_topics<T, R>(
 }
 
 /// Adds topics with results of partitions to others.
-fn merge_topics<S, R>(
-    into: &mut Vec<S>,
-    refused: Vec<S>,
-    is_same: impl Fn(&S, &S) -> bool,
-    partitions: impl Fn(&mut S) -> &mut Vec<R>,
-) {
+fn merge_topics<T: Topic>(into: &mut Vec<T>, refused: Vec<T>) {
     for mut topic in refused {
-        match into.iter().position(|known| is_same(known, &topic)) {
-            Some(at) => partitions(&mut into[at]).append(partitions(&mut topic)),
+        match into.iter().position(|known| known.is_same(&topic)) {
+            Some(at) => into[at].partitions().append(topic.partitions()),
             None => into.push(topic),
         }
     }
@@ -283,12 +343,7 @@ fn produce(call: &Call<'_>, directory: &Directory, ask: Ask<'_>) -> Done {
     let merge = move |frame: &Bytes| {
         let body = response_body(frame, api, version).map_err(text)?;
         let mut response = ProduceResponse::decode(version, &body).map_err(text)?;
-        merge_topics(
-            &mut response.topics,
-            refused,
-            |one, other| one.name == other.name && one.topic_id == other.topic_id,
-            |topic| &mut topic.partitions,
-        );
+        merge_topics(&mut response.topics, refused);
         Ok(encode(&response))
     };
     Ok(Verdict::Part { request: w.into_bytes(), merge: Box::new(merge) })
@@ -315,14 +370,8 @@ fn list_offsets(call: &Call<'_>, ask: Ask<'_>) -> Done {
                 .with_partitions(partitions)
         },
     );
-    let (left, count) = (request.topics.len(), refused.len());
-    let response = ListOffsetsResponse::default().with_topics(refused);
-    call.verdict(Rest::of(request, left, count), response, |into, refused| {
-        let is_same = |one: &ListOffsetsTopicResponse, other: &ListOffsetsTopicResponse| {
-            one.name == other.name
-        };
-        merge_topics(&mut into.topics, refused.topics, is_same, |topic| &mut topic.partitions);
-    })
+    let left = request.topics.len();
+    call.verdict_by_topic::<_, ListOffsetsResponse>(request, left, refused)
 }
 
 fn offset_commit(call: &Call<'_>, directory: &Directory, ask: Ask<'_>) -> Done {
@@ -345,14 +394,8 @@ fn offset_commit(call: &Call<'_>, directory: &Directory, ask: Ask<'_>) -> Done {
                 .with_partitions(partitions)
         },
     );
-    let (left, count) = (request.topics.len(), refused.len());
-    let response = OffsetCommitResponse::default().with_topics(refused);
-    call.verdict(Rest::of(request, left, count), response, |into, refused| {
-        let is_same = |one: &OffsetCommitResponseTopic, other: &OffsetCommitResponseTopic| {
-            one.name == other.name && one.topic_id == other.topic_id
-        };
-        merge_topics(&mut into.topics, refused.topics, is_same, |topic| &mut topic.partitions);
-    })
+    let left = request.topics.len();
+    call.verdict_by_topic::<_, OffsetCommitResponse>(request, left, refused)
 }
 
 fn named(topic: &str) -> TopicName {
@@ -378,14 +421,8 @@ fn txn_offset_commit(call: &Call<'_>, ask: Ask<'_>) -> Done {
                 .with_partitions(partitions)
         },
     );
-    let (left, count) = (request.topics.len(), refused.len());
-    let response = TxnOffsetCommitResponse::default().with_topics(refused);
-    call.verdict(Rest::of(request, left, count), response, |into, refused| {
-        let is_same = |one: &TxnOffsetCommitResponseTopic, other: &TxnOffsetCommitResponseTopic| {
-            one.name == other.name
-        };
-        merge_topics(&mut into.topics, refused.topics, is_same, |topic| &mut topic.partitions);
-    })
+    let left = request.topics.len();
+    call.verdict_by_topic::<_, TxnOffsetCommitResponse>(request, left, refused)
 }
 
 fn delete_records(call: &Call<'_>, ask: Ask<'_>) -> Done {
@@ -408,14 +445,8 @@ fn delete_records(call: &Call<'_>, ask: Ask<'_>) -> Done {
                 .with_partitions(partitions)
         },
     );
-    let (left, count) = (request.topics.len(), refused.len());
-    let response = DeleteRecordsResponse::default().with_topics(refused);
-    call.verdict(Rest::of(request, left, count), response, |into, refused| {
-        let is_same = |one: &DeleteRecordsTopicResult, other: &DeleteRecordsTopicResult| {
-            one.name == other.name
-        };
-        merge_topics(&mut into.topics, refused.topics, is_same, |topic| &mut topic.partitions);
-    })
+    let left = request.topics.len();
+    call.verdict_by_topic::<_, DeleteRecordsResponse>(request, left, refused)
 }
 
 fn offset_for_leader_epoch(call: &Call<'_>, ask: Ask<'_>) -> Done {
@@ -439,14 +470,8 @@ fn offset_for_leader_epoch(call: &Call<'_>, ask: Ask<'_>) -> Done {
                 .with_partitions(partitions)
         },
     );
-    let (left, count) = (request.topics.len(), refused.len());
-    let response = OffsetForLeaderEpochResponse::default().with_topics(refused);
-    call.verdict(Rest::of(request, left, count), response, |into, refused| {
-        let is_same = |one: &OffsetForLeaderTopicResult, other: &OffsetForLeaderTopicResult| {
-            one.topic == other.topic
-        };
-        merge_topics(&mut into.topics, refused.topics, is_same, |topic| &mut topic.partitions);
-    })
+    let left = request.topics.len();
+    call.verdict_by_topic::<_, OffsetForLeaderEpochResponse>(request, left, refused)
 }
 
 /// If one partition is refused, none is added. From version 4 the request is one of brokers.

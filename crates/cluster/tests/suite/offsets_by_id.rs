@@ -39,7 +39,7 @@ fn uuid(id: uuid::Uuid) -> Uuid {
     Uuid(*id.as_bytes())
 }
 
-/// Commits offsets of partitions 0 and 9, of which the topic has the first. Returns the id in the
+/// Commits offsets of partition 0 and of partition 9, which does not exist. Returns the id in the
 /// response, and the error of each partition.
 async fn commit(client: &mut Client, topic: Topic, offset: i64) -> (Uuid, Vec<i16>) {
     let (version, name, topic_id) = named(topic);

@@ -98,9 +98,8 @@ impl Listening {
             entrances.push(Entrance { open, admission: Arc::clone(&brokers.admission) });
         }
         for (at, admission) in slot.admissions.clients.iter().enumerate() {
-            let wanted = slot.places.lock().get(at).map(|place| {
-                (place.listener.host.clone(), place.bound.map_or(place.listener.port, |b| b.port()))
-            });
+            let wanted = |place: &Place| (place.listener.host.clone(), place.port());
+            let wanted = slot.places.lock().get(at).map(wanted);
             // Both follow the configuration.
             let Some((host, port)) = wanted else { continue };
             let refused = |source| failed(&format_args!("{host}:{port}"), source);
