@@ -1,6 +1,5 @@
 //! `curtail cluster`.
 
-pub(crate) mod parent;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -17,18 +16,15 @@ use std::{
 use clap::Args;
 use curtail_cluster::{
     ClientAuth, ClientFile, Cluster, ClusterConfig, Host, Listener, ListenerAddress, Listeners,
-    Observer, Resize, Security, SecurityProtocol, Storage,
+    Resize, Security, SecurityProtocol, Storage,
 };
 use curtail_net::Env;
 use serde::Serialize;
-use tokio::{
-    runtime::Builder,
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
+use tokio::runtime::Builder;
 
 use crate::{
-    control::{self, Endpoint, Requests, Target},
+    control::{self, Control, Target},
+    ending::Ending,
     failure::Failure,
     output,
     settings::{Property, property},
@@ -437,29 +433,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     runtime.block_on(async {
         // Installed before the address is printed: a script may stop the cluster as soon as it has the
         // address.
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(threads)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
+        let ending = Ending::watch(arguments.ephemeral).map_err(threads)?;
         let security = config.security.clone();
         let (brokers, open) = (config.brokers, open_listeners(&config)?);
-        // Before the start, so that the end of the parent during the start is noticed.
-        let orphaned = parent::gone(arguments.ephemeral);
-        let endpoint = match arguments.control() {
-            Some(addr) => Some(Endpoint::listen(addr).await?),
-            None => None,
-        };
+        let control = Control::open(arguments.control(), arguments.trace).await?;
         let cluster = Arc::new(Cluster::start(config, Env::real()).await?);
-        let requests =
-            Arc::new(if arguments.trace { Requests::traced() } else { Requests::default() });
-        if arguments.trace || endpoint.is_some() {
-            cluster.observe(Arc::clone(&requests) as Arc<dyn Observer>);
+        if let Some(observer) = control.observer() {
+            cluster.observe(observer);
         }
-        let control = endpoint.as_ref().map(|endpoint| format!("http://{}", endpoint.addr));
-        let (served, stop) = oneshot::channel();
-        let target = Target::Cluster(Arc::clone(&cluster));
-        let serving = endpoint.map(|endpoint| tokio::spawn(endpoint.serve(target, requests, stop)));
+        let url = control.url();
+        let service = control.serve(Target::Cluster(Arc::clone(&cluster)));
         // A program that has read the addresses may open them at once.
         let files = cluster.write_client_files();
-        announce(arguments, &cluster, control)?;
+        announce(arguments, &cluster, url)?;
         output::note(match brokers {
             1 => "1 broker is running; Ctrl-C stops it".to_owned(),
             count => format!("{count} brokers are running; Ctrl-C stops them"),
@@ -471,17 +457,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             sources::remind_of_environment(std::env::vars_os());
         }
         arguments.explain(&cluster, files, &security, &open);
-        tokio::select! {
-            biased;
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = orphaned => {}
-        }
-        drop(served);
-        if let Some(serving) = serving {
-            // A panic of the endpoint was printed; the cluster stops nevertheless.
-            let _ = serving.await;
-        }
+        ending.come().await;
+        service.stop().await;
         if let Some(cluster) = Arc::into_inner(cluster) {
             cluster.shutdown().await;
         }

@@ -5,6 +5,7 @@ mod cluster;
 mod console;
 mod control;
 mod doctor;
+mod ending;
 mod failure;
 mod fault;
 mod json_file;

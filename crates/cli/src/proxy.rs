@@ -12,21 +12,14 @@ use std::{
 
 use clap::Args;
 use curtail::{AdminConfig, config::CommonConfig, error::Report, security::connect_tls};
-use curtail_cluster::{
-    Observer,
-    proxy::{Proxy, ProxyConfig, ProxyError, Secure},
-};
+use curtail_cluster::proxy::{Proxy, ProxyConfig, ProxyError, Secure};
 use curtail_net::{BoxFuture, Env, Socket};
 use serde::Serialize;
-use tokio::{
-    runtime::Builder,
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
+use tokio::runtime::Builder;
 
 use crate::{
-    cluster::parent,
-    control::{self, Endpoint, Requests, Target},
+    control::{self, Control, Target},
+    ending::Ending,
     failure::Failure,
     output,
     settings::{ClientArguments, Property, property},
@@ -205,36 +198,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // One thread: a request passes without a switch of threads.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(threads)?;
     runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(threads)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(threads)?;
-        let orphaned = parent::gone(arguments.ephemeral);
-        let endpoint = match arguments.control() {
-            Some(addr) => Some(Endpoint::listen(addr).await?),
-            None => None,
-        };
+        let ending = Ending::watch(arguments.ephemeral).map_err(threads)?;
+        let control = Control::open(arguments.control(), arguments.trace).await?;
         let proxy = Proxy::start(config, Env::real()).await.map_err(|error| failure(&error))?;
         let proxy = Arc::new(proxy);
-        let requests =
-            Arc::new(if arguments.trace { Requests::traced() } else { Requests::default() });
-        if arguments.trace || endpoint.is_some() {
-            proxy.observe(Arc::clone(&requests) as Arc<dyn Observer>);
+        if let Some(observer) = control.observer() {
+            proxy.observe(observer);
         }
-        let control = endpoint.as_ref().map(|endpoint| format!("http://{}", endpoint.addr));
-        let (served, stop) = oneshot::channel();
-        let target = Target::Proxy(Arc::clone(&proxy));
-        let serving = endpoint.map(|endpoint| tokio::spawn(endpoint.serve(target, requests, stop)));
-        announce(arguments, &proxy, control)?;
-        tokio::select! {
-            biased;
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = orphaned => {}
-        }
-        drop(served);
-        if let Some(serving) = serving {
-            // A panic of the endpoint was printed; the proxy stops nevertheless.
-            let _ = serving.await;
-        }
+        let url = control.url();
+        let service = control.serve(Target::Proxy(Arc::clone(&proxy)));
+        announce(arguments, &proxy, url)?;
+        ending.come().await;
+        service.stop().await;
         output::note("stopped");
         Ok(())
     })

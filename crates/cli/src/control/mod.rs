@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use curtail_cluster::Observer;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
@@ -27,7 +28,7 @@ use hyper::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::oneshot,
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
 
@@ -73,15 +74,71 @@ pub(crate) fn check_reach(
     }
 }
 
+/// The control endpoint of a command, if it has one, and the counts of requests.
+pub(crate) struct Control {
+    endpoint: Option<Endpoint>,
+    requests: Arc<Requests>,
+    is_traced: bool,
+}
+
+impl Control {
+    /// Listens on an address, if there is one. With `trace` each request is printed.
+    pub(crate) async fn open(addr: Option<SocketAddr>, trace: bool) -> Result<Self, Failure> {
+        let endpoint = match addr {
+            Some(addr) => Some(Endpoint::listen(addr).await?),
+            None => None,
+        };
+        let requests = if trace { Requests::traced() } else { Requests::default() };
+        Ok(Self { endpoint, requests: Arc::new(requests), is_traced: trace })
+    }
+
+    /// Returns the observer to install, if anything reads what it counts.
+    pub(crate) fn observer(&self) -> Option<Arc<dyn Observer>> {
+        let is_read = self.is_traced || self.endpoint.is_some();
+        is_read.then(|| Arc::clone(&self.requests) as Arc<dyn Observer>)
+    }
+
+    /// Returns the address of the endpoint.
+    pub(crate) fn url(&self) -> Option<String> {
+        self.endpoint.as_ref().map(|endpoint| format!("http://{}", endpoint.addr))
+    }
+
+    /// Serves requests until the service is stopped.
+    pub(crate) fn serve(self, target: Target) -> Service {
+        let (stop, stopped) = oneshot::channel();
+        let task = self
+            .endpoint
+            .map(|endpoint| tokio::spawn(endpoint.serve(target, self.requests, stopped)));
+        Service { stop, task }
+    }
+}
+
+/// A control endpoint that serves requests, if there is one.
+pub(crate) struct Service {
+    stop: oneshot::Sender<Infallible>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Returns once no task uses the target.
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        if let Some(task) = self.task {
+            // A panic of the endpoint was printed; the command stops nevertheless.
+            let _ = task.await;
+        }
+    }
+}
+
 /// A control endpoint that listens.
-pub(crate) struct Endpoint {
+struct Endpoint {
     listener: TcpListener,
-    pub(crate) addr: SocketAddr,
+    addr: SocketAddr,
 }
 
 impl Endpoint {
     /// Listens on an address.
-    pub(crate) async fn listen(addr: SocketAddr) -> Result<Self, Failure> {
+    async fn listen(addr: SocketAddr) -> Result<Self, Failure> {
         let failed = |error| Failure::new(format!("--control {addr}: cannot listen: {error}"));
         let listener = TcpListener::bind(addr).await.map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
@@ -89,7 +146,7 @@ impl Endpoint {
     }
 
     /// Serves requests until the other end of `stop` is dropped. Then no task uses the target.
-    pub(crate) async fn serve(
+    async fn serve(
         self,
         target: Target,
         requests: Arc<Requests>,
