@@ -2,17 +2,19 @@
 //!
 //! A broker that has restarted leads nothing until an election gives it back the partitions of which it is the first replica
 //! (`kafka-leader-election --election-type preferred`, or `auto.leader.rebalance.enable`). The broker is healthy and in sync, so
-//! nothing in the cluster fails. The cost is that of the move itself, and is compared with the time before it.
+//! nothing in the cluster fails. The cost is that of the move itself, and is compared with the time before it. The load is that of
+//! [`roll`](super::roll).
 
 use std::time::{Duration, Instant};
 
-use curtail::admin::TopicDescription;
+use curtail::admin::{PartitionDescription, TopicDescription};
 
 use super::{
     Arm, Arms, Condition, Experiment, Figure, Published, Sample, Setting, Testbed, Turn,
-    check::{Order, read_back},
-    load::{Keys, Load, nanos, rehearse_elsewhere, sleep_until, worst_ms},
+    check::read_back,
+    load::{Load, nanos, rehearse_elsewhere, sleep_until, worst_ms},
     observer::watch,
+    roll::{RATE, REPLICAS, SIZE, keys, order, partitions},
     testbed::Needs,
 };
 use crate::{
@@ -22,12 +24,6 @@ use crate::{
 };
 
 const BROKERS: u32 = 3;
-const REPLICAS: i16 = 3;
-const FEW: i32 = 12;
-const MANY: i32 = 120;
-const RATE: f64 = 2_000.0;
-const SIZE: usize = 1_000;
-const KEYS: u64 = 10_000;
 /// The measured parts of a run: before the leaders return, and from then on.
 const STEADY: Duration = Duration::from_secs(10);
 const RETURN: Duration = Duration::from_secs(5);
@@ -55,7 +51,7 @@ impl Experiment for PreferredReturn {
     }
 
     fn about(&self) -> &'static str {
-        "a restarted broker leads its partitions again: the latency meanwhile compared with that before"
+        "a restarted broker leads its partitions again: latency during the move, compared with that before"
     }
 
     fn source(&self) -> &'static str {
@@ -81,7 +77,7 @@ impl Experiment for PreferredReturn {
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
-        let partitions = partitions(turn.arm);
+        let partitions = partitions(turn.arm.name);
         let steady = STEADY.mul_f64(turn.setting.scale.max(0.1));
         let until = steady + RETURN.mul_f64(turn.setting.scale.max(0.1));
         let base = Load::new(turn, &topic)?;
@@ -90,7 +86,7 @@ impl Experiment for PreferredReturn {
             records: (RATE * until.as_secs_f64()) as u64,
             rate: RATE,
             size: SIZE,
-            keys: keys(turn.arm),
+            keys: keys(turn.arm.name),
             ..base
         };
         rehearse_elsewhere(&load, turn, partitions, |_, _| Ok(()))?;
@@ -102,7 +98,7 @@ impl Experiment for PreferredReturn {
         })?;
         let mut sample = sent.sample();
         sample.mark(sent.start, asked, known, "preferred leaders return, until every broker knows");
-        read_back(&sent, order(turn.arm), &mut sample)?;
+        read_back(&sent, order(turn.arm.name), &mut sample)?;
         let before = nanos(steady);
         compare(&mut sample, sent.acknowledged().map(|(due, _, took)| (due < before, took)));
         sample.note("leaders_returned", Figure::Total(led_before as f64));
@@ -142,7 +138,7 @@ fn take_leaders(testbed: &Testbed, topic: &str, partitions: i32) -> Result<usize
     testbed.restart(id)?;
     testbed.await_healthy(topic, all)?;
     let described = testbed.describe(topic)?.partitions;
-    match described.iter().filter(|p| p.leader != p.replicas.first().copied()).count() {
+    match described.iter().filter(|p| !has_preferred_leader(p)).count() {
         0 => Err(Error::Unexpected(format!("broker {id} kept its leaders"))),
         moved => Ok(moved),
     }
@@ -151,38 +147,28 @@ fn take_leaders(testbed: &Testbed, topic: &str, partitions: i32) -> Result<usize
 /// Elects the preferred leaders. Returns when that was requested, and when every broker's metadata named them.
 fn bring_back(testbed: &Testbed, topic: &str) -> Result<(Instant, Instant)> {
     let brokers = testbed.broker_ids();
-    let preferred = |now: &TopicDescription| {
-        now.partitions.iter().all(|p| p.leader.is_some() && p.leader == p.replicas.first().copied())
-    };
+    let preferred = |now: &TopicDescription| now.partitions.iter().all(has_preferred_leader);
     let elect = |_| testbed.elect_preferred(topic);
     let (asked, elected, seen) = watch(testbed, &brokers, topic, LIMIT, preferred, elect)?;
     elected?;
     Ok((asked, asked + seen?.all))
 }
 
+fn has_preferred_leader(partition: &PartitionDescription) -> bool {
+    partition.leader.is_some() && partition.leader == partition.replicas.first().copied()
+}
+
 /// Adds the percentiles of both parts. Each record is given as whether it was due before the return, and its latency.
 fn compare(sample: &mut Sample, records: impl Iterator<Item = (bool, u64)>) {
-    let (mut steady, mut meanwhile) = (Latencies::default(), Latencies::default());
+    let (mut before, mut during) = (Latencies::default(), Latencies::default());
     for (is_before, took) in records {
-        if is_before { &mut steady } else { &mut meanwhile }.record_nanos(took);
+        let latencies = if is_before { &mut before } else { &mut during };
+        latencies.record_nanos(took);
     }
     let ms = |latencies: &Latencies, quantile| latencies.quantile(quantile).as_secs_f64() * 1e3;
-    let (before, with) = (ms(&steady, 0.99), ms(&meanwhile, 0.99));
-    sample.note("steady_p99_ms", Figure::Worst(before));
-    sample.note("return_p99_ms", Figure::Worst(with));
-    sample.note("return_p999_ms", Figure::Worst(ms(&meanwhile, 0.999)));
-    sample.note("p99_factor", Figure::Worst(with / before));
-}
-
-fn partitions(arm: &Arm) -> i32 {
-    if arm.name.starts_with("few") { FEW } else { MANY }
-}
-
-fn keys(arm: &Arm) -> Keys {
-    if arm.name.ends_with("keyless") { Keys::None } else { Keys::Cycle(KEYS) }
-}
-
-/// Keyless records may move to another partition.
-fn order(arm: &Arm) -> Order {
-    if arm.name.ends_with("keyless") { Order::Acknowledged } else { Order::Sent }
+    let (steady_ms, return_ms) = (ms(&before, 0.99), ms(&during, 0.99));
+    sample.note("steady_p99_ms", Figure::Worst(steady_ms));
+    sample.note("return_p99_ms", Figure::Worst(return_ms));
+    sample.note("return_p999_ms", Figure::Worst(ms(&during, 0.999)));
+    sample.note("p99_factor", Figure::Worst(return_ms / steady_ms));
 }

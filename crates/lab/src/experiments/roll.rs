@@ -30,11 +30,11 @@ use crate::{
 };
 
 const BROKERS: u32 = 6;
-const REPLICAS: i16 = 3;
+pub(super) const REPLICAS: i16 = 3;
 const FEW: i32 = 12;
 const MANY: i32 = 120;
-const RATE: f64 = 2_000.0;
-const SIZE: usize = 1_000;
+pub(super) const RATE: f64 = 2_000.0;
+pub(super) const SIZE: usize = 1_000;
 const KEYS: u64 = 10_000;
 /// Downtime of a broker, and the pause before the next one once all replicas are in sync.
 const AWAY: Duration = Duration::from_secs(1);
@@ -229,16 +229,16 @@ fn committed(arm: &str) -> bool {
     ARMS.iter().any(|all| all.name == arm && all.properties.contains(&ALL[0]))
 }
 
-fn keys(arm: &str) -> Keys {
+pub(super) fn keys(arm: &str) -> Keys {
     if arm.ends_with("keyless") { Keys::None } else { Keys::Cycle(KEYS) }
 }
 
 /// Keyless records may move to another partition.
-fn order(arm: &str) -> Order {
+pub(super) fn order(arm: &str) -> Order {
     if arm.ends_with("keyless") { Order::Acknowledged } else { Order::Sent }
 }
 
-fn partitions(arm: &str) -> i32 {
+pub(super) fn partitions(arm: &str) -> i32 {
     if arm.starts_with("few") { FEW } else { MANY }
 }
 
