@@ -585,7 +585,7 @@ impl<C> PartitionQueue<C> {
         self.take_unsent(policy)
     }
 
-    /// As [`Self::take_movable`], without the batches that were sent: those that were refused wait for their retry here.
+    /// As [`Self::take_movable`], but keeps refused batches, which wait for their retry here.
     pub fn take_unsent(&mut self, policy: &BatchPolicy) -> Vec<Batch<C>> {
         let Some(work) = &mut self.work else { return Vec::new() };
         if work.open.as_ref().is_some_and(|open| !open.bound) {

@@ -446,11 +446,11 @@ impl Route {
     }
 }
 
-/// Which keyless records a partition keeps while there are better ones.
+/// The keyless records that a partition keeps while there are better ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
     All,
-    /// Those that try its leader. Others would wait for the outcome behind them.
+    /// Records that were sent and so try its leader. Others would wait behind them for the outcome.
     ///
     /// **Was a bug:** a trial began with a batch in flight, and the batches queued behind it stayed with it, for seconds.
     Sent,
@@ -465,9 +465,11 @@ fn keeps(
     partition: &Partition,
     state: &PartitionState,
 ) -> Keeps {
-    let none_if = |none| if none { Keeps::None } else { Keeps::All };
-    if state.is_avoided() || !shared.routing.policy.prefers_proven {
-        return none_if(state.is_avoided() || state.queue.is_doubtful());
+    if state.is_avoided() {
+        return Keeps::None;
+    }
+    if !shared.routing.policy.prefers_proven {
+        return if state.queue.is_doubtful() { Keeps::None } else { Keeps::All };
     }
     if partition.standing.is_proven() {
         return Keeps::All;

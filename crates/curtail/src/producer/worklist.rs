@@ -15,10 +15,10 @@ pub(super) enum Effect {
     /// The partition's next batch is past `delivery.timeout.ms`. The partition has no seat: the rest is queued
     /// again.
     Expire(Arc<Partition>),
-    /// The first record of a batch tries a leader; the rest moves elsewhere if possible.
-    Trial { partition: Arc<Partition>, whole: Divided },
+    /// A batch was divided: its first record tries a leader.
+    Divided(Divided),
     /// A batch tries the partition's leader; those behind it move elsewhere if possible.
-    Tries(Arc<Partition>),
+    Trial(Arc<Partition>),
     /// A partition has exhausted the epochs of this producer id.
     AnotherId(i64),
 }
@@ -28,11 +28,8 @@ impl Effect {
         match self {
             Self::Written(request) => settle::written_without_answer(shared, request),
             Self::Expire(partition) => shared.expire(&partition, None),
-            Self::Trial { partition, whole } => {
-                whole.tell();
-                shared.evacuate(&partition);
-            }
-            Self::Tries(partition) => shared.evacuate(&partition),
+            Self::Divided(whole) => whole.tell(),
+            Self::Trial(partition) => shared.evacuate(&partition),
             Self::AnotherId(spent) => shared.ask_for_another_id(spent),
         }
     }

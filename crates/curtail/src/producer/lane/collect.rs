@@ -115,20 +115,22 @@ fn next_batch(
     effects: &mut Effects,
 ) -> Result<Batch<Completion>, Wait> {
     let idempotence = shared.identity.stamps(partition, state);
+    let mut is_trial = shared.routing.policy.leaves_trials(partition);
     loop {
         return match state.queue.take(policy, idempotence, to, now) {
             Take::Trial(batch, parts) => {
                 let shares: Vec<Share> = parts.shares().collect();
                 state.queue.put_back(batch, parts, |completion| {
                     let (completions, whole) = completion.divide(&shares);
-                    effects.push(Effect::Trial { partition: partition.clone(), whole });
+                    effects.push(Effect::Divided(whole));
                     completions
                 });
+                is_trial = true;
                 continue;
             }
             Take::Batch(batch) => {
-                if shared.routing.policy.leaves_trials(partition) && !state.queue.is_drained() {
-                    effects.push(Effect::Tries(partition.clone()));
+                if is_trial && !state.queue.is_drained() {
+                    effects.push(Effect::Trial(partition.clone()));
                 }
                 Ok(batch)
             }
