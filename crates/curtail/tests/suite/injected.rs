@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use curtail::{Consumer, ConsumerConfig, Error, Record, TopicPartition};
+use curtail::{Consumer, ConsumerConfig, Record, TopicPartition};
 use curtail_cluster::{
     ApiKey, Cluster, ClusterConfig, CoordinatorKey, Cut, CutClients, Direction, Disconnect,
     ErrorCode, Fault, HandledRequest, Observer, OnBroker, Requests, SlowDisk, Time, When,
@@ -16,7 +16,7 @@ use curtail_cluster::{
 };
 use tokio::time::Instant;
 
-use crate::common::{Backend, producer, read_all, until};
+use crate::common::{Backend, producer, read_all, read_past_damage, until};
 
 async fn with_topic(brokers: u32) -> Backend {
     let shrinks_soon = |config: &mut ClusterConfig| {
@@ -261,22 +261,9 @@ async fn a_consumer_detects_a_damaged_batch() {
     let producer = producer(&backend, &[]);
     producer.send(Record::to("t").value("a")).await.unwrap().await.unwrap();
     let name = cluster.inject(Fault::corrupt(Requests::all().on_topic("t").times(2))).unwrap();
-    let mut consumer = Consumer::new(ConsumerConfig::new(backend.bootstrap())).unwrap();
-    let partition = TopicPartition::new("t", 0);
-    consumer.assign([partition.clone()]);
-    consumer.seek_to_beginning(&[partition]).unwrap();
-    let mut damaged = 0;
-    let records = loop {
-        match consumer.poll(Duration::from_secs(30)).await {
-            Ok(records) if !records.is_empty() => break records,
-            Ok(_) => {}
-            Err(Error::Corrupt { .. }) => damaged += 1,
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let (damaged, first) = read_past_damage(backend.bootstrap(), "t").await;
     assert_eq!((damaged, hits(cluster, &name)), (2, 2));
-    assert_eq!(records.into_iter().next().unwrap().value(), Some(&b"a"[..]));
-    consumer.close().await;
+    assert_eq!(first, b"a");
 }
 
 /// As in Java, a hint counts if its epoch is later than the known one.

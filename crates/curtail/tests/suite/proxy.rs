@@ -7,7 +7,7 @@ use std::{
 };
 
 use curtail::{
-    Admin, AdminConfig, Consumer, ConsumerConfig, Env, Error, Producer, ProducerConfig, Record,
+    Admin, AdminConfig, Consumer, ConsumerConfig, Env, Producer, ProducerConfig, Record,
     TopicPartition, TransactionalProducer,
 };
 use curtail_cluster::{
@@ -17,7 +17,7 @@ use curtail_cluster::{
 };
 use tokio::time::{Instant, timeout};
 
-use crate::common::{Backend, read_all, until};
+use crate::common::{Backend, read_all, read_past_damage, until};
 
 async fn proxy(backend: &Backend) -> Proxy {
     let config = ProxyConfig::to(&backend.bootstrap()).unwrap();
@@ -246,22 +246,9 @@ async fn a_consumer_detects_a_batch_that_a_proxy_damages() {
     let producer = producer(&proxy, &[]);
     send(&producer).await;
     let name = proxy.inject(Fault::corrupt(Requests::all().on_topic("t").times(2))).unwrap();
-    let mut consumer = Consumer::new(ConsumerConfig::new(proxy.bootstrap())).unwrap();
-    let partition = TopicPartition::new("t", 0);
-    consumer.assign([partition.clone()]);
-    consumer.seek_to_beginning(&[partition]).unwrap();
-    let mut damaged = 0;
-    let records = loop {
-        match consumer.poll(Duration::from_secs(30)).await {
-            Ok(records) if !records.is_empty() => break records,
-            Ok(_) => {}
-            Err(Error::Corrupt { .. }) => damaged += 1,
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let (damaged, first) = read_past_damage(proxy.bootstrap(), "t").await;
     assert_eq!((damaged, hits(&proxy, &name)), (2, 2));
-    assert_eq!(records.into_iter().next().unwrap().value(), Some(&b"a"[..]));
-    consumer.close().await;
+    assert_eq!(first, b"a");
 }
 
 #[tokio::test]

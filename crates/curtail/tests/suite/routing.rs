@@ -491,7 +491,16 @@ async fn keyless_records_leave_a_broker_under_trial_for_the_first_that_acknowled
     cluster.freeze(former);
     cluster.move_leader(TOPIC, 1, former).expect("moved");
     deliveries.extend(send_keyless(&producer, RECORDS).await);
-    until("the other partition has a new leader, too", || is_busy(former)).await;
+    // Records that come before the producer knows this new leader have no other choice than the broker under trial.
+    let holds = |id: i32| broker(id).is_some_and(|b| b.queue_bytes > 0 || b.requests_in_flight > 0);
+    let mut pace = tokio::time::interval(Duration::from_millis(5));
+    let both_hold_some = async {
+        while !(holds(former) && holds(tried)) {
+            pace.tick().await;
+            deliveries.extend(send_keyless(&producer, 1).await);
+        }
+    };
+    tokio::time::timeout(PATIENT / 10, both_hold_some).await.expect("both have records");
     cluster.thaw(former);
     let waiting = || outstanding(&deliveries);
     // One record tried the broker before. A second later another one may.

@@ -48,7 +48,7 @@ async fn a_sender_that_outruns_a_broker_waits_in_front_of_it() {
     const RECORDS: usize = 1000;
     let backend = slow_broker().await;
     for (target, least, most) in [("10", 0, 4 << 20), ("0", 6 << 20, usize::MAX)] {
-        let properties = [("curtail.latency.target.ms", target), ("batch.size", "65536")];
+        let properties = [("curtail.latency.target.ms", target), ("batch.size", "16384")];
         let producer = producer(&backend, &properties);
         producer.warm_up(&[TOPIC]).await.expect("the leaders answer");
         let (took, deliveries) = outrun(&producer, RECORDS).await;
@@ -95,7 +95,7 @@ async fn a_send_that_is_dropped_while_it_waits_has_appended_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn try_send_fails_only_while_the_queue_is_standing() {
     let backend = slow_broker().await;
-    let producer = producer(&backend, &[("batch.size", "65536")]);
+    let producer = producer(&backend, &[("batch.size", "16384")]);
     producer.warm_up(&[TOPIC]).await.expect("the leaders answer");
     acknowledged(outrun(&producer, 10).await.1).await;
     let value = vec![b'x'; SIZE];

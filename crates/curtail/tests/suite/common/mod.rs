@@ -7,8 +7,8 @@ pub(crate) mod raw;
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{
-    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Env, Producer, ProducerConfig,
-    TopicPartition, admin::NewTopic,
+    Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Env, Error, Producer,
+    ProducerConfig, TopicPartition, admin::NewTopic,
 };
 use curtail_apache::{ApacheCluster, ApacheClusterBuilder};
 use curtail_cluster::{Cluster, ClusterConfig};
@@ -185,4 +185,25 @@ pub(crate) async fn read_all(
             records.entry(record.partition()).or_default().push(record);
         }
     }
+}
+
+/// Reads partition 0 of a topic until a poll returns records. Returns how many polls reported damage before, and the first
+/// value.
+pub(crate) async fn read_past_damage(bootstrap: String, topic: &str) -> (u64, Vec<u8>) {
+    let mut consumer = Consumer::new(ConsumerConfig::new(bootstrap)).unwrap();
+    let partition = TopicPartition::new(topic, 0);
+    consumer.assign([partition.clone()]);
+    consumer.seek_to_beginning(&[partition]).unwrap();
+    let mut damaged = 0;
+    let records = loop {
+        match consumer.poll(Duration::from_secs(30)).await {
+            Ok(records) if !records.is_empty() => break records,
+            Ok(_) => {}
+            Err(Error::Corrupt { .. }) => damaged += 1,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let first = records.into_iter().next().unwrap().value().unwrap().to_vec();
+    consumer.close().await;
+    (damaged, first)
 }
