@@ -314,6 +314,16 @@ impl Broker {
         Error::Broker { index: self.index, what: what.to_owned(), log_tail }
     }
 
+    /// Whether its process has ended although nothing here ended it.
+    fn has_ended_unasked(&self) -> bool {
+        lock(&self.server).as_mut().is_some_and(|server| server.has_ended().unwrap_or(false))
+    }
+
+    fn last_words(&self) -> String {
+        let (index, tail) = (self.index, log_tail(&self.log, TAIL_LINES));
+        format!("\n\nbroker {index} has ended, too; the end of its log:\n{tail}")
+    }
+
     fn on_running<T>(&self, act: impl FnOnce(&mut Server) -> Result<T, Error>) -> Result<T, Error> {
         let mut server = lock(&self.server);
         match server.as_mut() {
@@ -564,8 +574,8 @@ impl ApacheCluster {
         let progress = broker.on_running(|server| Ok(server.progress()))?;
         match progress.wait_ready(deadline) {
             Start::Ready => {}
-            Start::Ended => return Err(broker.failed("ended before it was ready")),
-            Start::TooLate => return Err(broker.failed("was not ready in time")),
+            Start::Ended => return Err(self.unready(broker, "ended before it was ready")),
+            Start::TooLate => return Err(self.unready(broker, "was not ready in time")),
         }
         let port = self.ports.clients[index].number;
         loop {
@@ -574,10 +584,22 @@ impl ApacheCluster {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(broker.failed("did not list its brokers in time"));
+                return Err(self.unready(broker, "did not list its brokers in time"));
             }
             std::thread::sleep(PROBE_PAUSE);
         }
+    }
+
+    /// The failure of a broker's start, with the log of each other broker that has ended unasked: without a majority
+    /// of controllers no broker becomes ready.
+    fn unready(&self, broker: &Broker, what: &str) -> Error {
+        let mut log_tail = log_tail(&broker.log, TAIL_LINES);
+        for other in self.brokers.iter().filter(|other| other.has_ended_unasked()) {
+            if other.index != broker.index {
+                log_tail.push_str(&other.last_words());
+            }
+        }
+        Error::Broker { index: broker.index, what: what.to_owned(), log_tail }
     }
 }
 
@@ -609,5 +631,28 @@ impl Drop for ApacheCluster {
             }
         }
         // The watchdog, dropped next, removes the directory.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_ended_unasked_is_named_with_its_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Broker::prepare(2, directory.path(), "").unwrap();
+        assert!(!broker.has_ended_unasked(), "it was never started");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo the disk is full"]);
+        let server = Server::spawn(command, &broker.log).unwrap();
+        let progress = server.progress();
+        *lock(&broker.server) = Some(server);
+        assert_eq!(progress.wait_ready(Instant::now() + START_LIMIT), Start::Ended);
+        while !broker.has_ended_unasked() {
+            std::thread::yield_now();
+        }
+        let words = broker.last_words();
+        assert!(words.ends_with("broker 2 has ended, too; the end of its log:\nthe disk is full"));
     }
 }
