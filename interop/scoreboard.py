@@ -210,7 +210,8 @@ SUITES = (
     Suite("kafka-go", "0.4.51", "all tests of the root package",
           lambda _: go_suite("kafka-go", "github.com/segmentio/kafka-go",
                              {"KAFKA_SKIP_NETTEST": "1", "KAFKA_VERSION": KAFKA_VERSION}),
-          ("message.max.bytes=200000000", *AUTHORIZER), brokers=1, port=9092),
+          # The suite compares addresses with `localhost`, which its own broker advertises.
+          ("message.max.bytes=200000000", "advertised.listeners=PLAINTEXT://localhost:9092", *AUTHORIZER), brokers=1, port=9092),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 
