@@ -11,28 +11,18 @@
 mod elsewhere;
 mod from_file;
 mod librdkafka;
-mod range;
 mod security;
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::path::Path;
 
-use curtail_wire::compression::{Codec, Compression};
-
-use self::range::{BUFFER_BYTES, INT_BYTES, INT_MILLIS, LONG_BYTES, LONG_MILLIS, bound};
 use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
+    common::COMMON,
     providers::ConfigProviders,
     redact,
-    values::{
-        acks, assignors, boolean, buffer_size, buffered_partitions, dns_lookup, group_protocol,
-        idle_millis, int_millis, isolation, leader_discovery, long_millis, number, offset_reset,
-        partitioner_load, recovery, servers, show_acks, show_assignors, show_buffer,
-        show_buffered_partitions, show_dns_lookup, show_group_protocol, show_idle_millis,
-        show_isolation, show_leader_discovery, show_millis, show_offset_reset,
-        show_partitioner_load, show_recovery, show_seconds, text,
-    },
+    table::{Kind, Property, Settings},
 };
-use crate::{error::ConfigError, producer::partitioner};
+use crate::error::ConfigError;
 
 /// Properties of the Java clients that are accepted without effect: they tune Java's metrics.
 ///
@@ -46,604 +36,6 @@ pub const IGNORED_PROPERTIES: &[&str] = &[
     "metrics.sample.window.ms",
 ];
 
-/// One property: name, accepted values, setter and getter.
-struct Property<C: 'static> {
-    name: &'static str,
-    expected: &'static str,
-    set: fn(&mut C, &str) -> Option<()>,
-    get: fn(&C) -> String,
-}
-
-impl<C: Clone> Property<C> {
-    fn set(&self, config: &mut C, value: &str) -> Result<(), ConfigError> {
-        if (self.set)(config, value).is_some() {
-            return Ok(());
-        }
-        // For a list, names the unusable entries.
-        let bad = |entry: &&str| (self.set)(&mut config.clone(), entry).is_none();
-        let entries = value.split(',').map(str::trim);
-        let bad: Vec<_> = entries.filter(|_| value.contains(',')).filter(bad).collect();
-        let (expected, value) = (self.expected, redact::value(self.name, value));
-        let reason = match bad.as_slice() {
-            [_, ..] if value != redact::HIDDEN => {
-                format!("'{}' cannot be used; expected {expected}", bad.join("', '"))
-            }
-            _ => format!("expected {}", bound(expected, &value)),
-        };
-        Err(ConfigError::Invalid { name: self.name, value, reason })
-    }
-
-    /// Refuses a number that [`set`] would refuse. Only numbers have ranges.
-    fn check(&self, config: &C) -> Result<(), ConfigError> {
-        let value = (self.get)(config);
-        let is_number = value.parse::<f64>().is_ok();
-        if is_number { self.set(&mut config.clone(), &value) } else { Ok(()) }
-    }
-}
-
-/// A client's settings and their tables.
-trait Settings: Clone + 'static {
-    /// The client's name in messages.
-    const KIND: Kind;
-    /// Properties of this client only.
-    const TABLE: &'static [Property<Self>];
-    /// Common properties that this client lacks.
-    const WITHOUT: &'static [&'static str];
-    fn common(&self) -> &CommonConfig;
-    fn common_mut(&mut self) -> &mut CommonConfig;
-    /// Updates settings that follow from others.
-    fn settle(&mut self);
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Producer,
-    Consumer,
-    Admin,
-}
-
-impl Kind {
-    fn plural(self) -> &'static str {
-        match self {
-            Self::Producer => "producers",
-            Self::Consumer => "consumers",
-            Self::Admin => "Admin",
-        }
-    }
-}
-
-const BOOLEAN: &str = "true or false";
-
-macro_rules! property {
-    ($name:literal, $expected:expr, $field:ident, $parse:expr, $show:expr) => {
-        Property {
-            name: $name,
-            expected: $expected,
-            set: |config, text| {
-                config.$field = ($parse)(text)?;
-                Some(())
-            },
-            get: |config| ($show)(&config.$field),
-        }
-    };
-}
-
-/// Greatest keepalive times of Linux, in seconds.
-const KEEPALIVE_MAX: u64 = 32_767;
-
-static COMMON: &[Property<CommonConfig>] = &[
-    property!(
-        "bootstrap.servers",
-        "host:port, separated by commas, with ports of 1 to 65535",
-        bootstrap_servers,
-        servers,
-        |s: &Vec<String>| s.join(",")
-    ),
-    property!(
-        "client.dns.lookup",
-        "use_all_dns_ips or resolve_canonical_bootstrap_servers_only",
-        dns_lookup,
-        dns_lookup,
-        show_dns_lookup
-    ),
-    property!("client.id", "a text", client_id, text, String::clone),
-    property!("client.rack", "a text", client_rack, text, String::clone),
-    property!(
-        "connections.max.idle.ms",
-        "milliseconds up to 9223372036854775807, or a negative number for no limit",
-        connections_max_idle,
-        idle_millis,
-        show_idle_millis
-    ),
-    property!("curtail.io.thread", BOOLEAN, io_thread, boolean, bool::to_string),
-    property!("curtail.phase.stamps", BOOLEAN, phase_stamps, boolean, bool::to_string),
-    property!(
-        "curtail.tcp.keepalive.idle.seconds",
-        "seconds up to 32767, 0 for no keepalive",
-        tcp_keepalive_idle,
-        |t| number(t, 0, KEEPALIVE_MAX).map(Duration::from_secs),
-        show_seconds
-    ),
-    property!(
-        "curtail.tcp.keepalive.interval.seconds",
-        "seconds, 1 to 32767",
-        tcp_keepalive_interval,
-        |t| number(t, 1, KEEPALIVE_MAX).map(Duration::from_secs),
-        show_seconds
-    ),
-    property!("curtail.tcp.user.timeout.ms", INT_MILLIS, tcp_user_timeout, int_millis, show_millis),
-    Property {
-        name: "default.api.timeout.ms",
-        expected: INT_MILLIS,
-        set: |config, text| {
-            config.default_api_timeout = int_millis(text)?;
-            config.given.default_api_timeout = true;
-            Some(())
-        },
-        get: |config| show_millis(&config.default_api_timeout),
-    },
-    property!("metadata.max.age.ms", LONG_MILLIS, metadata_max_age, long_millis, show_millis),
-    property!(
-        "metadata.recovery.rebootstrap.trigger.ms",
-        LONG_MILLIS,
-        metadata_rebootstrap_trigger,
-        long_millis,
-        show_millis
-    ),
-    property!(
-        "metadata.recovery.strategy",
-        "rebootstrap or none",
-        metadata_recovery,
-        recovery,
-        show_recovery
-    ),
-    property!("receive.buffer.bytes", BUFFER_BYTES, receive_buffer, buffer_size, show_buffer),
-    property!(
-        "reconnect.backoff.max.ms",
-        LONG_MILLIS,
-        reconnect_backoff_max,
-        long_millis,
-        show_millis
-    ),
-    property!("reconnect.backoff.ms", LONG_MILLIS, reconnect_backoff, long_millis, show_millis),
-    property!("request.timeout.ms", INT_MILLIS, request_timeout, int_millis, show_millis),
-    property!("retry.backoff.max.ms", LONG_MILLIS, retry_backoff_max, long_millis, show_millis),
-    property!("retry.backoff.ms", LONG_MILLIS, retry_backoff, long_millis, show_millis),
-    property!("send.buffer.bytes", BUFFER_BYTES, send_buffer, buffer_size, show_buffer),
-    property!(
-        "socket.connection.setup.timeout.ms",
-        LONG_MILLIS,
-        connection_setup_timeout,
-        long_millis,
-        show_millis
-    ),
-];
-
-macro_rules! level {
-    ($name:literal, $codec:expr, $expected:literal) => {
-        Property {
-            name: $name,
-            expected: $expected,
-            set: |config, text| {
-                let level = number(text, i32::MIN, i32::MAX)?;
-                Compression::new($codec, Some(level)).ok()?;
-                config.common.given.compression_levels[usize::from($codec.id())] = Some(level);
-                if config.compression.codec == $codec {
-                    config.compression.level = Some(level);
-                }
-                Some(())
-            },
-            get: |config| {
-                let given = config.common.given.compression_levels[usize::from($codec.id())];
-                let set = Some(config.compression).filter(|c| c.codec == $codec);
-                let level = set.and_then(|c| c.level).or(given).or($codec.default_level());
-                level.unwrap_or_default().to_string()
-            },
-        }
-    };
-}
-
-static PRODUCER: &[Property<ProducerConfig>] = &[
-    property!("acks", "all, -1, 0 or 1", acks, acks, show_acks),
-    property!(
-        "batch.max.size",
-        INT_BYTES,
-        batch_max_size,
-        |t| number(t, 0, i32::MAX as usize),
-        usize::to_string
-    ),
-    property!(
-        "batch.size",
-        INT_BYTES,
-        batch_size,
-        |t| number(t, 0, i32::MAX as usize),
-        usize::to_string
-    ),
-    property!(
-        "buffer.memory",
-        LONG_BYTES,
-        buffer_memory,
-        |t| number(t, 0, i64::MAX as usize),
-        usize::to_string
-    ),
-    property!(
-        "curtail.broker.memory.percent",
-        "a percentage up to 1000000, 0 for no bound",
-        broker_memory_percent,
-        |t| number(t, 0, 1_000_000),
-        u32::to_string
-    ),
-    property!("curtail.latency.target.ms", INT_MILLIS, latency_target, int_millis, show_millis),
-    property!(
-        "curtail.route.around.trouble",
-        BOOLEAN,
-        route_around_trouble,
-        boolean,
-        bool::to_string
-    ),
-    property!(
-        "curtail.prefer.proven.partitions",
-        BOOLEAN,
-        prefer_proven_partitions,
-        boolean,
-        bool::to_string
-    ),
-    property!(
-        "curtail.move.refused.batches",
-        BOOLEAN,
-        move_refused_batches,
-        boolean,
-        bool::to_string
-    ),
-    property!(
-        "curtail.separate.unproven.partitions",
-        BOOLEAN,
-        separate_unproven_partitions,
-        boolean,
-        bool::to_string
-    ),
-    level!("compression.gzip.level", Codec::Gzip, "a level from 1 to 9, or -1"),
-    level!("compression.lz4.level", Codec::Lz4, "a level from 1 to 17"),
-    Property {
-        name: "compression.type",
-        expected: "none, gzip, snappy, lz4 or zstd",
-        set: |config, text| {
-            let codec = Codec::from_str(text).ok()?;
-            let level = config.common.given.compression_levels[usize::from(codec.id())];
-            config.compression = Compression { codec, level };
-            Some(())
-        },
-        get: |config| config.compression.codec.name().to_owned(),
-    },
-    level!("compression.zstd.level", Codec::Zstd, "a level from -131072 to 22"),
-    property!(
-        "curtail.leader.discovery",
-        "hint, refresh or refresh-and-back-off",
-        leader_discovery,
-        leader_discovery,
-        show_leader_discovery
-    ),
-    property!(
-        "curtail.partitioner.load",
-        "wait or queued-batches",
-        partitioner_load,
-        partitioner_load,
-        show_partitioner_load
-    ),
-    property!("curtail.suspicion.enable", BOOLEAN, suspicion, boolean, bool::to_string),
-    property!("curtail.suspicion.max.ms", INT_MILLIS, suspicion_max, int_millis, show_millis),
-    property!("curtail.suspicion.min.ms", INT_MILLIS, suspicion_min, int_millis, show_millis),
-    property!(
-        "curtail.suspicion.multiple",
-        "a count, 1 to 4294967295",
-        suspicion_multiple,
-        |t| number(t, 1, u32::MAX),
-        u32::to_string
-    ),
-    Property {
-        name: "delivery.timeout.ms",
-        expected: INT_MILLIS,
-        set: |config, text| {
-            config.delivery_timeout = int_millis(text)?;
-            config.common.given.delivery_timeout = true;
-            Some(())
-        },
-        get: |config| show_millis(&config.delivery_timeout),
-    },
-    Property {
-        name: "enable.idempotence",
-        expected: BOOLEAN,
-        set: |config, text| {
-            config.idempotence = boolean(text)?;
-            config.common.given.idempotence = true;
-            Some(())
-        },
-        get: |config| config.idempotence.to_string(),
-    },
-    property!("linger.ms", LONG_MILLIS, linger, long_millis, show_millis),
-    property!("max.block.ms", LONG_MILLIS, max_block, long_millis, show_millis),
-    property!(
-        "max.in.flight.requests.per.connection",
-        "a count, 1 to 2147483647",
-        max_in_flight,
-        |t| number(t, 1, i32::MAX as usize),
-        usize::to_string
-    ),
-    property!(
-        "max.request.size",
-        INT_BYTES,
-        max_request_size,
-        |t| number(t, 0, i32::MAX as usize),
-        usize::to_string
-    ),
-    property!(
-        "metadata.max.idle.ms",
-        "milliseconds, 5000 to 9223372036854775807",
-        metadata_max_idle,
-        |t| long_millis(t).filter(|idle| *idle >= Duration::from_secs(5)),
-        show_millis
-    ),
-    property!(
-        "partitioner.adaptive.partitioning.enable",
-        BOOLEAN,
-        partitioner_adaptive,
-        boolean,
-        bool::to_string
-    ),
-    property!(
-        "partitioner.availability.timeout.ms",
-        LONG_MILLIS,
-        partitioner_availability_timeout,
-        long_millis,
-        show_millis
-    ),
-    property!(
-        "partitioner.ignore.keys",
-        BOOLEAN,
-        partitioner_ignore_keys,
-        boolean,
-        bool::to_string
-    ),
-    Property {
-        name: "partitioner.class",
-        expected: partitioner::CLASSES,
-        set: |config, text| {
-            config.partitioner = partitioner::of_class(text)?;
-            Some(())
-        },
-        get: |config| config.partitioner.as_ref().map_or("", |p| p.class()).to_owned(),
-    },
-    property!("partitioner.rack.aware", BOOLEAN, partitioner_rack_aware, boolean, bool::to_string),
-    property!(
-        "retries",
-        "a count, 0 to 2147483647",
-        retries,
-        |t| number(t, 0, i32::MAX as u32),
-        u32::to_string
-    ),
-    property!("transaction.timeout.ms", INT_MILLIS, transaction_timeout, int_millis, show_millis),
-    Property {
-        name: "transactional.id",
-        expected: NAME,
-        set: |config, text| set_name(&mut config.transactional_id, text),
-        get: |config| config.transactional_id.clone().unwrap_or_default(),
-    },
-];
-
-static CONSUMER: &[Property<ConsumerConfig>] = &[
-    property!(
-        "allow.auto.create.topics",
-        BOOLEAN,
-        allow_auto_create_topics,
-        boolean,
-        bool::to_string
-    ),
-    property!(
-        "auto.offset.reset",
-        "earliest, latest, none or by_duration: with a duration such as PT1H",
-        auto_offset_reset,
-        offset_reset,
-        show_offset_reset
-    ),
-    property!("auto.commit.interval.ms", INT_MILLIS, auto_commit_interval, int_millis, show_millis),
-    property!("check.crcs", BOOLEAN, check_crcs, boolean, bool::to_string),
-    property!(
-        "curtail.buffered.partitions",
-        "credit, omit, skip-broker or skip-all",
-        buffered_partitions,
-        buffered_partitions,
-        show_buffered_partitions
-    ),
-    property!(
-        "curtail.decompressed.batch.max.bytes",
-        "bytes, 1 to 9223372036854775807",
-        max_decompressed_batch,
-        |t| number(t, 1, i64::MAX as usize),
-        usize::to_string
-    ),
-    property!(
-        "curtail.prefetch.bytes",
-        "bytes, 1 to 9223372036854775807",
-        prefetch_bytes,
-        |t| number(t, 1, i64::MAX as usize),
-        usize::to_string
-    ),
-    Property {
-        name: "enable.auto.commit",
-        expected: BOOLEAN,
-        set: |config, text| {
-            config.enable_auto_commit = boolean(text)?;
-            config.common.given.auto_commit = true;
-            Some(())
-        },
-        get: |config| config.enable_auto_commit.to_string(),
-    },
-    property!(
-        "exclude.internal.topics",
-        BOOLEAN,
-        exclude_internal_topics,
-        boolean,
-        bool::to_string
-    ),
-    property!(
-        "fetch.max.bytes",
-        INT_BYTES,
-        fetch_max_bytes,
-        |t| number(t, 0, i32::MAX),
-        i32::to_string
-    ),
-    property!("fetch.max.wait.ms", INT_MILLIS, fetch_max_wait, int_millis, show_millis),
-    property!(
-        "fetch.min.bytes",
-        INT_BYTES,
-        fetch_min_bytes,
-        |t| number(t, 0, i32::MAX),
-        i32::to_string
-    ),
-    Property {
-        name: "group.id",
-        expected: NAME,
-        set: |config, text| set_name(&mut config.group_id, text),
-        get: |config| config.group_id.clone().unwrap_or_default(),
-    },
-    Property {
-        name: "group.instance.id",
-        expected: NAME,
-        set: |config, text| set_name(&mut config.group_instance_id, text),
-        get: |config| config.group_instance_id.clone().unwrap_or_default(),
-    },
-    property!(
-        "group.protocol",
-        "classic or consumer",
-        group_protocol,
-        group_protocol,
-        show_group_protocol
-    ),
-    Property {
-        name: "group.remote.assignor",
-        expected: NAME,
-        set: |config, text| set_name(&mut config.group_remote_assignor, text),
-        get: |config| config.group_remote_assignor.clone().unwrap_or_default(),
-    },
-    Property {
-        name: "heartbeat.interval.ms",
-        expected: INT_MILLIS,
-        set: |config, text| {
-            config.heartbeat_interval = int_millis(text)?;
-            config.common.given.heartbeat_interval = true;
-            Some(())
-        },
-        get: |config| show_millis(&config.heartbeat_interval),
-    },
-    property!(
-        "isolation.level",
-        "read_uncommitted or read_committed",
-        isolation_level,
-        isolation,
-        show_isolation
-    ),
-    property!(
-        "max.partition.fetch.bytes",
-        INT_BYTES,
-        max_partition_fetch_bytes,
-        |t| number(t, 0, i32::MAX),
-        i32::to_string
-    ),
-    property!(
-        "max.poll.interval.ms",
-        "milliseconds, 1 to 2147483647",
-        max_poll_interval,
-        |t| int_millis(t).filter(|interval| !interval.is_zero()),
-        show_millis
-    ),
-    property!(
-        "max.poll.records",
-        "a count, 1 to 2147483647",
-        max_poll_records,
-        |t| number(t, 1, i32::MAX as usize),
-        usize::to_string
-    ),
-    Property {
-        name: "partition.assignment.strategy",
-        expected: "range, roundrobin, sticky, cooperative-sticky or Java's classes of these, separated by commas",
-        set: |config, text| {
-            config.partition_assignment_strategy = assignors(text)?;
-            config.common.given.assignment_strategy = true;
-            Some(())
-        },
-        get: |config| show_assignors(&config.partition_assignment_strategy),
-    },
-    Property {
-        name: "session.timeout.ms",
-        expected: INT_MILLIS,
-        set: |config, text| {
-            config.session_timeout = int_millis(text)?;
-            config.common.given.session_timeout = true;
-            Some(())
-        },
-        get: |config| show_millis(&config.session_timeout),
-    },
-];
-
-const NAME: &str = "a text that is not empty";
-
-fn set_name(name: &mut Option<String>, text: &str) -> Option<()> {
-    *name = Some(text.to_owned()).filter(|text| !text.is_empty());
-    name.as_ref().map(drop)
-}
-
-impl Settings for ProducerConfig {
-    const KIND: Kind = Kind::Producer;
-    const TABLE: &'static [Property<Self>] = PRODUCER;
-    const WITHOUT: &'static [&'static str] = &["default.api.timeout.ms"];
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
-    fn common_mut(&mut self) -> &mut CommonConfig {
-        &mut self.common
-    }
-
-    fn settle(&mut self) {
-        Self::settle(self);
-    }
-}
-
-impl Settings for ConsumerConfig {
-    const KIND: Kind = Kind::Consumer;
-    const TABLE: &'static [Property<Self>] = CONSUMER;
-    const WITHOUT: &'static [&'static str] = &[];
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
-    fn common_mut(&mut self) -> &mut CommonConfig {
-        &mut self.common
-    }
-
-    fn settle(&mut self) {}
-}
-
-impl Settings for AdminConfig {
-    const KIND: Kind = Kind::Admin;
-    const TABLE: &'static [Property<Self>] = &[];
-    const WITHOUT: &'static [&'static str] = &["client.rack", "curtail.phase.stamps"];
-
-    fn common(&self) -> &CommonConfig {
-        &self.common
-    }
-
-    fn common_mut(&mut self) -> &mut CommonConfig {
-        &mut self.common
-    }
-
-    fn settle(&mut self) {
-        Self::settle(self);
-    }
-}
-
 /// The properties common to all clients.
 fn common() -> impl Iterator<Item = &'static Property<CommonConfig>> {
     COMMON.iter().chain(security::table())
@@ -652,7 +44,7 @@ fn common() -> impl Iterator<Item = &'static Property<CommonConfig>> {
 /// Every property name that `S` supports.
 fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
     let common = common().map(|p| p.name).filter(|n| !S::WITHOUT.contains(n));
-    common.chain(S::TABLE.iter().map(|p| p.name))
+    common.chain(S::table().map(|p| p.name))
 }
 
 fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
@@ -685,7 +77,7 @@ fn counts<S: Settings>(name: &str) -> bool {
 fn without_text<S: Settings>(error: ConfigError, variable: &str) -> ConfigError {
     match error {
         ConfigError::Invalid { name, .. } => {
-            let of_client = S::TABLE.iter().find(|p| p.name == name).map(|p| p.expected);
+            let of_client = S::table().find(|p| p.name == name).map(|p| p.expected);
             let expected =
                 of_client.or_else(|| common().find(|p| p.name == name).map(|p| p.expected));
             let reason =
@@ -701,15 +93,15 @@ fn without_text<S: Settings>(error: ConfigError, variable: &str) -> ConfigError 
 
 /// Sets a property, after the replacement of variables.
 fn set_text<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
-    if let Some(property) = S::TABLE.iter().find(|p| p.name == name) {
+    if let Some(property) = S::table().find(|p| p.name == name) {
         property.set(config, value)?;
-        config.settle();
+        config.give(property.name);
         return Ok(());
     }
     let common = common().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
     if let Some(property) = common {
         property.set(config.common_mut(), value)?;
-        config.settle();
+        config.give(property.name);
         return Ok(());
     }
     without_effect::<S>(name, value)
@@ -745,13 +137,13 @@ fn check_ranges<S: Settings>(config: &S) -> Result<(), ConfigError> {
     for property in common {
         property.check(config.common())?;
     }
-    S::TABLE.iter().try_for_each(|property| property.check(config))
+    S::table().try_for_each(|property| property.check(config))
 }
 
 fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
     let common = common().filter(|p| !S::WITHOUT.contains(&p.name));
     let mut all: Vec<_> = common.map(|p| (p.name, (p.get)(config.common()))).collect();
-    all.extend(S::TABLE.iter().map(|p| (p.name, (p.get)(config))));
+    all.extend(S::table().map(|p| (p.name, (p.get)(config))));
     all.sort_unstable();
     all
 }

@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail_wire::compression::{Codec, Compression};
 
 use super::{
-    Acks, AdminConfig, ConsumerConfig, IGNORED_PROPERTIES, Login, ProducerConfig, host_and_port,
-    load_properties, parse_properties,
+    Acks, AdminConfig, ConsumerConfig, IGNORED_PROPERTIES, Login, ProducerConfig,
+    common::COMMON as COMMON_TABLE, host_and_port, load_properties, parse_properties,
+    table::Settings as _,
 };
 use crate::error::ConfigError;
 
@@ -297,27 +298,24 @@ fn every_admin_property_follows_its_row() {
     check_table!(AdminConfig, ADMIN);
 }
 
-/// docs/settings.md lists the settings that Java's client lacks, with their defaults.
-#[test]
-fn settings_that_java_lacks_are_documented() {
-    let text = include_str!("../../../../docs/settings.md");
-    let cell = |cell: &str| cell.trim().trim_matches('`').to_owned();
-    let listed: BTreeMap<String, String> = text
-        .lines()
-        .filter(|line| line.starts_with("| `curtail."))
-        .filter_map(|line| {
-            let mut cells = line.split('|').skip(1).map(cell);
-            Some((cells.next()?, cells.next()?))
-        })
-        .collect();
-    let rows = [COMMON, PRODUCER, CONSUMER, ADMIN].into_iter().flatten();
-    let ours = rows.filter(|row| row.0.starts_with("curtail."));
-    let known = ours.map(|row| (row.0.to_owned(), row.1.to_owned())).collect();
-    assert_eq!(listed, known);
-}
-
 #[test]
 fn page_of_settings_lists_all_properties_with_their_defaults() {
+    let is_own = |name: &str| name.starts_with("curtail.") || name == "batch.max.size";
+    let [own, javas] = [true, false].map(|own| table_of_settings(|name| is_own(name) == own));
+    crate::documents::check("settings.md", &[("settings", javas), ("own settings", own)]);
+}
+
+/// Every setting has a meaning, except those of TLS and SASL, which docs/security.md describes.
+#[test]
+fn settings_are_documented() {
+    let undocumented = |name: &&str| !name.starts_with("ssl.") && !name.starts_with("sasl.");
+    let names = [PRODUCER, CONSUMER, COMMON].into_iter().flatten().map(|row| row.0);
+    for name in names.filter(undocumented).filter(|name| *name != "security.protocol") {
+        assert!(meaning(name).len() > 10, "{name}: '{}'", meaning(name));
+    }
+}
+
+fn table_of_settings(is_listed: impl Fn(&str) -> bool) -> String {
     let clients = [
         ProducerConfig::default().properties(),
         ConsumerConfig::default().properties(),
@@ -326,8 +324,9 @@ fn page_of_settings_lists_all_properties_with_their_defaults() {
     let clients = clients.map(BTreeMap::from_iter);
     let names: std::collections::BTreeSet<&str> =
         clients.iter().flat_map(|settings| settings.keys().copied()).collect();
-    let mut table = "| property | producer | consumer | admin |\n|---|---|---|---|\n".to_owned();
-    for name in names.into_iter().filter(|name| !name.starts_with("curtail.")) {
+    let mut table =
+        "| property | producer | consumer | admin | meaning |\n|---|---|---|---|---|\n".to_owned();
+    for name in names.into_iter().filter(|name| is_listed(name)) {
         let cell = |settings: &BTreeMap<&str, String>| match settings.get(name).map(String::as_str)
         {
             None => "-".to_owned(),
@@ -335,9 +334,26 @@ fn page_of_settings_lists_all_properties_with_their_defaults() {
             Some(value) => format!("`{value}`"),
         };
         let [producer, consumer, admin] = clients.each_ref().map(cell);
-        table += &format!("| `{name}` | {producer} | {consumer} | {admin} |\n");
+        let meaning = meaning(name);
+        table += &format!("| `{name}` | {producer} | {consumer} | {admin} | {meaning} |\n");
     }
-    crate::documents::check("settings.md", &[("settings", table)]);
+    table
+}
+
+/// The documentation of a setting's field, for a page outside rustdoc: without its name and its links.
+fn meaning(name: &str) -> String {
+    let of_producer = ProducerConfig::table().map(|p| (p.name, p.about));
+    let of_consumer = ConsumerConfig::table().map(|p| (p.name, p.about));
+    let of_common = COMMON_TABLE.iter().map(|p| (p.name, p.about));
+    let mut all = of_producer.chain(of_consumer).chain(of_common);
+    let about = all.find(|(known, _)| *known == name).map_or("", |(_, about)| about);
+    let about = about.trim().trim_start_matches(&format!("`{name}`: ")).trim_end_matches('.');
+    about
+        .replace("[`crate::", "`")
+        .replace("`](crate::Error::ResponseTooLarge)", "`")
+        .replace("`]", "`")
+        .replace("[`", "`")
+        .replace("  ", " ")
 }
 
 fn producer(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {

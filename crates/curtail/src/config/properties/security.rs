@@ -2,11 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{INT_MILLIS, LONG_MILLIS, Property};
 use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
-    TlsVersion, redact,
-    values::{boolean, int_millis, long_millis, number, show_millis, show_seconds},
+    TlsVersion,
+    forms::{
+        INT_MILLIS_TEXT, LONG_MILLIS_TEXT, boolean, int_millis, long_millis, number, show_millis,
+        show_seconds,
+    },
+    redact,
+    table::Property,
 };
 
 const STORE_TYPE: &str = "PEM or PKCS12; a JKS file becomes one with 'keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12'";
@@ -15,6 +19,7 @@ macro_rules! secret {
     ($name:literal, $($field:ident).+) => {
         Property {
             name: $name,
+            about: "",
             expected: "a text",
             set: |config, text| {
                 config.security.$($field).+ = Some(Secret::new(text)).filter(|t| !t.reveal().is_empty());
@@ -30,12 +35,14 @@ macro_rules! store {
         [
             Property {
                 name: $type,
+                about: "",
                 expected: STORE_TYPE,
                 set: |config, text| set_type(&mut config.security.ssl.$field, text),
                 get: |config| show_type(&config.security.ssl.$field),
             },
             Property {
                 name: $location,
+                about: "",
                 expected: "a file",
                 set: |config, text| {
                     config.security.ssl.$field.location =
@@ -58,6 +65,7 @@ static KEYSTORE: [Property<CommonConfig>; 3] =
 static OTHERS: [Property<CommonConfig>; 11] = [
     Property {
         name: "security.protocol",
+        about: "",
         expected: "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
         set: |config, text| {
             config.security.protocol = SecurityProtocol::by_name(text)?;
@@ -67,12 +75,14 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     },
     Property {
         name: "ssl.truststore.certificates",
+        about: "",
         expected: "certificates in PEM",
         set: |config, text| set_text(&mut config.security.ssl.truststore_certificates, text),
         get: |config| config.security.ssl.truststore_certificates.clone().unwrap_or_default(),
     },
     Property {
         name: "ssl.keystore.certificate.chain",
+        about: "",
         expected: "certificates in PEM",
         set: |config, text| set_text(&mut config.security.ssl.keystore_certificate_chain, text),
         get: |config| config.security.ssl.keystore_certificate_chain.clone().unwrap_or_default(),
@@ -81,6 +91,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     secret!("ssl.key.password", ssl.key_password),
     Property {
         name: "ssl.endpoint.identification.algorithm",
+        about: "",
         expected: "https, or empty to disable it",
         set: |config, text| {
             config.security.ssl.endpoint_identification = match text.to_ascii_lowercase().as_str() {
@@ -97,6 +108,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     },
     Property {
         name: "ssl.enabled.protocols",
+        about: "",
         expected: "TLSv1.2, TLSv1.3 or both, separated by commas",
         set: |config, text| {
             config.security.ssl.enabled_protocols = versions(text)?;
@@ -109,6 +121,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     },
     Property {
         name: "ssl.protocol",
+        about: "",
         expected: "TLSv1.3 or TLSv1.2",
         set: |config, text| {
             config.security.ssl.protocol = match text {
@@ -122,6 +135,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     },
     Property {
         name: "ssl.cipher.suites",
+        about: "",
         expected: "names such as TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256 or TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, separated by commas: AES-GCM and ChaCha20 with ECDHE are supported",
         set: |config, text| {
             let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
@@ -136,6 +150,7 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     },
     Property {
         name: "sasl.mechanism",
+        about: "",
         expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; GSSAPI (Kerberos) is not supported",
         set: |config, text| {
             config.security.sasl.mechanism = match text {
@@ -154,6 +169,7 @@ macro_rules! optional_text {
     ($name:literal, $field:ident) => {
         Property {
             name: $name,
+            about: "",
             expected: "a text",
             set: |config, text| set_text(&mut config.security.sasl.oidc.$field, text),
             get: |config| config.security.sasl.oidc.$field.clone().unwrap_or_default(),
@@ -165,7 +181,8 @@ macro_rules! optional_millis {
     ($name:literal, $field:ident) => {
         Property {
             name: $name,
-            expected: INT_MILLIS,
+            about: "",
+            expected: INT_MILLIS_TEXT,
             set: |config, text| {
                 config.security.sasl.oidc.$field = Some(int_millis(text)?);
                 Some(())
@@ -182,6 +199,7 @@ macro_rules! bounded {
     ($name:literal, $expected:expr, $field:ident, $parse:expr, $show:expr) => {
         Property {
             name: $name,
+            about: "",
             expected: $expected,
             set: |config, text| {
                 config.security.sasl.oidc.$field = ($parse)(text)?;
@@ -206,10 +224,16 @@ static OIDC: [Property<CommonConfig>; 13] = [
     ),
     optional_millis!("sasl.login.connect.timeout.ms", connect_timeout),
     optional_millis!("sasl.login.read.timeout.ms", read_timeout),
-    bounded!("sasl.login.retry.backoff.ms", LONG_MILLIS, retry_backoff, long_millis, show_millis),
+    bounded!(
+        "sasl.login.retry.backoff.ms",
+        LONG_MILLIS_TEXT,
+        retry_backoff,
+        long_millis,
+        show_millis
+    ),
     bounded!(
         "sasl.login.retry.backoff.max.ms",
-        LONG_MILLIS,
+        LONG_MILLIS_TEXT,
         retry_backoff_max,
         long_millis,
         show_millis

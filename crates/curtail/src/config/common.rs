@@ -1,0 +1,243 @@
+//! Settings common to all clients.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    AdminConfig, ConfigProviders, ConsumerConfig, ProducerConfig, RecoveryStrategy, SecurityConfig,
+    forms::{
+        BOOLEAN, DNS_LOOKUP, Form, IDLE_MILLIS, INT_MILLIS, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL,
+        LONG_MILLIS, RECOVERY, SERVERS, SOCKET_BUFFER, TEXT,
+    },
+    host_and_port, redact,
+    table::{Property, Settings, settings},
+};
+use crate::error::ConfigError;
+
+/// `client.dns.lookup` (KIP-235).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DnsLookup {
+    /// Names are dialled as they are written: all addresses of a name are tried.
+    #[default]
+    UseAllDnsIps,
+    /// The canonical names of the addresses of `bootstrap.servers` replace them, also in TLS (decision 0118). Brokers that
+    /// the cluster names are dialled by that name.
+    ResolveCanonicalBootstrapServersOnly,
+}
+
+/// Settings made explicitly: the default of another setting, or whether a combination is refused, may depend on that.
+///
+/// As in Java, `acks=1` disables idempotence unless it was enabled explicitly, and a long `linger.ms` extends
+/// `delivery.timeout.ms` unless that was set. [`ProducerConfig::set`], files and the builder methods keep this. An
+/// assignment to a field does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    names: BTreeSet<&'static str>,
+    /// `enable.idempotence` was not set, and `acks` or `retries` switched it off.
+    pub(super) idempotence_switched_off: bool,
+    /// `compression.<codec>.level`, by the codec's id. Each codec has a separate level.
+    pub(super) compression_levels: [Option<i32>; 5],
+}
+
+impl Given {
+    /// Whether the setting of this name was made explicitly.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    pub(super) fn insert(&mut self, name: &'static str) {
+        self.names.insert(name);
+    }
+}
+
+settings! {
+    /// Settings common to all clients.
+    CommonConfig, COMMON: {
+        /// `bootstrap.servers`: `host:port`, at least one.
+        none bootstrap_servers: Vec<String> = Vec::new() => "bootstrap.servers", SERVERS;
+        /// `client.dns.lookup`: which addresses of a name are tried.
+        plain dns_lookup: DnsLookup = DnsLookup::default() => "client.dns.lookup", DNS_LOOKUP;
+        /// `client.id`: the name that brokers see in requests.
+        text client_id: String = "curtail".into() => "client.id", TEXT;
+        /// `client.rack`: the client's rack, for `partitioner.rack.aware` of a producer and for a consumer's reads from a
+        /// nearby replica; empty for none.
+        none client_rack: String = String::new() => "client.rack", TEXT;
+        /// `connections.max.idle.ms`: how long a connection without a request stays open; `None` for no limit (-1).
+        plain connections_max_idle: Option<Duration> = Some(Duration::from_secs(540))
+            => "connections.max.idle.ms", IDLE_MILLIS;
+        /// `curtail.io.thread`: whether the client's tasks run on a thread that all such clients of the process share, and
+        /// not on the runtime on which the client is made. Then an application that blocks its runtime delays no heartbeat,
+        /// deadline, retry or queued send, and a client may be made and used outside a tokio runtime.
+        ///
+        /// Some code of the application may run on that thread, and must not block it: an OAuth callback; a
+        /// partitioner, for records that [`crate::Producer::try_send`] queued before their topic was known; and, if
+        /// the client was made outside a tokio runtime, interceptors. Other interceptors run on the runtime on which
+        /// the client was made, and acknowledgements wait for them (decision 0101).
+        plain io_thread: bool = false => "curtail.io.thread", BOOLEAN;
+        /// `curtail.phase.stamps`: whether batches and responses receive phase timestamps for the metrics; switch it off only
+        /// to measure its cost (decision 0029). Has no effect on an [`crate::Admin`].
+        plain phase_stamps: bool = true => "curtail.phase.stamps", BOOLEAN;
+        /// `curtail.tcp.keepalive.idle.seconds`: idle time before a connection's first TCP keepalive probe, in whole seconds;
+        /// zero for no probes. Java leaves it to the operating system (on Linux 7200).
+        plain tcp_keepalive_idle: Duration = Duration::from_secs(10)
+            => "curtail.tcp.keepalive.idle.seconds", KEEPALIVE_IDLE;
+        /// `curtail.tcp.keepalive.interval.seconds`: time between TCP keepalive probes, in whole seconds.
+        plain tcp_keepalive_interval: Duration = Duration::from_secs(5)
+            => "curtail.tcp.keepalive.interval.seconds", KEEPALIVE_INTERVAL;
+        /// `curtail.tcp.user.timeout.ms`: how long the peer's kernel may leave written data or a probe unacknowledged before
+        /// the connection is closed (`TCP_USER_TIMEOUT`, Linux only); zero leaves it to the operating system. A producer's
+        /// connections wait for at least `request.timeout.ms` (decision 0051).
+        plain tcp_user_timeout: Duration = Duration::from_secs(2) => "curtail.tcp.user.timeout.ms", INT_MILLIS;
+        /// `default.api.timeout.ms`: limit of calls without a separate timeout.
+        none default_api_timeout: Duration = Duration::from_secs(60) => "default.api.timeout.ms", INT_MILLIS;
+        /// `metadata.max.age.ms`: the age at which metadata is refreshed without other cause.
+        plain metadata_max_age: Duration = Duration::from_secs(300) => "metadata.max.age.ms", LONG_MILLIS;
+        /// `metadata.recovery.rebootstrap.trigger.ms`: the time without metadata after which only `bootstrap.servers` are
+        /// asked (KIP-1102).
+        plain metadata_rebootstrap_trigger: Duration = Duration::from_secs(300)
+            => "metadata.recovery.rebootstrap.trigger.ms", LONG_MILLIS;
+        /// `metadata.recovery.strategy`: whether the client returns to `bootstrap.servers` when no known broker responds
+        /// (KIP-899).
+        plain metadata_recovery: RecoveryStrategy = RecoveryStrategy::Rebootstrap
+            => "metadata.recovery.strategy", RECOVERY;
+        /// `receive.buffer.bytes`: the sockets' receive buffers; `None` leaves them to the operating system (-1).
+        none receive_buffer: Option<usize> = None => "receive.buffer.bytes", SOCKET_BUFFER;
+        /// `reconnect.backoff.max.ms`: the longest backoff before another connection attempt to an unreachable broker.
+        none reconnect_backoff_max: Duration = Duration::from_secs(1) => "reconnect.backoff.max.ms", LONG_MILLIS;
+        /// `reconnect.backoff.ms`: the first backoff before another connection attempt to an unreachable broker.
+        none reconnect_backoff: Duration = Duration::from_millis(50) => "reconnect.backoff.ms", LONG_MILLIS;
+        /// `request.timeout.ms`: the time limit for a response, after which the connection is closed.
+        plain request_timeout: Duration = Duration::from_secs(30) => "request.timeout.ms", INT_MILLIS;
+        /// `retry.backoff.max.ms`: the longest backoff between retries.
+        none retry_backoff_max: Duration = Duration::from_secs(1) => "retry.backoff.max.ms", LONG_MILLIS;
+        /// `retry.backoff.ms`: the first backoff between retries.
+        none retry_backoff: Duration = Duration::from_millis(100) => "retry.backoff.ms", LONG_MILLIS;
+        /// `send.buffer.bytes`: the sockets' send buffers; `None` leaves them to the operating system (-1).
+        none send_buffer: Option<usize> = None => "send.buffer.bytes", SOCKET_BUFFER;
+        /// `socket.connection.setup.timeout.ms`: time limit for a connection, TLS and login included.
+        plain connection_setup_timeout: Duration = Duration::from_secs(10)
+            => "socket.connection.setup.timeout.ms", LONG_MILLIS;
+    }
+    without property {
+        /// `config.providers`: the sources of the texts for variables in values.
+        providers: ConfigProviders = ConfigProviders::default();
+        /// `security.protocol`, `ssl.*`, `sasl.*`.
+        security: SecurityConfig = SecurityConfig::default();
+        /// Settings made explicitly.
+        given: Given = Given::default();
+    }
+    builders ProducerConfig [common], ConsumerConfig [common], AdminConfig [common]
+}
+
+impl CommonConfig {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        if self.bootstrap_servers.is_empty() {
+            return Err(ConfigError::Missing("bootstrap.servers"));
+        }
+        self.security.validate()?;
+        match self.bootstrap_servers.iter().find(|s| host_and_port(s).is_none()) {
+            None => Ok(()),
+            Some(server) => Err(ConfigError::Invalid {
+                name: "bootstrap.servers",
+                value: redact::value("bootstrap.servers", server),
+                reason: "expected host:port, with a port of 1 to 65535".into(),
+            }),
+        }
+    }
+}
+
+/// Methods that set several settings, or take another type than the field's.
+macro_rules! common_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Creates the default settings for a cluster: `host:port`, one or more separated by commas.
+            /// [`Self::validate`] reports a malformed address.
+            #[must_use]
+            pub fn new(bootstrap_servers: impl AsRef<str>) -> Self {
+                let servers = bootstrap_servers.as_ref().split(',').map(str::trim);
+                let mut config = Self::default();
+                config.common.bootstrap_servers =
+                    servers.filter(|s| !s.is_empty()).map(str::to_owned).collect();
+                config
+            }
+
+            /// Sets `retry.backoff.ms` and `retry.backoff.max.ms`: the first and the longest backoff between retries.
+            #[must_use]
+            pub fn retry_backoff(mut self, first: Duration, longest: Duration) -> Self {
+                self.common.retry_backoff = first;
+                self.common.retry_backoff_max = longest;
+                self.give("retry.backoff.ms");
+                self.give("retry.backoff.max.ms");
+                self
+            }
+
+            /// Sets `reconnect.backoff.ms` and `reconnect.backoff.max.ms`: the first and the longest backoff before
+            /// another connection attempt to an unreachable broker.
+            #[must_use]
+            pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
+                self.common.reconnect_backoff = first;
+                self.common.reconnect_backoff_max = longest;
+                self.give("reconnect.backoff.ms");
+                self.give("reconnect.backoff.max.ms");
+                self
+            }
+
+            /// Sets `send.buffer.bytes` and `receive.buffer.bytes`; `None` leaves them to the operating system.
+            #[must_use]
+            pub fn socket_buffers(mut self, send: Option<usize>, receive: Option<usize>) -> Self {
+                self.common.send_buffer = send;
+                self.common.receive_buffer = receive;
+                self.give("send.buffer.bytes");
+                self.give("receive.buffer.bytes");
+                self
+            }
+
+            /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations with clones of one [`SecurityConfig`]
+            /// read its files once.
+            #[must_use]
+            pub fn security(mut self, security: SecurityConfig) -> Self {
+                self.common.security = security;
+                self
+            }
+        }
+    };
+}
+
+common_methods!(ProducerConfig);
+common_methods!(ConsumerConfig);
+common_methods!(AdminConfig);
+
+macro_rules! rack {
+    ($type:ident) => {
+        impl $type {
+            /// Sets `client.rack`: of a producer for `partitioner.rack.aware`, of a consumer for reads from a nearby replica.
+            #[must_use]
+            pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
+                self.common.client_rack = rack.into();
+                self.give("client.rack");
+                self
+            }
+        }
+    };
+}
+
+rack!(ProducerConfig);
+rack!(ConsumerConfig);
+
+macro_rules! api_timeout {
+    ($type:ident) => {
+        impl $type {
+            /// Sets `default.api.timeout.ms`: the limit of calls without a separate timeout.
+            #[must_use]
+            pub fn default_api_timeout(mut self, timeout: Duration) -> Self {
+                self.common.default_api_timeout = timeout;
+                self.give("default.api.timeout.ms");
+                self
+            }
+        }
+    };
+}
+
+api_timeout!(ConsumerConfig);
+api_timeout!(AdminConfig);
