@@ -211,7 +211,8 @@ SUITES = (
           lambda _: go_suite("kafka-go", "github.com/segmentio/kafka-go",
                              {"KAFKA_SKIP_NETTEST": "1", "KAFKA_VERSION": KAFKA_VERSION}),
           # The suite compares addresses with `localhost`, which its own broker advertises.
-          ("message.max.bytes=200000000", "advertised.listeners=PLAINTEXT://localhost:9092", *AUTHORIZER), brokers=1, port=9092),
+          ("message.max.bytes=200000000", "listeners=PLAINTEXT://127.0.0.1:9092",
+           "advertised.listeners=PLAINTEXT://localhost:9092", *AUTHORIZER), brokers=1),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 
@@ -229,7 +230,8 @@ class Embedded:
     """The embedded cluster in a separate process. It ends with its standard input."""
 
     def __init__(self, command, suite):
-        words = [f"--brokers={suite.brokers}", f"--port={suite.port}"]
+        words = [f"--brokers={suite.brokers}"]
+        words += [f"--port={suite.port}"] if suite.port else []
         words += [f"--property={pair}" for pair in suite.broker]
         try:
             self.process = subprocess.Popen([*command, "cluster", "--ephemeral", "--json", *words], stdin=subprocess.PIPE,
