@@ -1,6 +1,7 @@
 //! Settings by Kafka's names. `curtail_kafka._config` turns keywords and values into these.
 
 use curtail::{AdminConfig, ConsumerConfig, ProducerConfig};
+use curtail_lab::doctor::settings::Clients;
 use pyo3::prelude::*;
 
 use crate::error;
@@ -32,6 +33,12 @@ pub(crate) fn consumer(py: Python<'_>, properties: Properties) -> PyResult<Consu
 pub(crate) fn admin(py: Python<'_>, properties: Properties) -> PyResult<AdminConfig> {
     check(py, &properties)?;
     AdminConfig::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
+}
+
+/// Settings of a producer, a consumer and an admin client.
+pub(crate) fn all(py: Python<'_>, properties: Properties) -> PyResult<Clients> {
+    check(py, &properties)?;
+    Clients::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
 }
 
 fn names(properties: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {

@@ -13,6 +13,7 @@ mod buffer;
 mod closing;
 mod config;
 mod consumer;
+mod doctor;
 mod error;
 mod events;
 mod feeder;
@@ -48,6 +49,8 @@ mod _native {
     use super::config::{admin_properties, consumer_properties, producer_properties};
     #[pymodule_export]
     use super::consumer::Consumer;
+    #[pymodule_export]
+    use super::doctor::{Examination, start_doctor};
     #[pymodule_export]
     use super::events::{close_log, set_log_level, take_log};
     #[pymodule_export]

@@ -116,6 +116,13 @@ async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None
     assert re.fullmatch(r"p50 \d\.\d{3} s, p99\.99 \d\.\d{3} s\n", capsys.readouterr().out)
 
 
+async def test_measure(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"curtail": curtail}
+    exec(BLOCKS[8].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
+    await names["examine"](servers)
+    assert "Settings tried in turn with the current ones" in capsys.readouterr().out
+
+
 def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(BLOCKS[7])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -10,7 +10,16 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "python" / "curtail_kafka"
-MODULES = ["_admin", "_client", "_consumer", "_pipeline", "_producer", "_sending", "_transaction"]
+MODULES = [
+    "_admin",
+    "_client",
+    "_consumer",
+    "_doctor",
+    "_pipeline",
+    "_producer",
+    "_sending",
+    "_transaction",
+]
 OWN = {"_call", *MODULES}
 """Modules of the generated package; the others are shared."""
 
@@ -36,6 +45,12 @@ TEXTS = {
         ),
         ("A cancelled commit may have happened", "A commit that a signal ends may have happened"),
         ("A cancelled close continues.", "A close that a signal ends continues."),
+    ],
+    "_doctor": [
+        (
+            "A cancelled call stops the examination, and\n    returns once they are deleted.",
+            "A signal stops the examination, and the call\n    ends once they are deleted.",
+        ),
     ],
     "_producer": [
         ("used from several event loops", "used from several threads"),

@@ -11,6 +11,7 @@ use curtail::{
     config::{CommonConfig, ConfigProviders, load_properties},
 };
 use curtail_cluster::{ClusterConfig, is_topic_setting};
+pub(crate) use curtail_lab::doctor::settings::set_both;
 
 use crate::failure::Failure;
 
@@ -210,28 +211,4 @@ pub(crate) fn of_others(name: &str) -> Option<String> {
              `curtail cluster --property {name}=VALUE`"
         )
     })
-}
-
-/// Sets each property on the clients that know it, as tools with a producer and a consumer do.
-pub(crate) fn set_both(
-    producer: &mut ProducerConfig,
-    consumer: &mut ConsumerConfig,
-    properties: &[(String, String)],
-) -> Result<(), Failure> {
-    for (name, value) in properties {
-        let produced = producer.set(name, value);
-        let consumed = consumer.set(name, value);
-        match (produced, consumed) {
-            (Ok(()), Ok(())) => {}
-            // A setting of the other client is accepted, but not a wrong value of it.
-            (Ok(()), Err(error)) | (Err(error), Ok(())) if is_foreign(&error) => {}
-            (Err(error), Err(other)) if is_foreign(&error) => return Err(other.into()),
-            (Err(error), _) | (_, Err(error)) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-fn is_foreign(error: &ConfigError) -> bool {
-    matches!(error, ConfigError::OfOtherClients { .. })
 }

@@ -4,17 +4,36 @@
 //! `curtail lab kills`, and [`doctor`] that of `curtail doctor`. [`peers`] runs other clients under the same load. Nothing here
 //! prints: reports are values that the caller shows, and [`perf::Progress`] receives the progress of a run.
 
+//!
+//! Without the feature `experiments`, which is on by default, the crate is [`doctor`] alone: the Python package has no use for
+//! the rest.
+
+#[cfg(feature = "experiments")]
 pub mod bench;
 pub mod cpu;
 pub mod doctor;
+pub mod error;
+#[cfg(feature = "experiments")]
 pub mod experiments;
+#[cfg(feature = "experiments")]
 pub mod kills;
 pub mod latency;
+#[cfg(feature = "experiments")]
 pub mod over_time;
+mod pacer;
+#[cfg(feature = "experiments")]
 pub mod page;
+#[cfg(feature = "experiments")]
 pub mod peers;
+#[cfg(feature = "experiments")]
 pub mod perf;
+#[cfg(feature = "experiments")]
 pub mod phases;
+#[cfg(feature = "experiments")]
 pub mod results;
+#[cfg(feature = "experiments")]
 pub mod scripted;
+mod setup;
+pub mod text;
+#[cfg(feature = "experiments")]
 pub mod timeline;

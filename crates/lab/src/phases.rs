@@ -11,6 +11,7 @@ pub use self::{
 };
 
 use crate::latency::Latencies;
+pub use crate::text::meaning;
 
 /// A phase of a record's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,20 +51,6 @@ impl PhaseName {
             Self::Fetch => "fetch",
             Self::Acknowledge => "acknowledge",
         }
-    }
-}
-
-/// Meaning of a phase, by its name in reports; empty for an unknown name.
-#[must_use]
-pub fn meaning(phase: &str) -> &'static str {
-    match phase {
-        "produce" => "waiting in the client: linger.ms, buffer, requests in flight",
-        "publish" => "request to the leader, until its log has the record",
-        "commit" => "replication to the in-sync replicas",
-        "catch_up" => "the consumer reads the records before it",
-        "fetch" => "fetch response, until a poll returns the record",
-        "acknowledge" => "until the producer has read the acknowledgement",
-        _ => "",
     }
 }
 

@@ -4,6 +4,7 @@ from . import sync
 from ._admin import Admin
 from ._config import Setting
 from ._consumer import Consumer
+from ._doctor import doctor
 from ._fork import install as _install_fork_guard
 from ._group import GroupMetadata
 from ._native import Record, RecordBatch, RecordMetadata, Records
@@ -17,6 +18,7 @@ from ._scan import ArrowStream, scan
 from ._sender import Bytes, HeaderLike, NewRecord
 from ._transaction import Transaction, TransactionalProducer
 from .admin import OffsetAndMetadata
+from .diagnosis import DoctorReport
 from .errors import (
     AuthenticationError,
     AuthorizationError,
@@ -27,6 +29,7 @@ from .errors import (
     ConfigError,
     ConnectionLostError,
     CorruptError,
+    DoctorError,
     Error,
     ForkedError,
     IllegalStateError,
@@ -61,6 +64,8 @@ __all__ = [
     "ConnectionLostError",
     "Consumer",
     "CorruptError",
+    "DoctorError",
+    "DoctorReport",
     "Error",
     "ForkedError",
     "GroupMetadata",
@@ -97,6 +102,7 @@ __all__ = [
     "UnknownTopicError",
     "UnreachableError",
     "UnsupportedVersionError",
+    "doctor",
     "scan",
     "sync",
 ]

@@ -44,6 +44,7 @@ __all__ = [
     "Call",
     "Cluster",
     "Consumer",
+    "Examination",
     "Port",
     "Producer",
     "Rebalance",
@@ -60,6 +61,7 @@ __all__ = [
     "producer_properties",
     "runtime_threads",
     "set_log_level",
+    "start_doctor",
     "take_log",
 ]
 
@@ -331,6 +333,11 @@ class Batches:
     def __next__(self) -> RecordBatch: ...
 
 @final
+class Examination:
+    def _start_end(self) -> Call[None]: ...
+    def _end_at_exit(self, seconds: float) -> bool: ...
+
+@final
 class Rebalance:
     def position(self, partition: tuple[str, int]) -> int | None: ...
     def seek(self, partition: tuple[str, int], offset: int) -> None: ...
@@ -421,6 +428,14 @@ def take_log(
 ) -> tuple[list[tuple[int, str, str, list[tuple[str, str]]]], int] | None: ...
 def close_log() -> None: ...
 def runtime_threads() -> int | None: ...
+def start_doctor(
+    properties: list[tuple[str, str]],
+    target_p99: float,
+    throughput: float,
+    record_size: int,
+    duration: float,
+    is_threaded: bool,
+) -> tuple[Call[tuple[str, str]], Examination]: ...
 def producer_properties() -> list[tuple[str, str]]: ...
 def consumer_properties() -> list[tuple[str, str]]: ...
 def admin_properties() -> list[tuple[str, str]]: ...

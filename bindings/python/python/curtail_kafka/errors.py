@@ -174,3 +174,7 @@ class ForkedError(Error):
 
 class ClusterError(Error):
     """The embedded cluster cannot be started or changed."""
+
+
+class DoctorError(Error):
+    """The doctor could not measure the cluster."""

@@ -20,7 +20,7 @@ use super::{
     Outcome, millis,
     names::Partitions,
     payload::{Generator, Payloads},
-    place::{self, Place, unique},
+    place::{self, Place},
     produce::{ended, now_ms},
     refuse, status,
     track::Track,
@@ -29,6 +29,7 @@ use super::{
 use crate::{
     latency::Latencies,
     perf::{Error, Event, Progress, Result, produce::client::Client},
+    setup::unique,
 };
 
 /// Trogdor's status of a consumer. Latencies are from the end of one poll's processing to the next poll's

@@ -23,7 +23,6 @@ use curtail::error::Report;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use self::place::unique;
 use self::trogdor::Task;
 use crate::{
     latency::{Latencies, Summary},

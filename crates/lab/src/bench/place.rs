@@ -146,9 +146,3 @@ pub(super) fn partitions(topics: &TopicsSpec) -> Vec<TopicPartition> {
 pub(super) fn replicas(topics: &TopicsSpec) -> i16 {
     topics.values().map(super::trogdor::PartitionsSpec::replicas).max().unwrap_or(1)
 }
-
-/// Random letters, for unique names.
-pub(crate) fn unique() -> String {
-    let entropy = curtail::Env::real().entropy;
-    format!("{:012x}", entropy.next_u64() >> 16)
-}

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use super::{
     Figures, Outcome, millis,
     payload::{Generator, Payloads},
-    place::{self, Place, unique},
+    place::{self, Place},
     refuse, status,
     track::{Tally, Track},
     trogdor::{self, ProduceBench, Throttle, Transactions},
@@ -24,6 +24,7 @@ use crate::{
         produce::client::{Client, Door},
         sleep_precisely,
     },
+    setup::unique,
 };
 
 /// Trogdor's status of a producer. Latencies are from the send.

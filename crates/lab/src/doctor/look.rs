@@ -11,7 +11,7 @@ use curtail::{
 };
 
 use super::diagnosis::Finding;
-use crate::perf::Result;
+use crate::error::Result;
 
 /// The state that was read.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -19,23 +19,13 @@ use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 use super::{
     machine::Busy,
     sample::{ClockOffset, Passage, Sample},
+    stop::Stop,
 };
-use crate::perf::{Error, Pacer, Result, client_runtime, sleep_precisely};
-
-/// Stops a run.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Makes the run end as soon as it has cleaned up.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
-    }
-}
+use crate::{
+    error::{Error, Result},
+    pacer::{Pacer, sleep_precisely},
+    setup::client_runtime,
+};
 
 /// A load to run once.
 pub(super) struct Trial<'a> {
@@ -101,10 +91,10 @@ impl Trial<'_> {
     pub(super) fn run(&self) -> Result<Sample> {
         self.stop.check()?;
         let (sending, reading) = (client_runtime()?, client_runtime()?);
-        let consumers = reading.block_on(self.consumers())?;
+        let consumers = reading.block_on(self.stop.unless_set(self.consumers()))?;
         let _context = sending.enter();
         let producer = Producer::new(self.producer.clone())?;
-        sending.block_on(producer.warm_up(&[self.topic]))?;
+        sending.block_on(self.stop.unless_set(producer.warm_up(&[self.topic])))?;
         let shared = Arc::new(Shared {
             mark: curtail::Env::real().entropy.next_u64(),
             start: Instant::now(),
@@ -123,7 +113,7 @@ impl Trial<'_> {
         let before = producer.metrics();
         let sent = self.send_all(&sending, &producer, &shared);
         let flushed = sent.and_then(|sent| {
-            sending.block_on(producer.flush())?;
+            sending.block_on(self.stop.unless_set(producer.flush()))?;
             Ok(sent)
         });
         let acknowledged = flushed.as_ref().map_or(0, |sent| {
@@ -139,7 +129,8 @@ impl Trial<'_> {
         }
         let busy = busy.until_now();
         let metrics = producer.metrics().since(&before);
-        sending.block_on(producer.close())?;
+        // Before the records' outcomes: a stopped run does not wait for them.
+        sending.block_on(self.stop.unless_set(producer.close()))?;
         let mut sample = self.sample(&flushed?, &arrivals, clock);
         sample.busy = busy;
         sample.memory_waits = metrics.buffer_wait.count() + metrics.window_wait.count();
@@ -365,7 +356,11 @@ async fn read(mut consumer: Consumer, shared: Arc<Shared>) -> Result<Vec<Arrival
             behind.insert(at.partition, consumer.current_lag(&at).is_some_and(|lag| lag > 0));
         }
     }
-    consumer.close().await;
+    let closing = async {
+        consumer.close().await;
+        Ok::<_, Error>(())
+    };
+    shared.stop.unless_set(closing).await?;
     Ok(arrivals)
 }
 

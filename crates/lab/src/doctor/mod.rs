@@ -14,8 +14,11 @@ mod machine;
 mod measure;
 mod report;
 mod sample;
+pub mod settings;
+mod stop;
 #[cfg(test)]
 mod tests;
+mod text;
 pub mod units;
 
 use std::time::Duration;
@@ -30,9 +33,10 @@ use tokio::runtime::Runtime;
 pub use self::{
     candidates::Change,
     diagnosis::{Comparison, Finding, Limit, PhaseShare, Severity, Verdict},
-    measure::Stop,
     report::{BrokerReport, Plan, Report, Tried},
     sample::{ClockOffset, Phase},
+    stop::Stop,
+    text::{Asked, text},
 };
 use self::{
     candidates::{Base, candidates, probe},
@@ -42,8 +46,8 @@ use self::{
     sample::Sample,
 };
 use crate::{
-    bench::unique,
-    perf::{Error, Result, client_runtime},
+    error::{Error, Result},
+    setup::{client_runtime, unique},
 };
 
 /// Options of an examination.
@@ -111,13 +115,13 @@ pub fn run(options: &Options, stop: &Stop, progress: &mut dyn FnMut(Event<'_>)) 
         let _context = runtime.enter();
         Admin::new(options.admin.clone())?
     };
-    let cluster = runtime.block_on(look::look(&admin))?;
+    let cluster = runtime.block_on(stop.unless_set(look::look(&admin)))?;
     let brokers = cluster.brokers.len();
     let partitions = options.partitions.unwrap_or(3 * i32::try_from(brokers).unwrap_or(1).max(1));
     let plan = Plan::new(&options, partitions, brokers, format!("curtail-doctor-{}", unique()));
     if plan.run_s * options.rate() > MOST_RECORDS {
         return Err(Error::Options(format!(
-            "runs of {:.1} s at {:.0} records/s are too many records: use larger ones or a shorter --duration",
+            "runs of {:.1} s at {:.0} records/s are too many records: use larger ones or a shorter duration",
             plan.run_s,
             options.rate()
         )));
@@ -231,7 +235,7 @@ impl Visit<'_> {
         let probes = Probes { leader: &leader.request_us, all: &all.request_us };
         let phases = diagnosis::phases(&base, self.options.producer.acks, probes);
         let blamed = diagnosis::blame(&phases);
-        let mut tried = vec![Tried::new(&probe, &base, &other)];
+        let mut tried = vec![Tried::new(&probe, &base, &other, self.options)];
         let load = Load::of(&base, self.options.throughput, self.options.target);
         // A target that holds needs no changes, and the cluster no more load.
         if load.missed || !load.is_reached() {
@@ -245,7 +249,9 @@ impl Visit<'_> {
             let mut arms = self.rounds(&ground, &changes)?.into_iter();
             let again = arms.next().map(|arm| arm.sample).unwrap_or_default();
             tried.extend(arms.filter_map(|arm| {
-                arm.change.as_ref().map(|change| Tried::new(change, &again, &arm.sample))
+                arm.change
+                    .as_ref()
+                    .map(|change| Tried::new(change, &again, &arm.sample, self.options))
             }));
             base.join(again);
         }
@@ -266,12 +272,14 @@ impl Visit<'_> {
             .config("retention.ms", RETENTION_MS);
         // Clean up even if the request failed: the topic may exist.
         self.topics.push(name.to_owned());
+        // A stop does not interrupt it: the deletion might overtake it.
         let created = self.runtime.block_on(self.admin.create_topics(&[new]))?;
         if let Some((_, Err(error))) = created.into_iter().next() {
             self.topics.pop();
             return Err(error.into());
         }
-        let leaders = self.runtime.block_on(self.leaders(name, partitions))?;
+        let leaders =
+            self.runtime.block_on(self.stop.unless_set(self.leaders(name, partitions)))?;
         Ok(Ground { topic: name.to_owned(), leaders })
     }
 
@@ -279,7 +287,6 @@ impl Visit<'_> {
         let limit = self.options.admin.common.default_api_timeout;
         let deadline = tokio::time::Instant::now() + limit;
         loop {
-            self.stop.check()?;
             let described = self.admin.describe_topics(&[name]).await?;
             if let Some((_, Ok(TopicDescription { partitions: all, .. }))) = described.first() {
                 let leaders: Vec<i32> = all.iter().filter_map(|at| at.leader).collect();

@@ -72,6 +72,8 @@ pub struct Tried {
     pub busy: f64,
     /// Comparison of the two.
     pub comparison: Comparison,
+    /// Whether the target holds with it, in each round and at the requested throughput.
+    pub holds: bool,
     /// Whether it is recommended: better beyond the noise, without a loss of durability.
     pub recommended: bool,
     /// Caution to read before it is applied.
@@ -79,7 +81,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    pub(super) fn new(change: &Change, base: &Sample, sample: &Sample) -> Self {
+    pub(super) fn new(change: &Change, base: &Sample, sample: &Sample, options: &Options) -> Self {
         let mut comparison = diagnosis::compare(&base.p99_us, &sample.p99_us);
         let throughput = diagnosis::mean(&sample.bytes_per_second);
         // Lower latency on fewer records is no improvement.
@@ -88,6 +90,8 @@ impl Tried {
             comparison.verdict = Verdict::NoDifference;
         }
         let is_durability = matches!(change, Change::Producer("acks", _));
+        let reached = diagnosis::is_reached(throughput / options.throughput);
+        let worst = sample.p99_us.iter().copied().fold(0.0, f64::max);
         Self {
             setting: change.text(),
             base_p99_us: base.p99_us.clone(),
@@ -96,6 +100,7 @@ impl Tried {
             base_busy: base.busy,
             busy: sample.busy,
             comparison,
+            holds: reached && worst <= micros(options.target),
             recommended: comparison.verdict == Verdict::Better && !is_durability,
             caution: change.caution(),
         }
@@ -202,12 +207,5 @@ impl Report {
         let mut all: Vec<&Tried> = self.tried.iter().filter(|tried| tried.recommended).collect();
         all.sort_by(|a, b| b.comparison.gain.total_cmp(&a.comparison.gain));
         all
-    }
-
-    /// Whether the target holds with a setting that was tried, in each round and at the requested throughput.
-    #[must_use]
-    pub fn holds_with(&self, tried: &Tried) -> bool {
-        let reached = tried.bytes_per_second / self.plan.bytes_per_second;
-        tried.worst_p99_us() <= self.target_p99_us && diagnosis::is_reached(reached)
     }
 }

@@ -1,3 +1,5 @@
+use std::{net::TcpListener, thread, time::Instant};
+
 use super::*;
 
 fn options() -> Options {
@@ -43,4 +45,23 @@ fn options_that_no_run_can_have_are_refused_by_name() {
         let error = options.checked().unwrap_err().to_string();
         assert!(error.contains(name), "{name}: {error}");
     }
+}
+
+#[test]
+fn a_stop_ends_a_wait_for_an_unresponsive_broker() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut options = options();
+    options.admin = AdminConfig::new(address);
+    let stop = Stop::default();
+    let (examined, took) = thread::scope(|scope| {
+        let examining = scope.spawn(|| run(&options, &stop, &mut |_| {}));
+        // The connection is accepted, and no request is answered.
+        let _connection = listener.accept().unwrap();
+        let begun = Instant::now();
+        stop.set();
+        (examining.join().unwrap(), begun.elapsed())
+    });
+    assert!(matches!(examined, Err(Error::Interrupted)), "{examined:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

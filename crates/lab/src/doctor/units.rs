@@ -20,11 +20,12 @@ impl Unit {
         self.name
     }
 
-    /// An amount of seconds or bytes per second in this unit, with two decimals, and up to six below 1.
+    /// An amount of seconds or bytes per second in this unit, with two decimals, up to six below 1, and none from 10,000 on.
     #[must_use]
     pub fn number(self, amount: f64) -> String {
         let number = amount / self.size;
         let decimals = match number {
+            number if number >= 10_000.0 => 0,
             number if number >= 0.995 || number <= 0.0 => 2,
             number if number >= 0.1 => 3,
             number if number >= 0.01 => 4,
@@ -35,7 +36,7 @@ impl Unit {
     }
 }
 
-/// A time with the unit that the user wrote.
+/// A time with its unit, which is that of the user's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
     /// The time.
@@ -44,7 +45,7 @@ pub struct Time {
     unit: Unit,
 }
 
-/// A throughput with the unit that the user wrote.
+/// A throughput with its unit, which is that of the user's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
     /// Bytes per second.
@@ -57,11 +58,25 @@ impl Time {
     /// The unit for measured times: the user's one, or milliseconds if that is longer than a second.
     #[must_use]
     pub fn unit(self) -> Unit {
-        if self.unit.size <= 1.0 { self.unit } else { Unit { name: "ms", size: 1e-3 } }
+        if self.unit.size <= 1.0 { self.unit } else { MILLISECONDS }
+    }
+}
+
+/// In milliseconds.
+impl From<Duration> for Time {
+    fn from(duration: Duration) -> Self {
+        let number = duration.as_nanos() as f64 / 1e6;
+        Self { duration, number, unit: MILLISECONDS }
     }
 }
 
 impl Throughput {
+    /// A throughput in bytes per second.
+    #[must_use]
+    pub fn bytes(bytes_per_second: f64) -> Self {
+        Self { bytes_per_second, number: bytes_per_second, unit: BYTES }
+    }
+
     /// The user's unit.
     #[must_use]
     pub fn unit(self) -> Unit {
@@ -83,9 +98,12 @@ impl fmt::Display for Throughput {
     }
 }
 
+const MILLISECONDS: Unit = Unit { name: "ms", size: 1e-3 };
+const BYTES: Unit = Unit { name: "B/s", size: 1.0 };
+
 const TIMES: [Unit; 6] = [
     Unit { name: "us", size: 1e-6 },
-    Unit { name: "ms", size: 1e-3 },
+    MILLISECONDS,
     Unit { name: "s", size: 1.0 },
     Unit { name: "m", size: 60.0 },
     Unit { name: "min", size: 60.0 },
@@ -93,7 +111,7 @@ const TIMES: [Unit; 6] = [
 ];
 
 const THROUGHPUTS: [Unit; 8] = [
-    Unit { name: "B/s", size: 1.0 },
+    BYTES,
     Unit { name: "KB/s", size: KB },
     Unit { name: "kB/s", size: KB },
     Unit { name: "KiB/s", size: KB },

@@ -9,10 +9,8 @@ use curtail::{
 use tokio::runtime::Runtime;
 
 use super::{
-    Cost, Error, Event, Interval, Payload, Progress, Report, Result, Target, Topic,
-    payload::Values,
-    report::Figures,
-    target::{Running, client_runtime},
+    Cost, Error, Event, Interval, Payload, Progress, Report, Result, Target, Topic, client_runtime,
+    payload::Values, report::Figures, target::Running,
 };
 use crate::cpu::CpuTime;
 

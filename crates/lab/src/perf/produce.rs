@@ -17,12 +17,16 @@ use self::{
 };
 use super::{
     Cost, Error, Event, Payload, PhasesReport, Progress, Report, Result, Target, Topic,
-    pacer::{self, Pacer},
+    client_runtime,
     payload::Values,
     report::{Figures, summary},
-    target::{Running, client_runtime},
+    target::Running,
 };
-use crate::{cpu::CpuTime, latency::Latencies};
+use crate::{
+    cpu::CpuTime,
+    latency::Latencies,
+    pacer::{self, Pacer},
+};
 
 /// Options of a run that produces.
 #[derive(Clone, Debug)]

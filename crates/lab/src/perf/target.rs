@@ -14,7 +14,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{Error, Event, Progress, Result};
+use super::{Error, Event, Progress, Result, client_runtime};
 
 /// Target cluster of a run.
 #[derive(Clone, Debug)]
@@ -38,16 +38,6 @@ pub struct Topic {
 /// The runtime of an application: tokio's default, a thread per core.
 pub(crate) fn application_runtime() -> Result<Runtime> {
     Builder::new_multi_thread().enable_all().build().map_err(Error::Threads)
-}
-
-/// The event loop of a client: one thread, in addition to the measuring thread.
-pub(crate) fn client_runtime() -> Result<Runtime> {
-    Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("curtail-client")
-        .enable_all()
-        .build()
-        .map_err(Error::Threads)
 }
 
 /// The event loop of a client on the measuring thread, which avoids handovers between threads.

@@ -8,6 +8,7 @@ threads; a closed one raises :class:`ClosedError` in the calls of the others.
 from .._scan import ArrowStream, scan
 from ._admin import Admin
 from ._consumer import Consumer
+from ._doctor import doctor
 from ._pipeline import Pipeline
 from ._producer import Producer
 from ._transaction import Transaction, TransactionalProducer
@@ -20,5 +21,6 @@ __all__ = [
     "Producer",
     "Transaction",
     "TransactionalProducer",
+    "doctor",
     "scan",
 ]

@@ -1,12 +1,13 @@
 """Fixtures for pytest. Installing the package makes them available."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from itertools import count
 
 import pytest
 
 from .._config import text
+from ..diagnosis import DoctorReport
 from . import Cluster
 
 _numbers = count(1)
@@ -34,6 +35,19 @@ class _Clusters:
 def pytest_configure(config: pytest.Config) -> None:
     line = "curtail(brokers=3, config={}): the brokers and settings of the test's curtail_cluster"
     config.addinivalue_line("markers", line)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds reports of the doctor to a failed test, whose message has only one shortened line."""
+    report = yield
+    if call.excinfo is not None and report.failed:
+        found = (one for at in call.excinfo.traceback for one in at.frame.f_locals.values())
+        texts = {str(one) for one in found if isinstance(one, DoctorReport)}
+        report.sections += [("curtail doctor", text) for text in sorted(texts)]
+    return report
 
 
 @pytest.fixture(scope="session")

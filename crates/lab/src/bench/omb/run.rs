@@ -22,7 +22,7 @@ use super::{
 use crate::{
     bench::{
         Figures, Outcome,
-        place::{Place, unique},
+        place::Place,
         produce::{ended, now_ms},
         refuse,
         track::{Tally, Track},
@@ -33,6 +33,7 @@ use crate::{
         produce::client::{Client, Door},
         sleep_precisely,
     },
+    setup::unique,
 };
 
 /// Length of a period of the result.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{duration, throughput};
+use super::{Throughput, Time, duration, throughput};
 
 #[test]
 fn times_have_units() {
@@ -56,4 +56,16 @@ fn times_and_throughputs_keep_the_unit_that_was_written() {
     assert_eq!(rate("0.5MB/s").to_string(), "0.5 MB/s");
     assert_eq!(rate("0.5MB/s").unit().number(499.0 * 1024.0), "0.487");
     assert_eq!(rate("90 KiB/s").unit().name(), "KiB/s");
+}
+
+#[test]
+fn numbers_without_a_text_are_milliseconds_and_bytes_a_second() {
+    let time = |micros| Time::from(Duration::from_micros(micros)).to_string();
+    assert_eq!([time(50_000), time(29_000), time(500)], ["50 ms", "29 ms", "0.5 ms"]);
+    assert_eq!(Time::from(Duration::from_secs(2)).unit().number(1.5), "1500.00");
+    let rate = Throughput::bytes(5e6);
+    assert_eq!(
+        (rate.to_string(), rate.unit().number(4_998_123.4)),
+        ("5000000 B/s".into(), "4998123".into())
+    );
 }

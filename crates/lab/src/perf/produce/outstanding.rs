@@ -15,7 +15,7 @@ use curtail::Delivery;
 
 use crate::{
     latency::Latencies,
-    perf::{Error, Result, Window, pacer::Pacer},
+    perf::{Error, Pacer, Result, Window},
 };
 
 /// An in-flight record.
