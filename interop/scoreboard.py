@@ -46,6 +46,8 @@ class Suite:
     broker: tuple = ()
     """Properties of the brokers, as the suite's own configuration of Apache Kafka has them."""
     brokers: int = 3
+    users: tuple = ()
+    """SASL users, as CURTAIL_USERS has them."""
     port: int = 0
     """Port of the first broker that the suite's source names; 0 for any."""
 
@@ -211,8 +213,11 @@ SUITES = (
           lambda _: go_suite("kafka-go", "github.com/segmentio/kafka-go",
                              {"KAFKA_SKIP_NETTEST": "1", "KAFKA_VERSION": KAFKA_VERSION}),
           # The suite compares addresses with `localhost`, which its own broker advertises.
-          ("message.max.bytes=200000000", "listeners=PLAINTEXT://127.0.0.1:9092",
-           "advertised.listeners=PLAINTEXT://localhost:9092", *AUTHORIZER), brokers=1),
+          ("message.max.bytes=200000000", "listeners=PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093",
+           "advertised.listeners=PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9093",
+           "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", *AUTHORIZER), brokers=1,
+          users=("adminplain:admin-secret:PLAIN", "adminscram256:admin-secret-256:SCRAM-SHA-256",
+                 "adminscram512:admin-secret-512:SCRAM-SHA-512")),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 
@@ -230,12 +235,14 @@ class Embedded:
     """The embedded cluster in a separate process. It ends with its standard input."""
 
     def __init__(self, command, suite):
+        users = {"CURTAIL_USERS": "\n".join(suite.users)} if suite.users else {}
         words = [f"--brokers={suite.brokers}"]
         words += [f"--port={suite.port}"] if suite.port else []
         words += [f"--property={pair}" for pair in suite.broker]
         try:
             self.process = subprocess.Popen([*command, "cluster", "--ephemeral", "--json", *words], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, text=True)
+                                            stdout=subprocess.PIPE, text=True,
+                                            env={**os.environ, **users})
         except OSError as error:
             raise Problem(f"{command[0]}: {error.strerror}; name the program with --curtail") from error
         line = self.process.stdout.readline()
