@@ -21,7 +21,7 @@ use std::{
 use curtail::{
     ConsumerConfig, ConsumerRecord, Error, Result, TopicPartition,
     config::IsolationLevel,
-    consumer::{CloseOptions, ConsumerHandle, Rebalance, RebalanceListener},
+    consumer::{CloseOptions, ConsumerHandle, OffsetAndTimestamp, Rebalance, RebalanceListener},
     metrics::ConsumerMetrics,
     transaction::OffsetAndMetadata,
 };
@@ -777,6 +777,43 @@ impl Consumer {
             },
             offset_dict::<i64>,
         )
+    }
+
+    /// For each partition and time: the first record from then on, as its offset and timestamp.
+    fn _start_offsets_for_times(&self, py: Python<'_>, times: Vec<(At, i64)>) -> PyResult<Call> {
+        let times: Vec<_> = times.into_iter().map(|(at, time)| (partition(at), time)).collect();
+        self.0.get(py)?.job(
+            py,
+            move |consumer| {
+                Box::pin(async move {
+                    let found = consumer.offsets_for_times(times).await?;
+                    let pair = |found: OffsetAndTimestamp| (found.offset, found.timestamp);
+                    Ok(found.into_iter().map(|(at, found)| (at, found.map(pair))).collect())
+                })
+            },
+            offset_dict::<Option<(i64, i64)>>,
+        )
+    }
+
+    /// Records after those that the program has received, up to the end at the last fetch.
+    fn _start_lag(&self, py: Python<'_>, at: At) -> PyResult<Call> {
+        let inner = self.0.get(py)?;
+        let (handle, progress) = (inner.handle.clone(), inner.progress.clone());
+        let at = partition(at);
+        let lag = move |consumer: &mut curtail::Consumer| {
+            if !consumer.assignment().contains(&at) {
+                return Err(Error::IllegalState("the partition is not assigned"));
+            }
+            let Some(lag) = consumer.current_lag(&at) else { return Ok(None) };
+            let unreceived = progress.lock().first_unreceived().get(&at).copied();
+            let polled = match (unreceived, handle.position(&at)) {
+                (Some(first), Some(next)) => next.saturating_sub(first).max(0),
+                _ => 0,
+            };
+            Ok(Some(lag.saturating_add(polled)))
+        };
+        inner
+            .at_once(py, lag, |py, lag: Option<i64>| Ok(lag.into_pyobject(py)?.into_any().unbind()))
     }
 
     fn _start_partitions_for(&self, py: Python<'_>, topic: String) -> PyResult<Call> {

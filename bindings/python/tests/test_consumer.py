@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import curtail_kafka as curtail
-from curtail_kafka import TopicPartition
+from curtail_kafka import OffsetAndTimestamp, TopicPartition
 from curtail_kafka.testing import Cluster
 
 EARLIEST: dict[str, Any] = {"auto_offset_reset": "earliest"}
@@ -325,3 +325,42 @@ async def test_commit_without_a_group_is_an_error(servers: str, curtail_topic: s
     async with curtail.Consumer(servers, curtail_topic) as consumer:
         with pytest.raises(curtail.IllegalStateError):
             await consumer.commit({(curtail_topic, 0): 1})
+
+
+async def test_lag_counts_from_the_records_that_were_received(
+    servers: str, curtail_topic: str
+) -> None:
+    await produce(servers, curtail_topic, 10)
+    partition = TopicPartition(curtail_topic, 0)
+    async with curtail.Consumer(servers, **EARLIEST) as consumer:
+        with pytest.raises(curtail.IllegalStateError, match="not assigned"):
+            await consumer.lag(partition)
+        await consumer.assign([partition])
+        # There may be no response so far.
+        assert await consumer.lag(partition) in (None, 10)
+        async for record in consumer:
+            # The rest of the poll has not been received.
+            assert await consumer.lag(partition) == 9 - record.offset
+            if record.offset == 3:
+                break
+        assert await read(consumer, 6) == [4, 5, 6, 7, 8, 9]
+        assert await consumer.lag(partition) == 0
+
+
+async def test_offsets_are_found_by_time(servers: str, curtail_topic: str) -> None:
+    partition = TopicPartition(curtail_topic, 0)
+    async with curtail.Producer(servers) as producer:
+        for n in range(5):
+            await producer.send(curtail_topic, b"x", timestamp=1_000 + n * 100)
+    async with curtail.Consumer(servers, **EARLIEST) as consumer:
+        found = await consumer.offsets_for_times({partition: 1_150})
+        assert found == {partition: OffsetAndTimestamp(2, 1_200)}
+        at = found[partition]
+        assert at is not None and (at.offset, at.timestamp) == (2, 1_200)
+        time = datetime.fromtimestamp(1.3, UTC)
+        assert await consumer.offsets_for_times({partition: time}) == {partition: (3, 1_300)}
+        assert await consumer.offsets_for_times({partition: 9_000}) == {partition: None}
+        with pytest.raises(curtail.IllegalStateError, match="negative"):
+            await consumer.offsets_for_times({partition: -1})
+        with pytest.raises(TypeError, match="datetime or int"):
+            await consumer.offsets_for_times({partition: "now"})  # type: ignore[dict-item]

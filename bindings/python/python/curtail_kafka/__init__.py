@@ -8,7 +8,7 @@ from ._doctor import doctor
 from ._fork import install as _install_fork_guard
 from ._group import GroupMetadata
 from ._native import Record, RecordBatch, RecordMetadata, Records
-from ._offset import Offset
+from ._offset import Offset, OffsetAndTimestamp
 from ._partition import TopicPartition
 from ._pipeline import Pipeline
 from ._producer import Producer
@@ -77,6 +77,7 @@ __all__ = [
     "NotAcknowledgedError",
     "Offset",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "Pipeline",
     "Producer",

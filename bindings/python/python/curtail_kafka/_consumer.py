@@ -10,7 +10,7 @@ from ._client import Client
 from ._config import Setting, properties
 from ._group import GroupMetadata
 from ._native import Record, RecordBatch, Records
-from ._offset import Offset, offset_list
+from ._offset import Offset, OffsetAndTimestamp, offset_list, time_list
 from ._partition import ByPartition, TopicPartition
 from ._rebalance import RebalanceListener, register
 from ._records import Column, Layout
@@ -214,6 +214,29 @@ class Consumer(Client, _native.Consumer):
         """Returns the end of each partition, where its next record will be written."""
         offsets = await self._methods.served(self._start_offsets(list(partitions), True))
         return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+
+    async def offsets_for_times(
+        self, times: ByPartition[datetime | int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Returns the first record of each partition at its time or later; ``None`` without one.
+
+        An ``int`` is a timestamp in milliseconds since 1970-01-01 UTC.
+        """
+        offsets = await self._methods.served(self._start_offsets_for_times(time_list(times)))
+        return {
+            TopicPartition(*partition): None if found is None else OffsetAndTimestamp(*found)
+            for partition, found in offsets.items()
+        }
+
+    async def lag(self, partition: tuple[str, int]) -> int | None:
+        """Returns how far the end of an assigned partition lies after the program's position.
+
+        Counts offsets after the records that the program has received, up to the end at the last
+        fetch: the high watermark, or with ``read_committed`` the last stable offset. ``None``
+        before the first response.
+        """
+        lag: int | None = await self._methods.served(self._start_lag(partition))
+        return lag
 
     async def partitions_for(self, topic: str) -> int:
         """Returns the number of partitions of a topic."""

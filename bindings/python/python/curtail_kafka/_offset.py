@@ -1,4 +1,5 @@
-from typing import TypeAlias
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
 
 from ._partition import ByPartition, pairs
 from .admin import OffsetAndMetadata
@@ -6,6 +7,13 @@ from .admin import OffsetAndMetadata
 Listed: TypeAlias = tuple[tuple[str, int], int, int | None, str]
 Offset: TypeAlias = int | OffsetAndMetadata
 """The offset of the next record to read, alone or with a leader epoch and a text."""
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record that was found by time. The timestamp is in milliseconds since 1970-01-01 UTC."""
+
+    offset: int
+    timestamp: int
 
 
 def offset_list(offsets: ByPartition[Offset]) -> list[Listed]:
@@ -19,4 +27,17 @@ def offset_list(offsets: ByPartition[Offset]) -> list[Listed]:
         else:
             kind = type(offset).__name__
             raise TypeError(f"offsets must be int or OffsetAndMetadata each, not {kind}")
+    return every
+
+
+def time_list(times: ByPartition[datetime | int]) -> list[tuple[tuple[str, int], int]]:
+    """The partitions with their times in milliseconds, or one clear error."""
+    every: list[tuple[tuple[str, int], int]] = []
+    for at, time in pairs("times", times):
+        if isinstance(time, datetime):
+            every.append((at, int(time.timestamp() * 1000)))
+        elif isinstance(time, int):
+            every.append((at, time))
+        else:
+            raise TypeError(f"times must be datetime or int each, not {type(time).__name__}")
     return every
