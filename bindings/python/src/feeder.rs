@@ -98,7 +98,7 @@ impl Feeder {
         match self.producer.try_send_tagged(record, entry.tag, &outlet.sink) {
             Ok(()) => {}
             Err(Error::BufferFull { .. }) => return self.enqueue(arena, index, entry, deadline),
-            Err(error) => outlet.core.fail(entry.tag, error),
+            Err(error) => outlet.fail(entry.tag, error),
         }
         self.stage.release(entry.size);
     }
@@ -187,7 +187,7 @@ impl Carrier {
         let sent = timeout_at(deadline, sent).await;
         let full = Error::BufferFull { waited: self.max_block };
         if let Err(error) = sent.unwrap_or(Err(full)) {
-            outlet.core.fail(entry.tag, error);
+            outlet.fail(entry.tag, error);
         }
     }
 }

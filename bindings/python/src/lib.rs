@@ -10,6 +10,7 @@
 mod admin;
 mod arrow;
 mod buffer;
+mod bulk;
 mod closing;
 mod config;
 mod consumer;
@@ -44,7 +45,9 @@ mod _native {
     #[pymodule_export]
     use super::admin::Admin;
     #[pymodule_export]
-    use super::arrow::RecordBatch;
+    use super::arrow::{ArrowRows, RecordBatch};
+    #[pymodule_export]
+    use super::bulk::Bulk;
     #[pymodule_export]
     use super::config::{admin_properties, consumer_properties, producer_properties};
     #[pymodule_export]

@@ -44,7 +44,7 @@ use crate::{
     error,
     runtime::{Owned, Process},
     signal::Signal,
-    stage::Outlet,
+    stage::{Outlet, Refusals},
     tree::{Build, Tree},
 };
 
@@ -455,7 +455,8 @@ impl Port {
         // Registers the waker; there is no outcome yet.
         let mut cx = Context::from_waker(self.waker.get(py)?);
         let _ = Pin::new(&mut outcomes).poll_next(&mut cx);
-        let outlet = Arc::new(Outlet { core: self.core(py)?.clone(), sink });
+        let refusals = Refusals::Port(self.core(py)?.clone());
+        let outlet = Arc::new(Outlet { refusals, sink });
         state.outcomes = Some((outlet.clone(), outcomes));
         Ok(outlet)
     }

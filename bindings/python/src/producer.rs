@@ -6,6 +6,7 @@ use curtail::Error;
 use pyo3::{prelude::*, types::PyString};
 
 use crate::{
+    bulk::Bulk,
     closing::Closing,
     config::{self, Properties},
     error,
@@ -83,6 +84,16 @@ impl Producer {
         timestamp: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.stage(py, Sent { topic, value, key, partition, headers, timestamp }, false)
+    }
+
+    /// Begins a `send_arrow`. The call's result is a [`Bulk`].
+    fn _start_bulk(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
+        let (home, producer) = self.open(py)?;
+        let stage = self.0.get(py)?.stage.clone();
+        let pair = async move { Ok(producer.completions()) };
+        Port::spawn(py, home, pair, move |py, pair| {
+            Bulk::object(py, home, topic, Error::Closed, stage, pair)
+        })
     }
 
     /// Waits until the earlier records are acknowledged or failed.

@@ -64,7 +64,8 @@ impl<'py> Sent<'_, 'py> {
     }
 }
 
-fn now() -> i64 {
+/// Milliseconds since 1970-01-01 UTC.
+pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

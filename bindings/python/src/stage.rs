@@ -2,6 +2,8 @@
 //!
 //! `send` copies a record into one arena. The feeder takes the whole arena: it holds the lock for a
 //! swap only. The stage wakes the feeder only if the arena was empty.
+//!
+//! Rows of `send_arrow` wait for room ([`Stage::room`]) in a part of the stage: sends, which cannot wait, have the rest.
 
 use std::{
     mem,
@@ -12,23 +14,45 @@ use std::{
     },
 };
 
-use curtail::{Header, Record, producer::CompletionSink};
+use curtail::{Error, Header, Record, producer::CompletionSink};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::port::Core;
+use crate::{bulk::Tally, port::Core};
 
 /// Bytes of staged records beyond which a send fails.
 pub(crate) const CAPACITY: usize = 32 << 20;
+/// Bytes of staged records beyond which rows of columns wait.
+pub(crate) const BULK: usize = 8 << 20;
+/// Bytes of staged records at which waiting rows continue: enough work for the feeder until the next ones.
+const BULK_RESUMED: usize = BULK / 2;
 /// Bytes that a record takes beside its content.
 const OVERHEAD: usize = 96;
 /// An arena with more capacity is not kept for reuse.
 const REUSED: usize = 1 << 20;
 
-/// Where outcomes go: one event loop's port.
+/// Where outcomes go.
 pub(crate) struct Outlet {
-    pub(crate) core: Arc<Core>,
+    pub(crate) refusals: Refusals,
     pub(crate) sink: CompletionSink,
+}
+
+/// Where errors of records go that were not appended.
+pub(crate) enum Refusals {
+    /// One event loop's port.
+    Port(Arc<Core>),
+    /// The counts of one `send_arrow`.
+    Tally(Arc<Tally>),
+}
+
+impl Outlet {
+    /// Reports a record that was not appended.
+    pub(crate) fn fail(&self, tag: u64, error: Error) {
+        match &self.refusals {
+            Refusals::Port(core) => core.fail(tag, error),
+            Refusals::Tally(tally) => tally.fail(tag, 1, error),
+        }
+    }
 }
 
 /// A record to stage.
@@ -40,6 +64,16 @@ pub(crate) struct NewRecord<'a> {
     pub(crate) headers: &'a [(&'a str, Option<&'a [u8]>)],
     pub(crate) timestamp: i64,
     pub(crate) tag: u64,
+}
+
+impl NewRecord<'_> {
+    /// Bytes that count for it.
+    pub(crate) fn size(&self) -> usize {
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let headers = self.headers.iter().map(|(name, value)| name.len() + length(*value) + 32);
+        let content = self.topic.len() + length(self.key) + length(self.value);
+        content + headers.sum::<usize>() + OVERHEAD
+    }
 }
 
 /// Completes once every record staged before it is appended or failed.
@@ -202,22 +236,41 @@ pub(crate) struct Stage {
     wake: Notify,
     /// Bytes of the records that are not in a batch yet.
     bytes: AtomicUsize,
+    /// Number of calls of [`Self::room`].
+    waiting: AtomicUsize,
+    freed: Notify,
+}
+
+/// A call that waits for room.
+struct Waiting<'a>(&'a Stage);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Stage {
     /// Copies a record into the arena.
     pub(crate) fn push(&self, record: &NewRecord<'_>, outlet: &Arc<Outlet>) -> Result<(), Refused> {
-        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        let headers = record.headers.iter().map(|(name, value)| name.len() + length(*value) + 32);
-        let content = record.topic.len() + length(record.key) + length(record.value);
-        let size = content + headers.sum::<usize>() + OVERHEAD;
+        self.push_within(CAPACITY, record, outlet)
+    }
+
+    /// Copies a record into the arena, if the staged records then have at most this many bytes.
+    pub(crate) fn push_within(
+        &self,
+        capacity: usize,
+        record: &NewRecord<'_>,
+        outlet: &Arc<Outlet>,
+    ) -> Result<(), Refused> {
+        let size = record.size();
         let mut open = self.open.lock();
         if open.closed {
             return Err(Refused::Closed);
         }
         // A record that is larger than the capacity is staged alone, so that its own limit can refuse it.
         let staged = self.bytes.load(Ordering::Relaxed);
-        if (staged > 0 && staged + size > CAPACITY) || size > u32::MAX as usize {
+        if (staged > 0 && staged + size > capacity) || size > u32::MAX as usize {
             return Err(Refused::Full);
         }
         self.bytes.fetch_add(size, Ordering::Relaxed);
@@ -248,6 +301,7 @@ impl Stage {
     pub(crate) fn close(&self) {
         self.open.lock().closed = true;
         self.wake.notify_one();
+        self.freed.notify_waiters();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -256,7 +310,27 @@ impl Stage {
 
     /// Counts a record as appended or failed.
     pub(crate) fn release(&self, size: usize) {
-        self.bytes.fetch_sub(size, Ordering::Relaxed);
+        // `SeqCst` here and in `room`: either this call sees the one that waits, or that one sees the bytes.
+        let left = self.bytes.fetch_sub(size, Ordering::SeqCst).saturating_sub(size);
+        if left <= BULK_RESUMED && self.waiting.load(Ordering::SeqCst) > 0 {
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// Waits until [`BULK`] has room for more records, the first of which has this size, or the stage is closed. Another
+    /// sender may take the room.
+    pub(crate) async fn room(&self, size: usize) {
+        let most = if size > BULK - BULK_RESUMED { 0 } else { BULK_RESUMED };
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(self);
+        loop {
+            // From here on a release is noticed.
+            let freed = self.freed.notified();
+            if self.bytes.load(Ordering::SeqCst) <= most || self.is_closed() {
+                return;
+            }
+            freed.await;
+        }
     }
 
     /// Takes the records of a closed stage without waiting.

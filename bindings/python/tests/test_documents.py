@@ -89,6 +89,16 @@ def test_scan(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "[b'42.00']\n"
 
 
+async def test_send_a_table(
+    curtail_cluster: Cluster, servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curtail_cluster.create_topic("payments")
+    names: dict[str, Any] = {"curtail": curtail}
+    exec(BLOCKS[4], names)
+    await names["load"](servers)
+    assert capsys.readouterr().out == "0 0 1 2\n"
+
+
 def test_threads(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     servers = curtail_cluster.bootstrap_servers
     curtail_cluster.create_topic("read-in-thread")
@@ -96,14 +106,14 @@ def test_threads(curtail_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -
     with sync.Producer(servers) as producer:
         producer.send("read-in-thread", b"42.00").result(20)
     names: dict[str, Any] = {}
-    exec(BLOCKS[4].replace('"orders"', '"read-in-thread"'), names)
+    exec(BLOCKS[5].replace('"orders"', '"read-in-thread"'), names)
     names["copy_in_thread"](servers)
     assert capsys.readouterr().out == "0\n"
 
 
 async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[5], names)
+    exec(BLOCKS[6], names)
     await names["prepare"](servers)
     assert capsys.readouterr().out == "audit created\n"
 
@@ -111,7 +121,7 @@ async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.curtail(brokers=1)
 async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[6], names)
+    exec(BLOCKS[7], names)
     await names["watch"](servers)
     assert re.fullmatch(r"p50 \d\.\d{3} s, p99\.99 \d\.\d{3} s\n", capsys.readouterr().out)
 
@@ -124,5 +134,5 @@ async def test_measure(servers: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[7])
+    pytester.makepyfile(BLOCKS[8])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -54,6 +54,13 @@ TEXTS = {
     ],
     "_producer": [
         ("used from several event loops", "used from several threads"),
+        ("Another thread reads ``data``, without the GIL.", "Reads ``data`` without the GIL."),
+        (
+            "A cancelled call sends no further rows; those already accepted stay\n"
+            "        in flight.",
+            "A call that a signal ends sends no further rows;\n"
+            "        those already accepted stay in flight.",
+        ),
         ("A cancelled close continues.", "A close that a signal ends continues."),
     ],
     "_pipeline": [

@@ -15,7 +15,7 @@ from ._producer import Producer
 from ._rebalance import Rebalance, RebalanceListener
 from ._records import Headers
 from ._scan import ArrowStream, scan
-from ._sender import Bytes, HeaderLike, NewRecord
+from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord, Written
 from ._transaction import Transaction, TransactionalProducer
 from .admin import OffsetAndMetadata
 from .diagnosis import DoctorReport
@@ -52,6 +52,7 @@ from .errors import (
 
 __all__ = [
     "Admin",
+    "ArrowExportable",
     "ArrowStream",
     "AuthenticationError",
     "AuthorizationError",
@@ -64,6 +65,7 @@ __all__ = [
     "ConnectionLostError",
     "Consumer",
     "CorruptError",
+    "Delivered",
     "DoctorError",
     "DoctorReport",
     "Error",
@@ -103,6 +105,7 @@ __all__ = [
     "UnknownTopicError",
     "UnreachableError",
     "UnsupportedVersionError",
+    "Written",
     "doctor",
     "scan",
     "sync",

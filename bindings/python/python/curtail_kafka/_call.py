@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from asyncio import CancelledError, Future, Semaphore
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
@@ -13,7 +14,7 @@ from ._rebalance import Rebalance, RebalanceListener, inside
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["THREADED", "Future", "Methods", "Semaphore", "finished", "pause", "settled"]
+__all__ = ["THREADED", "Future", "Methods", "Semaphore", "apart", "finished", "pause", "settled"]
 
 T = TypeVar("T")
 THREADED = False
@@ -32,6 +33,11 @@ async def finished(call: "Call[T]") -> T:
 async def settled(future: "Future[T]") -> T:
     """Waits for a future."""
     return await future
+
+
+async def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """Calls a function on another thread. A cancelled call does not wait for its end."""
+    return await asyncio.to_thread(function, *arguments)
 
 
 async def pause() -> None:

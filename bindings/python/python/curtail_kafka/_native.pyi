@@ -7,7 +7,7 @@ from typing_extensions import disjoint_base
 from ._items import At, Each
 from ._partition import TopicPartition
 from ._records import Headers
-from ._sender import Bytes, HeaderLike
+from ._sender import ArrowExportable, Bytes, HeaderLike
 from .admin import (
     Acl,
     AclFilter,
@@ -39,8 +39,10 @@ from .errors import Error
 
 __all__ = [
     "Admin",
+    "ArrowRows",
     "ArrowStream",
     "Batches",
+    "Bulk",
     "Call",
     "Cluster",
     "Consumer",
@@ -95,6 +97,35 @@ class Call(Generic[_T]):
     def cancel(self) -> None: ...
 
 @final
+class ArrowRows:
+    def __new__(
+        cls,
+        data: ArrowExportable,
+        value: str,
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+    ) -> Self: ...
+
+@final
+class Bulk:
+    @property
+    def accepted(self) -> int: ...
+    def stage(self, rows: ArrowRows) -> int | None: ...
+    def start_room(self, size: int) -> Call[None]: ...
+    def start_outcomes(
+        self,
+    ) -> Call[
+        tuple[
+            dict[TopicPartition, tuple[int | None, int | None, int]],
+            int,
+            list[tuple[Error, int, int]],
+        ]
+    ]: ...
+    def stop(self) -> None: ...
+
+@final
 class Port:
     def drain(self) -> None: ...
     def serve(self) -> bool: ...
@@ -125,6 +156,7 @@ class Producer:
         headers: HeaderLike | None = None,
         timestamp: int | None = None,
     ) -> Any: ...
+    def _start_bulk(self, topic: str) -> Call[Bulk]: ...
     def _start_connect(self) -> Call[Any]: ...
     def _start_warm_up(self, topics: list[str]) -> Call[Any]: ...
     def _start_partitions_for(self, topic: str) -> Call[Any]: ...
@@ -162,6 +194,7 @@ class Transaction:
         timestamp: int | None = None,
     ) -> Any: ...
     def _start_begin(self) -> Call[Any]: ...
+    def _start_bulk(self, topic: str) -> Call[Bulk]: ...
     def _start_flush(self) -> Call[Any]: ...
     def _start_send_offsets(
         self,

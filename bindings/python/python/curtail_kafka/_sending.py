@@ -1,12 +1,13 @@
 """Sends of many records."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Protocol
 
-from ._call import Future, pause, settled
-from ._native import RecordMetadata
-from ._sender import Bytes, HeaderLike, NewRecord
+from ._call import Future, apart, finished, pause, settled
+from ._native import ArrowRows, ArrowStream, Bulk, Call, RecordMetadata
+from ._partition import TopicPartition
+from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord, Written
 
 TURN = 0.0005
 """Seconds after which a loop over records lets the event loop run."""
@@ -73,3 +74,51 @@ async def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list
     if errors:
         raise ExceptionGroup(f"{len(errors)} records were not acknowledged", errors)
     return written
+
+
+async def send_rows(
+    start: "Callable[[str], Call[Bulk]]",
+    topic: str,
+    data: ArrowExportable,
+    value: str,
+    key: str | None,
+    partition: str | None,
+    timestamp: str | None,
+    headers: str | None,
+) -> Delivered:
+    """Sends rows of columns, and waits for all outcomes. Raises failures as one group."""
+    bulk = await finished(start(topic))
+    errors: list[Exception] = []
+    try:
+        # The library of the columns may compute them in these calls.
+        rows = await apart(ArrowRows, data, value, key, partition, timestamp, headers)
+        while (size := await apart(bulk.stage, rows)) is not None:
+            if size:
+                await finished(bulk.start_room(size))
+    except Exception as error:
+        failure = _typed(data, error)
+        if not bulk.accepted:
+            raise failure from None
+        errors.append(failure)
+    finally:
+        bulk.stop()
+    partitions, failed, failures = await finished(bulk.start_outcomes())
+    for reason, count, row in failures:
+        reason.add_note(f"{count} records, the first of them row {row}")
+        errors.append(reason)
+    if errors:
+        text = f"{failed} of {bulk.accepted} records were not acknowledged"
+        raise ExceptionGroup(text, errors)
+    pace = Pace()
+    written: dict[TopicPartition, Written] = {}
+    for at, offsets in partitions.items():
+        written[at] = Written(*offsets)
+        await pace.kept()
+    return Delivered(sum(one.count for one in written.values()), written)
+
+
+def _typed(data: object, error: Exception) -> Exception:
+    """The exception of a scan that could not be read: the Arrow interface has only its text."""
+    if isinstance(error, OSError) and isinstance(data, ArrowStream) and data.error is not None:
+        return data.error
+    return error

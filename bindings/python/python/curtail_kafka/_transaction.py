@@ -12,8 +12,8 @@ from ._group import GroupMetadata
 from ._native import RecordMetadata
 from ._offset import Offset, offset_list
 from ._partition import ByPartition
-from ._sender import Bytes, HeaderLike, NewRecord
-from ._sending import send_all
+from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord
+from ._sending import send_all, send_rows
 from .errors import Error
 from .metrics import ProducerMetrics
 
@@ -124,6 +124,22 @@ class Transaction(_native.Transaction):
         Failures are raised together, as an :class:`ExceptionGroup`.
         """
         return await send_all(self.send, topic, records)
+
+    async def send_arrow(
+        self,
+        topic: str,
+        data: ArrowExportable,
+        *,
+        value: str,
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+    ) -> Delivered:
+        """Sends the rows of a table, as :meth:`Producer.send_arrow`."""
+        return await send_rows(
+            self._start_bulk, topic, data, value, key, partition, timestamp, headers
+        )
 
     async def send_offsets(self, offsets: ByPartition[Offset], group: GroupMetadata) -> None:
         """Adds offsets, each that of the next record to read, for the commit to commit.

@@ -70,7 +70,7 @@ impl Feed {
                 Ok(()) => self.has_records = true,
                 Err(error) => {
                     self.refused.get_or_insert_with(|| abortable(&error));
-                    outlet.core.fail(entry.tag, error);
+                    outlet.fail(entry.tag, error);
                 }
             }
             self.stage.release(entry.size);
@@ -86,7 +86,7 @@ impl Feed {
     fn fail(&self, arena: &Arena, from: usize) {
         for item in &arena.items[from.min(arena.items.len())..] {
             if let Item::Record(entry) = item {
-                arena.outlet(entry).core.fail(entry.tag, Error::TransactionAborted);
+                arena.outlet(entry).fail(entry.tag, Error::TransactionAborted);
                 self.stage.release(entry.size);
             }
         }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use self::owner::{Command, End, Owner};
 use crate::{
+    bulk::Bulk,
     closing::Closing,
     config::{self, Properties},
     consumer::Consumer,
@@ -216,6 +217,16 @@ impl Transaction {
         let record = Sent { topic, value, key, partition, headers, timestamp };
         let sent = record.stage(port.get(), self.stage.get(py)?, &outlet, true)?;
         sent.map_err(|refused| error::raise(py, &refusal(&refused)))
+    }
+
+    /// Begins a `send_arrow`. The call's result is a [`Bulk`].
+    fn _start_bulk(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
+        let producer = self.check_open(py)?;
+        let (home, stage) = (producer.home, self.stage.get(py)?.clone());
+        let make = move |py: Python<'_>, pair| {
+            Bulk::object(py, home, topic, refusal(&Refused::Closed), stage, pair)
+        };
+        producer.send(py, |waiting| Command::Bulk(waiting, Box::new(make)))
     }
 
     /// Waits until the earlier records are acknowledged.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use curtail::{
     Error, Result, TopicPartition,
+    producer::{CompletionSink, Completions},
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata, Transaction},
 };
 use pyo3::prelude::*;
@@ -23,6 +24,10 @@ use crate::{
 
 type Offsets = Vec<(TopicPartition, OffsetAndMetadata)>;
 
+/// Converts a sink and its receiver into the result of a call.
+type Make =
+    Box<dyn FnOnce(Python<'_>, (CompletionSink, Completions)) -> PyResult<Py<PyAny>> + Send>;
+
 pub(super) enum Command {
     Init(Waiting),
     WarmUp(Waiting, Vec<String>),
@@ -31,6 +36,8 @@ pub(super) enum Command {
     /// With the signal that the earlier records are appended.
     Flush(Waiting, oneshot::Receiver<()>),
     Offsets(Waiting, Offsets, ConsumerGroupMetadata),
+    /// With the conversion of a sink and its receiver.
+    Bulk(Waiting, Make),
     End(End),
     Close,
     Abandon,
@@ -219,6 +226,9 @@ async fn serve(
             Command::Offsets(waiting, offsets, group) => {
                 let added = transaction.send_offsets_to_transaction(offsets, &group);
                 waiting.run(beside(feed, transaction, added), none).await;
+            }
+            Command::Bulk(waiting, make) => {
+                waiting.pending.settle(Ok(transaction.completions()), make);
             }
             end => return Some(end),
         }

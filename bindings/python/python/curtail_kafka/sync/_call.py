@@ -2,6 +2,7 @@
 
 import inspect
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Condition, Semaphore
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from .._rebalance import Rebalance, RebalanceListener, inside
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["THREADED", "Future", "Methods", "Semaphore", "finished", "pause", "settled"]
+__all__ = ["THREADED", "Future", "Methods", "Semaphore", "apart", "finished", "pause", "settled"]
 
 T = TypeVar("T")
 THREADED = True
@@ -38,6 +39,11 @@ def settled(future: "Future[T]") -> T:
     """Waits for a future."""
     _threads.may_wait(future)
     return future.result()
+
+
+def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """Calls a function. The thread waits in any case."""
+    return function(*arguments)
 
 
 def pause() -> None:

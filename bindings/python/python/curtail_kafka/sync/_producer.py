@@ -11,8 +11,8 @@ from ._client import Client
 from .._config import Setting, properties
 from .._native import RecordMetadata
 from ._pipeline import Pipeline
-from .._sender import Bytes, HeaderLike, NewRecord
-from ._sending import send_all
+from .._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord
+from ._sending import send_all, send_rows
 from ..metrics import ProducerMetrics
 
 if TYPE_CHECKING:
@@ -74,6 +74,33 @@ class Producer(Client, _native.Producer):
         Failures are raised together, as an :class:`ExceptionGroup`.
         """
         return send_all(self._send_quietly, topic, records)
+
+    def send_arrow(
+        self,
+        topic: str,
+        data: ArrowExportable,
+        *,
+        value: str,
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+    ) -> Delivered:
+        """Sends the rows of a table, and waits until each record is acknowledged or failed.
+
+        The keywords name columns. ``value`` and ``key`` have strings or binary values,
+        ``partition`` has integers, ``timestamp`` has timestamps or milliseconds, and ``headers``
+        has lists of structs with a ``name`` and a ``value``. A null stands for a record without
+        it. Without a timestamp, a record has the time of the send.
+
+        Reads ``data`` without the GIL. It pauses while 8 MiB of records wait for
+        room in ``buffer.memory``. Failures are raised together, as an :class:`ExceptionGroup` with
+        the first 100 of them. A call that a signal ends sends no further rows;
+        those already accepted stay in flight.
+        """
+        return send_rows(
+            self._start_bulk, topic, data, value, key, partition, timestamp, headers
+        )
 
     def pipeline(self, limit: int = 10_000) -> Pipeline:
         """Returns a :class:`Pipeline` for ``with``: sends without a future for each record.
