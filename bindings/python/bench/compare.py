@@ -1,170 +1,281 @@
 #!/usr/bin/env python3
-"""Compares awaited sends with aiokafka: TASKS tasks, each awaits the acknowledgement of its record.
+"""Compares Python clients, each run in a process of its own, in turns of alternating order.
 
-python bench/compare.py [--rounds 5] [--records 100000] [--tasks 1000]
-python bench/compare.py --workload send_arrow --records 2000000
+python bench/compare.py [--workload await,poll] [--rounds 5] [--scale 1.0] [--servers HOST:PORT]
 
-The workload send_arrow sends one table of pyarrow, without a peer. Its p50 and p99 are the time
-between turns of a task that only yields: how long the event loop is held.
-
-Brokers run in a process of their own, and each arm of a round in another one, one after the other.
-Rounds alternate the order of the arms. CPU time is that of the client's process (getrusage).
+The clients are built and installed into environments below target/bench first. Without --servers
+an embedded cluster of three brokers runs in another process. Figures are medians of the rounds, and
+CPU time is that of the client's process (getrusage). A target that is missed is printed as short;
+--json writes every round.
 """
 
 import argparse
 import asyncio
+import inspect
 import json
+import os
+import pathlib
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from resource import RUSAGE_SELF, getrusage, struct_rusage
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from curtail_kafka.testing import Cluster
+import workloads
+from workloads import Asked, Figures
 
-VALUE = bytes(100)
-TOPIC = "bench"
-Send = Callable[[], Awaitable[Any]]
-
-
-async def measure(send: Send, records: int, tasks: int) -> dict[str, float]:
-    latencies: list[float] = []
-    left = iter(range(records))
-
-    async def worker() -> None:
-        for _ in left:
-            began = time.perf_counter()
-            await send()
-            latencies.append(time.perf_counter() - began)
-
-    before, began = getrusage(RUSAGE_SELF), time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(tasks)))
-    took, after = time.perf_counter() - began, getrusage(RUSAGE_SELF)
-    return measured(records, took, before, after, latencies)
-
-
-def measured(
-    records: int, took: float, before: struct_rusage, after: struct_rusage, times: list[float]
-) -> dict[str, float]:
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    times.sort()
-    return {
-        "records/s": records / took,
-        "CPU us/record": cpu / records * 1e6,
-        "p50 ms": times[len(times) // 2] * 1e3,
-        "p99 ms": times[len(times) * 99 // 100] * 1e3,
-    }
-
-
-async def curtail(servers: str, records: int, tasks: int) -> dict[str, float]:
-    import curtail_kafka
-
-    async with curtail_kafka.Producer(servers) as producer:
-        await producer.warm_up(TOPIC)
-        await asyncio.gather(*(producer.send(TOPIC, VALUE) for _ in range(1000)))
-        return await measure(lambda: producer.send(TOPIC, VALUE), records, tasks)
-
-
-async def aiokafka(servers: str, records: int, tasks: int) -> dict[str, float]:
-    from aiokafka import AIOKafkaProducer
-
-    async with AIOKafkaProducer(
-        bootstrap_servers=servers, acks="all", enable_idempotence=True
-    ) as producer:
-        await asyncio.gather(*[producer.send_and_wait(TOPIC, VALUE) for _ in range(1000)])
-        return await measure(lambda: producer.send_and_wait(TOPIC, VALUE), records, tasks)
-
-
-async def idle(servers: str, records: int, tasks: int) -> dict[str, float]:
-    """The event loop alone: futures that the next turn of the loop resolves."""
-    loop = asyncio.get_running_loop()
-
-    def send() -> asyncio.Future[None]:
-        future = loop.create_future()
-        loop.call_soon(future.set_result, None)
-        return future
-
-    return await measure(send, records, tasks)
-
-
-async def send_arrow(servers: str, records: int, tasks: int) -> dict[str, float]:
-    import pyarrow
-
-    import curtail_kafka
-
-    table = pyarrow.table({"value": pyarrow.array([VALUE] * records, pyarrow.binary())})
-    gaps: list[float] = []
-
-    async def watch() -> None:
-        last = time.perf_counter()
-        while True:
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            gaps.append(now - last - 0.001)
-            last = now
-
-    async with curtail_kafka.Producer(servers) as producer:
-        await producer.send_arrow(TOPIC, table.slice(0, 10_000), value="value")
-        watching = asyncio.create_task(watch())
-        before, began = getrusage(RUSAGE_SELF), time.perf_counter()
-        delivered = await producer.send_arrow(TOPIC, table, value="value")
-        took, after = time.perf_counter() - began, getrusage(RUSAGE_SELF)
-        watching.cancel()
-    assert delivered.count == records
-    return measured(records, took, before, after, gaps)
-
-
-WORKLOADS = {
-    "send": {"curtail": curtail, "aiokafka": aiokafka, "idle": idle},
-    "send_arrow": {"curtail": send_arrow},
+HERE = pathlib.Path(__file__).resolve().parent
+ENVIRONMENTS = HERE.parent / "target" / "bench"
+# Packages of each client's environment. That of Curtail is built from this checkout.
+PACKAGES = {
+    "curtail": ("maturin>=1.16,<1.17", "pyarrow>=19", "polars>=1.30"),
+    "confluent": ("confluent-kafka==2.16.1", "pyarrow>=19", "polars>=1.30"),
+    "aiokafka": ("aiokafka==0.14.0",),
+    "kafka_python": ("kafka-python==3.0.12",),
 }
+# Clients of another client's environment.
+INSIDE = {"idle": "curtail"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """`figure` is at least or at most `bound`, or `times` the best other client's."""
+
+    figure: str
+    at_least: float | None = None
+    at_most: float | None = None
+    times_best: float | None = None
+
+    def short(self, own: Figures, others: dict[str, Figures]) -> str | None:
+        value = own[self.figure]
+        is_more_better = self.at_least is not None or self.figure == "records/s"
+        bound = self.at_least if self.at_least is not None else self.at_most
+        if self.times_best is not None:
+            rivals = [figures[self.figure] for figures in others.values()]
+            if not rivals:
+                return f"{self.figure}: no other client ran"
+            bound = self.times_best * (max(rivals) if is_more_better else min(rivals))
+        assert bound is not None
+        if value >= bound if is_more_better else value <= bound:
+            return None
+        return f"{self.figure}: {value:,.2f}, must reach {bound:,.2f}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`kind` is the first part of the functions' names in `workloads`."""
+
+    kind: str
+    clients: tuple[str, ...]
+    records: int
+    targets: tuple[Target, ...] = ()
+    tasks: int = 1000
+    topics: int = 1
+    backlog: bool = False
+
+
+RATE, CPU = "records/s", "CPU us/record"
+WORKLOADS = {
+    "await": Workload(
+        "await", ("curtail", "confluent", "aiokafka", "idle"), 100_000,
+        (Target(RATE, at_least=200_000), Target(RATE, times_best=3), Target(CPU, at_most=5)),
+    ),
+    "await-10000-tasks": Workload("await", ("curtail", "aiokafka"), 100_000, tasks=10_000),
+    "await-5000-topics": Workload("await", ("curtail", "aiokafka"), 100_000, topics=5_000),
+    "pipeline": Workload(
+        "pipeline", ("curtail", "confluent", "kafka_python"), 300_000,
+        (Target(RATE, at_least=500_000), Target(CPU, times_best=0.7)),
+    ),
+    "send-arrow": Workload("arrow", ("curtail",), 1_000_000, (Target(RATE, at_least=1_000_000),)),
+    "async-for": Workload(
+        "records", ("curtail", "confluent", "aiokafka"), 500_000,
+        (Target(RATE, at_least=600_000),), backlog=True,
+    ),
+    "poll": Workload(
+        "polls", ("curtail", "confluent", "kafka_python"), 500_000,
+        (Target(RATE, at_least=1_500_000),), backlog=True,
+    ),
+    "polars": Workload(
+        "polars", ("curtail", "confluent"), 1_000_000,
+        (Target(RATE, at_least=3_000_000), Target(CPU, at_most=0.35)), backlog=True,
+    ),
+    "end-to-end": Workload(
+        "trip", ("curtail", "confluent", "aiokafka"), 5_000, (Target("p99 ms", times_best=1),),
+    ),
+    "idle-consumer": Workload(
+        "idle", ("curtail", "confluent", "aiokafka"), 1, (Target("% of a core", at_most=0.1),),
+    ),
+}  # fmt: skip
+
+
+def environment(client: str) -> pathlib.Path:
+    return ENVIRONMENTS / INSIDE.get(client, client)
+
+
+def prepare(client: str) -> None:
+    """Installs a client into its environment."""
+    folder = environment(client)
+    if not (folder / "bin" / "python").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    packages = PACKAGES[folder.name]
+    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "-q", *packages], check=True)
+    if folder.name == "curtail":
+        build = [folder / "bin" / "maturin", "develop", "--release", "--quiet"]
+        subprocess.run(
+            build, check=True, cwd=HERE.parent, env={**os.environ, "VIRTUAL_ENV": str(folder)}
+        )
+
+
+@contextmanager
+def embedded() -> Iterator[str]:
+    brokers = subprocess.Popen(
+        [environment("curtail") / "bin" / "python", __file__, "--serve"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert brokers.stdin and brokers.stdout
+    try:
+        yield brokers.stdout.readline().strip()
+    finally:
+        brokers.stdin.close()
+        brokers.wait()
 
 
 def serve() -> None:
+    from curtail_kafka.testing import Cluster
+
     with Cluster(3) as cluster:
-        cluster.create_topic(TOPIC, partitions=6)
         print(cluster.bootstrap_servers, flush=True)
         sys.stdin.read()
 
 
+def create(servers: str, topics: tuple[str, ...]) -> None:
+    """A single topic has six partitions, many have one each. A request creates at most 500."""
+    import curtail_kafka.sync as curtail_kafka
+    from curtail_kafka.admin import NewTopic
+
+    partitions = 6 if len(topics) == 1 else 1
+    with curtail_kafka.Admin(servers) as admin:
+        for begin in range(0, len(topics), 500):
+            created = admin.create_topics(
+                [NewTopic(name, partitions) for name in topics[begin : begin + 500]]
+            )
+            for outcome in created.values():
+                if isinstance(outcome, Exception):
+                    raise outcome
+
+
+def child(kind: str, client: str, *asked: str) -> Figures:
+    program = [
+        str(environment(client) / "bin" / "python"),
+        __file__,
+        "--child",
+        kind,
+        client,
+        *asked,
+    ]
+    done = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True)
+    result: Figures = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def act(
+    kind: str, client: str, servers: str, prefix: str, count: int, records: int, tasks: int
+) -> Figures:
+    """The part of the process that measures."""
+    topics = tuple(f"{prefix}-{number}" for number in range(count))
+    if kind == "create":
+        create(servers, topics)
+        return {}
+    asked = Asked(servers, topics, records, tasks)
+    function = getattr(workloads, "fill" if kind == "fill" else f"{kind}_{client}")
+    result: Figures = function(asked)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def measure(
+    name: str, workload: Workload, servers: str, scale: float, rounds: int
+) -> dict[str, list[Figures]]:
+    records = max(1, int(workload.records * scale))
+    topics = (f"{name}-{time.time_ns()}", str(workload.topics))
+    child("create", "curtail", servers, *topics, "1", "1")
+    if workload.backlog:
+        child("fill", "curtail", servers, *topics, str(records), "1")
+    runs: dict[str, list[Figures]] = {client: [] for client in workload.clients}
+    for number in range(rounds):
+        for client in workload.clients if number % 2 == 0 else reversed(workload.clients):
+            runs[client].append(
+                child(workload.kind, client, servers, *topics, str(records), str(workload.tasks))
+            )
+    return runs
+
+
+def report(name: str, workload: Workload, runs: dict[str, list[Figures]]) -> None:
+    medians = {
+        client: {figure: statistics.median(one[figure] for one in all) for figure in all[0]}
+        for client, all in runs.items()
+    }
+    print(f"\n{name}")
+    figures = list(dict.fromkeys(figure for one in medians.values() for figure in one))
+    print(
+        f"  {'':14}"
+        + "".join(f"{figure:>18}" for figure in figures)
+        + "  spread of the first figure"
+    )
+    for client, one in medians.items():
+        cells = "".join(
+            f"{one[figure]:18,.2f}" if figure in one else f"{'-':>18}" for figure in figures
+        )
+        first = [all[figures[0]] for all in runs[client]]
+        print(f"  {client:14}{cells}  {min(first):,.0f} to {max(first):,.0f}")
+    others = {client: one for client, one in medians.items() if client not in ("curtail", "idle")}
+    for target in workload.targets:
+        if short := target.short(medians["curtail"], others):
+            print(f"  SHORT: {short}")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workload", help=f"of {', '.join(WORKLOADS)} [default: all]")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--workload", choices=WORKLOADS, default="send")
-    parser.add_argument("--arm")
-    parser.add_argument("--servers")
-    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of records")
+    parser.add_argument(
+        "--servers", metavar="HOST:PORT", help="an existing cluster, such as Apache Kafka"
+    )
+    parser.add_argument("--no-build", action="store_true", help="use the environments as they are")
+    parser.add_argument("--json", metavar="FILE", help="write every round")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=7, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.serve:
         return serve()
-    arms = WORKLOADS[asked.workload]
-    if asked.arm:
-        result = asyncio.run(arms[asked.arm](asked.servers, asked.records, asked.tasks))
-        return print(json.dumps(result))
-    again = [sys.executable, __file__]
-    brokers = subprocess.Popen(
-        [*again, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert brokers.stdin and brokers.stdout
-    servers = brokers.stdout.readline().strip()
-    runs: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
-    for number in range(asked.rounds):
-        for arm in list(arms) if number % 2 == 0 else reversed(arms):
-            command = [*again, "--workload", asked.workload, "--arm", arm]
-            command += ["--servers", servers]
-            command += ["--records", str(asked.records), "--tasks", str(asked.tasks)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            runs[arm].append(json.loads(done.stdout))
-    brokers.stdin.close()
-    brokers.wait()
-    for arm, results in runs.items():
-        medians = {key: statistics.median(one[key] for one in results) for key in results[0]}
-        print(arm, " ".join(f"{key}={value:,.2f}" for key, value in medians.items()))
-        print("   ", [round(one["records/s"]) for one in results])
+    if asked.child:
+        kind, client, servers, prefix, *numbers = asked.child
+        count, records, tasks = map(int, numbers)
+        return print(json.dumps(act(kind, client, servers, prefix, count, records, tasks)))
+    names = asked.workload.split(",") if asked.workload else list(WORKLOADS)
+    if unknown := set(names) - set(WORKLOADS):
+        parser.error(f"no workload {', '.join(sorted(unknown))}; they are {', '.join(WORKLOADS)}")
+    if asked.rounds < 1 or asked.scale <= 0:
+        parser.error("--rounds must be at least 1, and --scale above 0")
+    if not asked.no_build:
+        for client in PACKAGES:
+            prepare(client)
+    results = {}
+    with embedded() if asked.servers is None else _given(asked.servers) as servers:
+        for name in names:
+            results[name] = measure(name, WORKLOADS[name], servers, asked.scale, asked.rounds)
+            report(name, WORKLOADS[name], results[name])
+    if asked.json:
+        pathlib.Path(asked.json).write_text(json.dumps(results, indent=1) + "\n")
+
+
+@contextmanager
+def _given(servers: str) -> Iterator[str]:
+    yield servers
 
 
 if __name__ == "__main__":

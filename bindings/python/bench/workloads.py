@@ -1,0 +1,496 @@
+"""What each client does in each workload. `compare.py` runs each function in a separate process.
+
+A client is imported inside its functions: each has a separate environment.
+"""
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from resource import RUSAGE_SELF, getrusage
+from typing import Any
+
+VALUE = bytes(100)
+Figures = dict[str, float]
+Send = Callable[[str], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked to do."""
+
+    servers: str
+    topics: tuple[str, ...]
+    records: int
+    tasks: int
+
+    @property
+    def topic(self) -> str:
+        return self.topics[0]
+
+
+@dataclass
+class Meter:
+    """Elapsed time and the process's CPU time of the block that it encloses."""
+
+    records: int
+    figures: Figures = field(default_factory=dict)
+
+    def __enter__(self) -> "Meter":
+        self._usage, self._began = getrusage(RUSAGE_SELF), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        took, usage = time.perf_counter() - self._began, getrusage(RUSAGE_SELF)
+        cpu = usage.ru_utime + usage.ru_stime - self._usage.ru_utime - self._usage.ru_stime
+        self.figures["records/s"] = self.records / took
+        self.figures["CPU us/record"] = cpu / self.records * 1e6
+
+    def latencies(self, seconds: list[float]) -> None:
+        seconds.sort()
+        for name, quantile in (("p50 ms", 0.5), ("p99 ms", 0.99), ("p99.9 ms", 0.999)):
+            self.figures[name] = seconds[math.ceil(len(seconds) * quantile) - 1] * 1e3
+
+
+@contextmanager
+def heartbeat(meter: Meter) -> Iterator[None]:
+    """Measures by how much a task of the event loop that is due every 5 ms is late."""
+    late: list[float] = []
+
+    async def beat() -> None:
+        due = time.perf_counter()
+        while True:
+            due = max(due + 0.005, time.perf_counter())
+            await asyncio.sleep(due - time.perf_counter())
+            late.append(time.perf_counter() - due)
+
+    task = asyncio.get_running_loop().create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        late.sort()
+        if late:
+            meter.figures["loop late p99 ms"] = late[len(late) * 99 // 100] * 1e3
+
+
+# Sends, each awaited.
+
+
+async def await_each(send: Send, asked: Asked) -> Figures:
+    """Tasks that each await the acknowledgement of a record before they send the next one."""
+    latencies: list[float] = []
+    left = iter(range(asked.records))
+
+    async def worker() -> None:
+        for number in left:
+            topic = asked.topics[number % len(asked.topics)]
+            began = time.perf_counter()
+            await send(topic)
+            latencies.append(time.perf_counter() - began)
+
+    await asyncio.gather(*(send(topic) for topic in asked.topics for _ in range(10)))
+    meter = Meter(asked.records)
+    with heartbeat(meter), meter:
+        await asyncio.gather(*(worker() for _ in range(asked.tasks)))
+    meter.latencies(latencies)
+    return meter.figures
+
+
+async def await_curtail(asked: Asked) -> Figures:
+    import curtail_kafka
+
+    async with curtail_kafka.Producer(asked.servers) as producer:
+        await producer.warm_up(*asked.topics)
+        return await await_each(lambda topic: producer.send(topic, VALUE), asked)
+
+
+async def await_aiokafka(asked: Asked) -> Figures:
+    from aiokafka import AIOKafkaProducer
+
+    servers = asked.servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
+        return await await_each(lambda topic: producer.send_and_wait(topic, VALUE), asked)
+
+
+async def await_confluent(asked: Asked) -> Figures:
+    from confluent_kafka.aio import AIOProducer
+
+    producer = AIOProducer({"bootstrap.servers": asked.servers})
+
+    async def send(topic: str) -> None:
+        await (await producer.produce(topic, value=VALUE))
+
+    try:
+        return await await_each(send, asked)
+    finally:
+        await producer.close()
+
+
+async def await_idle(asked: Asked) -> Figures:
+    """The cost of asyncio and of this measurement: futures that the loop's next turn resolves."""
+    loop = asyncio.get_running_loop()
+
+    def send(_: str) -> asyncio.Future[None]:
+        future = loop.create_future()
+        loop.call_soon(future.set_result, None)
+        return future
+
+    return await await_each(send, asked)
+
+
+# Sends whose outcomes are not awaited one by one.
+
+
+async def pipeline_curtail(asked: Asked) -> Figures:
+    import curtail_kafka
+
+    async with curtail_kafka.Producer(asked.servers) as producer:
+        await producer.warm_up(asked.topic)
+        meter = Meter(asked.records)
+        with heartbeat(meter), meter:
+            async with producer.pipeline() as pipeline:
+                for _ in range(asked.records):
+                    await pipeline.send(asked.topic, VALUE)
+        return meter.figures
+
+
+def pipeline_confluent(asked: Asked) -> Figures:
+    from confluent_kafka import Producer
+
+    failed = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer({"bootstrap.servers": asked.servers, "enable.idempotence": True})
+    producer.produce(asked.topic, VALUE)
+    producer.flush()
+    meter = Meter(asked.records)
+    with meter:
+        for _ in range(asked.records):
+            while True:
+                try:
+                    producer.produce(asked.topic, VALUE, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+            producer.poll(0)
+        producer.flush()
+    assert not failed, failed[0]
+    return meter.figures
+
+
+def pipeline_kafka_python(asked: Asked) -> Figures:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=asked.servers)
+    producer.send(asked.topic, VALUE).get()
+    meter = Meter(asked.records)
+    with meter:
+        last = [producer.send(asked.topic, VALUE) for _ in range(asked.records)]
+        producer.flush()
+    assert all(sent.succeeded() for sent in last)
+    producer.close()
+    return meter.figures
+
+
+async def arrow_curtail(asked: Asked) -> Figures:
+    import pyarrow
+
+    import curtail_kafka
+
+    table = pyarrow.table({"value": pyarrow.array([VALUE] * asked.records, pyarrow.binary())})
+    async with curtail_kafka.Producer(asked.servers) as producer:
+        await producer.warm_up(asked.topic)
+        meter = Meter(asked.records)
+        with heartbeat(meter), meter:
+            await producer.send_arrow(asked.topic, table, value="value")
+        return meter.figures
+
+
+# Reads of a backlog, from its beginning. The first records, and with them the connections and the
+# rebalance of clients that need a group, come before the measurement.
+
+
+async def records_curtail(asked: Asked) -> Figures:
+    """`async for`."""
+    import curtail_kafka
+
+    options = {"auto_offset_reset": "earliest"}
+    async with curtail_kafka.Consumer(asked.servers, asked.topic, **options) as consumer:
+        records, read = aiter(consumer), 1
+        await anext(records)
+        meter = Meter(asked.records - read)
+        with heartbeat(meter), meter:
+            async for record in records:
+                read += len(record.value) > 0
+                if read == asked.records:
+                    break
+        return meter.figures
+
+
+async def records_aiokafka(asked: Asked) -> Figures:
+    from aiokafka import AIOKafkaConsumer
+
+    servers = asked.servers
+    options = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    async with AIOKafkaConsumer(asked.topic, bootstrap_servers=servers, **options) as consumer:
+        await consumer.getone()
+        read = 1
+        meter = Meter(asked.records - read)
+        with heartbeat(meter), meter:
+            async for record in consumer:
+                read += len(record.value) > 0
+                if read == asked.records:
+                    break
+        return meter.figures
+
+
+def reader(asked: Asked) -> dict[str, object]:
+    """Settings of a confluent-kafka consumer. It needs a group, a new one for each run."""
+    return {
+        "bootstrap.servers": asked.servers,
+        "group.id": f"bench-{time.time_ns()}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+
+
+async def records_confluent(asked: Asked) -> Figures:
+    """`consume` of 500 records, awaited: its asyncio consumer has no iterator."""
+    from confluent_kafka.aio import AIOConsumer
+
+    consumer = AIOConsumer(reader(asked))
+    await consumer.subscribe([asked.topic])
+    read = 0
+    while not read:
+        read = len(await consumer.consume(500, 1.0))
+    meter = Meter(asked.records - read)
+    with heartbeat(meter), meter:
+        while read < asked.records:
+            for record in await consumer.consume(500, 1.0):
+                read += len(record.value()) > 0
+    await consumer.close()
+    return meter.figures
+
+
+async def polls_curtail(asked: Asked) -> Figures:
+    import curtail_kafka
+
+    options = {"auto_offset_reset": "earliest"}
+    async with curtail_kafka.Consumer(asked.servers, asked.topic, **options) as consumer:
+        read = 0
+        while not read:
+            read = len(await consumer.poll())
+        meter = Meter(asked.records - read)
+        with heartbeat(meter), meter:
+            while read < asked.records:
+                for record in await consumer.poll():
+                    read += len(record.value) > 0
+        return meter.figures
+
+
+def polls_confluent(asked: Asked) -> Figures:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(reader(asked))
+    consumer.subscribe([asked.topic])
+    read = 0
+    while not read:
+        read = len(consumer.consume(500, 1.0))
+    meter = Meter(asked.records - read)
+    with meter:
+        while read < asked.records:
+            for record in consumer.consume(500, 1.0):
+                read += len(record.value()) > 0
+    consumer.close()
+    return meter.figures
+
+
+def polls_kafka_python(asked: Asked) -> Figures:
+    from kafka import KafkaConsumer
+
+    servers = asked.servers
+    consumer = KafkaConsumer(asked.topic, bootstrap_servers=servers, auto_offset_reset="earliest")
+    read = 0
+    while not read:
+        read = sum(map(len, consumer.poll(1000, max_records=500).values()))
+    meter = Meter(asked.records - read)
+    with meter:
+        while read < asked.records:
+            for records in consumer.poll(1000, max_records=500).values():
+                for record in records:
+                    read += len(record.value) > 0
+    consumer.close()
+    return meter.figures
+
+
+async def polars_curtail(asked: Asked) -> Figures:
+    import polars
+
+    import curtail_kafka
+
+    options = {"auto_offset_reset": "earliest"}
+    async with curtail_kafka.Consumer(asked.servers, asked.topic, **options) as consumer:
+        read = 0
+        while not read:
+            read = len(await consumer.poll())
+        meter = Meter(asked.records - read)
+        with heartbeat(meter), meter:
+            while read < asked.records:
+                if (batch := await consumer.poll_batch(columns=["value"])) is not None:
+                    frame = polars.DataFrame(batch)
+                    read += frame.height
+        return meter.figures
+
+
+def polars_confluent(asked: Asked) -> Figures:
+    import polars
+    import pyarrow
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(reader(asked))
+    consumer.subscribe([asked.topic])
+    read = 0
+    while not read:
+        read = len(consumer.consume(500, 1.0))
+    meter = Meter(asked.records - read)
+    with meter:
+        while read < asked.records:
+            values = [record.value() for record in consumer.consume(500, 1.0)]
+            frame = polars.from_arrow(pyarrow.table({"value": values}))
+            read += frame.height
+    consumer.close()
+    return meter.figures
+
+
+# One record at a time, from the send to the read.
+
+
+async def trip_curtail(asked: Asked) -> Figures:
+    import curtail_kafka
+
+    async with (
+        curtail_kafka.Producer(asked.servers, linger_ms=0) as producer,
+        curtail_kafka.Consumer(asked.servers, asked.topic) as consumer,
+    ):
+        latencies = []
+        await producer.send(asked.topic, VALUE)
+        while not await consumer.poll(0.1):
+            await producer.send(asked.topic, VALUE)
+        while await consumer.poll(0.1):
+            pass
+        meter = Meter(asked.records)
+        with meter:
+            for _ in range(asked.records):
+                began = time.perf_counter()
+                await producer.send(asked.topic, VALUE)
+                while not await consumer.poll(1.0):
+                    pass
+                latencies.append(time.perf_counter() - began)
+        meter.latencies(latencies)
+        return meter.figures
+
+
+async def trip_aiokafka(asked: Asked) -> Figures:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    servers = asked.servers
+    async with (
+        AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer,
+        AIOKafkaConsumer(asked.topic, bootstrap_servers=servers) as consumer,
+    ):
+        latencies = []
+        await producer.send_and_wait(asked.topic, VALUE)
+        while not await consumer.getmany(timeout_ms=100):
+            await producer.send_and_wait(asked.topic, VALUE)
+        while await consumer.getmany(timeout_ms=100):
+            pass
+        meter = Meter(asked.records)
+        with meter:
+            for _ in range(asked.records):
+                began = time.perf_counter()
+                await producer.send_and_wait(asked.topic, VALUE)
+                await consumer.getone()
+                latencies.append(time.perf_counter() - began)
+        meter.latencies(latencies)
+        return meter.figures
+
+
+def trip_confluent(asked: Asked) -> Figures:
+    from confluent_kafka import Consumer, Producer
+
+    producer = Producer(
+        {"bootstrap.servers": asked.servers, "enable.idempotence": True, "linger.ms": 0}
+    )
+    consumer = Consumer(reader(asked) | {"auto.offset.reset": "latest", "fetch.wait.max.ms": 500})
+    consumer.subscribe([asked.topic])
+
+    def send() -> None:
+        producer.produce(asked.topic, VALUE)
+        producer.flush()
+
+    send()
+    while consumer.poll(0.1) is None:
+        send()
+    while consumer.poll(0.1) is not None:
+        pass
+    latencies, meter = [], Meter(asked.records)
+    with meter:
+        for _ in range(asked.records):
+            began = time.perf_counter()
+            send()
+            while consumer.poll(1.0) is None:
+                pass
+            latencies.append(time.perf_counter() - began)
+    consumer.close()
+    meter.latencies(latencies)
+    return meter.figures
+
+
+# A consumer with nothing to read, for 10 s.
+
+
+async def idle_curtail(asked: Asked) -> Figures:
+    import curtail_kafka
+
+    async with curtail_kafka.Consumer(asked.servers, asked.topic) as consumer:
+        await consumer.poll(1.0)
+        return await cpu_of(consumer.poll(10.0))
+
+
+async def idle_aiokafka(asked: Asked) -> Figures:
+    from aiokafka import AIOKafkaConsumer
+
+    async with AIOKafkaConsumer(asked.topic, bootstrap_servers=asked.servers) as consumer:
+        await consumer.getmany(timeout_ms=1000)
+        return await cpu_of(consumer.getmany(timeout_ms=10_000))
+
+
+async def idle_confluent(asked: Asked) -> Figures:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(reader(asked) | {"auto.offset.reset": "latest"})
+    consumer.subscribe([asked.topic])
+    consumer.poll(2.0)
+    figures = await cpu_of(asyncio.to_thread(consumer.poll, 10.0))
+    consumer.close()
+    return figures
+
+
+async def cpu_of(work: Awaitable[object]) -> Figures:
+    usage, began = getrusage(RUSAGE_SELF), time.perf_counter()
+    await work
+    after, took = getrusage(RUSAGE_SELF), time.perf_counter() - began
+    cpu = after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime
+    return {"% of a core": cpu / took * 100, "threads": float(threading.active_count())}
+
+
+async def fill(asked: Asked) -> Figures:
+    """Not a measurement: writes the backlog."""
+    return await pipeline_curtail(asked)
