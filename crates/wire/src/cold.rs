@@ -102,6 +102,10 @@ const NEWEST: &[(ApiKey, i16)] = &[
     (ApiKey::ADD_RAFT_VOTER, 1),
 ];
 
+/// APIs that `kafka-protocol` lacks, with their versions. Their messages are in [`newer`].
+const OWN: &[(ApiKey, RangeInclusive<i16>)] =
+    &[(ApiKey::STREAMS_GROUP_HEARTBEAT, 0..=0), (ApiKey::STREAMS_GROUP_DESCRIBE, 0..=0)];
+
 fn newest(api: ApiKey) -> Option<i16> {
     NEWEST.iter().find(|(known, _)| *known == api).map(|(_, newest)| *newest)
 }
@@ -109,6 +113,9 @@ fn newest(api: ApiKey) -> Option<i16> {
 /// The versions of an API that can be encoded and decoded here.
 #[must_use]
 pub fn versions(api: ApiKey) -> Option<RangeInclusive<i16>> {
+    if let Some((_, own)) = OWN.iter().find(|(known, _)| *known == api) {
+        return Some(own.clone());
+    }
     let range = messages::ApiKey::try_from(api.0).ok()?.valid_versions();
     (!range.is_empty()).then(|| range.min..=newest(api).unwrap_or(range.max))
 }

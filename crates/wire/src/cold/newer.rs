@@ -1,4 +1,5 @@
-//! Messages whose newest version in Apache Kafka 4.3 `kafka-protocol` lacks, in all their versions.
+//! Messages whose newest version in Apache Kafka 4.3 `kafka-protocol` lacks, in all their versions, and the messages of
+//! streams groups, which it lacks entirely.
 //!
 //! They implement the traits of `kafka-protocol`, so they are encoded, decoded and sent like its messages. Unknown
 //! tagged fields are skipped. The layouts are those of Kafka's message definitions.
@@ -15,6 +16,7 @@ use crate::primitives::{DecodeError, Encoding, Reader, Writer};
 mod log_dirs;
 mod markers;
 mod offsets;
+pub mod streams;
 #[cfg(test)]
 mod tests;
 mod voters;
@@ -29,6 +31,11 @@ pub use offsets::{
     OffsetFetchRequest, OffsetFetchTopic,
 };
 pub use voters::{AddRaftVoterRequest, VoterListener};
+
+use streams::{
+    StreamsGroupDescribeRequest, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+};
 
 /// A message's fields on the wire. The version is one of the message's.
 trait Fields: Sized {
@@ -132,3 +139,7 @@ message!(request WriteTxnMarkersRequest, ApiKey::WRITE_TXN_MARKERS, 1..=2, messa
 message!(request AddRaftVoterRequest, ApiKey::ADD_RAFT_VOTER, 0..=1, messages::AddRaftVoterResponse);
 message!(request DescribeLogDirsRequest, ApiKey::DESCRIBE_LOG_DIRS, 1..=5, DescribeLogDirsResponse);
 message!(response DescribeLogDirsResponse, ApiKey::DESCRIBE_LOG_DIRS, 1..=5);
+message!(request StreamsGroupHeartbeatRequest, ApiKey::STREAMS_GROUP_HEARTBEAT, 0..=0, StreamsGroupHeartbeatResponse);
+message!(response StreamsGroupHeartbeatResponse, ApiKey::STREAMS_GROUP_HEARTBEAT, 0..=0);
+message!(request StreamsGroupDescribeRequest, ApiKey::STREAMS_GROUP_DESCRIBE, 0..=0, StreamsGroupDescribeResponse);
+message!(response StreamsGroupDescribeResponse, ApiKey::STREAMS_GROUP_DESCRIBE, 0..=0);
