@@ -40,7 +40,7 @@ pub struct Tool<'a> {
     args: Vec<String>,
     stdin: Vec<u8>,
     jvm: Vec<String>,
-    clients: Option<PathBuf>,
+    jars: Vec<PathBuf>,
     limit: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Toolchain {
             args: Vec::new(),
             stdin: Vec::new(),
             jvm: vec!["-Xmx512m".into()],
-            clients: None,
+            jars: Vec::new(),
             limit: DEFAULT_LIMIT,
         }
     }
@@ -92,8 +92,13 @@ impl Tool<'_> {
 
     /// Runs the tool with another Java client instead of this release's own; see
     /// [`Toolchain::clients`].
-    pub fn clients(mut self, jar: PathBuf) -> Self {
-        self.clients = Some(jar);
+    pub fn clients(self, jar: PathBuf) -> Self {
+        self.jar(jar)
+    }
+
+    /// Adds a jar that precedes this release's own ones; see [`Toolchain::streams`].
+    pub fn jar(mut self, jar: PathBuf) -> Self {
+        self.jars.push(jar);
         self
     }
 
@@ -108,9 +113,9 @@ impl Tool<'_> {
     #[must_use]
     pub fn command(&self) -> Command {
         let mut class_path = self.toolchain.class_path();
-        if let Some(clients) = &self.clients {
+        for jar in &self.jars {
             // The first jar on the class path with a class takes precedence.
-            class_path = format!("{}{CLASS_PATH_SEPARATOR}{class_path}", clients.display());
+            class_path = format!("{}{CLASS_PATH_SEPARATOR}{class_path}", jar.display());
         }
         let mut command = Command::new(self.toolchain.java());
         command

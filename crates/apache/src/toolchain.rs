@@ -54,10 +54,16 @@ impl Toolchain {
     /// # Errors
     /// If Maven is missing or cannot fetch it.
     pub fn clients(&self, version: &str) -> Result<PathBuf, Missing> {
-        let name = format!("kafka-clients-{version}.jar");
-        let artifact = format!("-Dartifact=org.apache.kafka:kafka-clients:{version}");
-        let jars = Jars { of: version, proof: &name, goal: &["dependency:copy", &artifact] };
-        Ok(jars.fetch(&target_dir().join(format!("kafka-clients-{version}")))?.join(name))
+        one_jar("kafka-clients", version)
+    }
+
+    /// The library Kafka Streams of this release, for [`Tool::jar`](crate::Tool::jar). Maven fetches it on first use,
+    /// without RocksDB: applications keep their state in memory.
+    ///
+    /// # Errors
+    /// If Maven is missing or cannot fetch it.
+    pub fn streams(&self) -> Result<PathBuf, Missing> {
+        one_jar("kafka-streams", KAFKA_VERSION)
     }
 
     /// Returns the options with which a JVM maps Kafka's classes from the shared archive; none
@@ -67,6 +73,15 @@ impl Toolchain {
         let quiet = "-Xlog:cds=off,cds+dynamic=off";
         vec![format!("-XX:SharedArchiveFile={}", archive.display()), quiet.to_owned()]
     }
+}
+
+/// Returns one jar of Apache Kafka.
+fn one_jar(artifact: &str, version: &str) -> Result<PathBuf, Missing> {
+    let stem = format!("{artifact}-{version}");
+    let name = format!("{stem}.jar");
+    let artifact = format!("-Dartifact=org.apache.kafka:{artifact}:{version}");
+    let jars = Jars { of: version, proof: &name, goal: &["dependency:copy", &artifact] };
+    Ok(jars.fetch(&target_dir().join(stem))?.join(name))
 }
 
 /// Why Apache Kafka cannot run here.
