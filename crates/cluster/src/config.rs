@@ -17,12 +17,15 @@ pub use security::{
     Authorizer, ClientAuth, Mechanism, Password, Security, SecurityProtocol, User, UserError,
 };
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use curtail_wire::records::TimestampType;
 
 pub use crate::coordinator::consumer::Assignor;
-use crate::{coordinator::consumer::Settings, disk::Disk};
+use crate::{
+    coordinator::{consumer::Settings, streams},
+    disk::Disk,
+};
 
 /// The storage of the logs.
 #[derive(Clone, Default)]
@@ -297,6 +300,35 @@ pub struct ClusterConfig {
     /// `group.consumer.regex.refresh.interval.ms`: how long the topics resolved for a regular
     /// expression stay valid while no topic is created.
     pub group_consumer_regex_refresh_interval: Duration,
+    /// `group.streams.session.timeout.ms`: time without heartbeats after which a member of a streams
+    /// group is removed.
+    pub group_streams_session_timeout: Duration,
+    /// `group.streams.min.session.timeout.ms`: lower bound of that timeout.
+    pub group_streams_min_session_timeout: Duration,
+    /// `group.streams.max.session.timeout.ms`: upper bound of that timeout.
+    pub group_streams_max_session_timeout: Duration,
+    /// `group.streams.heartbeat.interval.ms`: heartbeat interval sent to members of streams groups.
+    pub group_streams_heartbeat_interval: Duration,
+    /// `group.streams.min.heartbeat.interval.ms`: lower bound of that interval.
+    pub group_streams_min_heartbeat_interval: Duration,
+    /// `group.streams.max.heartbeat.interval.ms`: upper bound of that interval.
+    pub group_streams_max_heartbeat_interval: Duration,
+    /// `group.streams.max.size`: the largest number of members in a streams group.
+    pub group_streams_max_size: usize,
+    /// `group.streams.num.standby.replicas`: the standby tasks of each task with state.
+    pub group_streams_num_standby_replicas: u32,
+    /// `group.streams.max.standby.replicas`: upper bound of that number for a group.
+    pub group_streams_max_standby_replicas: u32,
+    /// `group.streams.initial.rebalance.delay.ms`: how long a new streams group waits for further
+    /// members before its first assignment.
+    pub group_streams_initial_rebalance_delay: Duration,
+    /// `group.streams.assignment.interval.ms`: the shortest interval between two target
+    /// assignments of a streams group.
+    pub group_streams_assignment_interval: Duration,
+    /// `group.streams.min.assignment.interval.ms`: lower bound of that interval.
+    pub group_streams_min_assignment_interval: Duration,
+    /// `group.streams.max.assignment.interval.ms`: upper bound of that interval.
+    pub group_streams_max_assignment_interval: Duration,
     /// `offset.metadata.max.bytes`: the longest metadata of a committed offset, in bytes.
     pub offset_metadata_max_bytes: usize,
     /// `offsets.commit.timeout.ms`: how long a commit waits for the in-sync replicas.
@@ -393,6 +425,19 @@ impl Default for ClusterConfig {
             group_consumer_assignors: vec![Assignor::Uniform, Assignor::Range],
             group_consumer_assignment_interval: Duration::from_secs(1),
             group_consumer_regex_refresh_interval: Duration::from_secs(600),
+            group_streams_session_timeout: Duration::from_secs(45),
+            group_streams_min_session_timeout: Duration::from_secs(45),
+            group_streams_max_session_timeout: Duration::from_secs(60),
+            group_streams_heartbeat_interval: Duration::from_secs(5),
+            group_streams_min_heartbeat_interval: Duration::from_secs(5),
+            group_streams_max_heartbeat_interval: Duration::from_secs(15),
+            group_streams_max_size: i32::MAX as usize,
+            group_streams_num_standby_replicas: 0,
+            group_streams_max_standby_replicas: 2,
+            group_streams_initial_rebalance_delay: Duration::from_secs(3),
+            group_streams_assignment_interval: Duration::from_secs(1),
+            group_streams_min_assignment_interval: Duration::ZERO,
+            group_streams_max_assignment_interval: Duration::from_secs(15),
             offset_metadata_max_bytes: 4096,
             offsets_commit_timeout: Duration::from_secs(5),
             offsets_retention_minutes: 7 * 24 * 60,
@@ -436,29 +481,48 @@ impl ClusterConfig {
         }
     }
 
+    /// Returns the settings for streams groups.
+    pub(crate) fn streams_groups(&self) -> streams::Settings {
+        streams::Settings {
+            session_timeout: self.group_streams_session_timeout,
+            heartbeat_interval: self.group_streams_heartbeat_interval,
+            max_size: self.group_streams_max_size,
+            standbys: self.group_streams_num_standby_replicas,
+            initial_delay: self.group_streams_initial_rebalance_delay,
+            assignment_interval: self.group_streams_assignment_interval,
+        }
+    }
+
     fn validate_consumer_groups(&self) -> Result<(), ConfigError> {
+        check_times(
+            "consumer",
+            self.group_consumer_session_timeout,
+            self.group_consumer_min_session_timeout..=self.group_consumer_max_session_timeout,
+            self.group_consumer_heartbeat_interval,
+            self.group_consumer_min_heartbeat_interval..=self.group_consumer_max_heartbeat_interval,
+        )
+    }
+
+    fn validate_streams_groups(&self) -> Result<(), ConfigError> {
+        check_times(
+            "streams",
+            self.group_streams_session_timeout,
+            self.group_streams_min_session_timeout..=self.group_streams_max_session_timeout,
+            self.group_streams_heartbeat_interval,
+            self.group_streams_min_heartbeat_interval..=self.group_streams_max_heartbeat_interval,
+        )?;
         let fail = |text: &str| Err(ConfigError::Contradiction(text.to_owned()));
-        let session = self.group_consumer_session_timeout;
-        let heartbeat = self.group_consumer_heartbeat_interval;
-        let sessions =
-            self.group_consumer_min_session_timeout..=self.group_consumer_max_session_timeout;
-        let heartbeats =
-            self.group_consumer_min_heartbeat_interval..=self.group_consumer_max_heartbeat_interval;
-        if !sessions.contains(&session) {
+        let intervals =
+            self.group_streams_min_assignment_interval..=self.group_streams_max_assignment_interval;
+        if !intervals.contains(&self.group_streams_assignment_interval) {
             return fail(
-                "group.consumer.session.timeout.ms must be from group.consumer.min.session.timeout.ms to \
-                 group.consumer.max.session.timeout.ms",
+                "group.streams.assignment.interval.ms must be from group.streams.min.assignment.interval.ms to \
+                 group.streams.max.assignment.interval.ms",
             );
         }
-        if !heartbeats.contains(&heartbeat) {
+        if self.group_streams_num_standby_replicas > self.group_streams_max_standby_replicas {
             return fail(
-                "group.consumer.heartbeat.interval.ms must be from group.consumer.min.heartbeat.interval.ms to \
-                 group.consumer.max.heartbeat.interval.ms",
-            );
-        }
-        if heartbeat >= session {
-            return fail(
-                "group.consumer.heartbeat.interval.ms must be below group.consumer.session.timeout.ms",
+                "group.streams.num.standby.replicas must be at most group.streams.max.standby.replicas",
             );
         }
         Ok(())
@@ -494,6 +558,7 @@ impl ClusterConfig {
             );
         }
         self.validate_consumer_groups()?;
+        self.validate_streams_groups()?;
         self.validate_listeners()?;
         for id in self.broker_ids() {
             self.security.validate_reach(&self.listeners_of(id)?)?;
@@ -512,4 +577,28 @@ impl ClusterConfig {
             _ => Ok(()),
         }
     }
+}
+
+/// Checks the session timeout and the heartbeat interval of groups of a protocol.
+fn check_times(
+    of: &str,
+    session: Duration,
+    sessions: RangeInclusive<Duration>,
+    heartbeat: Duration,
+    heartbeats: RangeInclusive<Duration>,
+) -> Result<(), ConfigError> {
+    let bounded = |value, range: RangeInclusive<Duration>, what| match range.contains(&value) {
+        true => Ok(()),
+        false => Err(ConfigError::Contradiction(format!(
+            "group.{of}.{what}.ms must be from group.{of}.min.{what}.ms to group.{of}.max.{what}.ms"
+        ))),
+    };
+    bounded(session, sessions, "session.timeout")?;
+    bounded(heartbeat, heartbeats, "heartbeat.interval")?;
+    if heartbeat >= session {
+        return Err(ConfigError::Contradiction(format!(
+            "group.{of}.heartbeat.interval.ms must be below group.{of}.session.timeout.ms"
+        )));
+    }
+    Ok(())
 }

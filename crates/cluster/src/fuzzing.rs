@@ -8,8 +8,8 @@ use bytes::Bytes;
 use curtail_wire::ApiKey;
 
 use crate::coordinator::records::{
-    Key, consumer_record, decode_change, decode_group, decode_key, decode_offset, group_record,
-    offset_record,
+    Key, consumer_record, decode_change, decode_group, decode_key, decode_offset,
+    decode_streams_change, group_record, offset_record, streams_record,
 };
 
 /// Reads a record of `__consumer_offsets`.
@@ -39,6 +39,13 @@ pub fn offsets_record(key: &[u8], value: Option<&[u8]>) {
             let again = Key::Consumer(group, part.clone());
             assert_eq!(decode_key(&record.key), Ok(Some(again)));
             assert_eq!(decode_change(part, record.value.as_deref()), Ok(Some(change)));
+        }
+        (Key::Streams(group, part), value) => {
+            let Ok(Some(change)) = decode_streams_change(part.clone(), value) else { return };
+            let record = streams_record(&group, &change);
+            let again = Key::Streams(group, part.clone());
+            assert_eq!(decode_key(&record.key), Ok(Some(again)));
+            assert_eq!(decode_streams_change(part, record.value.as_deref()), Ok(Some(change)));
         }
         (Key::Offset { .. } | Key::Group(_), None) => {}
     }

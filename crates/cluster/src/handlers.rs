@@ -48,6 +48,8 @@ mod reassignments;
 mod sasl_authenticate;
 mod sasl_handshake;
 mod served;
+mod streams_group_describe;
+mod streams_group_heartbeat;
 mod sync_group;
 mod txn_offset_commit;
 mod unregister_broker;
@@ -150,6 +152,10 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         ApiKey::CONSUMER_GROUP_DESCRIBE => {
             consumer_group_describe::handle(request, body, out).await
         }
+        ApiKey::STREAMS_GROUP_HEARTBEAT => {
+            streams_group_heartbeat::handle(request, body, out).await
+        }
+        ApiKey::STREAMS_GROUP_DESCRIBE => streams_group_describe::handle(request, body, out).await,
         ApiKey::DESCRIBE_GROUPS => describe_groups::handle(request, body, out),
         ApiKey::LIST_GROUPS => list_groups::handle(request, body, out),
         ApiKey::DELETE_GROUPS => delete_groups::handle(request, body, out).await,

@@ -1,9 +1,10 @@
 //! Settings of brokers and groups that are changed while the cluster runs (KIP-226, KIP-848).
 
+mod groups;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use curtail_wire::ErrorCode;
 use imbl::OrdMap;
@@ -12,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::ClusterConfig,
     controller::Refusal,
-    coordinator::consumer::Settings,
     topic_config::{
         ConfigEdit, ConfigEdits, Described, Kind, SOURCE_DEFAULT, SOURCE_STATIC, Synonym,
     },
 };
+
+pub(crate) use groups::{describe_group, of_group, of_streams_group};
 
 /// The source of a value, by its code in DescribeConfigs.
 pub(crate) const SOURCE_BROKER: i8 = 2;
@@ -54,9 +56,6 @@ const OF_BROKERS: [&str; 8] = [
 
 /// The settings of one time, in the order of precedence.
 const RETENTION: [&str; 3] = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
-
-const SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
-const HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
 
 const LONGS: [&str; 8] = [
     "connections.max.idle.ms",
@@ -128,7 +127,7 @@ pub(crate) fn edited(
         }
         Whose::Group(_) => {
             let invalid = |reason| (ErrorCode::INVALID_CONFIG, reason);
-            check_group(&given, config).map_err(invalid)?;
+            groups::check(&given, config).map_err(invalid)?;
         }
     }
     Ok(given)
@@ -233,93 +232,4 @@ impl BrokerSettings {
         .flatten()
         .collect()
     }
-}
-
-fn millis(given: &Given, name: &str, default: Duration) -> Result<Duration, String> {
-    let Some(value) = given.get(name) else { return Ok(default) };
-    let millis = value.trim().parse::<i32>().ok().filter(|millis| *millis > 0);
-    let millis = millis.ok_or_else(|| {
-        format!("Invalid value {value} for configuration {name}: not a positive int")
-    })?;
-    Ok(Duration::from_millis(millis.unsigned_abs().into()))
-}
-
-fn check_group(given: &Given, config: &ClusterConfig) -> Result<(), String> {
-    for name in given.keys() {
-        if ![SESSION_TIMEOUT, HEARTBEAT_INTERVAL].contains(&&**name) {
-            return Err(format!("Unknown group config name: {name}"));
-        }
-    }
-    let session = millis(given, SESSION_TIMEOUT, config.group_consumer_session_timeout)?;
-    let heartbeat = millis(given, HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval)?;
-    for (name, value, what, least, most) in [
-        (
-            HEARTBEAT_INTERVAL,
-            heartbeat,
-            "heartbeat.interval",
-            config.group_consumer_min_heartbeat_interval,
-            config.group_consumer_max_heartbeat_interval,
-        ),
-        (
-            SESSION_TIMEOUT,
-            session,
-            "session.timeout",
-            config.group_consumer_min_session_timeout,
-            config.group_consumer_max_session_timeout,
-        ),
-    ] {
-        let bound = match value {
-            value if value < least => "greater than or equal to group.consumer.min",
-            value if value > most => "less than or equal to group.consumer.max",
-            _ => continue,
-        };
-        return Err(format!("{name} must be {bound}.{what}.ms"));
-    }
-    if session <= heartbeat {
-        return Err(format!("{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}"));
-    }
-    Ok(())
-}
-
-/// Returns the settings in force for a group; groups without overrides use `settings`.
-pub(crate) fn of_group(settings: &Arc<Settings>, changed: &Changed, group: &str) -> Arc<Settings> {
-    if changed.is_empty() {
-        return Arc::clone(settings);
-    }
-    let Some(given) = changed.get(&Whose::Group(group.to_owned())) else {
-        return Arc::clone(settings);
-    };
-    let mut settings = (**settings).clone();
-    // The controller has validated them.
-    if let Ok(session_timeout) = millis(given, SESSION_TIMEOUT, settings.session_timeout) {
-        settings.session_timeout = session_timeout;
-    }
-    if let Ok(interval) = millis(given, HEARTBEAT_INTERVAL, settings.heartbeat_interval) {
-        settings.heartbeat_interval = interval;
-    }
-    settings.into()
-}
-
-/// Returns every setting of a group.
-pub(crate) fn describe_group(
-    brokers: &BrokerSettings,
-    changed: &Changed,
-    group: &str,
-) -> Vec<Described> {
-    let given = changed.get(&Whose::Group(group.to_owned()));
-    let one = |(name, of_brokers): (&'static str, &'static str)| {
-        let own = given.and_then(|given| given.get(name));
-        let own = own.map(|value| (name, value.clone(), SOURCE_GROUP));
-        let layers = brokers.layers(of_brokers).into_iter();
-        let layers = layers.map(|(value, source)| (of_brokers, value, source));
-        let synonyms: Vec<_> = own.into_iter().chain(layers).collect();
-        let (value, source) =
-            synonyms.first().map(|(_, value, source)| (value.clone(), *source))?;
-        Some(Described { name, kind: kind_of(name, &value), value, source, synonyms })
-    };
-    let named = [
-        (HEARTBEAT_INTERVAL, "group.consumer.heartbeat.interval.ms"),
-        (SESSION_TIMEOUT, "group.consumer.session.timeout.ms"),
-    ];
-    named.into_iter().filter_map(one).collect()
 }

@@ -95,6 +95,8 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("auto.leader.rebalance.enable", "false", PREFERRED),
     ("compression.type", "producer", BY_TOPIC),
     ("delete.topic.enable", "true", "topics of the embedded cluster can be deleted"),
+    ("group.coordinator.rebalance.protocols", "classic,consumer,streams", PROTOCOLS),
+    // The default of Kafka 4.0 and 4.1.
     ("group.coordinator.rebalance.protocols", "classic,consumer", PROTOCOLS),
     ("log.cleaner.enable", "true", "the log cleaner is always on"),
     ("log.cleanup.policy", "delete", BY_TOPIC),
@@ -113,7 +115,7 @@ const FIXED: &[(&str, &str, &str)] = &[
 
 const PREFERRED: &str = "preferred leaders are elected on request only";
 const PROTOCOLS: &str =
-    "the group coordinator of the embedded cluster has the protocols classic and consumer";
+    "the group coordinator of the embedded cluster has the protocols classic, consumer and streams";
 const BY_TOPIC: &str = "topics have Kafka's default; give a topic another value when it is created, or with `curtail configs alter`";
 const STORES: &str = "key and trust stores are PEM files: ssl.keystore.location, ssl.key.password, ssl.truststore.location";
 const USERS: &str =
@@ -137,7 +139,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("log.local.retention.", "the embedded cluster has no tiered storage"),
     ("group.share.", SHARE_GROUPS),
     ("share.", SHARE_GROUPS),
-    ("group.streams.", "the embedded cluster has no streams groups"),
+    ("group.streams.assignor.offload.enable", OTHER),
     ("delegation.token.", "the embedded cluster has no delegation tokens"),
     (
         "config.providers",

@@ -323,6 +323,97 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "group.streams.assignment.interval.ms",
+        "milliseconds, 0 or more",
+        group_streams_assignment_interval,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "group.streams.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        group_streams_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.streams.initial.rebalance.delay.ms",
+        "milliseconds, 0 or more",
+        group_streams_initial_rebalance_delay,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "group.streams.max.assignment.interval.ms",
+        "milliseconds, 0 or more",
+        group_streams_max_assignment_interval,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "group.streams.max.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        group_streams_max_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.streams.max.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_streams_max_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.streams.max.size",
+        "a count, at least 1",
+        group_streams_max_size,
+        |t| number(t, 1, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
+        "group.streams.max.standby.replicas",
+        "a count, 0 or more",
+        group_streams_max_standby_replicas,
+        |t| number(t, 0, i32::MAX as u32),
+        u32::to_string
+    ),
+    property!(
+        "group.streams.min.assignment.interval.ms",
+        "milliseconds, 0 or more",
+        group_streams_min_assignment_interval,
+        |t| millis(t, 0),
+        MILLIS
+    ),
+    property!(
+        "group.streams.min.heartbeat.interval.ms",
+        "milliseconds, at least 1",
+        group_streams_min_heartbeat_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.streams.min.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_streams_min_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
+        "group.streams.num.standby.replicas",
+        "a count, 0 or more",
+        group_streams_num_standby_replicas,
+        |t| number(t, 0, i32::MAX as u32),
+        u32::to_string
+    ),
+    property!(
+        "group.streams.session.timeout.ms",
+        "milliseconds, at least 1",
+        group_streams_session_timeout,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "inter.broker.listener.name",
         "the name of a listener, or nothing",
         inter_broker_listener,

@@ -92,7 +92,7 @@ fn a_value_out_of_range_is_refused() {
 #[test]
 fn times_beyond_their_range_are_refused_by_name() {
     type Field = fn(&mut ClusterConfig) -> &mut Duration;
-    let fields: [Field; 24] = [
+    let fields: [Field; 33] = [
         |c| &mut c.replica_lag_time_max,
         |c| &mut c.replica_fetch_wait_max,
         |c| &mut c.replica_fetch_backoff,
@@ -109,6 +109,15 @@ fn times_beyond_their_range_are_refused_by_name() {
         |c| &mut c.group_consumer_max_heartbeat_interval,
         |c| &mut c.group_consumer_assignment_interval,
         |c| &mut c.group_consumer_regex_refresh_interval,
+        |c| &mut c.group_streams_session_timeout,
+        |c| &mut c.group_streams_min_session_timeout,
+        |c| &mut c.group_streams_max_session_timeout,
+        |c| &mut c.group_streams_heartbeat_interval,
+        |c| &mut c.group_streams_min_heartbeat_interval,
+        |c| &mut c.group_streams_max_heartbeat_interval,
+        |c| &mut c.group_streams_initial_rebalance_delay,
+        |c| &mut c.group_streams_assignment_interval,
+        |c| &mut c.group_streams_max_assignment_interval,
         |c| &mut c.offsets_commit_timeout,
         |c| &mut c.transaction_max_timeout,
         |c| &mut c.transaction_abort_interval,
@@ -152,6 +161,10 @@ fn contradicting_settings_are_refused() {
         c.group_consumer_max_heartbeat_interval = Duration::from_secs(60);
         c.group_consumer_heartbeat_interval = c.group_consumer_session_timeout;
     }));
+    assert!(refused(|c| c.group_streams_session_timeout = Duration::from_secs(44)));
+    assert!(refused(|c| c.group_streams_heartbeat_interval = Duration::from_secs(16)));
+    assert!(refused(|c| c.group_streams_assignment_interval = Duration::from_secs(16)));
+    assert!(refused(|c| c.group_streams_num_standby_replicas = 3));
     assert!(refused(|c| c.racks = vec!["a".into()]));
     assert!(refused(|c| c.storage = Storage::Disks(vec![])));
 }

@@ -11,7 +11,7 @@ const MAX_NAME: usize = 249;
 const MAX_PARTITIONS: i32 = 100_000;
 
 /// A topic to create.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TopicSpec {
     pub(crate) name: String,
     /// -1 for the cluster's default.

@@ -2,10 +2,12 @@
 //! the waiting requests.
 //!
 //! A group uses one protocol at a time. A group without members changes its protocol when a member
-//! of the other protocol joins: one batch deletes its records and adds the first ones of the new
+//! of another protocol joins: one batch deletes its records and adds the first ones of the new
 //! kind. Its offsets stay.
 
 mod consumer;
+mod stored;
+mod streams;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -26,16 +28,17 @@ use super::{
     offsets::{Commit, Offsets, TopicPartition},
     records::{
         self, Key, OffsetValue, consumer_record, group_record, group_tombstone, offset_record,
-        offset_tombstone,
+        offset_tombstone, streams_record,
     },
     runtime::{Cx, DeletedTopic, Entry, Producer, State, StateRecord},
+    streams::{Settings as StreamsSettings, StreamsGroup},
 };
 use crate::{
     broker::Broker,
     config::Plant,
     log::{TxnMarker, VerificationGuard},
     replica::partition::{NotServed, Taken},
-    settings::of_group,
+    settings::{of_group, of_streams_group},
 };
 
 /// Interval between searches for expired offsets (`offsets.retention.check.interval.ms`).
@@ -61,11 +64,15 @@ pub(crate) enum CommitBy {
     Transaction,
 }
 
-/// A group of either protocol.
+/// A group of any protocol.
 pub(crate) enum AnyGroup {
     Classic(Group),
     Consumer(ConsumerGroup),
+    Streams(StreamsGroup),
 }
+
+/// The protocol type of streams groups.
+const STREAMS: &str = "streams";
 
 impl AnyGroup {
     /// Returns the protocol's name in ListGroups.
@@ -73,6 +80,7 @@ impl AnyGroup {
         match self {
             Self::Classic(_) => "classic",
             Self::Consumer(_) => "consumer",
+            Self::Streams(_) => STREAMS,
         }
     }
 
@@ -80,6 +88,7 @@ impl AnyGroup {
         match self {
             Self::Classic(group) => group.protocol_type(),
             Self::Consumer(_) => CONSUMER,
+            Self::Streams(_) => STREAMS,
         }
     }
 
@@ -87,6 +96,7 @@ impl AnyGroup {
         match self {
             Self::Classic(group) => group.state().name(),
             Self::Consumer(group) => group.state().name(),
+            Self::Streams(group) => group.state().name(),
         }
     }
 
@@ -95,15 +105,16 @@ impl AnyGroup {
         match self {
             Self::Classic(group) => group.is_unused(),
             Self::Consumer(group) => group.is_empty(),
+            Self::Streams(group) => group.is_empty(),
         }
     }
 
-    /// When the group became unused, in ms since the Unix epoch; unknown for groups of the consumer
-    /// protocol.
+    /// When the group became unused, in ms since the Unix epoch; known for groups of the classic
+    /// protocol only.
     fn unused_since(&self) -> i64 {
         match self {
             Self::Classic(group) => group.state_timestamp(),
-            Self::Consumer(_) => i64::MIN,
+            Self::Consumer(_) | Self::Streams(_) => i64::MIN,
         }
     }
 
@@ -111,6 +122,7 @@ impl AnyGroup {
         match self {
             Self::Classic(group) => group.deadline(),
             Self::Consumer(group) => group.deadline(),
+            Self::Streams(group) => group.deadline(),
         }
     }
 
@@ -120,6 +132,9 @@ impl AnyGroup {
             Self::Classic(_) => vec![group_tombstone(id)],
             Self::Consumer(group) => {
                 group.tombstones().iter().map(|change| consumer_record(id, change)).collect()
+            }
+            Self::Streams(group) => {
+                group.tombstones().iter().map(|change| streams_record(id, change)).collect()
             }
         }
     }
@@ -144,6 +159,7 @@ enum Reply {
 pub(crate) struct Groups {
     config: GroupConfig,
     settings: Arc<Settings>,
+    streams_settings: Arc<StreamsSettings>,
     retention_ms: i64,
     commit_timeout: Duration,
     groups: BTreeMap<String, Kept>,
@@ -165,6 +181,7 @@ impl State for Groups {
         Self {
             config: GroupConfig { initial_rebalance_delay: config.group_initial_rebalance_delay },
             settings: Arc::new(config.consumer_groups()),
+            streams_settings: Arc::new(config.streams_groups()),
             retention_ms: i64::from(config.offsets_retention_minutes) * 60_000,
             commit_timeout: config.offsets_commit_timeout,
             groups: BTreeMap::new(),
@@ -203,6 +220,11 @@ impl State for Groups {
                     group.configure(&of_group(&self.settings, &image.settings, id));
                     group.resume(cx.now);
                 }
+                AnyGroup::Streams(group) => {
+                    let settings = &self.streams_settings;
+                    group.configure(&of_streams_group(settings, &image.settings, id));
+                    group.resume(cx.now);
+                }
             }
             kept.due = kept.group.deadline();
             self.due.extend(kept.due.map(|due| (due, id.clone())));
@@ -227,6 +249,7 @@ impl State for Groups {
             let expired = self.change(&id, cx, |group, now| ((), group.expire(now, now_ms)));
             if expired.is_none() {
                 self.expire_consumers(&id, cx);
+                self.expire_streams(&id, cx);
             }
         }
         if self.next_retention_check.is_some_and(|at| at <= cx.now) {
@@ -272,6 +295,11 @@ impl Groups {
             (Some(Key::Consumer(id, part)), value) => {
                 if let Some(change) = records::decode_change(part, value)? {
                     self.take_on_change(&id, change);
+                }
+            }
+            (Some(Key::Streams(id, part)), value) => {
+                if let Some(change) = records::decode_streams_change(part, value)? {
+                    self.take_on_streams_change(&id, change);
                 }
             }
             (Some(Key::Offset { group, topic, partition }), None) => {
@@ -330,15 +358,15 @@ impl Groups {
     pub(crate) fn classic(&self, id: &str) -> Option<&Group> {
         match self.group(id)? {
             AnyGroup::Classic(group) => Some(group),
-            AnyGroup::Consumer(_) => None,
+            AnyGroup::Consumer(_) | AnyGroup::Streams(_) => None,
         }
     }
 
     /// Returns the group, if it exists and uses the consumer protocol.
     pub(crate) fn consumers(&self, id: &str) -> Option<&ConsumerGroup> {
         match self.group(id)? {
-            AnyGroup::Classic(_) => None,
             AnyGroup::Consumer(group) => Some(group),
+            AnyGroup::Classic(_) | AnyGroup::Streams(_) => None,
         }
     }
 

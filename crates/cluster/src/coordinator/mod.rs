@@ -11,13 +11,17 @@
 //! removes replaced values. Loading must not depend on removed records or on the offsets between.
 
 pub(crate) mod consumer;
+mod deadlines;
 pub(crate) mod group;
 pub(crate) mod groups;
 pub(crate) mod offsets;
 pub(crate) mod records;
 pub(crate) mod runtime;
+pub(crate) mod step;
+pub(crate) mod streams;
 #[cfg(test)]
 mod tests;
+pub(crate) mod topics;
 
 use curtail_wire::ErrorCode;
 

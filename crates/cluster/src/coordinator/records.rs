@@ -1,8 +1,9 @@
 //! Records of `__consumer_offsets`, in the versions that Kafka's tools and older brokers read:
 //! OffsetCommitKey and OffsetCommitValue, GroupMetadataKey and GroupMetadataValue. Records of the
-//! consumer protocol are in [`consumer`].
+//! consumer protocol are in [`consumer`], those of streams groups in [`streams`].
 
 mod consumer;
+mod streams;
 
 use bytes::Bytes;
 use curtail_wire::{DecodeError, Encoding, Reader, Uuid, Writer};
@@ -10,6 +11,7 @@ use curtail_wire::{DecodeError, Encoding, Reader, Uuid, Writer};
 use super::runtime::StateRecord;
 
 pub(crate) use consumer::{Part, consumer_record, decode_change};
+pub(crate) use streams::{StreamsPart, decode_streams_change, streams_record};
 
 /// OffsetCommitKey; version 0 has the same fields.
 const OFFSET_KEY: i16 = 1;
@@ -33,6 +35,8 @@ pub(crate) enum Key {
     Group(String),
     /// A part of a group of the consumer protocol.
     Consumer(String, Part),
+    /// A part of a streams group.
+    Streams(String, StreamsPart),
 }
 
 /// A committed offset.
@@ -79,6 +83,14 @@ fn encoded(version: i16, fields: impl FnOnce(&mut Writer)) -> Bytes {
     w.i16(version);
     fields(&mut w);
     w.into_bytes()
+}
+
+/// Encodes a value of version 0 with tagged fields.
+fn flexible(fields: impl FnOnce(&mut Writer)) -> Bytes {
+    encoded(0, |w| {
+        w.set_encoding(Encoding::Flexible);
+        fields(w);
+    })
 }
 
 fn group_key(group: &str) -> Bytes {
@@ -164,6 +176,10 @@ pub(crate) fn decode_key(key: &[u8]) -> Result<Option<Key>, DecodeError> {
             partition: r.i32("partition")?,
         }),
         GROUP_KEY => Some(Key::Group(r.string("group")?.to_owned())),
+        kind if streams::is_part(kind) => {
+            let (group, part) = streams::decode_part(kind, &mut r)?;
+            Some(Key::Streams(group, part))
+        }
         kind => {
             consumer::decode_part(kind, &mut r)?.map(|(group, part)| Key::Consumer(group, part))
         }

@@ -119,6 +119,7 @@ const PARTS: &[(ApiKey, Parts)] = &[
     (ApiKey::TXN_OFFSET_COMMIT, Parts::Partitions),
     (ApiKey::CREATE_PARTITIONS, Parts::Topics),
     (ApiKey::CONSUMER_GROUP_HEARTBEAT, Parts::Requests),
+    (ApiKey::STREAMS_GROUP_HEARTBEAT, Parts::Requests),
 ];
 
 fn parts_of(api: ApiKey) -> Option<Parts> {

@@ -256,4 +256,7 @@ const NEWEST: &[(ApiKey, &[Newest])] = &[
     (ApiKey::DESCRIBE_TOPIC_PARTITIONS, &[(3, 8, 0)]),
     (ApiKey::ADD_RAFT_VOTER, &[(3, 9, 0), (4, 2, 1)]),
     (ApiKey::REMOVE_RAFT_VOTER, &[(3, 9, 0)]),
+    // Apache Kafka 4.1 has them as an early access, which is off by default.
+    (ApiKey::STREAMS_GROUP_HEARTBEAT, &[(4, 2, 0)]),
+    (ApiKey::STREAMS_GROUP_DESCRIBE, &[(4, 2, 0)]),
 ];

@@ -24,6 +24,9 @@ use super::{
 };
 use crate::faults::KafkaRelease;
 
+/// The feature of streams groups.
+const STREAMS_VERSION: &str = "streams.version";
+
 /// A feature of the cluster.
 pub(super) struct Feature {
     pub(super) name: &'static str,
@@ -35,11 +38,12 @@ pub(super) struct Feature {
 
 /// Returns the features by which clients choose their protocols. With `transaction.version` 2 they let
 /// brokers add partitions to transactions, and take a new epoch with every EndTxn (KIP-890).
-/// `group.version` 1 means the consumer protocol (KIP-848).
-pub(super) fn levels(call: &Call<'_>) -> [Feature; 2] {
+/// `group.version` 1 means the consumer protocol (KIP-848), `streams.version` 1 streams groups (KIP-1071).
+pub(super) fn levels(call: &Call<'_>) -> [Feature; 3] {
     let transactions = call.broker.config.transaction_version;
     [
         Feature { name: "group.version", newest: 1, level: 1 },
+        Feature { name: STREAMS_VERSION, newest: 1, level: 1 },
         Feature { name: "transaction.version", newest: 2, level: transactions },
     ]
 }
@@ -66,7 +70,8 @@ fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
     // Before version 4, version ranges starting at 0 were omitted (KAFKA-17011).
     let lowest = if call.version() >= 4 { 0 } else { 1 };
     let features = levels(call);
-    let supported = features.iter().map(|feature| {
+    let features = features.iter().filter(|feature| is_offered(feature, call.release()));
+    let supported = features.clone().map(|feature| {
         SupportedFeatureKey::default()
             .with_name(text(feature.name))
             .with_min_version(lowest)
@@ -75,13 +80,19 @@ fn features(call: &Call<'_>, response: &mut ApiVersionsResponse) {
     response.supported_features = supported.collect();
     // Features do not change during the cluster's lifetime.
     response.finalized_features_epoch = 0;
-    let finalized = features.iter().filter(|feature| feature.level > 0).map(|feature| {
+    let finalized = features.filter(|feature| feature.level > 0).map(|feature| {
         FinalizedFeatureKey::default()
             .with_name(text(feature.name))
             .with_min_version_level(feature.level)
             .with_max_version_level(feature.level)
     });
     response.finalized_features = finalized.collect();
+}
+
+/// Returns whether a release has a feature. Those before streams groups do not know `streams.version`.
+fn is_offered(feature: &Feature, release: Option<KafkaRelease>) -> bool {
+    let has_streams = |release: KafkaRelease| release.newest(ApiKey::STREAMS_GROUP_HEARTBEAT);
+    feature.name != STREAMS_VERSION || release.is_none_or(|it| has_streams(it).is_some())
 }
 
 /// Returns whether a client name has only letters, digits, dots and hyphens, and begins and ends

@@ -1,5 +1,5 @@
 //! DescribeGroups, key 15, versions 0 to 6. Members' subscriptions and assignments are included for
-//! stable groups only. A group that does not exist, or uses the consumer protocol, is Dead, from
+//! stable groups only. A group that does not exist, or uses another protocol, is Dead, from
 //! version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
 
 use bytes::Bytes;

@@ -72,6 +72,7 @@ async fn delete(
             AnyGroup::Consumer(group) => {
                 group.subscribed().into_iter().map(str::to_owned).collect()
             }
+            AnyGroup::Streams(group) => group.sources().into_iter().map(str::to_owned).collect(),
         };
         let code = |((topic, _), checked): (&TopicPartition, &Result<(), ErrorCode>)| match checked
         {

@@ -180,6 +180,18 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TOPIC])),
     served(ApiKey::ADD_RAFT_VOTER, 0..=1, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::REMOVE_RAFT_VOTER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
+    served(
+        ApiKey::STREAMS_GROUP_HEARTBEAT,
+        0..=0,
+        0,
+        Rights::Asked(&[READ_GROUP, DESCRIBE_TOPIC, CREATE_ANY, CREATE_TOPIC]),
+    ),
+    served(
+        ApiKey::STREAMS_GROUP_DESCRIBE,
+        0..=0,
+        0,
+        Rights::Asked(&[DESCRIBE_GROUP, DESCRIBE_TOPIC]),
+    ),
 ];
 
 /// Returns the entry of an API.

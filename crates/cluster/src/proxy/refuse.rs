@@ -42,7 +42,10 @@ use curtail_wire::{
                 TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
             },
         },
-        newer::{OffsetCommitRequest, OffsetFetchRequest, OffsetFetchTopic},
+        newer::{
+            OffsetCommitRequest, OffsetFetchRequest, OffsetFetchTopic,
+            streams::StreamsGroupHeartbeatResponse,
+        },
     },
     header::{RequestHeader, encode_response_header, response_body},
     produce::{ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse},
@@ -730,6 +733,11 @@ fn whole(call: &Call<'_>, ask: Ask<'_>) -> Done {
                 .with_error_code(code.0)
                 .with_error_message(message(code)),
         ),
+        ApiKey::STREAMS_GROUP_HEARTBEAT => call.respond(&StreamsGroupHeartbeatResponse {
+            error: code,
+            error_message: Some(code.message().to_owned()),
+            ..StreamsGroupHeartbeatResponse::default()
+        }),
         _ => return Ok(Verdict::Forward),
     };
     frame.map(Verdict::Refused)

@@ -34,15 +34,25 @@ fn only_dynamic_settings_can_change_at_run_time() {
         }
     }
     let none = Given::new();
+    let (session, heartbeat) = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms");
+    let streams = |name: &str, value: &str| set(&format!("streams.{name}"), value);
     for (edit, refused) in [
-        (set(SESSION_TIMEOUT, "50000"), None),
-        (
-            set(SESSION_TIMEOUT, "44999"),
-            Some("greater than or equal to group.consumer.min.session"),
-        ),
-        (set(SESSION_TIMEOUT, "60001"), Some("less than or equal to group.consumer.max.session")),
-        (set(HEARTBEAT_INTERVAL, "0"), Some("positive")),
+        (set(session, "50000"), None),
+        (set(session, "44999"), Some("greater than or equal to group.consumer.min.session")),
+        (set(session, "60001"), Some("less than or equal to group.consumer.max.session")),
+        (set(heartbeat, "0"), Some("positive")),
         (set("consumer.size", "1"), Some("Unknown group config name: consumer.size")),
+        (streams("session.timeout.ms", "50000"), None),
+        (
+            streams("session.timeout.ms", "44999"),
+            Some("greater than or equal to group.streams.min.session"),
+        ),
+        (streams("heartbeat.interval.ms", "16000"), Some("group.streams.max.heartbeat")),
+        (streams("num.standby.replicas", "2"), None),
+        (streams("num.standby.replicas", "3"), Some("group.streams.max.standby.replicas")),
+        (streams("num.standby.replicas", "-1"), Some("0 or more")),
+        (streams("initial.rebalance.delay.ms", "0"), None),
+        (streams("assignment.interval.ms", "15001"), Some("group.streams.max.assignment")),
     ] {
         let done = edited(&group, &none, &[edit].into(), &config);
         let told = done.as_ref().err().map(|(code, reason)| {
@@ -86,4 +96,38 @@ fn the_type_of_a_setting_does_not_depend_on_its_value() {
     assert_eq!(kind("offsets.topic.replication.factor"), Kind::Short);
     assert_eq!(kind("sasl.enabled.mechanisms"), Kind::List);
     assert_eq!(kind("auto.create.topics.enable"), Kind::Boolean);
+}
+
+#[test]
+fn a_groups_own_settings_override_those_of_the_brokers() {
+    let config = ClusterConfig::default();
+    let own = [
+        ("streams.num.standby.replicas", "1"),
+        ("streams.initial.rebalance.delay.ms", "0"),
+        ("consumer.session.timeout.ms", "50000"),
+    ];
+    let own: Given = own.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let mut changed = Changed::new();
+    changed.insert(Whose::Group("g".into()), Arc::new(own));
+    let streams = Arc::new(config.streams_groups());
+    let of = |group| of_streams_group(&streams, &changed, group);
+    assert_eq!((of("g").standbys, of("g").initial_delay.as_millis()), (1, 0));
+    assert_eq!((of("h").standbys, of("h").initial_delay.as_millis()), (0, 3000));
+    let consumers = Arc::new(config.consumer_groups());
+    assert_eq!(of_group(&consumers, &changed, "g").session_timeout.as_secs(), 50);
+    let described = describe_group(&BrokerSettings::new(&config, 1, &changed), &changed, "g");
+    let found: Vec<_> =
+        described.iter().map(|setting| (setting.name, &*setting.value, setting.source)).collect();
+    assert_eq!(
+        found,
+        [
+            ("consumer.heartbeat.interval.ms", "5000", SOURCE_DEFAULT),
+            ("consumer.session.timeout.ms", "50000", SOURCE_GROUP),
+            ("streams.assignment.interval.ms", "1000", SOURCE_DEFAULT),
+            ("streams.heartbeat.interval.ms", "5000", SOURCE_DEFAULT),
+            ("streams.initial.rebalance.delay.ms", "0", SOURCE_GROUP),
+            ("streams.num.standby.replicas", "1", SOURCE_GROUP),
+            ("streams.session.timeout.ms", "45000", SOURCE_DEFAULT),
+        ]
+    );
 }

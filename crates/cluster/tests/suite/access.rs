@@ -24,6 +24,9 @@ use curtail_wire::{
         describe_client_quotas_request::ComponentData,
         incremental_alter_configs_request::AlterConfigsResource,
     },
+    cold::newer::streams::{
+        StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest, Subtopology, TopicInfo, Topology,
+    },
     metadata::{MetadataRequest, MetadataResponse},
     produce::ProduceResponse,
 };
@@ -37,6 +40,8 @@ const LITERAL: i8 = 3;
 const PREFIXED: i8 = 4;
 const READ: i8 = 3;
 const WRITE: i8 = 4;
+const CREATE: i8 = 5;
+const DESCRIBE: i8 = 8;
 const ALLOW: i8 = 3;
 const DENY: i8 = 2;
 const ANY: i8 = 1;
@@ -183,6 +188,62 @@ async fn changing_a_topic_needs_permission() {
         assert_eq!(directories.error_code, of_cluster);
         assert_eq!(directories.results.is_empty(), !allowed);
     }
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn internal_topics_are_created_with_the_permissions_of_the_streams_member() {
+    let cluster = start(guarded()).await;
+    cluster.create_topic("lines", 1, 1, &[]).unwrap();
+    crate::support::group::ready_for(&mut enter(&cluster, 1, "admin\0secret").await, &cluster)
+        .await;
+    let mut admin = enter(&cluster, 1, "admin\0secret").await;
+    let mut alice = enter(&cluster, 1, "alice\0secret").await;
+    let changelog = TopicInfo { name: "app-counts".into(), ..TopicInfo::default() };
+    let subtopology = Subtopology {
+        subtopology_id: "0".into(),
+        source_topics: vec!["lines".into()],
+        state_changelog_topics: vec![changelog],
+        ..Subtopology::default()
+    };
+    let topology = Topology { epoch: 0, subtopologies: vec![subtopology] };
+    let join = StreamsGroupHeartbeatRequest {
+        group_id: crate::support::group::GROUP.into(),
+        member_id: "a".into(),
+        rebalance_timeout_ms: 1000,
+        topology: Some(topology),
+        process_id: Some("p".into()),
+        ..StreamsGroupHeartbeatRequest::default()
+    };
+    let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    let group = acl(GROUP, &join.group_id, LITERAL, READ, ALLOW);
+    create(&cluster, &mut admin, vec![group]).await;
+    assert_eq!(alice.cold(0, &join).await.error, refused);
+    let lines = acl(TOPIC, "lines", LITERAL, DESCRIBE, ALLOW);
+    create(&cluster, &mut admin, vec![lines, acl(TOPIC, "app-", PREFIXED, DESCRIBE, ALLOW)]).await;
+    let told = alice.cold(0, &join).await;
+    let detail = |status: Option<Vec<_>>| -> String {
+        let missing = |status: &curtail_wire::cold::newer::streams::GroupStatus| status.code == 3;
+        status.into_iter().flatten().find(missing).map(|status| status.detail).unwrap_or_default()
+    };
+    let detail_now = detail(told.status);
+    assert!(detail_now.contains("no permission to create app-counts"), "{detail_now}");
+    assert!(cluster.leader("app-counts", 0).is_none());
+    create(&cluster, &mut admin, vec![acl(TOPIC, "app-", PREFIXED, CREATE, ALLOW)]).await;
+    let again = StreamsGroupHeartbeatRequest { member_epoch: 1, topology: None, ..join.clone() };
+    let told = detail(alice.cold(0, &again).await.status);
+    assert!(told.contains("app-counts") && !told.contains("permission"), "{told}");
+    soon(cluster.wait_until(|c| c.leader("app-counts", 0).is_some())).await;
+
+    // A client that may describe only some of the topics does not see the group.
+    let describe = StreamsGroupDescribeRequest {
+        group_ids: vec![join.group_id.clone()],
+        include_authorized_operations: false,
+    };
+    assert_eq!(alice.cold(0, &describe).await.groups[0].error, ErrorCode::NONE);
+    create(&cluster, &mut admin, vec![acl(TOPIC, "lines", LITERAL, DESCRIBE, DENY)]).await;
+    let hidden = alice.cold(0, &describe).await.groups.remove(0);
+    assert_eq!((hidden.error, hidden.topology), (refused, None));
     soon(cluster.shutdown()).await;
 }
 

@@ -23,5 +23,6 @@ mod replication;
 mod requests;
 mod security;
 mod simulated;
+mod streams;
 mod support;
 mod transactions;

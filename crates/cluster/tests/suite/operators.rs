@@ -206,10 +206,12 @@ async fn features_stay_at_their_levels() {
         (response.error_code, results.collect::<Vec<_>>())
     };
     let refused = ErrorCode::INVALID_UPDATE_VERSION.0;
-    let present = [("group.version", 1), ("transaction.version", 2)];
+    let present = [("group.version", 1), ("streams.version", 1), ("transaction.version", 2)];
     assert_eq!(update(2, &present).await, (NONE, vec![]));
-    assert_eq!(update(1, &present).await, (NONE, vec![NONE, NONE]));
-    for other in [("group.version", 0), ("transaction.version", 3), ("a.version", 1)] {
+    assert_eq!(update(1, &present).await, (NONE, vec![NONE, NONE, NONE]));
+    for other in
+        [("group.version", 0), ("streams.version", 0), ("transaction.version", 3), ("a.version", 1)]
+    {
         assert_eq!(update(2, &[other]).await, (refused, vec![]), "{other:?}");
         // All or none.
         assert_eq!(update(1, &[present[0], other]).await, (refused, vec![]), "{other:?}");

@@ -85,7 +85,7 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         ("log.cleaner.delete.retention.ms", "1", "does not support it"),
         ("max.connections.per.ip.overrides", "a:1", "does not support it"),
         ("max.connections.per.ip", "10", "does not support it"),
-        ("group.coordinator.rebalance.protocols", "classic", "classic and consumer"),
+        ("group.coordinator.rebalance.protocols", "classic", "classic, consumer and streams"),
         ("log.index.interval.bytes", "1", "topics have Kafka's default"),
         ("ssl.endpoint.identification.algorithm", "https", "does not support it"),
     ] {
@@ -103,6 +103,7 @@ fn values_that_the_cluster_has_anyway_are_accepted() {
     for (name, value) in [
         ("auto.leader.rebalance.enable", "false"),
         ("delete.topic.enable", "TRUE"),
+        ("group.coordinator.rebalance.protocols", "classic,consumer,streams"),
         ("group.coordinator.rebalance.protocols", "classic,consumer"),
         ("group.coordinator.rebalance.protocols", "consumer, classic"),
         ("log.index.interval.bytes", "4096"),

@@ -7,6 +7,7 @@ use super::{
     ConsumerGroup,
     member::{Current, LEFT, Member, Partitions, Profile},
 };
+use crate::coordinator::step::Machine;
 
 /// The topics that match a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +44,10 @@ impl Change {
     }
 }
 
-impl ConsumerGroup {
-    /// Applies a change. Deleting something that does not exist changes nothing.
-    pub(crate) fn apply(&mut self, change: Change) {
+impl Machine for ConsumerGroup {
+    type Change = Change;
+
+    fn apply(&mut self, change: Change) {
         match change {
             Change::Group(Some((epoch, hash))) => {
                 self.epoch = epoch;
@@ -83,7 +85,9 @@ impl ConsumerGroup {
             }
         }
     }
+}
 
+impl ConsumerGroup {
     fn member_mut(&mut self, id: String) -> &mut Member {
         Arc::make_mut(self.members.entry(id).or_default())
     }
@@ -114,7 +118,6 @@ impl ConsumerGroup {
         {
             self.statics.remove(instance_id);
         }
-        self.sessions.remove(id);
-        self.rebalances.remove(id);
+        self.deadlines.forget(id);
     }
 }

@@ -10,12 +10,11 @@ use std::{
 use curtail_wire::ErrorCode;
 
 use super::{
-    ConsumerGroup, Draft, Moment, Refused, Step,
+    ConsumerGroup, Draft, Moment, Refused, Step, Topics,
     change::{Change, Resolved},
     member::{Current, LEFT, LEFT_FOR_NOW, Member, Partitions, Profile, is_subset, partitions},
     reconcile::Towards,
     regex,
-    topics::Topics,
 };
 
 /// Minimum interval between two resolutions of regular expressions, even if topics were created.
@@ -117,7 +116,7 @@ impl ConsumerGroup {
         draft.refresh(topics, wishes.bump);
         draft.assign(at, topics);
         draft.reconcile(at, topics, &id, request, wishes.changed)?;
-        draft.group.sessions.insert(id.clone(), at.now + self.settings.session_timeout);
+        draft.group.deadlines.extend(&id, at.now + self.settings.session_timeout);
         let current = draft.group.members.get(&id).map(|member| member.current.clone());
         let current = current.unwrap_or_default();
         let tells = request.joins()

@@ -6,11 +6,10 @@ use curtail_wire::ErrorCode;
 use tokio::time::Instant;
 
 use super::{
-    ConsumerGroup, Draft, Refused, Step,
+    ConsumerGroup, Draft, Refused, Step, Topics,
     change::Change,
     heartbeat::{Beat, Heartbeat},
     member::{LEFT_FOR_NOW, Member, MemberState},
-    topics::Topics,
 };
 
 impl ConsumerGroup {
@@ -81,46 +80,23 @@ impl ConsumerGroup {
     /// time.
     pub(crate) fn expire(&self, now: Instant, topics: &Topics<'_>) -> Step<()> {
         let mut draft = self.draft();
-        let silent = self.sessions.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
-        let mut gone: Vec<String> = silent.collect();
-        for (id, _) in self.rebalances.iter().filter(|(_, (at, _))| *at <= now) {
-            draft.group.rebalances.remove(id);
-            if self.is_late(id) && !gone.contains(id) {
-                gone.push(id.clone());
-            }
-        }
+        let epoch_of = |id: &str| self.members.get(id).map(|member| member.current.epoch);
+        let gone = draft.group.deadlines.expire(now, epoch_of);
         draft.remove(topics, &gone);
         draft.done(())
     }
 
-    /// Returns whether the member is still in the epoch in which it was told to revoke partitions.
-    fn is_late(&self, id: &str) -> bool {
-        let since = self.rebalances.get(id).map(|(_, epoch)| *epoch);
-        self.members.get(id).is_some_and(|member| Some(member.current.epoch) == since)
-    }
-
     /// Postpones everything due to this time, after storing it has failed.
     pub(crate) fn postpone(&mut self, now: Instant, until: Instant) {
-        let due = self.sessions.iter().filter(|(_, at)| **at <= now).map(|(id, _)| id.clone());
-        for id in due.collect::<Vec<_>>() {
-            self.sessions.insert(id, until);
-        }
-        let due = self.rebalances.iter().filter(|(_, (at, _))| *at <= now);
-        let due: Vec<_> = due.map(|(id, (_, epoch))| (id.clone(), *epoch)).collect();
-        for (id, epoch) in due {
-            self.rebalances.insert(id, (until, epoch));
-        }
+        self.deadlines.postpone(now, until);
     }
 
     /// Sets the deadline for a member to revoke its partitions.
     pub(super) fn watch_rebalance(&mut self, now: Instant, id: &str, member: &Arc<Member>) {
-        if member.current.state != MemberState::UnrevokedPartitions {
-            self.rebalances.remove(id);
-            return;
-        }
         let timeout = u64::try_from(member.profile.rebalance_timeout_ms).unwrap_or(0);
         let until = now + std::time::Duration::from_millis(timeout);
-        self.rebalances.insert(id.to_owned(), (until, member.current.epoch));
+        let must_revoke = member.current.state == MemberState::UnrevokedPartitions;
+        self.deadlines.set_rebalance(id, must_revoke.then_some((until, member.current.epoch)));
     }
 }
 

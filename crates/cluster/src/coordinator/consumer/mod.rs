@@ -26,13 +26,14 @@ mod regex;
 mod target;
 #[cfg(test)]
 mod tests;
-mod topics;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use curtail_wire::{ErrorCode, Uuid};
 use imbl::OrdMap;
 use tokio::time::Instant;
+
+use super::{deadlines::Deadlines, step};
 
 pub(crate) use self::{
     change::{Change, Resolved},
@@ -41,6 +42,9 @@ pub(crate) use self::{
         Current, Epochs, LEFT, LEFT_FOR_NOW, Member, MemberState, Partitions, Profile, partitions,
     },
     regex::{compile as compile_regex, resolve},
+};
+pub(crate) use super::{
+    step::{Moment, Refused},
     topics::Topics,
 };
 pub use assignor::Assignor;
@@ -69,58 +73,9 @@ impl Settings {
     }
 }
 
-/// The time of an operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) now: Instant,
-    /// Wall-clock time in ms since the Unix epoch.
-    pub(crate) now_ms: i64,
-}
-
-/// Why a request was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) code: ErrorCode,
-    pub(crate) reason: String,
-}
-
-impl Refused {
-    pub(crate) fn new(code: ErrorCode, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into() }
-    }
-}
-
-impl From<ErrorCode> for Refused {
-    fn from(code: ErrorCode) -> Self {
-        Self::new(code, code.message())
-    }
-}
-
-/// The result of an operation.
-#[derive(Debug)]
-pub(crate) struct Step<T> {
-    /// The group, once the changes are stored.
-    pub(crate) group: ConsumerGroup,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) answer: T,
-}
-
-/// An operation in progress: the resulting group, and the changes that lead to it.
-struct Draft {
-    group: ConsumerGroup,
-    changes: Vec<Change>,
-}
-
-impl Draft {
-    fn change(&mut self, change: Change) {
-        self.group.apply(change.clone());
-        self.changes.push(change);
-    }
-
-    fn done<T>(self, answer: T) -> Step<T> {
-        Step { group: self.group, changes: self.changes, answer }
-    }
-}
+/// The result of an operation on a group.
+pub(crate) type Step<T> = step::Step<ConsumerGroup, T>;
+type Draft = step::Draft<ConsumerGroup>;
 
 /// The state of a group; the names are those that Kafka's tools show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +115,7 @@ pub(crate) struct ConsumerGroup {
     /// The owners of partitions.
     owners: OrdMap<(Uuid, i32), Arc<str>>,
     regexes: OrdMap<String, Arc<Resolved>>,
-    /// When members are removed unless they send a heartbeat.
-    sessions: OrdMap<String, Instant>,
-    /// When members are removed unless they have revoked their partitions; only while still in this
-    /// epoch.
-    rebalances: OrdMap<String, (Instant, i32)>,
+    deadlines: Deadlines,
     /// The version of the metadata that this coordinator last compared with the hash.
     checked: Option<u64>,
     /// Like `checked`, for the regular expressions.
@@ -188,8 +139,7 @@ impl ConsumerGroup {
             statics: OrdMap::new(),
             owners: OrdMap::new(),
             regexes: OrdMap::new(),
-            sessions: OrdMap::new(),
-            rebalances: OrdMap::new(),
+            deadlines: Deadlines::default(),
             checked: None,
             resolved_at: None,
             resolving: false,
@@ -197,7 +147,7 @@ impl ConsumerGroup {
     }
 
     fn draft(&self) -> Draft {
-        Draft { group: self.clone(), changes: Vec::new() }
+        Draft::of(self)
     }
 
     /// Changes the settings; running sessions keep their deadlines.
@@ -210,7 +160,7 @@ impl ConsumerGroup {
         let members: Vec<(String, Arc<Member>)> =
             self.members.iter().map(|(id, member)| (id.clone(), Arc::clone(member))).collect();
         for (id, member) in members {
-            self.sessions.insert(id.clone(), now + self.settings.session_timeout);
+            self.deadlines.extend(&id, now + self.settings.session_timeout);
             self.watch_rebalance(now, &id, &member);
         }
     }
@@ -334,7 +284,6 @@ impl ConsumerGroup {
 
     /// Returns when [`ConsumerGroup::expire`] is due next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let rebalances = self.rebalances.values().map(|(at, _)| at);
-        self.sessions.values().chain(rebalances).min().copied()
+        self.deadlines.next()
     }
 }

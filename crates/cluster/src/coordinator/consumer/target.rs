@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Draft, Moment,
+    Draft, Moment, Topics,
     assignor::{MemberSpec, Spec},
     change::Change,
-    topics::Topics,
 };
 
 impl Draft {

@@ -11,10 +11,10 @@ use bench::{Bench, SESSION, topic_id};
 #[test]
 fn the_metadata_hash_equals_kafkas() {
     let mut bench = Bench::new();
-    bench.config.racks = vec!["r1".into(), "ä2".into()];
+    bench.world.config.racks = vec!["r1".into(), "ä2".into()];
     let mut id = [0; 16];
     (1..=16).zip(&mut id).for_each(|(n, byte)| *byte = n);
-    bench.add_topic_with("töpic", curtail_wire::Uuid(id), &[&[1], &[2, 1]]);
+    bench.world.add_with("töpic", curtail_wire::Uuid(id), &[&[1], &[2, 1]]);
     // The result of hash4j for Kafka's calls: see Utils.computeTopicHash and computeGroupHash.
     assert_eq!(bench.topics().hash(["gone", "töpic"].into_iter()), HASH);
     assert_eq!(bench.topics().hash(["gone"].into_iter()), 0);

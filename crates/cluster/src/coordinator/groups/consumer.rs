@@ -11,15 +11,15 @@ use curtail_wire::ErrorCode;
 use super::{
     super::{
         consumer::{
-            Beat, Change, ConsumerGroup, Heartbeat, Moment, Refused, Resolved, Step, Topics,
-            resolve,
+            Beat, Change, ConsumerGroup, Heartbeat, Moment, Refused, Resolved, Topics, resolve,
         },
         group::Group,
         offsets::TopicPartition,
-        records::{OffsetValue, consumer_record},
-        runtime::{Cx, StateRecord},
+        records::OffsetValue,
+        runtime::Cx,
+        step::Machine as _,
     },
-    AnyGroup, CommitBy, Committer, Groups, Kept, Left,
+    AnyGroup, CommitBy, Committer, Groups, Kept, Left, streams,
 };
 use crate::{replica::partition::Taken, settings::of_group};
 
@@ -71,7 +71,8 @@ impl Groups {
         let new = || ConsumerGroup::new(Arc::clone(&settings));
         let (before, step) = match self.groups.get(id).map(|kept| &kept.group) {
             Some(AnyGroup::Consumer(group)) => (Vec::new(), group.heartbeat(at, &topics, request)),
-            Some(group) if joins && group.is_unused() => {
+            // An empty streams group stays one, as in Kafka.
+            Some(group @ AnyGroup::Classic(_)) if joins && group.is_unused() => {
                 (group.tombstones(id), new().heartbeat(at, &topics, request))
             }
             None if joins => (Vec::new(), new().heartbeat(at, &topics, request)),
@@ -82,26 +83,6 @@ impl Groups {
             resolve_later(id, expressions, cx);
         }
         Ok((beat, taken))
-    }
-
-    /// Appends a step's changes after the given records, and replaces the group with the step's
-    /// result.
-    fn take_step<T>(
-        &mut self,
-        id: &str,
-        mut records: Vec<StateRecord>,
-        step: Step<T>,
-        cx: &mut Cx<'_, Self>,
-    ) -> Result<(T, Option<Taken>), ErrorCode> {
-        records.extend(step.changes.iter().map(|change| consumer_record(id, change)));
-        let taken = match records.is_empty() {
-            true => None,
-            false => Some(cx.append(&records)?),
-        };
-        let now_ms = cx.now_ms();
-        self.kept(id, now_ms).group = AnyGroup::Consumer(step.group);
-        self.arm(id);
-        Ok((step.answer, taken))
     }
 
     /// Removes members of the consumer protocol for a LeaveGroup request, as sent by administrative
@@ -164,7 +145,7 @@ impl Groups {
     /// member.
     ///
     /// # Errors
-    /// INCONSISTENT_GROUP_PROTOCOL while the group has members of the consumer protocol,
+    /// INCONSISTENT_GROUP_PROTOCOL while the group has members of another protocol,
     /// UNKNOWN_MEMBER_ID for a member id in a group that is not a classic one.
     pub(super) fn make_classic(
         &mut self,
@@ -174,16 +155,14 @@ impl Groups {
     ) -> Result<(), ErrorCode> {
         let group = match self.group(id) {
             Some(AnyGroup::Classic(_)) => return Ok(()),
-            Some(AnyGroup::Consumer(group)) if !group.is_empty() => {
+            Some(group) if !group.is_unused() => {
                 return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
             }
             _ if !member_id.is_empty() => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
             None => return Ok(()),
-            Some(AnyGroup::Consumer(group)) => group,
+            Some(group) => group,
         };
-        let tombstones = group.tombstones();
-        let records: Vec<_> = tombstones.iter().map(|change| consumer_record(id, change)).collect();
-        cx.append(&records)?;
+        cx.append(&group.tombstones(id))?;
         let (config, now_ms) = (self.config, cx.now_ms());
         self.kept(id, now_ms).group = AnyGroup::Classic(Group::new(config, now_ms));
         self.arm(id);
@@ -200,12 +179,15 @@ impl Groups {
         cx: &Cx<'_, Self>,
     ) -> Result<(), ErrorCode> {
         let Committer { member_id, instance_id, generation: epoch } = committer;
-        let Some(group) = self.consumers(id) else {
-            return match by {
-                _ if epoch < 0 => Ok(()),
-                CommitBy::Request(MEMBER_EPOCHS..) => Err(ErrorCode::GROUP_ID_NOT_FOUND),
-                _ => Err(ErrorCode::ILLEGAL_GENERATION),
-            };
+        let group = match self.group(id) {
+            Some(group @ (AnyGroup::Consumer(_) | AnyGroup::Streams(_))) => group,
+            Some(AnyGroup::Classic(_)) | None => {
+                return match by {
+                    _ if epoch < 0 => Ok(()),
+                    CommitBy::Request(MEMBER_EPOCHS..) => Err(ErrorCode::GROUP_ID_NOT_FOUND),
+                    _ => Err(ErrorCode::ILLEGAL_GENERATION),
+                };
+            }
         };
         let anonymous = epoch == -1 && member_id.is_empty() && instance_id.is_none();
         if by == CommitBy::Transaction && anonymous {
@@ -215,12 +197,19 @@ impl Groups {
         let ids = offsets
             .iter()
             .map(|((topic, partition), _)| image.topic(topic).map(|topic| (topic.id, *partition)));
-        match (group.may_commit(member_id, epoch, ids), by) {
+        let may = match group {
+            AnyGroup::Consumer(group) => group.may_commit(member_id, epoch, ids),
+            AnyGroup::Streams(group) => {
+                group.may_commit(member_id, epoch, streams::committed(offsets))
+            }
+            AnyGroup::Classic(_) => Ok(()),
+        };
+        match (may, by) {
             (Err(ErrorCode::STALE_MEMBER_EPOCH), CommitBy::Transaction) => {
                 Err(ErrorCode::ILLEGAL_GENERATION)
             }
             (Ok(()) | Err(ErrorCode::STALE_MEMBER_EPOCH), CommitBy::Request(..MEMBER_EPOCHS))
-                if !group.is_empty() =>
+                if !group.is_unused() =>
             {
                 Err(ErrorCode::UNSUPPORTED_VERSION)
             }
@@ -238,7 +227,11 @@ impl Groups {
         member_id: Option<&str>,
         epoch: i32,
     ) -> Result<(), ErrorCode> {
-        self.consumers(id).map_or(Ok(()), |group| group.may_fetch(member_id, epoch))
+        match self.group(id) {
+            Some(AnyGroup::Consumer(group)) => group.may_fetch(member_id, epoch),
+            Some(AnyGroup::Streams(group)) => group.may_fetch(member_id, epoch),
+            Some(AnyGroup::Classic(_)) | None => Ok(()),
+        }
     }
 }
 

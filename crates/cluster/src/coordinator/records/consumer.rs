@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use curtail_wire::{DecodeError, Encoding, Reader, Uuid, Writer};
 
-use super::encoded;
+use super::{encoded, flexible};
 use crate::coordinator::{
     consumer::{Change, Current, Epochs, MemberState, Partitions, Profile, Resolved},
     runtime::StateRecord,
@@ -106,15 +106,8 @@ fn value(change: &Change) -> Option<Bytes> {
     })
 }
 
-fn flexible(fields: impl FnOnce(&mut Writer)) -> Bytes {
-    encoded(VERSION, |w| {
-        w.set_encoding(Encoding::Flexible);
-        fields(w);
-    })
-}
-
 /// Encodes an epoch, and a number as tagged field 0 unless it is 0.
-fn with_tagged_i64(epoch: i32, tagged: i64) -> Bytes {
+pub(super) fn with_tagged_i64(epoch: i32, tagged: i64) -> Bytes {
     flexible(|w| {
         w.i32(epoch);
         w.tag_count(u32::from(tagged != 0));
@@ -213,7 +206,7 @@ pub(crate) fn decode_change(
     Ok(Some(change))
 }
 
-fn read_with_tagged_i64(r: &mut Reader<'_>) -> Result<(i32, i64), DecodeError> {
+pub(super) fn read_with_tagged_i64(r: &mut Reader<'_>) -> Result<(i32, i64), DecodeError> {
     let epoch = r.i32("epoch")?;
     let mut tagged = 0;
     r.tagged("value", |tag, r| {

@@ -16,7 +16,7 @@ fn every_served_api_has_its_versions_by_release() {
 }
 
 /// ApiVersions of a broker of Apache Kafka 4.3.0 with default settings, without the APIs of share
-/// groups and streams groups. Clients infer the release from it.
+/// groups. Clients infer the release from it.
 const KAFKA_4_3: &[(ApiKey, i16, i16)] = &[
     (ApiKey::PRODUCE, 0, 13),
     (ApiKey::FETCH, 4, 18),
@@ -79,6 +79,8 @@ const KAFKA_4_3: &[(ApiKey, i16, i16)] = &[
     (ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     (ApiKey::ADD_RAFT_VOTER, 0, 1),
     (ApiKey::REMOVE_RAFT_VOTER, 0, 0),
+    (ApiKey::STREAMS_GROUP_HEARTBEAT, 0, 0),
+    (ApiKey::STREAMS_GROUP_DESCRIBE, 0, 0),
 ];
 
 #[test]

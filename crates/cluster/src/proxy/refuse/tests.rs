@@ -13,7 +13,10 @@ use curtail_wire::{
         offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
         txn_offset_commit_request::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic},
     },
-    cold::newer::{OffsetCommitPartition, OffsetCommitTopic, OffsetFetchGroup},
+    cold::newer::{
+        OffsetCommitPartition, OffsetCommitTopic, OffsetFetchGroup,
+        streams::StreamsGroupHeartbeatRequest,
+    },
     header::split_request,
     metadata::{MetadataResponse, MetadataTopic},
     produce::{ProducePartition, ProduceTopic},
@@ -174,6 +177,7 @@ fn request(api: ApiKey, version: i16) -> Bytes {
         ApiKey::CONSUMER_GROUP_HEARTBEAT => {
             frame(version, &ConsumerGroupHeartbeatRequest::default())
         }
+        ApiKey::STREAMS_GROUP_HEARTBEAT => frame(version, &StreamsGroupHeartbeatRequest::default()),
         api => panic!("{api}"),
     }
 }
@@ -215,6 +219,10 @@ fn codes(api: ApiKey, version: i16, frame: &Bytes) -> Vec<i16> {
         ApiKey::END_TXN => read::<EndTxnResponse>(api, version, body),
         ApiKey::CONSUMER_GROUP_HEARTBEAT => {
             read::<ConsumerGroupHeartbeatResponse>(api, version, body)
+        }
+        ApiKey::STREAMS_GROUP_HEARTBEAT => {
+            let read: StreamsGroupHeartbeatResponse = cold::decode_response(version, body).unwrap();
+            return vec![read.error.0];
         }
         api => panic!("{api}"),
     };

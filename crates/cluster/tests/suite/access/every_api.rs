@@ -38,6 +38,7 @@ use curtail_wire::{
         txn_offset_commit_request::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic},
         write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic},
     },
+    cold::newer::streams::{StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest},
 };
 
 use super::{
@@ -209,6 +210,20 @@ async fn of_groups(client: &mut Client, api: ApiKey) -> Option<Told> {
         ApiKey::CONSUMER_GROUP_DESCRIBE => {
             let request = ConsumerGroupDescribeRequest::default().with_group_ids(vec![group()]);
             Codes(vec![client.cold(0, &request).await.groups[0].error_code])
+        }
+        ApiKey::STREAMS_GROUP_HEARTBEAT => {
+            let request = StreamsGroupHeartbeatRequest {
+                group_id: "g".to_owned(),
+                ..StreamsGroupHeartbeatRequest::default()
+            };
+            Codes(vec![client.cold(0, &request).await.error.0])
+        }
+        ApiKey::STREAMS_GROUP_DESCRIBE => {
+            let request = StreamsGroupDescribeRequest {
+                group_ids: vec!["g".to_owned()],
+                include_authorized_operations: true,
+            };
+            Codes(vec![client.cold(0, &request).await.groups[0].error.0])
         }
         _ => return None,
     })

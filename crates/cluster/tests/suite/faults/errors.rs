@@ -26,7 +26,7 @@ use curtail_wire::{
         },
         newer::{
             OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchGroup,
-            OffsetFetchRequest, OffsetFetchTopic,
+            OffsetFetchRequest, OffsetFetchTopic, streams::StreamsGroupHeartbeatRequest,
         },
     },
     fetch::FetchTopic,
@@ -244,6 +244,13 @@ async fn of_groups_and_transactions(client: &mut Client, api: ApiKey, version: i
         ApiKey::CONSUMER_GROUP_HEARTBEAT => {
             let request = ConsumerGroupHeartbeatRequest::default().with_group_id(group());
             client.cold(version, &request).await.error_code
+        }
+        ApiKey::STREAMS_GROUP_HEARTBEAT => {
+            let request = StreamsGroupHeartbeatRequest {
+                group_id: group().0.to_string(),
+                ..StreamsGroupHeartbeatRequest::default()
+            };
+            client.cold(version, &request).await.error.0
         }
         ApiKey::INIT_PRODUCER_ID => {
             let of = |id| {

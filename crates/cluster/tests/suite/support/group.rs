@@ -27,7 +27,11 @@ pub fn topic(name: &str) -> TopicName {
 
 /// Waits until the group has a coordinator.
 pub async fn ready(cluster: &Cluster) {
-    let mut client = Client::connect(cluster, 1).await;
+    ready_for(&mut Client::connect(cluster, 1).await, cluster).await;
+}
+
+/// Like [`ready`], with a client that may describe the group.
+pub async fn ready_for(client: &mut Client, cluster: &Cluster) {
     let request = FindCoordinatorRequest::default().with_coordinator_keys(vec![text(GROUP)]);
     client.cold(4, &request).await;
     soon(cluster.wait_until(|c| c.leader(OFFSETS, PARTITION).is_some())).await;

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use curtail_wire::Uuid;
-
 use super::super::*;
-use crate::{
-    config::ClusterConfig,
-    coordinator::records::{self, Key, consumer_record, decode_change, decode_key},
-    image::{Image, PartitionImage, TopicImage},
+use crate::coordinator::{
+    records::{self, Key, consumer_record, decode_change, decode_key},
+    step::Machine as _,
+    topics::bench::TestTopics,
 };
+
+pub(super) use crate::coordinator::topics::bench::topic_id;
 
 pub(super) const SESSION: Duration = Duration::from_secs(45);
 
@@ -18,17 +18,9 @@ pub(super) struct Bench {
     pub(super) group: ConsumerGroup,
     /// The state of a coordinator that has loaded the group from the log.
     loaded: ConsumerGroup,
-    pub(super) config: ClusterConfig,
-    image: Image,
+    pub(super) world: TestTopics,
     start: Instant,
     now: Instant,
-}
-
-/// Returns the id of the topic with this name in these tests.
-pub(super) fn topic_id(name: &str) -> Uuid {
-    let mut id = [7; 16];
-    name.bytes().zip(&mut id).for_each(|(byte, place)| *place = byte);
-    Uuid(id)
 }
 
 pub(super) fn heartbeat(id: &str) -> Heartbeat {
@@ -52,10 +44,10 @@ pub(super) fn joining(id: &str, topics: &[&str]) -> Heartbeat {
 
 impl Bench {
     pub(super) fn new() -> Self {
-        let config = ClusterConfig::default();
-        let group = ConsumerGroup::new(Arc::new(config.consumer_groups()));
+        let world = TestTopics::new();
+        let group = ConsumerGroup::new(Arc::new(world.config.consumer_groups()));
         let now = Instant::now();
-        Self { loaded: group.clone(), group, config, image: Image::empty("test"), start: now, now }
+        Self { loaded: group.clone(), group, world, start: now, now }
     }
 
     pub(super) fn with_topic(name: &str, partitions: usize) -> Self {
@@ -66,40 +58,15 @@ impl Bench {
 
     /// Adds a topic, or adds partitions to an existing one.
     pub(super) fn add_topic(&mut self, name: &str, partitions: usize) {
-        let replicas = vec![&[1_i32][..]; partitions];
-        self.add_topic_with(name, topic_id(name), &replicas);
-    }
-
-    pub(super) fn add_topic_with(&mut self, name: &str, id: Uuid, replicas: &[&[i32]]) {
-        let partition = |replicas: &&[i32]| PartitionImage {
-            leader: 1,
-            leader_epoch: 0,
-            partition_epoch: 0,
-            isr: (*replicas).into(),
-            replicas: (*replicas).into(),
-            adding: Arc::default(),
-            removing: Arc::default(),
-        };
-        let topic = TopicImage {
-            name: name.into(),
-            id,
-            config: Arc::default(),
-            partitions: replicas.iter().map(partition).collect(),
-        };
-        self.image.version += 1;
-        self.image.topics_created = self.image.version;
-        self.image.names.insert(id, name.into());
-        self.image.topics.insert(name.into(), Arc::new(topic));
+        self.world.add(name, partitions);
     }
 
     pub(super) fn remove_topic(&mut self, name: &str) {
-        self.image.version += 1;
-        self.image.topics.remove(name);
-        self.image.names.remove(&topic_id(name));
+        self.world.remove(name);
     }
 
     pub(super) fn topics(&self) -> Topics<'_> {
-        Topics { image: &self.image, config: &self.config }
+        self.world.view()
     }
 
     pub(super) fn moment(&self) -> Moment {
@@ -191,8 +158,8 @@ impl Bench {
     }
 
     pub(super) fn resolve(&mut self, expressions: &BTreeSet<String>) {
-        let resolved = resolve(expressions, &self.image, self.moment().now_ms);
-        let step = self.group.resolved(&self.topics(), self.image.version, resolved);
+        let resolved = resolve(expressions, &self.world.image, self.moment().now_ms);
+        let step = self.group.resolved(&self.topics(), self.world.image.version, resolved);
         self.take(step.group, &step.changes);
     }
 

@@ -1,5 +1,8 @@
 //! A group's view of the cluster's topics.
 
+#[cfg(test)]
+pub(crate) mod bench;
+
 use std::collections::BTreeSet;
 
 use curtail_wire::Uuid;
@@ -20,19 +23,26 @@ pub(crate) struct Topics<'a> {
 
 impl Topics<'_> {
     /// Returns the ids of the topics that exist.
-    pub(super) fn ids<'n>(&self, names: impl Iterator<Item = &'n str>) -> BTreeSet<Uuid> {
+    pub(crate) fn ids<'n>(&self, names: impl Iterator<Item = &'n str>) -> BTreeSet<Uuid> {
         names.filter_map(|name| self.image.topic(name)).map(|topic| topic.id).collect()
     }
 
-    pub(super) fn partitions(&self, id: &Uuid) -> i32 {
+    /// Returns a topic's number of partitions; 0 if it does not exist.
+    pub(crate) fn partitions(&self, id: &Uuid) -> i32 {
         let count = self.image.topic_by_id(id).map_or(0, |topic| topic.partitions.len());
         i32::try_from(count).unwrap_or(i32::MAX)
+    }
+
+    /// Returns the number of partitions of a topic that exists.
+    pub(crate) fn partitions_of(&self, name: &str) -> Option<i32> {
+        let topic = self.image.topic(name)?;
+        Some(i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX))
     }
 
     /// Returns the hash that Kafka stores of the topics' metadata (KIP-1101). It changes when a
     /// topic is created, deleted or grows, or when its replicas are in other racks. The names must
     /// be sorted.
-    pub(super) fn hash<'n>(&self, names: impl Iterator<Item = &'n str>) -> i64 {
+    pub(crate) fn hash<'n>(&self, names: impl Iterator<Item = &'n str>) -> i64 {
         let topics = names.filter_map(|name| self.image.topic(name));
         let hashes: Vec<u8> =
             topics.flat_map(|topic| self.topic_hash(topic).to_le_bytes()).collect();
