@@ -14,7 +14,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{Error, Event, Progress, Result, client_runtime};
+use super::{Error, Event, Progress, Result};
 
 /// Target cluster of a run.
 #[derive(Clone, Debug)]
