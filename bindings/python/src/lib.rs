@@ -32,6 +32,7 @@ mod sent;
 mod signal;
 mod stage;
 mod testing;
+mod timing;
 mod transaction;
 mod tree;
 mod wait;
@@ -70,6 +71,8 @@ mod _native {
     use super::scan::{ArrowStream, Batches};
     #[pymodule_export]
     use super::testing::Cluster;
+    #[pymodule_export]
+    use super::timing::Timing;
     #[pymodule_export]
     use super::transaction::{Transaction, TransactionalProducer};
 

@@ -45,6 +45,7 @@ use crate::{
     runtime::{Owned, Process},
     signal::Signal,
     stage::{Outlet, Refusals},
+    timing::Timing,
     tree::{Build, Tree},
 };
 
@@ -701,6 +702,7 @@ impl Outcomes {
                 offset: *offset,
                 timestamp: batch.log_append_time.unwrap_or(entry.timestamp),
                 log_append_time: batch.log_append_time,
+                batch: batch.timing,
             };
             let metadata = Py::new(py, metadata)?.into_any();
             entry.resolve(py, Ok(metadata));
@@ -729,13 +731,19 @@ fn sweep(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Position of an acknowledged record in the log.
-#[pyclass(frozen, get_all, eq, module = "curtail_kafka")]
+#[pyclass(frozen, eq, module = "curtail_kafka")]
 pub(crate) struct RecordMetadata {
+    #[pyo3(get)]
     topic: Py<PyString>,
+    #[pyo3(get)]
     partition: i32,
+    #[pyo3(get)]
     offset: Option<i64>,
+    #[pyo3(get)]
     timestamp: i64,
+    #[pyo3(get)]
     log_append_time: Option<i64>,
+    batch: curtail::producer::Timing,
 }
 
 impl PartialEq for RecordMetadata {
@@ -750,6 +758,12 @@ impl PartialEq for RecordMetadata {
 
 #[pymethods]
 impl RecordMetadata {
+    /// Phase timestamps of the record's batch.
+    #[getter]
+    fn timing(&self, py: Python<'_>) -> PyResult<Timing> {
+        Timing::new(py, self.batch)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let topic = self.topic.bind(py).repr()?;
         let (partition, timestamp) = (self.partition, self.timestamp);

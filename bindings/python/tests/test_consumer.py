@@ -363,4 +363,4 @@ async def test_offsets_are_found_by_time(servers: str, curtail_topic: str) -> No
         with pytest.raises(curtail.IllegalStateError, match="negative"):
             await consumer.offsets_for_times({partition: -1})
         with pytest.raises(TypeError, match="datetime or int"):
-            await consumer.offsets_for_times({partition: "now"})  # type: ignore[dict-item]
+            await consumer.offsets_for_times({partition: "now"})  # type: ignore[arg-type]

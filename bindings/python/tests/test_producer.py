@@ -2,6 +2,7 @@ import array
 import asyncio
 import gc
 import itertools
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -346,3 +347,20 @@ async def test_send_many_settles_the_records_before_a_wrong_one(
 async def test_longest_max_block_is_accepted(servers: str, curtail_topic: str) -> None:
     async with curtail.Producer(servers, max_block_ms=2**63 - 1) as producer:
         assert (await producer.send(curtail_topic, b"x")).offset == 0
+
+
+async def test_timing_is_in_seconds_of_the_monotonic_clock(
+    servers: str, curtail_topic: str
+) -> None:
+    async with curtail.Producer(servers, linger_ms=20) as producer:
+        begun = time.monotonic()
+        written = await producer.send(curtail_topic, b"x")
+        ended = time.monotonic()
+    timing = written.timing
+    order = [begun, timing.created, timing.first_written, timing.acknowledged, ended]
+    # The two clocks are read one after the other when they are compared.
+    assert all(late - early > -0.001 for early, late in itertools.pairwise(order)), order
+    assert timing.written == timing.first_written, "one attempt"
+    assert timing.first_written - timing.created > 0.015, "it has lingered"
+    assert written.timing.created == timing.created
+    assert repr(timing).startswith("Timing(created=")

@@ -7,7 +7,7 @@ from ._consumer import Consumer
 from ._doctor import doctor
 from ._fork import install as _install_fork_guard
 from ._group import GroupMetadata
-from ._native import Record, RecordBatch, RecordMetadata, Records
+from ._native import Record, RecordBatch, RecordMetadata, Records, Timing
 from ._offset import Offset, OffsetAndTimestamp
 from ._partition import TopicPartition
 from ._pipeline import Pipeline
@@ -95,6 +95,7 @@ __all__ = [
     "Setting",
     "ThreadError",
     "TimeoutError",
+    "Timing",
     "TopicPartition",
     "Transaction",
     "TransactionAbortableError",

@@ -54,6 +54,7 @@ __all__ = [
     "RecordBatch",
     "RecordMetadata",
     "Records",
+    "Timing",
     "Transaction",
     "TransactionalProducer",
     "admin_properties",
@@ -89,6 +90,28 @@ class RecordMetadata:
     def timestamp(self) -> int: ...
     @property
     def log_append_time(self) -> int | None: ...
+    @property
+    def timing(self) -> Timing: ...
+
+@final
+class Timing:
+    """Phase timestamps of a record's batch, in seconds of :func:`time.monotonic`."""
+
+    @property
+    def created(self) -> float:
+        """Append of the batch's first record."""
+
+    @property
+    def first_written(self) -> float:
+        """Transfer of the first attempt to the socket."""
+
+    @property
+    def written(self) -> float:
+        """Transfer of the last attempt to the socket: the first one, unless that failed."""
+
+    @property
+    def acknowledged(self) -> float:
+        """Read of the response."""
 
 @final
 class Call(Generic[_T]):
