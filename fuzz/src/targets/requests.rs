@@ -396,6 +396,11 @@ fn groups() -> Vec<Vec<u8>> {
     requests.extend(versions(
         &ConsumerGroupDescribeRequest::default().with_group_ids(vec![GroupId(text("c"))]),
     ));
+    requests.extend(versions(&streams_join()));
+    requests.extend(versions(&newer::streams::StreamsGroupDescribeRequest {
+        group_ids: vec!["s".to_owned()],
+        include_authorized_operations: true,
+    }));
     requests.extend(versions(&DeleteGroupsRequest::default().with_groups_names(vec![group()])));
     let partition = offset_delete_request::OffsetDeleteRequestPartition::default();
     let topic = offset_delete_request::OffsetDeleteRequestTopic::default()
@@ -405,6 +410,30 @@ fn groups() -> Vec<Vec<u8>> {
         &OffsetDeleteRequest::default().with_group_id(group()).with_topics(vec![topic]),
     ));
     requests
+}
+
+/// A member of a streams group joins with a topology.
+fn streams_join() -> newer::streams::StreamsGroupHeartbeatRequest {
+    use newer::streams::{StreamsGroupHeartbeatRequest, Subtopology, TopicInfo, Topology};
+
+    let changelog = TopicInfo { name: "changelog".to_owned(), ..TopicInfo::default() };
+    let subtopology = Subtopology {
+        subtopology_id: "0".to_owned(),
+        source_topics: vec![topic_name().to_string()],
+        state_changelog_topics: vec![changelog],
+        ..Subtopology::default()
+    };
+    StreamsGroupHeartbeatRequest {
+        group_id: "s".to_owned(),
+        member_id: "m".to_owned(),
+        rebalance_timeout_ms: 10_000,
+        topology: Some(Topology { epoch: 0, subtopologies: vec![subtopology] }),
+        active_tasks: Some(Vec::new()),
+        standby_tasks: Some(Vec::new()),
+        warmup_tasks: Some(Vec::new()),
+        process_id: Some("p".to_owned()),
+        ..StreamsGroupHeartbeatRequest::default()
+    }
 }
 
 fn transactions() -> Vec<Vec<u8>> {

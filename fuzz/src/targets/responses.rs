@@ -91,6 +91,8 @@ const COLD: &[Cold] = &[
     cold_api::<OffsetForLeaderEpochRequest>(),
     cold_api::<SaslAuthenticateRequest>(),
     cold_api::<SaslHandshakeRequest>(),
+    cold_api::<newer::streams::StreamsGroupDescribeRequest>(),
+    cold_api::<newer::streams::StreamsGroupHeartbeatRequest>(),
     cold_api::<SyncGroupRequest>(),
     cold_api::<TxnOffsetCommitRequest>(),
     cold_api::<newer::WriteTxnMarkersRequest>(),
