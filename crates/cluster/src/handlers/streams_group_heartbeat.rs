@@ -9,7 +9,7 @@ use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
     cold::newer::streams::{
-        StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, TaskIds, Topology,
+        StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, Subtopology, TaskIds, Topology,
     },
 };
 
@@ -29,6 +29,8 @@ use crate::{
 const NOT_TOLD: i32 = -1;
 /// Failures listed in a status; further ones are counted.
 const LISTED: usize = 3;
+/// Subtopologies, topics and copartition groups of a topology.
+const MOST_PARTS: usize = 4_000;
 
 pub(super) async fn handle(
     call: &Call<'_>,
@@ -132,6 +134,8 @@ fn check(request: &StreamsGroupHeartbeatRequest) -> Result<(), Refused> {
             if owned.iter().any(|tasks| tasks.as_ref().is_some_and(|tasks| !tasks.is_empty())) {
                 return invalid("a joining member must not own tasks");
             }
+            check_replay(topology)?;
+            check_size(topology)?;
             check_changelogs(topology)?;
         }
         // A static member, which has been refused before, may leave for now.
@@ -143,6 +147,40 @@ fn check(request: &StreamsGroupHeartbeatRequest) -> Result<(), Refused> {
         0 | 3 => Ok(()),
         _ => invalid("a member sends its tasks of all roles or of none"),
     }
+}
+
+/// Refuses a topology whose record Kafka's coordinator could not load.
+fn check_replay(topology: &Topology) -> Result<(), Refused> {
+    let mut ids = BTreeSet::new();
+    let repeated = topology.subtopologies.iter().find(|of| !ids.insert(&of.subtopology_id));
+    let reason = match (topology.epoch, repeated) {
+        (..0, _) => "the topology's epoch is negative".to_owned(),
+        (_, Some(of)) => format!("the subtopology {} is there twice", of.subtopology_id),
+        (_, None) => return Ok(()),
+    };
+    Err(Refused::new(ErrorCode::UNKNOWN_SERVER_ERROR, reason))
+}
+
+/// Refuses topologies beyond any application's: configuring one takes time with the square of its parts, under the lock
+/// of the partition's groups.
+fn check_size(topology: &Topology) -> Result<(), Refused> {
+    let parts_of = |of: &Subtopology| {
+        let groups = of.copartition_groups.iter();
+        let grouped = groups
+            .map(|group| 1 + group.source_topics.len() + group.repartition_source_topics.len());
+        let topics = of.source_topics.len()
+            + of.repartition_source_topics.len()
+            + of.repartition_sink_topics.len()
+            + of.state_changelog_topics.len();
+        1 + topics + grouped.sum::<usize>()
+    };
+    if topology.subtopologies.iter().map(parts_of).sum::<usize>() <= MOST_PARTS {
+        return Ok(());
+    }
+    let reason = format!(
+        "the topology has more than {MOST_PARTS} subtopologies, topics and copartition groups"
+    );
+    Err(Refused::new(ErrorCode::STREAMS_INVALID_TOPOLOGY, reason))
 }
 
 fn check_changelogs(topology: &Topology) -> Result<(), Refused> {

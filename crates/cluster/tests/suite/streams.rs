@@ -246,6 +246,20 @@ async fn invalid_heartbeats_are_refused() {
         (with(|of| of.subtopologies[0].source_topics = vec!["a b".into()]), topology),
         (with(|of| of.subtopologies[1].state_changelog_topics[0].partitions = 1), topology),
         (with(|of| of.subtopologies[0].repartition_sink_topics.clear()), topology),
+        (with(|of| of.epoch = -1), ErrorCode::UNKNOWN_SERVER_ERROR),
+        (
+            with(|of| {
+                of.subtopologies[1].subtopology_id = of.subtopologies[0].subtopology_id.clone()
+            }),
+            ErrorCode::UNKNOWN_SERVER_ERROR,
+        ),
+        (
+            with(|of| {
+                let topics = (0..4_000).map(|number| format!("lines-{number}"));
+                of.subtopologies[0].source_topics.extend(topics);
+            }),
+            topology,
+        ),
         (later(), not_found),
         (Request { member_epoch: -1, ..later() }, not_found),
     ];

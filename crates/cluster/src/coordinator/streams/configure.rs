@@ -14,6 +14,9 @@ use crate::controller::TopicSpec;
 /// Names listed in a status; further ones are counted.
 const LISTED: usize = 3;
 
+/// Tasks of a topology, and partitions of its internal topics.
+const MOST_TASKS: i64 = 100_000;
+
 /// A topology with the topics of one version of the metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Configured {
@@ -135,6 +138,7 @@ impl Counts<'_> {
             let configured = self.configured(subtopology)?;
             subtopologies.insert(subtopology.subtopology_id.clone(), configured);
         }
+        check_size(&subtopologies)?;
         let missing = self.missing(&subtopologies)?;
         let names: Vec<&str> = missing.iter().map(|topic| topic.name.as_str()).collect();
         let problem = (!names.is_empty()).then(|| {
@@ -349,6 +353,21 @@ impl Counts<'_> {
         }
         Ok(missing)
     }
+}
+
+/// Refuses what no cluster could serve. Each member's target and each internal topic is kept in memory and stored.
+fn check_size(subtopologies: &BTreeMap<String, ConfiguredSubtopology>) -> Result<(), Failed> {
+    let tasks: i64 = subtopologies.values().map(|of| i64::from(of.tasks)).sum();
+    let internal = subtopologies
+        .values()
+        .flat_map(|of| of.repartition_sources.values().chain(of.changelogs.values()));
+    let partitions: i64 = internal.map(|topic| i64::from(topic.partitions)).sum();
+    if tasks.max(partitions) <= MOST_TASKS {
+        return Ok(());
+    }
+    Err(Failed::invalid(format!(
+        "the topology has {tasks} tasks, and internal topics with {partitions} partitions; the limit is {MOST_TASKS}"
+    )))
 }
 
 /// Returns the topics of each copartition group.

@@ -42,12 +42,11 @@ impl StreamsGroup {
         draft.done(())
     }
 
-    /// Postpones everything due to this time, after storing it has failed.
+    /// Postpones everything due to this time, after storing it has failed. A delayed target is left to the next
+    /// heartbeat, which can report why it fails: tried here again, it would keep expired members, too.
     pub(crate) fn postpone(&mut self, now: Instant, until: Instant) {
         self.deadlines.postpone(now, until);
-        if self.delayed_until.is_some_and(|due| due <= now) {
-            self.delayed_until = Some(until);
-        }
+        self.delayed_until = self.delayed_until.filter(|due| *due > now);
     }
 
     /// Sets the deadline for a member to revoke its tasks.

@@ -169,6 +169,23 @@ fn impossible_topologies_are_refused() {
     }
 }
 
+/// Tasks and internal topics are kept in memory, and one name of a topic may stand in every subtopology.
+#[test]
+fn topologies_with_more_tasks_than_a_cluster_can_serve_are_refused() {
+    let many = |number: i32| {
+        let all = (0..number).map(|id| of(&id.to_string(), &["lines"])).collect();
+        configured(&topology(all), &[("lines", 1_000)]).map(|configured| configured.is_ready())
+    };
+    assert!(many(100).unwrap());
+    assert_eq!(many(101).unwrap_err().code, ErrorCode::STREAMS_INVALID_TOPOLOGY);
+
+    let mut one = of("0", &["lines"]);
+    one.state_changelog_topics =
+        (0..101).map(|number| internal(&format!("c{number}"), 0)).collect();
+    let refused = configured(&topology(vec![one]), &[("lines", 1_000)]).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::STREAMS_INVALID_TOPOLOGY);
+}
+
 #[test]
 fn many_missing_topics_are_counted() {
     let names = ["a", "b", "c", "d", "e"];
