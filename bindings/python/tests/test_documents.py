@@ -128,7 +128,7 @@ async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None
 
 async def test_measure(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[8].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
+    exec(BLOCKS[9].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
     await names["examine"](servers)
     assert "Settings tried in turn with the current ones" in capsys.readouterr().out
 
