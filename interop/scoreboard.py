@@ -290,7 +290,7 @@ def page(results, known):
         "",
         "Test suites of other Kafka clients, run from their published packages with default settings against",
         "`curtail cluster --ephemeral`. The brokers have the properties that the suite's own configuration sets.",
-        "[interop/README.md](../interop/README.md) says how to run them.",
+        "`interop/README.md` in the repository says how to run them.",
         "The tests of a suite include its unit tests where they are in the same package.",
         "",
         "| suite | version | tests | brokers | passed | failed | skipped | seconds |",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares Python clients, each run in a process of its own, in turns of alternating order.
+"""Compares Python clients: each run is a separate process, the order of the clients alternates.
 
 python bench/compare.py [--workload await,poll] [--rounds 5] [--scale 1.0] [--servers HOST:PORT]
 
@@ -82,7 +82,9 @@ WORKLOADS = {
         "await", ("curtail", "confluent", "aiokafka", "idle"), 100_000,
         (Target(RATE, at_least=200_000), Target(RATE, times_best=3), Target(CPU, at_most=5)),
     ),
-    "await-10000-tasks": Workload("await", ("curtail", "aiokafka"), 100_000, tasks=10_000),
+    "await-10000-tasks": Workload(
+        "await", ("curtail", "confluent", "aiokafka"), 100_000, tasks=10_000
+    ),
     "await-5000-topics": Workload("await", ("curtail", "aiokafka"), 100_000, topics=5_000),
     "pipeline": Workload(
         "pipeline", ("curtail", "confluent", "kafka_python"), 300_000,
@@ -150,20 +152,28 @@ def serve() -> None:
         sys.stdin.read()
 
 
-def create(servers: str, topics: tuple[str, ...]) -> None:
+def create(servers: str, names: tuple[str, ...]) -> None:
     """A single topic has six partitions, many have one each. A request creates at most 500."""
     import curtail_kafka.sync as curtail_kafka
     from curtail_kafka.admin import NewTopic
 
-    partitions = 6 if len(topics) == 1 else 1
+    partitions = workloads.PARTITIONS if len(names) == 1 else 1
     with curtail_kafka.Admin(servers) as admin:
-        for begin in range(0, len(topics), 500):
+        for begin in range(0, len(names), 500):
             created = admin.create_topics(
-                [NewTopic(name, partitions) for name in topics[begin : begin + 500]]
+                [NewTopic(name, partitions) for name in names[begin : begin + 500]]
             )
             for outcome in created.values():
                 if isinstance(outcome, Exception):
                     raise outcome
+
+
+def delete(servers: str, topics: tuple[str, ...]) -> None:
+    import curtail_kafka.sync as curtail_kafka
+
+    with curtail_kafka.Admin(servers) as admin:
+        for begin in range(0, len(topics), 500):
+            admin.delete_topics(topics[begin : begin + 500])
 
 
 def child(kind: str, client: str, *asked: str) -> Figures:
@@ -184,51 +194,69 @@ def act(
     kind: str, client: str, servers: str, prefix: str, count: int, records: int, tasks: int
 ) -> Figures:
     """The part of the process that measures."""
-    topics = tuple(f"{prefix}-{number}" for number in range(count))
-    if kind == "create":
-        create(servers, topics)
+    names = tuple(f"{prefix}-{number}" for number in range(count))
+    if kind in ("create", "delete"):
+        (create if kind == "create" else delete)(servers, names)
         return {}
-    asked = Asked(servers, topics, records, tasks)
+    asked = Asked(servers, names, records, tasks)
     function = getattr(workloads, "fill" if kind == "fill" else f"{kind}_{client}")
     result: Figures = function(asked)
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
+@contextmanager
+def topics(name: str, workload: Workload, servers: str, records: int) -> Iterator[tuple[str, str]]:
+    """New topics, with a backlog if the workload reads one."""
+    prefix = (f"{name}-{time.time_ns()}", str(workload.topics))
+    child("create", "curtail", servers, *prefix, "1", "1")
+    try:
+        if workload.backlog:
+            child("fill", "curtail", servers, *prefix, str(records), "1")
+        yield prefix
+    finally:
+        child("delete", "curtail", servers, *prefix, "1", "1")
+
+
 def measure(
     name: str, workload: Workload, servers: str, scale: float, rounds: int
 ) -> dict[str, list[Figures]]:
+    """Runs every client in each round. A backlog serves all; other runs have their own topics."""
     records = max(1, int(workload.records * scale))
-    topics = (f"{name}-{time.time_ns()}", str(workload.topics))
-    child("create", "curtail", servers, *topics, "1", "1")
-    if workload.backlog:
-        child("fill", "curtail", servers, *topics, str(records), "1")
     runs: dict[str, list[Figures]] = {client: [] for client in workload.clients}
-    for number in range(rounds):
-        for client in workload.clients if number % 2 == 0 else reversed(workload.clients):
-            runs[client].append(
-                child(workload.kind, client, servers, *topics, str(records), str(workload.tasks))
-            )
+
+    def run(client: str, prefix: tuple[str, str]) -> None:
+        asked = (servers, *prefix, str(records), str(workload.tasks))
+        runs[client].append(child(workload.kind, client, *asked))
+
+    turns = [
+        client
+        for number in range(rounds)
+        for client in (workload.clients if number % 2 == 0 else reversed(workload.clients))
+    ]
+    if workload.backlog:
+        with topics(name, workload, servers, records) as prefix:
+            for client in turns:
+                run(client, prefix)
+        return runs
+    for client in turns:
+        with topics(name, workload, servers, records) as prefix:
+            run(client, prefix)
     return runs
 
 
 def report(name: str, workload: Workload, runs: dict[str, list[Figures]]) -> None:
-    medians = {
-        client: {figure: statistics.median(one[figure] for one in all) for figure in all[0]}
-        for client, all in runs.items()
-    }
-    print(f"\n{name}")
+    medians: dict[str, Figures] = {}
+    for client, rounds in runs.items():
+        common = [figure for figure in rounds[0] if all(figure in one for one in rounds)]
+        medians[client] = {
+            figure: statistics.median(one[figure] for one in rounds) for figure in common
+        }
     figures = list(dict.fromkeys(figure for one in medians.values() for figure in one))
-    print(
-        f"  {'':14}"
-        + "".join(f"{figure:>18}" for figure in figures)
-        + "  spread of the first figure"
-    )
+    print(f"\n{name}\n  {'':14}" + "".join(f"{figure:>18}" for figure in figures) + "  spread")
     for client, one in medians.items():
-        cells = "".join(
-            f"{one[figure]:18,.2f}" if figure in one else f"{'-':>18}" for figure in figures
-        )
-        first = [all[figures[0]] for all in runs[client]]
-        print(f"  {client:14}{cells}  {min(first):,.0f} to {max(first):,.0f}")
+        cells = (f"{one[figure]:18,.2f}" if figure in one else f"{'-':>18}" for figure in figures)
+        first = [each[figures[0]] for each in runs[client]]
+        print(f"  {client:14}{''.join(cells)}  {min(first):,.2f} to {max(first):,.2f}")
     others = {client: one for client, one in medians.items() if client not in ("curtail", "idle")}
     for target in workload.targets:
         if short := target.short(medians["curtail"], others):

@@ -5,7 +5,6 @@ A client is imported inside its functions: each has a separate environment.
 
 import asyncio
 import math
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,10 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 VALUE = bytes(100)
+PARTITIONS = 6
+"""Partitions of the topic, where there is one."""
+BATCH = 10_000
+"""Records of a data frame."""
 Figures = dict[str, float]
 Send = Callable[[str], Awaitable[Any]]
 
@@ -117,16 +120,27 @@ async def await_aiokafka(asked: Asked) -> Figures:
 
 
 async def await_confluent(asked: Asked) -> Figures:
+    """By default its producer gathers 1,000 records or waits for 1 s, and polls for outcomes then.
+
+    Here batches are smaller and a task polls: otherwise this would measure the timer.
+    """
     from confluent_kafka.aio import AIOProducer
 
-    producer = AIOProducer({"bootstrap.servers": asked.servers})
+    settings = {"bootstrap.servers": asked.servers, "enable.idempotence": True}
+    producer = AIOProducer(settings, batch_size=100, buffer_timeout=0.005)
 
     async def send(topic: str) -> None:
         await (await producer.produce(topic, value=VALUE))
 
+    async def poll() -> None:
+        while True:
+            await producer.poll(0.05)
+
+    polling = asyncio.get_running_loop().create_task(poll())
     try:
         return await await_each(send, asked)
     finally:
+        polling.cancel()
         await producer.close()
 
 
@@ -172,14 +186,15 @@ def pipeline_confluent(asked: Asked) -> Figures:
     producer.flush()
     meter = Meter(asked.records)
     with meter:
-        for _ in range(asked.records):
+        for number in range(asked.records):
             while True:
                 try:
                     producer.produce(asked.topic, VALUE, on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.01)
-            producer.poll(0)
+            if number % 1000 == 0:
+                producer.poll(0)
         producer.flush()
     assert not failed, failed[0]
     return meter.figures
@@ -188,13 +203,15 @@ def pipeline_confluent(asked: Asked) -> Figures:
 def pipeline_kafka_python(asked: Asked) -> Figures:
     from kafka import KafkaProducer
 
+    failed: list[object] = []
     producer = KafkaProducer(bootstrap_servers=asked.servers)
     producer.send(asked.topic, VALUE).get()
     meter = Meter(asked.records)
     with meter:
-        last = [producer.send(asked.topic, VALUE) for _ in range(asked.records)]
+        for _ in range(asked.records):
+            producer.send(asked.topic, VALUE).add_errback(failed.append)
         producer.flush()
-    assert all(sent.succeeded() for sent in last)
+    assert not failed, failed[0]
     producer.close()
     return meter.figures
 
@@ -252,29 +269,43 @@ async def records_aiokafka(asked: Asked) -> Figures:
 
 
 def reader(asked: Asked) -> dict[str, object]:
-    """Settings of a confluent-kafka consumer. It needs a group, a new one for each run."""
+    """Settings of a confluent-kafka consumer. It verifies checksums, as the others do."""
     return {
         "bootstrap.servers": asked.servers,
-        "group.id": f"bench-{time.time_ns()}",
-        "auto.offset.reset": "earliest",
+        "group.id": "bench",
         "enable.auto.commit": False,
+        "check.crcs": True,
     }
+
+
+def partitions(asked: Asked, offset: int) -> list[Any]:
+    """All partitions of the topic, for an assignment."""
+    from confluent_kafka import TopicPartition
+
+    return [TopicPartition(asked.topic, number, offset) for number in range(PARTITIONS)]
+
+
+def values(records: list[Any]) -> list[bytes]:
+    for record in records:
+        assert record.error() is None, record.error()
+    return [record.value() for record in records]
 
 
 async def records_confluent(asked: Asked) -> Figures:
     """`consume` of 500 records, awaited: its asyncio consumer has no iterator."""
+    from confluent_kafka import OFFSET_BEGINNING
     from confluent_kafka.aio import AIOConsumer
 
     consumer = AIOConsumer(reader(asked))
-    await consumer.subscribe([asked.topic])
+    await consumer.assign(partitions(asked, OFFSET_BEGINNING))
     read = 0
     while not read:
-        read = len(await consumer.consume(500, 1.0))
+        read = len(values(await consumer.consume(500, 1.0)))
     meter = Meter(asked.records - read)
     with heartbeat(meter), meter:
         while read < asked.records:
-            for record in await consumer.consume(500, 1.0):
-                read += len(record.value()) > 0
+            for value in values(await consumer.consume(min(500, asked.records - read), 1.0)):
+                read += len(value) > 0
     await consumer.close()
     return meter.figures
 
@@ -296,18 +327,18 @@ async def polls_curtail(asked: Asked) -> Figures:
 
 
 def polls_confluent(asked: Asked) -> Figures:
-    from confluent_kafka import Consumer
+    from confluent_kafka import OFFSET_BEGINNING, Consumer
 
     consumer = Consumer(reader(asked))
-    consumer.subscribe([asked.topic])
+    consumer.assign(partitions(asked, OFFSET_BEGINNING))
     read = 0
     while not read:
-        read = len(consumer.consume(500, 1.0))
+        read = len(values(consumer.consume(500, 1.0)))
     meter = Meter(asked.records - read)
     with meter:
         while read < asked.records:
-            for record in consumer.consume(500, 1.0):
-                read += len(record.value()) > 0
+            for value in values(consumer.consume(min(500, asked.records - read), 1.0)):
+                read += len(value) > 0
     consumer.close()
     return meter.figures
 
@@ -343,7 +374,8 @@ async def polars_curtail(asked: Asked) -> Figures:
         meter = Meter(asked.records - read)
         with heartbeat(meter), meter:
             while read < asked.records:
-                if (batch := await consumer.poll_batch(columns=["value"])) is not None:
+                batch = await consumer.poll_batch(max_records=BATCH, columns=["value"])
+                if batch is not None:
                     frame = polars.DataFrame(batch)
                     read += frame.height
         return meter.figures
@@ -352,19 +384,18 @@ async def polars_curtail(asked: Asked) -> Figures:
 def polars_confluent(asked: Asked) -> Figures:
     import polars
     import pyarrow
-    from confluent_kafka import Consumer
+    from confluent_kafka import OFFSET_BEGINNING, Consumer
 
     consumer = Consumer(reader(asked))
-    consumer.subscribe([asked.topic])
+    consumer.assign(partitions(asked, OFFSET_BEGINNING))
     read = 0
     while not read:
-        read = len(consumer.consume(500, 1.0))
+        read = len(values(consumer.consume(500, 1.0)))
     meter = Meter(asked.records - read)
     with meter:
         while read < asked.records:
-            values = [record.value() for record in consumer.consume(500, 1.0)]
-            frame = polars.from_arrow(pyarrow.table({"value": values}))
-            read += frame.height
+            column = values(consumer.consume(min(BATCH, asked.records - read), 0.1))
+            read += polars.from_arrow(pyarrow.table({"value": column})).height if column else 0
     consumer.close()
     return meter.figures
 
@@ -423,16 +454,19 @@ async def trip_aiokafka(asked: Asked) -> Figures:
 
 
 def trip_confluent(asked: Asked) -> Figures:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import OFFSET_END, Consumer, Producer
 
     producer = Producer(
         {"bootstrap.servers": asked.servers, "enable.idempotence": True, "linger.ms": 0}
     )
-    consumer = Consumer(reader(asked) | {"auto.offset.reset": "latest", "fetch.wait.max.ms": 500})
-    consumer.subscribe([asked.topic])
+    consumer = Consumer(reader(asked))
+    consumer.assign(partitions(asked, OFFSET_END))
+
+    def delivered(error: object, _: object) -> None:
+        assert error is None, error
 
     def send() -> None:
-        producer.produce(asked.topic, VALUE)
+        producer.produce(asked.topic, VALUE, on_delivery=delivered)
         producer.flush()
 
     send()
@@ -473,11 +507,11 @@ async def idle_aiokafka(asked: Asked) -> Figures:
 
 
 async def idle_confluent(asked: Asked) -> Figures:
-    from confluent_kafka import Consumer
+    from confluent_kafka import OFFSET_END, Consumer
 
-    consumer = Consumer(reader(asked) | {"auto.offset.reset": "latest"})
-    consumer.subscribe([asked.topic])
-    consumer.poll(2.0)
+    consumer = Consumer(reader(asked))
+    consumer.assign(partitions(asked, OFFSET_END))
+    consumer.poll(1.0)
     figures = await cpu_of(asyncio.to_thread(consumer.poll, 10.0))
     consumer.close()
     return figures
@@ -488,7 +522,7 @@ async def cpu_of(work: Awaitable[object]) -> Figures:
     await work
     after, took = getrusage(RUSAGE_SELF), time.perf_counter() - began
     cpu = after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime
-    return {"% of a core": cpu / took * 100, "threads": float(threading.active_count())}
+    return {"% of a core": cpu / took * 100}
 
 
 async def fill(asked: Asked) -> Figures:
