@@ -28,7 +28,7 @@ use pyo3::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    arrow::ArrowRows,
+    arrow::{ArrowRows, Source},
     error,
     port::{Call, Home, Port, none},
     runtime::{Owned, Process},
@@ -185,10 +185,10 @@ impl Bulk {
         &self,
         stage: &Stage,
         outlet: &Arc<Outlet>,
-        rows: &ArrowRows,
+        rows: &Mutex<Source>,
     ) -> Result<Option<usize>, Halt> {
         let (ends, now) = (Instant::now() + TURN, now());
-        let mut source = rows.0.lock();
+        let mut source = rows.lock();
         while let Some(chunk) = source.chunk().map_err(Halt::Read)? {
             let mut headers = Vec::new();
             while chunk.next < chunk.rows {
@@ -237,6 +237,7 @@ impl Bulk {
         let parts = self.parts.get(py)?;
         let outlet = parts.outlet.lock().clone();
         let Some(outlet) = outlet else { return Err(error::raise(py, &self.closed)) };
+        let rows = rows.0.get(py)?;
         py.detach(|| self.fill(&parts.stage, &outlet, rows)).map_err(|halt| match halt {
             Halt::Stopped | Halt::Closed => error::raise(py, &self.closed),
             Halt::Row(row, text) => PyValueError::new_err(format!("row {row}: {text}")),

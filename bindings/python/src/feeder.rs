@@ -33,8 +33,8 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// A record that waits, or a barrier behind such records.
 enum Waiting {
-    /// The index of an item of the arena.
-    Record(Arc<Arena>, usize),
+    /// The only item of the arena.
+    Record(Arena),
     Barrier(#[expect(dead_code, reason = "completes when it is dropped")] Arc<Barrier>),
 }
 
@@ -68,15 +68,14 @@ impl Feeder {
         }
     }
 
-    /// Appends the records, and returns an empty arena.
+    /// Appends the records, and returns the arena empty.
     async fn feed(&mut self, arena: Arena) -> Arena {
         let now = Instant::now();
         let deadline = now.checked_add(self.max_block).unwrap_or_else(|| now + FAR);
-        let arena = Arc::new(arena);
         for (index, item) in arena.items.iter().enumerate() {
             match item {
                 Item::Barrier(barrier) => self.pass_on(barrier, deadline),
-                Item::Record(entry) => self.append(&arena, index, entry, deadline),
+                Item::Record(entry) => self.append(&arena, entry, deadline),
             }
             if index % TURN == TURN - 1 {
                 tokio::task::yield_now().await;
@@ -85,19 +84,19 @@ impl Feeder {
         if self.waiting.load(Ordering::Acquire) == 0 {
             self.lanes.clear();
         }
-        Arc::try_unwrap(arena).map(Arena::cleared).unwrap_or_default()
+        arena.cleared()
     }
 
-    fn append(&mut self, arena: &Arc<Arena>, index: usize, entry: &Entry, deadline: Instant) {
+    fn append(&mut self, arena: &Arena, entry: &Entry, deadline: Instant) {
         if self.must_wait(arena, entry) {
-            return self.enqueue(arena, index, entry, deadline);
+            return self.enqueue(arena, entry, deadline);
         }
         let outlet = arena.outlet(entry);
         let headers = arena.headers(entry);
         let record = arena.record(entry, &headers);
         match self.producer.try_send_tagged(record, entry.tag, &outlet.sink) {
             Ok(()) => {}
-            Err(Error::BufferFull { .. }) => return self.enqueue(arena, index, entry, deadline),
+            Err(Error::BufferFull { .. }) => return self.enqueue(arena, entry, deadline),
             Err(error) => outlet.fail(entry.tag, error),
         }
         self.stage.release(entry.size);
@@ -122,7 +121,8 @@ impl Feeder {
         }
     }
 
-    fn enqueue(&mut self, arena: &Arc<Arena>, index: usize, entry: &Entry, deadline: Instant) {
+    /// Lets a copy of the record wait: the arena would keep all other records in memory, and their outlets open.
+    fn enqueue(&mut self, arena: &Arena, entry: &Entry, deadline: Instant) {
         let at = self.lane_of(arena, entry);
         let topic = arena.topic(entry);
         if !self.lanes.contains_key(topic) {
@@ -144,7 +144,7 @@ impl Feeder {
         });
         lane.length.fetch_add(1, Ordering::AcqRel);
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let _ = lane.queue.send((Waiting::Record(arena.clone(), index), deadline));
+        let _ = lane.queue.send((Waiting::Record(arena.alone(entry)), deadline));
     }
 
     /// Puts a barrier behind the records that wait. Without any, it completes here.
@@ -169,8 +169,8 @@ struct Carrier {
 impl Carrier {
     async fn run(self, mut records: UnboundedReceiver<(Waiting, Instant)>) {
         while let Some((waiting, deadline)) = records.recv().await {
-            let Waiting::Record(arena, index) = waiting else { continue };
-            let Some(Item::Record(entry)) = arena.items.get(index) else { continue };
+            let Waiting::Record(arena) = waiting else { continue };
+            let Some(Item::Record(entry)) = arena.items.first() else { continue };
             self.send(&arena, entry, deadline).await;
             self.stage.release(entry.size);
             self.length.fetch_sub(1, Ordering::AcqRel);

@@ -149,6 +149,26 @@ impl Arena {
         }));
     }
 
+    /// A copy of one record, with its outlet.
+    pub(crate) fn alone(&self, entry: &Entry) -> Self {
+        let mut alone = Self::default();
+        let topic = alone.add(self.slice(&entry.topic));
+        let key = entry.key.as_ref().map(|key| alone.add(self.slice(key)));
+        let value = entry.value.as_ref().map(|value| alone.add(self.slice(value)));
+        for (name, value) in &self.headers[entry.headers.start as usize..entry.headers.end as usize]
+        {
+            let name = alone.add(self.slice(name));
+            let value = value.as_ref().map(|value| alone.add(self.slice(value)));
+            alone.headers.push((name, value));
+        }
+        let headers = 0..alone.headers.len() as u32;
+        let outlet = alone.outlet_index(&self.outlets[entry.outlet as usize]);
+        let Entry { partition, timestamp, tag, size, .. } = *entry;
+        let record = Entry { topic, partition, key, value, headers, timestamp, tag, outlet, size };
+        alone.items.push(Item::Record(record));
+        alone
+    }
+
     fn outlet_index(&mut self, outlet: &Arc<Outlet>) -> u32 {
         let known = self.outlets.iter().rposition(|other| Arc::ptr_eq(other, outlet));
         let index = known.unwrap_or_else(|| {

@@ -13,5 +13,5 @@ mod source;
 pub(crate) use self::{
     batch::RecordBatch,
     columns::{Columns, Layout, Wanted},
-    source::ArrowRows,
+    source::{ArrowRows, Source},
 };

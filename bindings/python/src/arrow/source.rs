@@ -19,14 +19,15 @@ use parking_lot::Mutex;
 use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use super::capsule::{self, Input};
-use crate::error;
+use crate::{error, runtime::Owned};
 
 /// Names of columns that an error lists at most.
 const LISTED: usize = 20;
 
-/// Rows of an object's columns, which `send_arrow` sends in turn.
+/// Rows of an object's columns, which `send_arrow` sends in turn. A forked child does not release them: a thread of the
+/// parent may have been in the stream.
 #[pyclass(frozen, module = "curtail_kafka._native")]
-pub(crate) struct ArrowRows(pub(crate) Mutex<Source>);
+pub(crate) struct ArrowRows(pub(crate) Owned<Mutex<Source>>);
 
 #[pymethods]
 impl ArrowRows {
@@ -62,7 +63,7 @@ impl ArrowRows {
             headers: optional("headers", headers)?,
         };
         picks.check(fields).map_err(PyTypeError::new_err)?;
-        Ok(Self(Mutex::new(Source { input, picks, chunk: None, read: 0 })))
+        Ok(Self(Owned::new(Mutex::new(Source { input, picks, chunk: None, read: 0 }))))
     }
 }
 
