@@ -303,7 +303,7 @@ async fn internal_topics_are_created_and_members_share_the_tasks() {
         assert_eq!((member.client_host.as_str(), member.is_classic), ("/127.0.0.1", false));
     }
 
-    // Only members in their epochs may commit offsets; those of the topology's topics cannot be deleted.
+    // Only members in their epochs may commit. Offsets of the topology's topics cannot be deleted.
     assert_eq!(commit(&mut client, 9, "a", a.epoch).await, ErrorCode::NONE);
     assert_eq!(commit(&mut client, 9, "a", a.epoch + 1).await, ErrorCode::STALE_MEMBER_EPOCH);
     assert_eq!(commit(&mut client, 9, "x", a.epoch).await, ErrorCode::UNKNOWN_MEMBER_ID);

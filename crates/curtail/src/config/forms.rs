@@ -25,7 +25,7 @@ macro_rules! form {
     };
 }
 
-/// A choice between words. Those of some settings are accepted in any case, as in Java.
+/// A choice between words. Some settings accept any case, as in Java.
 macro_rules! choice {
     ($name:ident: $type:ident = $expected:literal, $($case:ident)? { $($word:literal => $variant:ident,)+ }) => {
         form!($name: $type = $expected,
