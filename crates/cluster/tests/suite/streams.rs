@@ -249,7 +249,7 @@ async fn invalid_heartbeats_are_refused() {
         (with(|of| of.epoch = -1), ErrorCode::UNKNOWN_SERVER_ERROR),
         (
             with(|of| {
-                of.subtopologies[1].subtopology_id = of.subtopologies[0].subtopology_id.clone()
+                of.subtopologies[1].subtopology_id = of.subtopologies[0].subtopology_id.clone();
             }),
             ErrorCode::UNKNOWN_SERVER_ERROR,
         ),
