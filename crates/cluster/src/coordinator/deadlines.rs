@@ -1,5 +1,7 @@
 //! Deadlines of a group's members: of their sessions, and for the revocation of what they must give back.
 
+use std::time::Duration;
+
 use imbl::OrdMap;
 use tokio::time::Instant;
 
@@ -24,10 +26,18 @@ impl Deadlines {
         self.sessions.insert(id.to_owned(), until);
     }
 
-    /// Sets the deadline until which a member must advance from an epoch; `None` removes it.
-    pub(super) fn set_rebalance(&mut self, id: &str, until: Option<(Instant, i32)>) {
-        match until {
-            Some(until) => self.rebalances.insert(id.to_owned(), until),
+    /// Sets the time within which a member must advance from an epoch, in milliseconds; without an epoch it has no
+    /// deadline.
+    pub(super) fn set_rebalance(
+        &mut self,
+        now: Instant,
+        id: &str,
+        timeout_ms: i32,
+        from: Option<i32>,
+    ) {
+        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
+        match from {
+            Some(epoch) => self.rebalances.insert(id.to_owned(), (now + timeout, epoch)),
             None => self.rebalances.remove(id),
         };
     }

@@ -294,12 +294,12 @@ impl Groups {
             }
             (Some(Key::Consumer(id, part)), value) => {
                 if let Some(change) = records::decode_change(part, value)? {
-                    self.take_on_change(&id, change);
+                    self.take_on_change::<ConsumerGroup>(&id, change);
                 }
             }
             (Some(Key::Streams(id, part)), value) => {
                 if let Some(change) = records::decode_streams_change(part, value)? {
-                    self.take_on_streams_change(&id, change);
+                    self.take_on_change::<StreamsGroup>(&id, change);
                 }
             }
             (Some(Key::Offset { group, topic, partition }), None) => {

@@ -12,6 +12,7 @@
 
 pub(crate) mod consumer;
 mod deadlines;
+mod epochs;
 pub(crate) mod group;
 pub(crate) mod groups;
 pub(crate) mod offsets;

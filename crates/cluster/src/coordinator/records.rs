@@ -3,6 +3,7 @@
 //! consumer protocol are in [`consumer`], those of streams groups in [`streams`].
 
 mod consumer;
+mod partitions;
 mod streams;
 
 use bytes::Bytes;

@@ -310,6 +310,25 @@ impl<S: State> Shard<S> {
         }
     }
 
+    /// Waits for an append as [`Shard::committed`] does, or without one for all earlier ones as [`Shard::settled`] does.
+    ///
+    /// # Errors
+    /// As [`Shard::committed`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn stored(
+        &self,
+        broker: &Broker,
+        taken: Option<&Taken>,
+        timeout: Duration,
+    ) -> Result<(), ErrorCode> {
+        match taken {
+            Some(taken) => self.committed(broker, taken, timeout).await,
+            None => self.settled(broker, timeout).await,
+        }
+    }
+
     /// Asks the controller whether this broker leads the partition in this epoch. Only reads need
     /// this check: the other replicas reject appends from a previous leader.
     ///

@@ -57,10 +57,7 @@ async fn beat(call: &Call<'_>, request: &ConsumerGroupHeartbeatRequest) -> Resul
     let (beat, taken) =
         groups.run(call.broker, |groups, cx| groups.beat(group, &heartbeat, cx))??;
     let timeout = call.broker.config.offsets_commit_timeout;
-    match taken {
-        Some(taken) => groups.committed(call.broker, &taken, timeout).await?,
-        None => groups.settled(call.broker, timeout).await?,
-    }
+    groups.stored(call.broker, taken.as_ref(), timeout).await?;
     Ok(beat)
 }
 

@@ -21,14 +21,12 @@ use crate::{
         Kind,
         consumer::LEFT_FOR_NOW,
         step::Refused,
-        streams::{Beat, Heartbeat, Roles, Status, Tasks},
+        streams::{Beat, Heartbeat, Roles, Status, Tasks, summary},
     },
 };
 
 /// An unspecified value.
 const NOT_TOLD: i32 = -1;
-/// Failures listed in a status; further ones are counted.
-const LISTED: usize = 3;
 /// Subtopologies, topics and copartition groups of a topology.
 const MOST_PARTS: usize = 4_000;
 
@@ -63,10 +61,7 @@ async fn beat(call: &Call<'_>, request: &StreamsGroupHeartbeatRequest) -> Result
     let (mut beat, taken) =
         groups.run(call.broker, |groups, cx| groups.streams_beat(group, &heartbeat, cx))??;
     let timeout = call.broker.config.offsets_commit_timeout;
-    match taken {
-        Some(taken) => groups.committed(call.broker, &taken, timeout).await?,
-        None => groups.settled(call.broker, timeout).await?,
-    }
+    groups.stored(call.broker, taken.as_ref(), timeout).await?;
     create_missing(call, &mut beat);
     Ok(beat)
 }
@@ -277,12 +272,7 @@ fn create(call: &Call<'_>, topics: &[TopicSpec]) -> Option<String> {
         }
     });
     let failed: Vec<String> = failed.collect();
-    let listed = failed[..failed.len().min(LISTED)].join(", ");
-    match failed.len().saturating_sub(LISTED) {
-        _ if failed.is_empty() => None,
-        0 => Some(format!("; creation failed: {listed}.")),
-        more => Some(format!("; creation failed: {listed} and {more} more.")),
-    }
+    (!failed.is_empty()).then(|| format!("; creation failed: {}.", summary(&failed)))
 }
 
 fn respond(request: &StreamsGroupHeartbeatRequest, beat: Beat) -> StreamsGroupHeartbeatResponse {

@@ -16,6 +16,7 @@ use super::{
     reconcile::Towards,
     regex,
 };
+use crate::coordinator::epochs;
 
 /// Minimum interval between two resolutions of regular expressions, even if topics were created.
 const REGEX_MIN_INTERVAL_MS: i64 = 10_000;
@@ -332,18 +333,9 @@ impl Draft {
     }
 }
 
-/// Checks the member's epoch. The previous epoch is valid if the member's last response was lost;
-/// then it owns only partitions assigned to it.
 fn check_epoch(member: &Current, request: &Heartbeat) -> Result<(), Refused> {
-    let (given, known) = (request.epoch, member.epoch);
-    let lost_answer = || {
-        let owned = request.owned.as_ref();
-        given == member.previous_epoch
-            && owned.is_some_and(|owned| is_subset(owned, &member.assigned))
-    };
-    if request.joins() || given == known || given < known && lost_answer() {
-        return Ok(());
-    }
-    let reason = format!("the member is in epoch {known}, not in {given}, and must join again");
-    Err(Refused::new(ErrorCode::FENCED_MEMBER_EPOCH, reason))
+    let owned = request.owned.as_ref();
+    epochs::check_heartbeat(request.epoch, member.epoch, member.previous_epoch, || {
+        owned.is_some_and(|owned| is_subset(owned, &member.assigned))
+    })
 }

@@ -93,10 +93,10 @@ impl ConsumerGroup {
 
     /// Sets the deadline for a member to revoke its partitions.
     pub(super) fn watch_rebalance(&mut self, now: Instant, id: &str, member: &Arc<Member>) {
-        let timeout = u64::try_from(member.profile.rebalance_timeout_ms).unwrap_or(0);
-        let until = now + std::time::Duration::from_millis(timeout);
-        let must_revoke = member.current.state == MemberState::UnrevokedPartitions;
-        self.deadlines.set_rebalance(id, must_revoke.then_some((until, member.current.epoch)));
+        let (profile, current) = (&member.profile, &member.current);
+        let must_revoke = current.state == MemberState::UnrevokedPartitions;
+        let from = must_revoke.then_some(current.epoch);
+        self.deadlines.set_rebalance(now, id, profile.rebalance_timeout_ms, from);
     }
 }
 

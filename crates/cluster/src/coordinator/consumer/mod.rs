@@ -33,14 +33,12 @@ use curtail_wire::{ErrorCode, Uuid};
 use imbl::OrdMap;
 use tokio::time::Instant;
 
-use super::{deadlines::Deadlines, step};
+use super::{deadlines::Deadlines, epochs, step};
 
 pub(crate) use self::{
     change::{Change, Resolved},
     heartbeat::{Beat, Heartbeat},
-    member::{
-        Current, Epochs, LEFT, LEFT_FOR_NOW, Member, MemberState, Partitions, Profile, partitions,
-    },
+    member::{Current, LEFT, LEFT_FOR_NOW, Member, MemberState, Partitions, Profile, partitions},
     regex::{compile as compile_regex, resolve},
 };
 pub(crate) use super::{
@@ -245,17 +243,12 @@ impl ConsumerGroup {
             return Ok(());
         }
         let member = self.members.get(member_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        if epoch == member.current.epoch {
-            return Ok(());
-        }
-        if epoch > member.current.epoch {
-            return Err(ErrorCode::STALE_MEMBER_EPOCH);
-        }
+        let current = &member.current;
         let had = |at: Option<(Uuid, i32)>| {
-            at.and_then(|(topic, partition)| member.current.epoch_of(topic, partition))
+            at.and_then(|(topic, partition)| current.epoch_of(topic, partition))
                 .is_some_and(|since| epoch >= since)
         };
-        if of.into_iter().all(had) { Ok(()) } else { Err(ErrorCode::STALE_MEMBER_EPOCH) }
+        epochs::check_commit(epoch, current.epoch, || of.into_iter().all(had))
     }
 
     /// Checks the sender of an offset lookup. A request without a member is allowed.
@@ -263,15 +256,8 @@ impl ConsumerGroup {
     /// # Errors
     /// UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
     pub(crate) fn may_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), ErrorCode> {
-        if member_id.is_none() && epoch < 0 {
-            return Ok(());
-        }
-        let member = member_id.and_then(|id| self.members.get(id));
-        match member {
-            None => Err(ErrorCode::UNKNOWN_MEMBER_ID),
-            Some(member) if member.current.epoch == epoch => Ok(()),
-            Some(_) => Err(ErrorCode::STALE_MEMBER_EPOCH),
-        }
+        let known = |id: &str| self.members.get(id).map(|member| member.current.epoch);
+        epochs::check_fetch(member_id, epoch, known)
     }
 
     /// Returns the changes that delete the group, which has no members.

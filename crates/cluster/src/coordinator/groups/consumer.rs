@@ -3,50 +3,26 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use curtail_wire::ErrorCode;
 
 use super::{
     super::{
-        consumer::{
-            Beat, Change, ConsumerGroup, Heartbeat, Moment, Refused, Resolved, Topics, resolve,
-        },
+        consumer::{Beat, ConsumerGroup, Heartbeat, Moment, Refused, Resolved, Topics, resolve},
         group::Group,
         offsets::TopicPartition,
         records::OffsetValue,
         runtime::Cx,
-        step::Machine as _,
     },
-    AnyGroup, CommitBy, Committer, Groups, Kept, Left, streams,
+    AnyGroup, CommitBy, Committer, Groups, Left, streams,
 };
 use crate::{replica::partition::Taken, settings::of_group};
 
-/// Delay before a failed append is retried.
-const RETRY: Duration = Duration::from_millis(500);
 /// First version of OffsetCommit with member epochs.
 const MEMBER_EPOCHS: i16 = 9;
 
 impl Groups {
-    /// Applies a change from the log.
-    pub(super) fn take_on_change(&mut self, id: &str, change: Change) {
-        let is_deletion = change.is_deletion();
-        let deletes_group = change == Change::Group(None);
-        if !is_deletion && self.consumers(id).is_none() {
-            let group = AnyGroup::Consumer(ConsumerGroup::new(self.settings.clone()));
-            self.kept(id, -1).group = group;
-        }
-        let config = self.config;
-        let Some(kept) = self.groups.get_mut(id) else { return };
-        let AnyGroup::Consumer(group) = &mut kept.group else { return };
-        group.apply(change);
-        if deletes_group {
-            kept.group = AnyGroup::Classic(Group::new(config, -1));
-            self.drop_if_unused(id);
-        }
-    }
-
     /// Handles ConsumerGroupHeartbeat. Returns the response and the append to wait for; without
     /// one, wait for all earlier appends.
     pub(crate) fn beat(
@@ -65,7 +41,7 @@ impl Groups {
         };
         let joins = request.epoch == 0;
         let settings = of_group(&self.settings, &image.settings, id);
-        if let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id) {
+        if let Some(group) = self.stored_mut::<ConsumerGroup>(id) {
             group.configure(&settings);
         }
         let new = || ConsumerGroup::new(Arc::clone(&settings));
@@ -108,17 +84,7 @@ impl Groups {
         let topics = Topics { image: &image, config: &broker.config };
         let Some(group) = self.consumers(id) else { return };
         let step = group.expire(cx.now, &topics);
-        if let Err(code) = self.take_step(id, Vec::new(), step, cx) {
-            tracing::debug!(
-                group = id,
-                code = code.name(),
-                "expired members were not removed; retrying"
-            );
-            if let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id) {
-                group.postpone(cx.now, cx.now + RETRY);
-            }
-            self.arm(id);
-        }
+        self.take_expiry(id, step, cx);
     }
 
     /// Applies the topics resolved for a group's regular expressions.
@@ -135,7 +101,7 @@ impl Groups {
         let Some(group) = self.consumers(id) else { return };
         let step = group.resolved(&topics, version, resolved);
         if self.take_step(id, Vec::new(), step, cx).is_err()
-            && let Some(Kept { group: AnyGroup::Consumer(group), .. }) = self.groups.get_mut(id)
+            && let Some(group) = self.stored_mut::<ConsumerGroup>(id)
         {
             group.resolve_failed();
         }

@@ -1,44 +1,23 @@
 //! Handling of streams groups.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use curtail_wire::ErrorCode;
 
 use super::{
     super::{
-        group::Group,
         offsets::TopicPartition,
         records::OffsetValue,
         runtime::Cx,
-        step::{Machine as _, Moment, Refused},
-        streams::{Beat, Change, Heartbeat, StreamsGroup},
+        step::{Moment, Refused},
+        streams::{Beat, Heartbeat, StreamsGroup},
         topics::Topics,
     },
-    AnyGroup, Groups, Kept,
+    AnyGroup, Groups,
 };
 use crate::{replica::partition::Taken, settings::of_streams_group};
 
-/// Delay before a failed append is retried.
-const RETRY: Duration = Duration::from_millis(500);
-
 impl Groups {
-    /// Applies a change from the log.
-    pub(super) fn take_on_streams_change(&mut self, id: &str, change: Change) {
-        let deletes_group = change == Change::Group(None);
-        if !change.is_deletion() && self.streams(id).is_none() {
-            let group = AnyGroup::Streams(StreamsGroup::new(self.streams_settings.clone()));
-            self.kept(id, -1).group = group;
-        }
-        let config = self.config;
-        let Some(kept) = self.groups.get_mut(id) else { return };
-        let AnyGroup::Streams(group) = &mut kept.group else { return };
-        group.apply(change);
-        if deletes_group {
-            kept.group = AnyGroup::Classic(Group::new(config, -1));
-            self.drop_if_unused(id);
-        }
-    }
-
     /// Returns the group, if it exists and uses the streams protocol.
     pub(crate) fn streams(&self, id: &str) -> Option<&StreamsGroup> {
         match self.group(id)? {
@@ -61,7 +40,7 @@ impl Groups {
         let at = Moment { now: cx.now, now_ms: cx.now_ms() };
         let joins = request.epoch == 0;
         let settings = of_streams_group(&self.streams_settings, &image.settings, id);
-        if let Some(Kept { group: AnyGroup::Streams(group), .. }) = self.groups.get_mut(id) {
+        if let Some(group) = self.stored_mut::<StreamsGroup>(id) {
             group.configure(&settings);
         }
         let new = || StreamsGroup::new(Arc::clone(&settings));
@@ -86,14 +65,7 @@ impl Groups {
     pub(super) fn expire_streams(&mut self, id: &str, cx: &mut Cx<'_, Self>) {
         let Some(group) = self.streams(id) else { return };
         let step = group.expire(Moment { now: cx.now, now_ms: cx.now_ms() });
-        if let Err(code) = self.take_step(id, Vec::new(), step, cx) {
-            let code = code.name();
-            tracing::debug!(group = id, code, "expired members were not removed; retrying");
-            if let Some(Kept { group: AnyGroup::Streams(group), .. }) = self.groups.get_mut(id) {
-                group.postpone(cx.now, cx.now + RETRY);
-            }
-            self.arm(id);
-        }
+        self.take_expiry(id, step, cx);
     }
 }
 

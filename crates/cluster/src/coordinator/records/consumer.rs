@@ -8,11 +8,14 @@
 //! replaces it (KIP-1101).
 
 use bytes::Bytes;
-use curtail_wire::{DecodeError, Encoding, Reader, Uuid, Writer};
+use curtail_wire::{DecodeError, Encoding, Reader, Writer};
 
-use super::{encoded, flexible};
+use super::{
+    encoded, flexible,
+    partitions::{read_epochs, read_partitions, write_epochs, write_partitions},
+};
 use crate::coordinator::{
-    consumer::{Change, Current, Epochs, MemberState, Partitions, Profile, Resolved},
+    consumer::{Change, Current, MemberState, Profile, Resolved},
     runtime::StateRecord,
 };
 
@@ -72,13 +75,7 @@ fn value(change: &Change) -> Option<Bytes> {
         Change::Target(_, target) => {
             let target = target.as_ref()?;
             flexible(|w| {
-                w.array(target.len());
-                for (topic, partitions) in target {
-                    w.uuid(*topic);
-                    w.array(partitions.len());
-                    partitions.iter().for_each(|partition| w.i32(*partition));
-                    w.no_tags();
-                }
+                write_partitions(target, w);
                 w.no_tags();
             })
         }
@@ -130,20 +127,6 @@ fn write_profile(profile: &Profile, w: &mut Writer) {
     w.no_tags();
 }
 
-fn write_epochs(epochs: &Epochs, w: &mut Writer) {
-    w.array(epochs.len());
-    for (topic, partitions) in epochs {
-        w.uuid(*topic);
-        w.array(partitions.len());
-        partitions.keys().for_each(|partition| w.i32(*partition));
-        w.tag_count(1);
-        w.tag(0, |w| {
-            w.array(partitions.len());
-            partitions.values().for_each(|epoch| w.i32(*epoch));
-        });
-    }
-}
-
 /// Reads the rest of a key whose first field was `kind`; `None` for an unknown kind.
 pub(super) fn decode_part(
     kind: i16,
@@ -193,7 +176,11 @@ pub(crate) fn decode_change(
         Part::Group => Change::Group(Some(read_with_tagged_i64(&mut r)?)),
         Part::TargetEpoch => Change::TargetEpoch(Some(read_with_tagged_i64(&mut r)?)),
         Part::Member(id) => Change::Member(id, Some(read_profile(&mut r)?)),
-        Part::Target(id) => Change::Target(id, Some(read_target(&mut r)?)),
+        Part::Target(id) => {
+            let target = read_partitions(&mut r)?;
+            r.skip_tagged("target")?;
+            Change::Target(id, Some(target))
+        }
         Part::Current(id) => Change::Current(id, Some(read_current(&mut r)?)),
         Part::Regex(regex) => {
             let topics = r.array_of(1, "topics", |r| r.string("topic").map(str::to_owned))?;
@@ -238,45 +225,15 @@ fn read_profile(r: &mut Reader<'_>) -> Result<Profile, DecodeError> {
     Ok(profile)
 }
 
-fn read_target(r: &mut Reader<'_>) -> Result<Partitions, DecodeError> {
-    let topics = r.array_of(18, "topics", |r| {
-        let topic = r.uuid("topic id")?;
-        let partitions = r.array_of(4, "partitions", |r| r.i32("partition"))?;
-        r.skip_tagged("topic")?;
-        Ok((topic, partitions.into_iter().collect()))
-    })?;
-    r.skip_tagged("target")?;
-    Ok(topics.into_iter().collect())
-}
-
 fn read_current(r: &mut Reader<'_>) -> Result<Current, DecodeError> {
     let epoch = r.i32("member epoch")?;
     let current = Current {
         epoch,
         previous_epoch: r.i32("previous epoch")?,
         state: MemberState::from_number(r.i8("state")?),
-        assigned: read_epochs(epoch, r)?,
-        revoking: read_epochs(epoch, r)?,
+        assigned: read_epochs(epoch.max(0), r)?,
+        revoking: read_epochs(epoch.max(0), r)?,
     };
     r.skip_tagged("current assignment")?;
     Ok(current)
-}
-
-fn read_epochs(member_epoch: i32, r: &mut Reader<'_>) -> Result<Epochs, DecodeError> {
-    let topics = r.array_of(18, "topics", |r| {
-        let topic: Uuid = r.uuid("topic id")?;
-        let partitions = r.array_of(4, "partitions", |r| r.i32("partition"))?;
-        let mut epochs = None;
-        r.tagged("topic", |tag, r| {
-            if tag == 0 {
-                epochs = r.nullable_array_of(4, "epochs", |r| r.i32("epoch"))?;
-            }
-            Ok(())
-        })?;
-        // Kafka before 4.3 writes no epochs here.
-        let epochs = epochs.filter(|epochs| epochs.len() == partitions.len());
-        let epochs = epochs.unwrap_or_else(|| vec![member_epoch.max(0); partitions.len()]);
-        Ok((topic, partitions.into_iter().zip(epochs).collect()))
-    })?;
-    Ok(topics.into_iter().collect())
 }

@@ -5,10 +5,7 @@
 //! Keys use the classic encoding, values of version 0 the flexible one. A topology has the layout that it has in
 //! StreamsGroupHeartbeat.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -19,10 +16,11 @@ use curtail_wire::{
 use super::{
     consumer::{read_with_tagged_i64, with_tagged_i64},
     encoded, flexible,
+    partitions::{read_epochs, read_partitions, write_epochs, write_partitions},
 };
 use crate::coordinator::{
     runtime::StateRecord,
-    streams::{Change, Current, Epochs, GroupValue, Held, MemberState, Profile, Roles, Tasks},
+    streams::{Change, Current, GroupValue, Held, MemberState, Profile, Roles},
 };
 
 const GROUP: i16 = 17;
@@ -37,8 +35,6 @@ const VERSION: i16 = 0;
 /// Tags of a group's value.
 const VALIDATED_EPOCH: u32 = 0;
 const CONFIGS: u32 = 1;
-/// Tag of the epochs of tasks.
-const EPOCHS: u32 = 0;
 
 /// The part of a group that a key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +87,7 @@ fn value(change: &Change) -> Option<Bytes> {
         Change::Target(_, target) => {
             let Roles { active, standby, warmup } = target.as_ref()?;
             flexible(|w| {
-                [active, standby, warmup].into_iter().for_each(|tasks| write_tasks(tasks, w));
+                [active, standby, warmup].into_iter().for_each(|tasks| write_partitions(tasks, w));
                 w.no_tags();
             })
         }
@@ -149,30 +145,10 @@ fn write_profile(profile: &Profile, w: &mut Writer) {
     w.no_tags();
 }
 
-fn write_tasks(tasks: &Tasks, w: &mut Writer) {
-    w.array(tasks.len());
-    for (subtopology, partitions) in tasks {
-        w.string(subtopology);
-        w.array(partitions.len());
-        partitions.iter().for_each(|partition| w.i32(*partition));
-        w.no_tags();
-    }
-}
-
 fn write_held(held: &Held, w: &mut Writer) {
-    w.array(held.active.len());
-    for (subtopology, partitions) in &held.active {
-        w.string(subtopology);
-        w.array(partitions.len());
-        partitions.keys().for_each(|partition| w.i32(*partition));
-        w.tag_count(1);
-        w.tag(EPOCHS, |w| {
-            w.array(partitions.len());
-            partitions.values().for_each(|epoch| w.i32(*epoch));
-        });
-    }
-    write_tasks(&held.standby, w);
-    write_tasks(&held.warmup, w);
+    write_epochs(&held.active, w);
+    write_partitions(&held.standby, w);
+    write_partitions(&held.warmup, w);
 }
 
 /// Returns whether keys of this kind belong to streams groups.
@@ -229,7 +205,8 @@ pub(crate) fn decode_streams_change(
         StreamsPart::Member(id) => Change::Member(id, Some(read_profile(r)?)),
         StreamsPart::TargetEpoch => Change::TargetEpoch(Some(read_with_tagged_i64(r)?)),
         StreamsPart::Target(id) => {
-            let (active, standby, warmup) = (read_tasks(r)?, read_tasks(r)?, read_tasks(r)?);
+            let (active, standby, warmup) =
+                (read_partitions(r)?, read_partitions(r)?, read_partitions(r)?);
             r.skip_tagged("target")?;
             Change::Target(id, Some(Roles { active, standby, warmup }))
         }
@@ -286,43 +263,14 @@ fn read_endpoint(r: &mut Reader<'_>) -> Result<Option<Endpoint>, DecodeError> {
     Ok(Some(Endpoint { host, port }))
 }
 
-fn read_tasks(r: &mut Reader<'_>) -> Result<Tasks, DecodeError> {
-    let tasks = r.array_of(3, "tasks", |r| {
-        let subtopology = r.string("subtopology")?.to_owned();
-        let partitions = r.array_of(4, "partitions", |r| r.i32("partition"))?;
-        r.skip_tagged("tasks")?;
-        Ok((subtopology, partitions.into_iter().collect::<BTreeSet<i32>>()))
-    })?;
-    Ok(tasks.into_iter().collect())
-}
-
 fn read_current(r: &mut Reader<'_>) -> Result<Current, DecodeError> {
     let (epoch, previous_epoch) = (r.i32("member epoch")?, r.i32("previous member epoch")?);
     let state = MemberState::from_number(r.i8("state")?);
     let mut held = || -> Result<Held, DecodeError> {
         let active = read_epochs(epoch, r)?;
-        Ok(Held { active, standby: read_tasks(r)?, warmup: read_tasks(r)? })
+        Ok(Held { active, standby: read_partitions(r)?, warmup: read_partitions(r)? })
     };
     let (assigned, revoking) = (held()?, held()?);
     r.skip_tagged("current assignment")?;
     Ok(Current { epoch, previous_epoch, state, assigned, revoking })
-}
-
-/// Reads active tasks. A record without epochs has them since the member's epoch.
-fn read_epochs(member_epoch: i32, r: &mut Reader<'_>) -> Result<Epochs, DecodeError> {
-    let tasks = r.array_of(3, "active tasks", |r| {
-        let subtopology = r.string("subtopology")?.to_owned();
-        let partitions = r.array_of(4, "partitions", |r| r.i32("partition"))?;
-        let mut epochs = None;
-        r.tagged("active tasks", |tag, r| {
-            if tag == EPOCHS {
-                epochs = r.nullable_array_of(4, "assignment epochs", |r| r.i32("epoch"))?;
-            }
-            Ok(())
-        })?;
-        let epochs = epochs.filter(|epochs| epochs.len() == partitions.len());
-        let epochs = epochs.unwrap_or_else(|| vec![member_epoch; partitions.len()]);
-        Ok((subtopology, partitions.into_iter().zip(epochs).collect::<BTreeMap<i32, i32>>()))
-    })?;
-    Ok(tasks.into_iter().collect())
 }

@@ -409,10 +409,11 @@ fn unequal(topics: &BTreeMap<&str, i32>) -> Failed {
     ))
 }
 
-/// Names the first topics and counts the others.
-fn summary(topics: &[&str]) -> String {
-    let listed = topics[..topics.len().min(LISTED)].join(", ");
-    match topics.len().saturating_sub(LISTED) {
+/// Lists the first texts of a status and counts the others.
+pub(crate) fn summary<T: AsRef<str>>(all: &[T]) -> String {
+    let listed: Vec<&str> = all.iter().take(LISTED).map(AsRef::as_ref).collect();
+    let listed = listed.join(", ");
+    match all.len().saturating_sub(LISTED) {
         0 => listed,
         more => format!("{listed} and {more} more"),
     }

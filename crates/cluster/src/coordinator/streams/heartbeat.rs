@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     controller::TopicSpec,
-    coordinator::consumer::{LEFT, LEFT_FOR_NOW},
+    coordinator::{
+        consumer::{LEFT, LEFT_FOR_NOW},
+        epochs,
+    },
 };
 
 /// A heartbeat. A field that is `None` has not changed since the last one.
@@ -322,20 +325,11 @@ impl Draft {
     }
 }
 
-/// Checks the member's epoch. The previous epoch is valid if the member's last response was lost; then it owns
-/// only tasks assigned to it.
 fn check_epoch(member: &Current, request: &Heartbeat) -> Result<(), Refused> {
-    let (given, known) = (request.epoch, member.epoch);
-    let lost_answer = || {
-        let owned = request.owned.as_ref();
-        given == member.previous_epoch
-            && owned.is_some_and(|owned| owned.is_within(&member.assigned))
-    };
-    if request.joins() || given == known || given < known && lost_answer() {
-        return Ok(());
-    }
-    let reason = format!("the member is in epoch {known}, not in {given}, and must join again");
-    Err(Refused::new(ErrorCode::FENCED_MEMBER_EPOCH, reason))
+    let owned = request.owned.as_ref();
+    epochs::check_heartbeat(request.epoch, member.epoch, member.previous_epoch, || {
+        owned.is_some_and(|owned| owned.is_within(&member.assigned))
+    })
 }
 
 /// Checks that the tasks that the member reports exist.

@@ -1,6 +1,6 @@
 //! Leaving, expiry, and their consequences.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use curtail_wire::ErrorCode;
 use tokio::time::Instant;
@@ -51,10 +51,10 @@ impl StreamsGroup {
 
     /// Sets the deadline for a member to revoke its tasks.
     pub(super) fn watch_rebalance(&mut self, now: Instant, id: &str, member: &Arc<Member>) {
-        let timeout = u64::try_from(member.profile.rebalance_timeout_ms).unwrap_or(0);
-        let until = now + Duration::from_millis(timeout);
-        let must_revoke = member.current.state == MemberState::UnrevokedTasks;
-        self.deadlines.set_rebalance(id, must_revoke.then_some((until, member.current.epoch)));
+        let (profile, current) = (&member.profile, &member.current);
+        let must_revoke = current.state == MemberState::UnrevokedTasks;
+        let from = must_revoke.then_some(current.epoch);
+        self.deadlines.set_rebalance(now, id, profile.rebalance_timeout_ms, from);
     }
 }
 

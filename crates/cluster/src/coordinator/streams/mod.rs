@@ -41,15 +41,16 @@ use tokio::time::Instant;
 
 use super::{
     deadlines::Deadlines,
+    epochs,
     step::{self, Draft as AnyDraft, Moment, Refused},
     topics::Topics,
 };
 
 pub(crate) use self::{
     change::{Change, GroupValue},
-    configure::{Configured, ConfiguredSubtopology},
+    configure::{Configured, ConfiguredSubtopology, summary},
     heartbeat::{Beat, Heartbeat},
-    member::{Current, Epochs, Held, Member, MemberState, Profile, Roles, Tasks},
+    member::{Current, Held, Member, MemberState, Profile, Roles, Tasks},
     status::Status,
 };
 
@@ -255,17 +256,15 @@ impl StreamsGroup {
             return Ok(());
         }
         let member = self.members.get(member_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        if epoch == member.current.epoch {
-            return Ok(());
-        }
-        let topology = self.topology().filter(|_| epoch < member.current.epoch);
-        let topology = topology.ok_or(ErrorCode::STALE_MEMBER_EPOCH)?;
-        let had = |(topic, partition): (&str, i32)| {
-            configure::reader_of(topology, topic)
-                .and_then(|reader| member.current.epoch_of(&reader.subtopology_id, partition))
-                .is_some_and(|since| epoch >= since)
-        };
-        if of.into_iter().all(had) { Ok(()) } else { Err(ErrorCode::STALE_MEMBER_EPOCH) }
+        let current = &member.current;
+        epochs::check_commit(epoch, current.epoch, || {
+            let Some(topology) = self.topology() else { return false };
+            of.into_iter().all(|(topic, partition)| {
+                configure::reader_of(topology, topic)
+                    .and_then(|reader| current.epoch_of(&reader.subtopology_id, partition))
+                    .is_some_and(|since| epoch >= since)
+            })
+        })
     }
 
     /// Checks the sender of an offset lookup. A request without a member is allowed.
@@ -273,14 +272,8 @@ impl StreamsGroup {
     /// # Errors
     /// UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
     pub(crate) fn may_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), ErrorCode> {
-        if member_id.is_none() && epoch < 0 {
-            return Ok(());
-        }
-        match member_id.and_then(|id| self.members.get(id)) {
-            None => Err(ErrorCode::UNKNOWN_MEMBER_ID),
-            Some(member) if member.current.epoch == epoch => Ok(()),
-            Some(_) => Err(ErrorCode::STALE_MEMBER_EPOCH),
-        }
+        let known = |id: &str| self.members.get(id).map(|member| member.current.epoch);
+        epochs::check_fetch(member_id, epoch, known)
     }
 
     /// Returns the changes that delete the group, which has no members.

@@ -202,7 +202,7 @@ impl Bench {
 
 #[test]
 fn truncated_records_are_refused() {
-    let mut epochs = Epochs::new();
+    let mut epochs = member::Epochs::new();
     epochs.entry(topic_id("t")).or_default().extend([(0, 3), (1, 4)]);
     let profile = Profile {
         instance_id: Some("i".into()),
