@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{
     Client, config,
-    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, text, topic},
+    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, retried, text, topic},
     soon, start,
 };
 use bytes::Bytes;
@@ -97,19 +97,9 @@ async fn beat(
     version: i16,
     request: &ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
-    let passing = [
-        ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode::NOT_COORDINATOR,
-    ];
-    soon(async {
-        loop {
-            let answer = client.cold(version, request).await;
-            if !passing.contains(&ErrorCode(answer.error_code)) {
-                return answer;
-            }
-            tokio::task::yield_now().await;
-        }
+    retried(async || {
+        let answer = client.cold(version, request).await;
+        (ErrorCode(answer.error_code), answer)
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Client, config, fetch_request,
-    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, text, topic},
+    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, retried, text, topic},
     one_partition, soon, start,
 };
 use bytes::Bytes;
@@ -26,26 +26,6 @@ use curtail_wire::{
         },
     },
 };
-
-/// Repeats a request while the response is an error of a starting coordinator. Each response
-/// follows progress of the broker, so the loop is short.
-async fn retried<T, F: Future<Output = (i16, T)>>(mut ask: impl FnMut() -> F) -> T {
-    let passing = [
-        ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode::NOT_COORDINATOR,
-    ];
-    soon(async {
-        loop {
-            let (code, answer) = ask().await;
-            if !passing.contains(&ErrorCode(code)) {
-                return answer;
-            }
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-}
 
 /// Starts a cluster with a topic `t` of two partitions and the internal topic.
 async fn with_topics() -> Cluster {
@@ -235,22 +215,19 @@ async fn two_members_share_a_generation() {
 
 /// Returns a connection to the coordinator and the join of the group's first member.
 async fn retried_join(cluster: &Cluster) -> (Client, JoinGroupResponse) {
-    let client = std::cell::RefCell::new(Some(coordinator(cluster).await));
-    let known = std::cell::RefCell::new(String::new());
-    let joined = retried(|| async {
-        let mut taken = client.borrow_mut().take().expect("a connection");
-        let member_id = known.borrow().clone();
-        let mut answer = taken.cold(9, &join_request(&member_id)).await;
+    let mut client = coordinator(cluster).await;
+    let mut member_id = String::new();
+    let joined = retried(async || {
+        let answer = client.cold(9, &join_request(&member_id)).await;
         if answer.error_code == ErrorCode::MEMBER_ID_REQUIRED.0 {
-            known.replace(answer.member_id.to_string());
-            answer.error_code = ErrorCode::NOT_COORDINATOR.0;
+            member_id = answer.member_id.to_string();
+            return (ErrorCode::NOT_COORDINATOR, answer);
         }
-        client.replace(Some(taken));
-        (answer.error_code, answer)
+        (ErrorCode(answer.error_code), answer)
     })
     .await;
     assert_eq!(joined.error_code, 0);
-    (client.into_inner().expect("a connection"), joined)
+    (client, joined)
 }
 
 async fn delete_offset(client: &mut Client, name: &'static str, index: i32) -> ErrorCode {
@@ -330,16 +307,9 @@ async fn survive_coordinators(cluster: &Cluster) {
             cluster.settled().await;
             soon(cluster.restart(leader)).await.expect("it comes back");
         }
-        let next = std::cell::RefCell::new(Some(coordinator(cluster).await));
-        let found = retried(|| async {
-            let mut taken = next.borrow_mut().take().expect("a connection");
-            let (code, found) = fetch(&mut taken, None).await;
-            next.replace(Some(taken));
-            (code.0, found)
-        })
-        .await;
+        client = coordinator(cluster).await;
+        let found = retried(async || fetch(&mut client, None).await).await;
         assert_eq!(found, committed(expected), "round {round}");
-        client = next.into_inner().expect("a connection");
         // The member is still in the same generation, with its assignment.
         assert_eq!(heartbeat(&mut client, &joined).await, ErrorCode::NONE);
         let synced = client.cold(5, &sync_request(&joined, &[])).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{
     Client, config,
-    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, text, topic},
+    group::{GROUP, OFFSETS, PARTITION, coordinator, group, ready, retried, text, topic},
     soon, start,
 };
 use curtail_cluster::{Cluster, ClusterConfig, Storage};
@@ -130,19 +130,9 @@ async fn beat(
     client: &mut Client,
     request: &StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse {
-    let passing = [
-        ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode::NOT_COORDINATOR,
-    ];
-    soon(async {
-        loop {
-            let answer = client.cold(0, request).await;
-            if !passing.contains(&answer.error) {
-                return answer;
-            }
-            tokio::task::yield_now().await;
-        }
+    retried(async || {
+        let answer = client.cold(0, request).await;
+        (answer.error, answer)
     })
     .await
 }

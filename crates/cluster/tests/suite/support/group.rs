@@ -1,9 +1,12 @@
 //! Support for tests of both group protocols: one group and its coordinator.
 
 use curtail_cluster::Cluster;
-use curtail_wire::cold::{
-    StrBytes,
-    messages::{FindCoordinatorRequest, GroupId, TopicName},
+use curtail_wire::{
+    ErrorCode,
+    cold::{
+        StrBytes,
+        messages::{FindCoordinatorRequest, GroupId, TopicName},
+    },
 };
 
 use super::{Client, soon};
@@ -42,4 +45,24 @@ pub async fn ready_for(client: &mut Client, cluster: &Cluster) {
 pub async fn coordinator(cluster: &Cluster) -> Client {
     let (leader, _) = cluster.leader(OFFSETS, PARTITION).expect("a leader");
     Client::connect(cluster, leader).await
+}
+
+/// Repeats a request while the response is an error of a starting coordinator. Each response
+/// follows progress of the broker, so the loop is short.
+pub async fn retried<T>(mut ask: impl AsyncFnMut() -> (ErrorCode, T)) -> T {
+    let passing = [
+        ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode::NOT_COORDINATOR,
+    ];
+    soon(async {
+        loop {
+            let (code, answer) = ask().await;
+            if !passing.contains(&code) {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
 }
