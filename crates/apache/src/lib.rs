@@ -34,10 +34,12 @@ mod error;
 mod ports;
 mod probe;
 mod process;
+mod program;
 mod tool;
 mod toolchain;
 
 pub use cluster::{ApacheCluster, ApacheClusterBuilder, Broker};
 pub use error::Error;
+pub use program::Program;
 pub use tool::{Output, Tool};
 pub use toolchain::{KAFKA_VERSION, Missing, Toolchain, available, require_or_skip};

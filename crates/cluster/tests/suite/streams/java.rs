@@ -1,14 +1,12 @@
 //! Kafka Streams 4.3 as a streams group: a word count, exactly once, whose first instance is killed.
 
 use std::{
-    io::{BufRead, BufReader, Write as _},
     path::Path,
-    process::{Child, ChildStdin, Stdio},
-    sync::mpsc,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
-use curtail_apache::{ApacheCluster, Tool, Toolchain};
+use curtail_apache::{ApacheCluster, Program, Tool, Toolchain};
 use curtail_cluster::{Cluster, ClusterConfig, Storage};
 use curtail_net::Env;
 
@@ -20,58 +18,20 @@ const PARTITIONS: i32 = 2;
 /// Limit on every wait: a JVM on a busy machine takes seconds to start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running Java program; if dropped, it is killed.
-struct Java {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: mpsc::Receiver<String>,
+fn start(tool: &Tool<'_>) -> Program {
+    Program::start(tool.command().stdin(Stdio::piped())).unwrap()
 }
 
-impl Java {
-    fn start(tool: &Tool<'_>) -> Self {
-        let mut command = tool.command();
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { stdin: child.stdin.take(), child, lines }
-    }
-
-    fn say(&mut self, line: &str) {
-        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    /// Waits until the program prints a line.
-    fn await_line(&self, expected: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left);
-            let line = line.unwrap_or_else(|error| panic!("no line `{expected}`: {error}"));
-            if line == expected {
-                return;
-            }
+/// Waits until the program prints a line.
+fn await_line(program: &Program, expected: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = program.lines.recv_timeout(left);
+        let line = line.unwrap_or_else(|error| panic!("no line `{expected}`: {error}"));
+        if line == expected {
+            return;
         }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Java {
-    fn drop(&mut self) {
-        // The program may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -81,24 +41,24 @@ fn count_words(toolchain: &Toolchain, bootstrap: &str, directory: &Path) {
     let program = || toolchain.tool(PROGRAM).short_lived().jar(streams.clone());
     let counter = |name: &str| {
         let state = directory.join(name).display().to_string();
-        Java::start(&program().args(&["count", bootstrap, APPLICATION, &state]))
+        start(&program().args(&["count", bootstrap, APPLICATION, &state]))
     };
     let half = format!("tasks {}", TASKS / 2);
     let first = counter("first");
-    first.await_line(&format!("tasks {TASKS}"));
+    await_line(&first, &format!("tasks {TASKS}"));
     let second = counter("second");
-    first.await_line(&half);
-    second.await_line(&half);
-    let mut driver = Java::start(&program().args(&["drive", bootstrap]));
-    driver.say("300");
-    driver.await_line("counted 300");
+    await_line(&first, &half);
+    await_line(&second, &half);
+    let mut driver = start(&program().args(&["drive", bootstrap]));
+    driver.say("300").unwrap();
+    await_line(&driver, "counted 300");
     // The first instance dies in the middle of transactions.
-    driver.say("3000");
-    first.kill();
-    second.await_line(&format!("tasks {TASKS}"));
-    driver.await_line("counted 3300");
-    driver.say("100");
-    driver.await_line("counted 3400");
+    driver.say("3000").unwrap();
+    drop(first);
+    await_line(&second, &format!("tasks {TASKS}"));
+    await_line(&driver, "counted 3300");
+    driver.say("100").unwrap();
+    await_line(&driver, "counted 3400");
 }
 
 /// Returns a tool's output; it must succeed.

@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::java::Java;
+use super::java;
 use crate::common::{self, Backend};
 use curtail::{Producer, Record};
-use curtail_apache::Toolchain;
+use curtail_apache::{Program, Toolchain};
 use curtail_cluster::Storage;
 
 const LIMIT: Duration = Duration::from_secs(150);
@@ -30,7 +30,7 @@ const SETTINGS: [(&str, &str); 4] = [
 ];
 
 /// Sends a record to each partition and waits until all of them were read. Returns the consumers that read some.
-async fn round(producer: &Producer, number: usize, readers: &[&Java]) -> BTreeSet<usize> {
+async fn round(producer: &Producer, number: usize, readers: &[&Program]) -> BTreeSet<usize> {
     let begun = Instant::now();
     let mut missing = BTreeSet::new();
     for partition in 0..PARTITIONS {
@@ -129,10 +129,10 @@ async fn share(backend: &Backend, toolchain: &Toolchain) {
     let bootstrap = backend.bootstrap();
     backend.create_topic(TOPIC, PARTITIONS, 1).await;
     let protocol = [("group.protocol", "consumer")];
-    let start = || Java::start(toolchain, &bootstrap, (TOPIC, GROUP), &protocol);
+    let start = || java::start(toolchain, &bootstrap, (TOPIC, GROUP), &protocol);
     let (one, other) = (start(), start());
     let mut number = 0;
-    let mut until = async |readers: &[&Java]| {
+    let mut until = async |readers: &[&Program]| {
         let begun = Instant::now();
         while round(&producer, number, readers).await.len() < readers.len() {
             number += 1;
@@ -160,7 +160,7 @@ async fn share(backend: &Backend, toolchain: &Toolchain) {
     until(&[&other]).await;
     let survivors = owners(toolchain, backend);
     assert!(survivors.iter().all(|id| *id == survivors[0]), "{survivors:?}");
-    other.stop();
+    other.stop().expect("it runs");
     let printed = on_group(toolchain, backend, GROUP, &["--describe", "--state"]);
     assert!(rows(&printed)[0].contains(&"Empty".to_owned()), "{printed}");
     let printed = on_group(toolchain, backend, GROUP, &["--delete"]);

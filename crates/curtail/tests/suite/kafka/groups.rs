@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::java::Java;
+use super::java;
 use crate::common::{self, Backend};
 use curtail::{Consumer, ConsumerConfig, Error, ErrorCode, Producer, Record};
-use curtail_apache::Toolchain;
+use curtail_apache::{Program, Toolchain};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// For killed consumers.
@@ -29,7 +29,7 @@ struct Group<'a> {
     producer: &'a Producer,
     topic: &'a str,
     ours: Consumer,
-    java: BTreeMap<&'static str, Java>,
+    java: BTreeMap<&'static str, Program>,
     round: usize,
 }
 
@@ -75,7 +75,7 @@ impl Group<'_> {
     }
 
     /// Starts Java's consumer and this client's, one after the other, and waits until both read.
-    async fn meet(&mut self, java_first: bool, start: impl FnOnce() -> Java) {
+    async fn meet(&mut self, java_first: bool, start: impl FnOnce() -> Program) {
         if java_first {
             self.java.insert("java", start());
             self.until(&["java"]).await;
@@ -126,7 +126,7 @@ async fn share(backend: &Backend, toolchain: &Toolchain) {
         backend.create_topic(topic, PARTITIONS, 1).await;
         let properties = classic(class, SESSION);
         let properties = as_strs(&properties);
-        let start = || Java::start(toolchain, &bootstrap, (topic, topic), &properties);
+        let start = || java::start(toolchain, &bootstrap, (topic, topic), &properties);
         let mut group = group(&producer, topic, ours(backend, topic, &properties));
         group.meet(java_first, start).await;
         assert_eq!(group.ours.assignment().len(), 2, "{class}");
@@ -148,7 +148,7 @@ async fn share_by_coordinator(backend: &Backend, toolchain: &Toolchain) {
         backend.create_topic(topic, PARTITIONS, 1).await;
         let protocol = ("group.protocol", "consumer");
         let instance = ("group.instance.id", "only-one");
-        let start = || Java::start(toolchain, &bootstrap, (topic, topic), &[protocol, instance]);
+        let start = || java::start(toolchain, &bootstrap, (topic, topic), &[protocol, instance]);
         let mut group = group(&producer, topic, ours(backend, topic, &[protocol]));
         group.meet(java_first, start).await;
         assert_eq!(group.ours.assignment().len(), 2);
@@ -173,7 +173,7 @@ async fn come_and_go(backend: &Backend, toolchain: &Toolchain) {
         let topic = &format!("come-and-go-{class}");
         backend.create_topic(topic, PARTITIONS, 1).await;
         let start = |session| {
-            Java::start(toolchain, &bootstrap, (topic, topic), &as_strs(&classic(class, session)))
+            java::start(toolchain, &bootstrap, (topic, topic), &as_strs(&classic(class, session)))
         };
         let ours = ours(backend, topic, &as_strs(&classic(class, SESSION)));
         let mut group = group(&producer, topic, ours);
@@ -182,7 +182,7 @@ async fn come_and_go(backend: &Backend, toolchain: &Toolchain) {
         // The group does not wait for a member that leaves: its session would outlast the test.
         group.java.insert("leaves", start(2 * LIMIT));
         group.until(&["leaves", "ours"]).await;
-        group.java.remove("leaves").unwrap().stop();
+        group.java.remove("leaves").unwrap().stop().expect("it runs");
         group.until(&["ours"]).await;
         // Three share; one dies, then this client's consumer leaves.
         group.java.insert("dies", start(SESSION));
