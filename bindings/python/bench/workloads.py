@@ -6,7 +6,7 @@ A client is imported inside its functions: each has a separate environment.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from resource import RUSAGE_SELF, getrusage
@@ -234,41 +234,55 @@ async def arrow_curtail(asked: Asked) -> Figures:
 # rebalance of clients that need a group, come before the measurement.
 
 
-async def records_curtail(asked: Asked) -> Figures:
-    """`async for`."""
+async def iterated(records: AsyncIterator[Any], asked: Asked) -> Figures:
+    """Reads with `async for`."""
+    await anext(records)
+    read = 1
+    meter = Meter(asked.records - read)
+    with heartbeat(meter), meter:
+        async for record in records:
+            read += len(record.value) > 0
+            if read == asked.records:
+                break
+    return meter.figures
+
+
+async def polled(poll: Callable[[int], Awaitable[int]], asked: Asked) -> Figures:
+    """Reads with `poll`, which reads at most so many records and returns how many it has read."""
+    read = 0
+    while not read:
+        read = await poll(asked.records)
+    meter = Meter(asked.records - read)
+    with heartbeat(meter), meter:
+        while read < asked.records:
+            read += await poll(asked.records - read)
+    return meter.figures
+
+
+def polled_by_thread(poll: Callable[[int], int], asked: Asked) -> Figures:
+    """As `polled`, without an event loop."""
+    read = 0
+    while not read:
+        read = poll(asked.records)
+    meter = Meter(asked.records - read)
+    with meter:
+        while read < asked.records:
+            read += poll(asked.records - read)
+    return meter.figures
+
+
+def count(values: Iterable[bytes]) -> int:
+    """Looks at each value."""
+    return sum(len(value) > 0 for value in values)
+
+
+def curtail_reader(asked: Asked) -> Any:
     import curtail_kafka
 
-    options = {"auto_offset_reset": "earliest"}
-    async with curtail_kafka.Consumer(asked.servers, asked.topic, **options) as consumer:
-        records, read = aiter(consumer), 1
-        await anext(records)
-        meter = Meter(asked.records - read)
-        with heartbeat(meter), meter:
-            async for record in records:
-                read += len(record.value) > 0
-                if read == asked.records:
-                    break
-        return meter.figures
+    return curtail_kafka.Consumer(asked.servers, asked.topic, auto_offset_reset="earliest")
 
 
-async def records_aiokafka(asked: Asked) -> Figures:
-    from aiokafka import AIOKafkaConsumer
-
-    servers = asked.servers
-    options = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
-    async with AIOKafkaConsumer(asked.topic, bootstrap_servers=servers, **options) as consumer:
-        await consumer.getone()
-        read = 1
-        meter = Meter(asked.records - read)
-        with heartbeat(meter), meter:
-            async for record in consumer:
-                read += len(record.value) > 0
-                if read == asked.records:
-                    break
-        return meter.figures
-
-
-def reader(asked: Asked) -> dict[str, object]:
+def confluent_settings(asked: Asked) -> dict[str, object]:
     """Settings of a confluent-kafka consumer. It verifies checksums, as the others do."""
     return {
         "bootstrap.servers": asked.servers,
@@ -285,10 +299,32 @@ def partitions(asked: Asked, offset: int) -> list[Any]:
     return [TopicPartition(asked.topic, number, offset) for number in range(PARTITIONS)]
 
 
+def confluent_reader(asked: Asked, offset: int) -> Any:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(confluent_settings(asked))
+    consumer.assign(partitions(asked, offset))
+    return consumer
+
+
 def values(records: list[Any]) -> list[bytes]:
     for record in records:
         assert record.error() is None, record.error()
     return [record.value() for record in records]
+
+
+async def records_curtail(asked: Asked) -> Figures:
+    async with curtail_reader(asked) as consumer:
+        return await iterated(aiter(consumer), asked)
+
+
+async def records_aiokafka(asked: Asked) -> Figures:
+    from aiokafka import AIOKafkaConsumer
+
+    servers = asked.servers
+    options = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    async with AIOKafkaConsumer(asked.topic, bootstrap_servers=servers, **options) as consumer:
+        return await iterated(aiter(consumer), asked)
 
 
 async def records_confluent(asked: Asked) -> Figures:
@@ -296,51 +332,37 @@ async def records_confluent(asked: Asked) -> Figures:
     from confluent_kafka import OFFSET_BEGINNING
     from confluent_kafka.aio import AIOConsumer
 
-    consumer = AIOConsumer(reader(asked))
+    consumer = AIOConsumer(confluent_settings(asked))
     await consumer.assign(partitions(asked, OFFSET_BEGINNING))
-    read = 0
-    while not read:
-        read = len(values(await consumer.consume(500, 1.0)))
-    meter = Meter(asked.records - read)
-    with heartbeat(meter), meter:
-        while read < asked.records:
-            for value in values(await consumer.consume(min(500, asked.records - read), 1.0)):
-                read += len(value) > 0
+
+    async def poll(most: int) -> int:
+        return count(values(await consumer.consume(min(500, most), 1.0)))
+
+    figures = await polled(poll, asked)
     await consumer.close()
-    return meter.figures
+    return figures
 
 
 async def polls_curtail(asked: Asked) -> Figures:
-    import curtail_kafka
+    async with curtail_reader(asked) as consumer:
 
-    options = {"auto_offset_reset": "earliest"}
-    async with curtail_kafka.Consumer(asked.servers, asked.topic, **options) as consumer:
-        read = 0
-        while not read:
-            read = len(await consumer.poll())
-        meter = Meter(asked.records - read)
-        with heartbeat(meter), meter:
-            while read < asked.records:
-                for record in await consumer.poll():
-                    read += len(record.value) > 0
-        return meter.figures
+        async def poll(_: int) -> int:
+            return count(record.value for record in await consumer.poll())
+
+        return await polled(poll, asked)
 
 
 def polls_confluent(asked: Asked) -> Figures:
-    from confluent_kafka import OFFSET_BEGINNING, Consumer
+    from confluent_kafka import OFFSET_BEGINNING
 
-    consumer = Consumer(reader(asked))
-    consumer.assign(partitions(asked, OFFSET_BEGINNING))
-    read = 0
-    while not read:
-        read = len(values(consumer.consume(500, 1.0)))
-    meter = Meter(asked.records - read)
-    with meter:
-        while read < asked.records:
-            for value in values(consumer.consume(min(500, asked.records - read), 1.0)):
-                read += len(value) > 0
+    consumer = confluent_reader(asked, OFFSET_BEGINNING)
+
+    def poll(most: int) -> int:
+        return count(values(consumer.consume(min(500, most), 1.0)))
+
+    figures = polled_by_thread(poll, asked)
     consumer.close()
-    return meter.figures
+    return figures
 
 
 def polls_kafka_python(asked: Asked) -> Figures:
@@ -348,56 +370,42 @@ def polls_kafka_python(asked: Asked) -> Figures:
 
     servers = asked.servers
     consumer = KafkaConsumer(asked.topic, bootstrap_servers=servers, auto_offset_reset="earliest")
-    read = 0
-    while not read:
-        read = sum(map(len, consumer.poll(1000, max_records=500).values()))
-    meter = Meter(asked.records - read)
-    with meter:
-        while read < asked.records:
-            for records in consumer.poll(1000, max_records=500).values():
-                for record in records:
-                    read += len(record.value) > 0
+
+    def poll(_: int) -> int:
+        polled = consumer.poll(1000, max_records=500)
+        return count(record.value for records in polled.values() for record in records)
+
+    figures = polled_by_thread(poll, asked)
     consumer.close()
-    return meter.figures
+    return figures
 
 
 async def polars_curtail(asked: Asked) -> Figures:
     import polars
 
-    import curtail_kafka
+    async with curtail_reader(asked) as consumer:
 
-    options = {"auto_offset_reset": "earliest"}
-    async with curtail_kafka.Consumer(asked.servers, asked.topic, **options) as consumer:
-        read = 0
-        while not read:
-            read = len(await consumer.poll())
-        meter = Meter(asked.records - read)
-        with heartbeat(meter), meter:
-            while read < asked.records:
-                batch = await consumer.poll_batch(max_records=BATCH, columns=["value"])
-                if batch is not None:
-                    frame = polars.DataFrame(batch)
-                    read += frame.height
-        return meter.figures
+        async def poll(most: int) -> int:
+            batch = await consumer.poll_batch(max_records=min(BATCH, most), columns=["value"])
+            return 0 if batch is None else polars.DataFrame(batch).height
+
+        return await polled(poll, asked)
 
 
 def polars_confluent(asked: Asked) -> Figures:
     import polars
     import pyarrow
-    from confluent_kafka import OFFSET_BEGINNING, Consumer
+    from confluent_kafka import OFFSET_BEGINNING
 
-    consumer = Consumer(reader(asked))
-    consumer.assign(partitions(asked, OFFSET_BEGINNING))
-    read = 0
-    while not read:
-        read = len(values(consumer.consume(500, 1.0)))
-    meter = Meter(asked.records - read)
-    with meter:
-        while read < asked.records:
-            column = values(consumer.consume(min(BATCH, asked.records - read), 0.1))
-            read += polars.from_arrow(pyarrow.table({"value": column})).height if column else 0
+    consumer = confluent_reader(asked, OFFSET_BEGINNING)
+
+    def poll(most: int) -> int:
+        column = values(consumer.consume(min(BATCH, most), 0.1))
+        return polars.from_arrow(pyarrow.table({"value": column})).height if column else 0
+
+    figures = polled_by_thread(poll, asked)
     consumer.close()
-    return meter.figures
+    return figures
 
 
 # One record at a time, from the send to the read.
@@ -454,13 +462,12 @@ async def trip_aiokafka(asked: Asked) -> Figures:
 
 
 def trip_confluent(asked: Asked) -> Figures:
-    from confluent_kafka import OFFSET_END, Consumer, Producer
+    from confluent_kafka import OFFSET_END, Producer
 
     producer = Producer(
         {"bootstrap.servers": asked.servers, "enable.idempotence": True, "linger.ms": 0}
     )
-    consumer = Consumer(reader(asked))
-    consumer.assign(partitions(asked, OFFSET_END))
+    consumer = confluent_reader(asked, OFFSET_END)
 
     def delivered(error: object, _: object) -> None:
         assert error is None, error
@@ -507,10 +514,9 @@ async def idle_aiokafka(asked: Asked) -> Figures:
 
 
 async def idle_confluent(asked: Asked) -> Figures:
-    from confluent_kafka import OFFSET_END, Consumer
+    from confluent_kafka import OFFSET_END
 
-    consumer = Consumer(reader(asked))
-    consumer.assign(partitions(asked, OFFSET_END))
+    consumer = confluent_reader(asked, OFFSET_END)
     consumer.poll(1.0)
     figures = await cpu_of(asyncio.to_thread(consumer.poll, 10.0))
     consumer.close()
