@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     AdminConfig, ConfigProviders, ConsumerConfig, ProducerConfig, RecoveryStrategy, SecurityConfig,
     forms::{
-        BOOLEAN, DNS_LOOKUP, Form, IDLE_MILLIS, INT_MILLIS, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL,
+        BOOLEAN, DNS_LOOKUP, IDLE_MILLIS, INT_MILLIS, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL,
         LONG_MILLIS, RECOVERY, SERVERS, SOCKET_BUFFER, TEXT,
     },
     host_and_port, redact,
-    table::{Property, Settings, settings},
+    table::{Property, Settings, property, settings},
 };
 use crate::error::ConfigError;
 

@@ -7,10 +7,10 @@ use curtail_wire::fetch::IsolationLevel;
 use super::{
     Assignor, CommonConfig, contradiction,
     forms::{
-        ASSIGNORS, BOOLEAN, BUFFERED_PARTITIONS, FETCH_BYTES, Form, GROUP_PROTOCOL, INT_MILLIS,
+        ASSIGNORS, BOOLEAN, BUFFERED_PARTITIONS, FETCH_BYTES, GROUP_PROTOCOL, INT_MILLIS,
         ISOLATION, NAME, OFFSET_RESET, POSITIVE_BYTES, POSITIVE_COUNT, POSITIVE_MILLIS,
     },
-    table::{Kind, Property, Settings, settings},
+    table::{Kind, Property, Settings, property, settings},
 };
 use crate::{
     consumer::{ConsumerInterceptor, ConsumerInterceptors},

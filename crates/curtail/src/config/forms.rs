@@ -24,6 +24,7 @@ macro_rules! form {
             Form { expected: $expected, read: $read, show: $show };
     };
 }
+pub(super) use form;
 
 /// A choice between words. Some settings accept any case, as in Java.
 macro_rules! choice {
@@ -46,24 +47,28 @@ macro_rules! choice {
 /// Greatest keepalive times of Linux, in seconds.
 const KEEPALIVE_MAX: u64 = 32_767;
 
-pub(super) const BOOLEAN_TEXT: &str = "true or false";
-pub(super) const NAME_TEXT: &str = "a text that is not empty";
 /// Range of a property that is an `int` in Java.
-pub(super) const INT_MILLIS_TEXT: &str = "milliseconds, 0 to 2147483647";
-/// Range of a property that is a `long` in Java.
-pub(super) const LONG_MILLIS_TEXT: &str = "milliseconds, 0 to 9223372036854775807";
+const INT_MILLIS_TEXT: &str = "milliseconds, 0 to 2147483647";
 const INT_BYTES_TEXT: &str = "bytes, 0 to 2147483647";
 
-form!(BOOLEAN: bool = BOOLEAN_TEXT, boolean, bool::to_string);
+form!(BOOLEAN: bool = "true or false", boolean, bool::to_string);
 form!(TEXT: String = "a text", |text| Some(text.to_owned()), String::clone);
-form!(NAME: Option<String> = NAME_TEXT,
+form!(OPTIONAL_TEXT: Option<String> = "a text",
+    |text| Some(Some(text.to_owned()).filter(|text| !text.is_empty())),
+    |text| text.clone().unwrap_or_default()
+);
+form!(NAME: Option<String> = "a text that is not empty",
     |text| (!text.is_empty()).then(|| Some(text.to_owned())),
     |name| name.clone().unwrap_or_default()
 );
 form!(SERVERS: Vec<String> = "host:port, separated by commas, with ports of 1 to 65535", servers, |s| s.join(","));
 
 form!(INT_MILLIS: Duration = INT_MILLIS_TEXT, int_millis, show_millis);
-form!(LONG_MILLIS: Duration = LONG_MILLIS_TEXT, long_millis, show_millis);
+form!(LONG_MILLIS: Duration = "milliseconds, 0 to 9223372036854775807", long_millis, show_millis);
+form!(OPTIONAL_MILLIS: Option<Duration> = INT_MILLIS_TEXT,
+    |text| int_millis(text).map(Some),
+    |time| time.as_ref().map(show_millis).unwrap_or_default()
+);
 form!(POSITIVE_MILLIS: Duration = "milliseconds, 1 to 2147483647",
     |text| int_millis(text).filter(|time| !time.is_zero()),
     show_millis
@@ -166,12 +171,12 @@ pub(super) fn number<T: FromStr + PartialOrd + Copy>(text: &str, low: T, high: T
 }
 
 /// Milliseconds of a property that is an `int` in Java.
-pub(super) fn int_millis(text: &str) -> Option<Duration> {
+fn int_millis(text: &str) -> Option<Duration> {
     number(text, 0, i32::MAX as u64).map(Duration::from_millis)
 }
 
 /// Milliseconds of a property that is a `long` in Java.
-pub(super) fn long_millis(text: &str) -> Option<Duration> {
+fn long_millis(text: &str) -> Option<Duration> {
     number(text, 0, i64::MAX as u64).map(Duration::from_millis)
 }
 
@@ -181,7 +186,7 @@ fn idle_millis(text: &str) -> Option<Option<Duration>> {
     Some(u64::try_from(millis).ok().map(Duration::from_millis))
 }
 
-pub(super) fn show_millis(duration: &Duration) -> String {
+fn show_millis(duration: &Duration) -> String {
     duration.as_millis().to_string()
 }
 
@@ -189,7 +194,7 @@ pub(super) fn show_seconds(duration: &Duration) -> String {
     duration.as_secs().to_string()
 }
 
-pub(super) fn boolean(text: &str) -> Option<bool> {
+fn boolean(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some(true),
         "false" => Some(false),

@@ -7,11 +7,11 @@ use curtail_wire::compression::{Codec, Compression};
 use super::{
     CommonConfig, contradiction,
     forms::{
-        ACKS, BOOLEAN, COUNT, Form, IDLE_METADATA, INT_BYTES, INT_MILLIS, LEADER_DISCOVERY,
-        LONG_BYTES, LONG_MILLIS, MULTIPLE, NAME, PARTITIONER, PARTITIONER_LOAD, PERCENT,
-        POSITIVE_COUNT, number,
+        ACKS, BOOLEAN, COUNT, IDLE_METADATA, INT_BYTES, INT_MILLIS, LEADER_DISCOVERY, LONG_BYTES,
+        LONG_MILLIS, MULTIPLE, NAME, PARTITIONER, PARTITIONER_LOAD, PERCENT, POSITIVE_COUNT,
+        number,
     },
-    table::{Kind, Property, Settings, settings},
+    table::{Kind, Property, Settings, property, settings},
 };
 use crate::{
     error::ConfigError,

@@ -87,6 +87,23 @@ impl Kind {
     }
 }
 
+/// A property that is a field with a form.
+macro_rules! property {
+    ($name:expr, $about:expr, $($field:ident).+, $form:expr) => {
+        Property {
+            name: $name,
+            about: $about,
+            expected: $form.expected,
+            set: |config, text| {
+                config.$($field).+ = ($form.read)(text)?;
+                Some(())
+            },
+            get: |config| ($form.show)(&config.$($field).+),
+        }
+    };
+}
+pub(super) use property;
+
 /// Makes a configuration from rows `/// documentation`, `BUILDER field: Type = default => "property.name", FORM;`.
 ///
 /// `BUILDER` is the kind of the builder method: `plain` takes the type, `text` and `name` take texts, and `none` is for
@@ -126,20 +143,8 @@ macro_rules! settings {
     (@table $type:ident $table:ident
         { $($(#[doc = $doc:literal])+ $builder:ident $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }
     ) => {
-        pub(super) static $table: &[Property<$type>] = &[$(Property {
-            name: $name,
-            about: concat!($($doc),+),
-            expected: $form.expected,
-            set: |config, text| {
-                const FORM: Form<$of> = $form;
-                config.$field = (FORM.read)(text)?;
-                Some(())
-            },
-            get: |config| {
-                const FORM: Form<$of> = $form;
-                (FORM.show)(&config.$field)
-            },
-        },)*];
+        pub(super) static $table: &[Property<$type>] =
+            &[$(property!($name, concat!($($doc),+), $field, $form),)*];
     };
     (@builders $owner:ident $path:tt
         { $($(#[doc = $doc:literal])+ $builder:ident $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }

@@ -6,11 +6,10 @@ use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
     TlsVersion,
     forms::{
-        INT_MILLIS_TEXT, LONG_MILLIS_TEXT, boolean, int_millis, long_millis, number, show_millis,
-        show_seconds,
+        BOOLEAN, Form, LONG_MILLIS, OPTIONAL_MILLIS, OPTIONAL_TEXT, form, number, show_seconds,
     },
     redact,
-    table::Property,
+    table::{Property, property},
 };
 
 const STORE_TYPE: &str = "PEM or PKCS12; a JKS file becomes one with 'keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12'";
@@ -165,107 +164,43 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     secret!("sasl.jaas.config", sasl.jaas),
 ];
 
-macro_rules! optional_text {
-    ($name:literal, $field:ident) => {
-        Property {
-            name: $name,
-            about: "",
-            expected: "a text",
-            set: |config, text| set_text(&mut config.security.sasl.oidc.$field, text),
-            get: |config| config.security.sasl.oidc.$field.clone().unwrap_or_default(),
-        }
-    };
-}
+form!(LIFETIME_FACTOR: f64 = "a fraction of the token's lifetime, 0.5 to 1",
+    |text| number(text, 0.5, 1.0),
+    f64::to_string
+);
+form!(LIFETIME_JITTER: f64 = "a fraction of the token's lifetime, 0 to 0.25",
+    |text| number(text, 0.0, 0.25),
+    f64::to_string
+);
+form!(REFRESH_PERIOD: Duration = "seconds, 0 to 900",
+    |text| number(text, 0, 900).map(Duration::from_secs),
+    show_seconds
+);
+form!(REFRESH_BUFFER: Duration = "seconds, 0 to 3600",
+    |text| number(text, 0, 3600).map(Duration::from_secs),
+    show_seconds
+);
 
-macro_rules! optional_millis {
-    ($name:literal, $field:ident) => {
-        Property {
-            name: $name,
-            about: "",
-            expected: INT_MILLIS_TEXT,
-            set: |config, text| {
-                config.security.sasl.oidc.$field = Some(int_millis(text)?);
-                Some(())
-            },
-            get: |config| {
-                config.security.sasl.oidc.$field.as_ref().map(show_millis).unwrap_or_default()
-            },
-        }
-    };
-}
-
-/// A number within narrower bounds, which `$expected` describes.
-macro_rules! bounded {
-    ($name:literal, $expected:expr, $field:ident, $parse:expr, $show:expr) => {
-        Property {
-            name: $name,
-            about: "",
-            expected: $expected,
-            set: |config, text| {
-                config.security.sasl.oidc.$field = ($parse)(text)?;
-                Some(())
-            },
-            get: |config| ($show)(&config.security.sasl.oidc.$field),
-        }
+macro_rules! oidc {
+    ($name:literal, $field:ident, $form:expr) => {
+        property!($name, "", security.sasl.oidc.$field, $form)
     };
 }
 
 static OIDC: [Property<CommonConfig>; 13] = [
-    optional_text!("sasl.oauthbearer.token.endpoint.url", token_endpoint_url),
-    optional_text!("sasl.oauthbearer.client.credentials.client.id", client_id),
+    oidc!("sasl.oauthbearer.token.endpoint.url", token_endpoint_url, OPTIONAL_TEXT),
+    oidc!("sasl.oauthbearer.client.credentials.client.id", client_id, OPTIONAL_TEXT),
     secret!("sasl.oauthbearer.client.credentials.client.secret", sasl.oidc.client_secret),
-    optional_text!("sasl.oauthbearer.scope", scope),
-    bounded!(
-        "sasl.oauthbearer.header.urlencode",
-        "true or false",
-        header_urlencode,
-        boolean,
-        bool::to_string
-    ),
-    optional_millis!("sasl.login.connect.timeout.ms", connect_timeout),
-    optional_millis!("sasl.login.read.timeout.ms", read_timeout),
-    bounded!(
-        "sasl.login.retry.backoff.ms",
-        LONG_MILLIS_TEXT,
-        retry_backoff,
-        long_millis,
-        show_millis
-    ),
-    bounded!(
-        "sasl.login.retry.backoff.max.ms",
-        LONG_MILLIS_TEXT,
-        retry_backoff_max,
-        long_millis,
-        show_millis
-    ),
-    bounded!(
-        "sasl.login.refresh.window.factor",
-        "a fraction of the token's lifetime, 0.5 to 1",
-        refresh_window_factor,
-        |text: &str| number(text, 0.5, 1.0),
-        f64::to_string
-    ),
-    bounded!(
-        "sasl.login.refresh.window.jitter",
-        "a fraction of the token's lifetime, 0 to 0.25",
-        refresh_window_jitter,
-        |text: &str| number(text, 0.0, 0.25),
-        f64::to_string
-    ),
-    bounded!(
-        "sasl.login.refresh.min.period.seconds",
-        "seconds, 0 to 900",
-        refresh_min_period,
-        |text: &str| number(text, 0, 900).map(Duration::from_secs),
-        show_seconds
-    ),
-    bounded!(
-        "sasl.login.refresh.buffer.seconds",
-        "seconds, 0 to 3600",
-        refresh_buffer,
-        |text: &str| number(text, 0, 3600).map(Duration::from_secs),
-        show_seconds
-    ),
+    oidc!("sasl.oauthbearer.scope", scope, OPTIONAL_TEXT),
+    oidc!("sasl.oauthbearer.header.urlencode", header_urlencode, BOOLEAN),
+    oidc!("sasl.login.connect.timeout.ms", connect_timeout, OPTIONAL_MILLIS),
+    oidc!("sasl.login.read.timeout.ms", read_timeout, OPTIONAL_MILLIS),
+    oidc!("sasl.login.retry.backoff.ms", retry_backoff, LONG_MILLIS),
+    oidc!("sasl.login.retry.backoff.max.ms", retry_backoff_max, LONG_MILLIS),
+    oidc!("sasl.login.refresh.window.factor", refresh_window_factor, LIFETIME_FACTOR),
+    oidc!("sasl.login.refresh.window.jitter", refresh_window_jitter, LIFETIME_JITTER),
+    oidc!("sasl.login.refresh.min.period.seconds", refresh_min_period, REFRESH_PERIOD),
+    oidc!("sasl.login.refresh.buffer.seconds", refresh_buffer, REFRESH_BUFFER),
 ];
 
 /// Returns all of them.
