@@ -458,10 +458,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         arguments.explain(&cluster, files, &security, &open);
         ending.come().await;
-        service.stop().await;
+        let trace = service.stop().await;
         if let Some(cluster) = Arc::into_inner(cluster) {
             cluster.shutdown().await;
         }
+        trace.written().await;
         output::note("stopped");
         Ok(())
     })

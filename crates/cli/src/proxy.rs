@@ -209,7 +209,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let service = control.serve(Target::Proxy(Arc::clone(&proxy)));
         announce(arguments, &proxy, url)?;
         ending.come().await;
-        service.stop().await;
+        service.stop().await.written().await;
         output::note("stopped");
         Ok(())
     })

@@ -14,7 +14,7 @@ use std::{
 };
 
 use curtail_cluster::{HandledRequest, Observer};
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::target::Target;
 use crate::output;
@@ -44,7 +44,14 @@ struct Count {
 impl Requests {
     /// Writes a line for each request to standard error.
     pub(crate) fn traced() -> Self {
-        Self { trace: Some(Trace::start()), ..Self::default() }
+        Self { trace: Some(Trace::start(|line| output::note(line))), ..Self::default() }
+    }
+
+    /// Waits until the lines so far are written.
+    pub(super) async fn written(&self) {
+        if let Some(trace) = &self.trace {
+            trace.written().await;
+        }
     }
 }
 
@@ -80,15 +87,22 @@ impl Observer for Requests {
 /// A thread that prints: a broker must not wait for the terminal.
 #[derive(Debug)]
 struct Trace {
-    lines: SyncSender<String>,
+    entries: SyncSender<Entry>,
     lost: AtomicU64,
 }
 
+#[derive(Debug)]
+enum Entry {
+    Line(String),
+    /// Answered when the earlier lines are written.
+    Mark(oneshot::Sender<()>),
+}
+
 impl Trace {
-    fn start() -> Self {
-        let (lines, queue) = mpsc::sync_channel(TRACE_QUEUE);
-        thread::spawn(move || print(&queue));
-        Self { lines, lost: AtomicU64::new(0) }
+    fn start(write: impl Fn(String) + Send + 'static) -> Self {
+        let (entries, queue) = mpsc::sync_channel(TRACE_QUEUE);
+        thread::spawn(move || print(&queue, write));
+        Self { entries, lost: AtomicU64::new(0) }
     }
 
     fn write(&self, mut line: String) {
@@ -96,15 +110,30 @@ impl Trace {
         if lost > 0 {
             line = format!("{lost} lines before this one were lost\n{line}");
         }
-        if self.lines.try_send(line).is_err() {
+        if self.entries.try_send(Entry::Line(line)).is_err() {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        }
+    }
+
+    async fn written(&self) {
+        let entries = self.entries.clone();
+        let (mark, passed) = oneshot::channel();
+        // Waits for room in the queue.
+        let sent = tokio::task::spawn_blocking(move || entries.send(Entry::Mark(mark)));
+        if let Ok(Ok(())) = sent.await {
+            // Fails only if the thread has panicked.
+            let _ = passed.await;
         }
     }
 }
 
-fn print(queue: &Receiver<String>) {
-    while let Ok(line) = queue.recv() {
-        output::note(line);
+fn print(queue: &Receiver<Entry>, write: impl Fn(String)) {
+    while let Ok(entry) = queue.recv() {
+        match entry {
+            Entry::Line(line) => write(line),
+            // Who has asked may be gone.
+            Entry::Mark(passed) => drop(passed.send(())),
+        }
     }
 }
 
@@ -189,7 +218,24 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_trace_is_written_to_its_end() {
+        let written = Arc::<Mutex<Vec<String>>>::default();
+        let trace = Trace::start({
+            let written = Arc::clone(&written);
+            move |line| written.lock().unwrap().push(line)
+        });
+        let lines: Vec<_> = (0..10_000).map(|line| line.to_string()).collect();
+        for line in &lines {
+            trace.write(line.clone());
+        }
+        trace.written().await;
+        assert_eq!(*written.lock().unwrap(), lines);
+    }
 
     #[test]
     fn label_values_are_escaped() {

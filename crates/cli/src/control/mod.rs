@@ -106,10 +106,10 @@ impl Control {
     /// Serves requests until the service is stopped.
     pub(crate) fn serve(self, target: Target) -> Service {
         let (stop, stopped) = oneshot::channel();
-        let task = self
-            .endpoint
-            .map(|endpoint| tokio::spawn(endpoint.serve(target, self.requests, stopped)));
-        Service { stop, task }
+        let Self { endpoint, requests, .. } = self;
+        let task = endpoint
+            .map(|endpoint| tokio::spawn(endpoint.serve(target, Arc::clone(&requests), stopped)));
+        Service { stop, task, requests }
     }
 }
 
@@ -117,16 +117,29 @@ impl Control {
 pub(crate) struct Service {
     stop: oneshot::Sender<Infallible>,
     task: Option<JoinHandle<()>>,
+    requests: Arc<Requests>,
+}
+
+/// The trace of a service that has stopped.
+#[must_use = "its last lines may not be written yet"]
+pub(crate) struct Trace(Arc<Requests>);
+
+impl Trace {
+    /// Waits until the lines so far are written.
+    pub(crate) async fn written(self) {
+        self.0.written().await;
+    }
 }
 
 impl Service {
     /// Returns once no task uses the target.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(self) -> Trace {
         drop(self.stop);
         if let Some(task) = self.task {
             // A panic of the endpoint was printed; the command stops nevertheless.
             let _ = task.await;
         }
+        Trace(self.requests)
     }
 }
 
