@@ -5,7 +5,6 @@
 //!
 //! # Invariants
 //! - The runtime receives bytes, never arrays: the release of an array may attach to the interpreter.
-//! - The count ends with the last outlet and the last batch of its records.
 
 use std::{
     collections::BTreeMap,
@@ -25,26 +24,22 @@ use pyo3::{
     exceptions::{PyOSError, PyValueError},
     prelude::*,
 };
-use tokio::task::JoinHandle;
 
 use crate::{
     arrow::{ArrowRows, Source},
+    counted::{Count, Counted, Failures},
     error,
     port::{Call, Home, Port, none},
     runtime::{Owned, Process},
     sent::now,
-    stage::{BULK, NewRecord, Outlet, Refusals, Refused, Stage},
+    stage::{BULK, LARGEST, NewRecord, Outlet, Refused, Stage},
     tree::Tree,
 };
 
-/// Errors that a call reports; it counts the others.
-const KEPT: usize = 100;
 /// Longest time without a look at signals, if the other library returns its rows.
 const TURN: Duration = Duration::from_millis(50);
 /// Rows between looks at the clock.
 const LOOK_EVERY: u64 = 64;
-/// Largest value of `max.request.size`.
-const LARGEST: usize = i32::MAX as usize;
 
 /// Offsets of a partition's records.
 #[derive(Default)]
@@ -54,77 +49,46 @@ struct Span {
     count: u64,
 }
 
-/// An error, and the rows that it applies to.
-struct Failure {
-    error: Error,
-    count: u64,
-    first: u64,
-}
-
-#[derive(Default)]
-struct Counts {
-    partitions: BTreeMap<i32, Span>,
-    failed: u64,
-    failures: Vec<Failure>,
-}
-
 /// Outcomes of one call's records, whose tags are the indexes of their rows.
 #[derive(Default)]
-pub(crate) struct Tally(Mutex<Counts>);
+struct Tally {
+    partitions: Mutex<BTreeMap<i32, Span>>,
+    failures: Failures,
+}
 
-impl Tally {
-    /// Counts failed records.
-    pub(crate) fn fail(&self, first: u64, count: u64, error: Error) {
-        let mut counts = self.0.lock();
-        counts.failed += count;
-        if counts.failures.len() < KEPT {
-            counts.failures.push(Failure { error, count, first });
-        }
-    }
-
+impl Count for Tally {
     fn add(&self, run: &CompletionRun) {
-        let count = run.tags().len() as u64;
         let batch = match run.outcome() {
             Ok(batch) => batch,
-            Err(error) => {
-                let first = run.tags().iter().min().copied().unwrap_or(0);
-                return self.fail(first, count, error.clone());
-            }
+            Err(error) => return self.failures.add_run(run, error),
         };
-        let mut counts = self.0.lock();
-        let span = counts.partitions.entry(batch.partition).or_default();
-        span.count += count;
+        let mut partitions = self.partitions.lock();
+        let span = partitions.entry(batch.partition).or_default();
+        span.count += run.tags().len() as u64;
         for (_, offset) in run.records() {
             span.first = [span.first, offset].into_iter().flatten().min();
             span.last = span.last.max(offset);
         }
     }
 
+    fn refuse(&self, tag: u64, error: Error) {
+        self.failures.add(tag, 1, error);
+    }
+}
+
+impl Tally {
     /// The partitions with their offsets, the number of failed records, and errors.
     fn tree(&self, topic: &str) -> Tree {
-        let counts = std::mem::take(&mut *self.0.lock());
+        let partitions = std::mem::take(&mut *self.partitions.lock());
         let offset = |offset: Option<i64>| offset.map_or(Tree::None, Tree::Int);
         let partition = |(partition, span): (i32, Span)| {
             let at = Tree::from(&TopicPartition::new(topic, partition));
             let count = Tree::Unsigned(span.count);
             [at, Tree::Tuple(vec![offset(span.first), offset(span.last), count])]
         };
-        let failure = |Failure { error, count, first }| {
-            let error = Tree::Error(Box::new(error));
-            Tree::Tuple(vec![error, Tree::Unsigned(count), Tree::Unsigned(first)])
-        };
-        Tree::Tuple(vec![
-            Tree::Dict(counts.partitions.into_iter().flat_map(partition).collect()),
-            Tree::Unsigned(counts.failed),
-            Tree::List(counts.failures.into_iter().map(failure).collect()),
-        ])
-    }
-}
-
-/// Counts outcomes. Returns each batch's part of `buffer.memory`.
-async fn count(mut runs: Completions, tally: Arc<Tally>) {
-    while let Some(run) = runs.next().await {
-        tally.add(&run);
+        let [failed, failures] = self.failures.take();
+        let partitions = Tree::Dict(partitions.into_iter().flat_map(partition).collect());
+        Tree::Tuple(vec![partitions, failed, failures])
     }
 }
 
@@ -136,16 +100,9 @@ pub(crate) struct Bulk {
     /// The error of a closed stage.
     closed: Error,
     tally: Arc<Tally>,
-    parts: Owned<Parts>,
+    counted: Owned<Counted>,
     accepted: AtomicU64,
     is_stopped: AtomicBool,
-}
-
-struct Parts {
-    stage: Arc<Stage>,
-    /// `None` once no more rows follow.
-    outlet: Mutex<Option<Arc<Outlet>>>,
-    counting: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Why rows are not accepted.
@@ -165,18 +122,13 @@ impl Bulk {
         topic: String,
         closed: Error,
         stage: Arc<Stage>,
-        (sink, runs): (CompletionSink, Completions),
+        pair: (CompletionSink, Completions),
     ) -> PyResult<Py<PyAny>> {
         let tally = Arc::<Tally>::default();
-        let counting = Process::get(py)?.spawn(count(runs, tally.clone()));
-        let outlet = Arc::new(Outlet { refusals: Refusals::Tally(tally.clone()), sink });
-        let parts = Owned::new(Parts {
-            stage,
-            outlet: Mutex::new(Some(outlet)),
-            counting: Mutex::new(Some(counting)),
-        });
+        let counted = Counted::start(Process::get(py)?, stage, pair, tally.clone());
         let (accepted, is_stopped) = (AtomicU64::new(0), AtomicBool::new(false));
-        let bulk = Self { home, topic, closed, tally, parts, accepted, is_stopped };
+        let counted = Owned::new(counted);
+        let bulk = Self { home, topic, closed, tally, counted, accepted, is_stopped };
         Ok(Py::new(py, bulk)?.into_any())
     }
 
@@ -212,8 +164,7 @@ impl Bulk {
                 };
                 let size = record.size();
                 if size > LARGEST {
-                    let error = Error::RecordTooLarge { size, limit: LARGEST };
-                    self.tally.fail(tag, 1, error);
+                    self.tally.refuse(tag, Error::RecordTooLarge { size, limit: LARGEST });
                 } else {
                     match stage.push_within(BULK, &record, outlet) {
                         Ok(()) => {}
@@ -234,11 +185,10 @@ impl Bulk {
     /// Accepts rows without the GIL while there is room, or for a turn of 50 ms. Returns `None` once each row is
     /// accepted, and otherwise the argument for [`Self::start_room`]; 0 if there is no need to wait.
     fn stage(&self, py: Python<'_>, rows: &ArrowRows) -> PyResult<Option<usize>> {
-        let parts = self.parts.get(py)?;
-        let outlet = parts.outlet.lock().clone();
-        let Some(outlet) = outlet else { return Err(error::raise(py, &self.closed)) };
+        let counted = self.counted.get(py)?;
+        let Some(outlet) = counted.outlet() else { return Err(error::raise(py, &self.closed)) };
         let rows = rows.0.get(py)?;
-        py.detach(|| self.fill(&parts.stage, &outlet, rows)).map_err(|halt| match halt {
+        py.detach(|| self.fill(&counted.stage, &outlet, rows)).map_err(|halt| match halt {
             Halt::Stopped | Halt::Closed => error::raise(py, &self.closed),
             Halt::Row(row, text) => PyValueError::new_err(format!("row {row}: {text}")),
             Halt::Read(text) => PyOSError::new_err(text),
@@ -247,7 +197,7 @@ impl Bulk {
 
     /// Waits until there is room for a row of this size and later ones.
     fn start_room(&self, py: Python<'_>, size: usize) -> PyResult<Call> {
-        let stage = self.parts.get(py)?.stage.clone();
+        let stage = self.counted.get(py)?.stage.clone();
         let room = async move {
             stage.room(size).await;
             Ok(())
@@ -268,15 +218,10 @@ impl Bulk {
 
     /// Waits until each accepted row is acknowledged or failed. No more rows follow.
     fn start_outcomes(&self, py: Python<'_>) -> PyResult<Call> {
-        let parts = self.parts.get(py)?;
-        drop(parts.outlet.lock().take());
-        let counting = parts.counting.lock().take();
+        let ended = self.counted.get(py)?.end();
         let (topic, tally) = (self.topic.clone(), self.tally.clone());
         let outcomes = async move {
-            if let Some(counting) = counting {
-                // Fails only with the runtime.
-                let _ = counting.await;
-            }
+            ended.await;
             Ok(tally.tree(&topic))
         };
         Port::spawn_long(py, self.home, outcomes)

@@ -14,6 +14,7 @@ mod bulk;
 mod closing;
 mod config;
 mod consumer;
+mod counted;
 mod doctor;
 mod error;
 mod events;
@@ -21,6 +22,7 @@ mod feeder;
 mod group;
 mod hold;
 mod metrics;
+mod pipeline;
 mod port;
 mod producer;
 mod progress;
@@ -57,6 +59,8 @@ mod _native {
     use super::doctor::{Examination, start_doctor};
     #[pymodule_export]
     use super::events::{close_log, set_log_level, take_log};
+    #[pymodule_export]
+    use super::pipeline::Pipeline;
     #[pymodule_export]
     use super::port::{Call, Port, RecordMetadata};
     #[pymodule_export]

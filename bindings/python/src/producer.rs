@@ -12,6 +12,7 @@ use crate::{
     error,
     feeder::Feeder,
     metrics,
+    pipeline::Pipeline,
     port::{Call, Home, Port, none},
     runtime::{Owned, Process},
     sent::Sent,
@@ -94,6 +95,13 @@ impl Producer {
         Port::spawn(py, home, pair, move |py, pair| {
             Bulk::object(py, home, topic, Error::Closed, stage, pair)
         })
+    }
+
+    /// Begins the block of a pipeline.
+    fn _pipeline(&self, py: Python<'_>, limit: u64) -> PyResult<Pipeline> {
+        let (home, producer) = self.open(py)?;
+        let Inner { process, stage, .. } = self.0.get(py)?;
+        Ok(Pipeline::new(process, home, limit, stage.clone(), producer.completions()))
     }
 
     /// Waits until the earlier records are acknowledged or failed.

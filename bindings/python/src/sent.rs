@@ -36,6 +36,20 @@ impl<'py> Sent<'_, 'py> {
         is_quiet: bool,
     ) -> PyResult<Result<Bound<'py, PyAny>, Refused>> {
         let py = self.topic.py();
+        self.record(|record| {
+            let (tag, future) = port.future(py, record.timestamp, is_quiet)?;
+            match stage.push(&NewRecord { tag, ..record }, outlet) {
+                Ok(()) => Ok(Ok(future)),
+                Err(refused) => {
+                    port.withdraw(py, tag)?;
+                    Ok(Err(refused))
+                }
+            }
+        })?
+    }
+
+    /// Calls a function with the record, whose tag is 0.
+    pub(crate) fn record<T>(self, place: impl FnOnce(NewRecord<'_>) -> T) -> PyResult<T> {
         let topic = self.topic.to_str()?;
         let value = self.value.map(|value| buffer::bytes(value, "value")).transpose()?.flatten();
         let key = self.key.map(|key| buffer::bytes(key, "key")).transpose()?.flatten();
@@ -43,24 +57,15 @@ impl<'py> Sent<'_, 'py> {
         let headers = header_list(&pairs)?;
         let headers: Vec<(&str, Option<&[u8]>)> =
             headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
-        let timestamp = self.timestamp.unwrap_or_else(now);
-        let (tag, future) = port.future(py, timestamp, is_quiet)?;
-        let record = NewRecord {
+        Ok(place(NewRecord {
             topic,
             partition: self.partition,
             key: key.as_deref(),
             value: value.as_deref(),
             headers: &headers,
-            timestamp,
-            tag,
-        };
-        match stage.push(&record, outlet) {
-            Ok(()) => Ok(Ok(future)),
-            Err(refused) => {
-                port.withdraw(py, tag)?;
-                Ok(Err(refused))
-            }
-        }
+            timestamp: self.timestamp.unwrap_or_else(now),
+            tag: 0,
+        }))
     }
 }
 

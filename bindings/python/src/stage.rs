@@ -3,7 +3,8 @@
 //! `send` copies a record into one arena. The feeder takes the whole arena: it holds the lock for a
 //! swap only. The stage wakes the feeder only if the arena was empty.
 //!
-//! Rows of `send_arrow` wait for room ([`Stage::room`]) in a part of the stage: sends, which cannot wait, have the rest.
+//! Rows of `send_arrow` and records of a pipeline wait for room ([`Stage::room`]) in a part of the stage: sends, which
+//! cannot wait, have the rest.
 
 use std::{
     mem,
@@ -18,14 +19,16 @@ use curtail::{Error, Header, Record, producer::CompletionSink};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::{bulk::Tally, port::Core};
+use crate::{counted::Count, port::Core};
 
 /// Bytes of staged records beyond which a send fails.
 pub(crate) const CAPACITY: usize = 32 << 20;
-/// Bytes of staged records beyond which rows of columns wait.
+/// Bytes of staged records beyond which rows of columns and records of a pipeline wait.
 pub(crate) const BULK: usize = 8 << 20;
 /// Bytes of staged records at which waiting rows continue: enough work for the feeder until the next ones.
 const BULK_RESUMED: usize = BULK / 2;
+/// Largest value of `max.request.size`.
+pub(crate) const LARGEST: usize = i32::MAX as usize;
 /// Bytes that a record takes beside its content.
 const OVERHEAD: usize = 96;
 /// An arena with more capacity is not kept for reuse.
@@ -41,8 +44,8 @@ pub(crate) struct Outlet {
 pub(crate) enum Refusals {
     /// One event loop's port.
     Port(Arc<Core>),
-    /// The counts of one `send_arrow`.
-    Tally(Arc<Tally>),
+    /// Counts of outcomes.
+    Counts(Arc<dyn Count>),
 }
 
 impl Outlet {
@@ -50,7 +53,7 @@ impl Outlet {
     pub(crate) fn fail(&self, tag: u64, error: Error) {
         match &self.refusals {
             Refusals::Port(core) => core.fail(tag, error),
-            Refusals::Tally(tally) => tally.fail(tag, 1, error),
+            Refusals::Counts(counts) => counts.refuse(tag, error),
         }
     }
 }

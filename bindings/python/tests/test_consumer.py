@@ -1,13 +1,14 @@
 import asyncio
 import itertools
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import curtail_kafka as curtail
 from curtail_kafka import OffsetAndTimestamp, TopicPartition
+from curtail_kafka._offset import milliseconds
 from curtail_kafka.testing import Cluster
 
 EARLIEST: dict[str, Any] = {"auto_offset_reset": "earliest"}
@@ -347,6 +348,14 @@ async def test_lag_counts_from_the_records_that_were_received(
         assert await consumer.lag(partition) == 0
 
 
+def test_times_become_milliseconds_without_floats() -> None:
+    # `timestamp() * 1000` is 1000.9999999999999 here.
+    assert milliseconds(datetime.fromtimestamp(1.001, UTC)) == 1_001
+    assert milliseconds(datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)) == 0
+    local = datetime(2026, 1, 1, 12, 0, 0, 1)
+    assert milliseconds(local) == int(local.replace(microsecond=0).timestamp()) * 1000 + 1
+
+
 async def test_offsets_are_found_by_time(servers: str, curtail_topic: str) -> None:
     partition = TopicPartition(curtail_topic, 0)
     async with curtail.Producer(servers) as producer:
@@ -359,6 +368,9 @@ async def test_offsets_are_found_by_time(servers: str, curtail_topic: str) -> No
         assert at is not None and (at.offset, at.timestamp) == (2, 1_200)
         time = datetime.fromtimestamp(1.3, UTC)
         assert await consumer.offsets_for_times({partition: time}) == {partition: (3, 1_300)}
+        # Between two milliseconds: the record before it is too early.
+        time += timedelta(microseconds=1)
+        assert await consumer.offsets_for_times({partition: time}) == {partition: (4, 1_400)}
         assert await consumer.offsets_for_times({partition: 9_000}) == {partition: None}
         with pytest.raises(curtail.IllegalStateError, match="negative"):
             await consumer.offsets_for_times({partition: -1})

@@ -65,6 +65,43 @@ async def test_pipeline_waits_for_memory(servers: str, curtail_topic: str) -> No
                 read += 1
 
 
+async def test_calls_that_wait_keep_their_order(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer, producer.pipeline(limit=4) as pipeline:
+        tasks = [
+            asyncio.ensure_future(pipeline.send(curtail_topic, b"%d" % n, key="k"))
+            for n in range(100)
+        ]
+        await asyncio.sleep(0)
+        # Calls that stop waiting leave their places.
+        for task in tasks[50:60]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    sent = [b"%d" % n for n, task in enumerate(tasks) if not task.cancelled()]
+    assert 90 <= len(sent) < 100 and pipeline.delivered == len(sent)
+    assert await values(servers, curtail_topic) == sent
+
+
+async def test_a_failed_batch_is_one_exception(
+    curtail_cluster: Cluster, curtail_topic: str
+) -> None:
+    async with curtail.Producer(
+        curtail_cluster.bootstrap_servers,
+        linger_ms=100,
+        request_timeout_ms=200,
+        delivery_timeout_ms=400,
+    ) as producer:
+        await producer.warm_up(curtail_topic)
+        with pytest.raises(ExceptionGroup, match="10 records were not acknowledged") as raised:
+            with curtail_cluster.slow(30):
+                async with producer.pipeline() as pipeline:
+                    for n in range(10):
+                        await pipeline.send(curtail_topic, b"%d" % n, partition=0)
+        (error,) = raised.value.exceptions
+        assert isinstance(error, curtail.NotAcknowledgedError)
+        assert error.__notes__ == ["10 records"]
+        assert (pipeline.delivered, pipeline.failed) == (0, 10)
+
+
 async def test_send_that_waits_at_the_end_of_its_block_is_refused(
     servers: str, curtail_topic: str
 ) -> None:

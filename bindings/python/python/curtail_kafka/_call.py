@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from asyncio import CancelledError, Future, Semaphore
+from asyncio import CancelledError, Future, Lock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,7 @@ from ._rebalance import Rebalance, RebalanceListener, inside
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["THREADED", "Future", "Methods", "Semaphore", "apart", "finished", "pause", "settled"]
+__all__ = ["THREADED", "Future", "Lock", "Methods", "apart", "finished", "pause", "settled"]
 
 T = TypeVar("T")
 THREADED = False

@@ -1,4 +1,4 @@
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from ._partition import ByPartition, pairs
@@ -9,11 +9,23 @@ Offset: TypeAlias = int | OffsetAndMetadata
 """The offset of the next record to read, alone or with a leader epoch and a text."""
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 class OffsetAndTimestamp(NamedTuple):
     """A record that was found by time. The timestamp is in milliseconds since 1970-01-01 UTC."""
 
     offset: int
     timestamp: int
+
+
+def milliseconds(time: datetime) -> int:
+    """The first whole millisecond since 1970-01-01 UTC that is not before the time.
+
+    The timestamp of a record has no microseconds. A time without a zone is local, as everywhere.
+    """
+    # In integers: the float of `timestamp()` may be below the millisecond.
+    return -((_EPOCH - time.astimezone(UTC)) // timedelta(milliseconds=1))
 
 
 def offset_list(offsets: ByPartition[Offset]) -> list[Listed]:
@@ -35,7 +47,7 @@ def time_list(times: ByPartition[datetime | int]) -> list[tuple[tuple[str, int],
     every: list[tuple[tuple[str, int], int]] = []
     for at, time in pairs("times", times):
         if isinstance(time, datetime):
-            every.append((at, int(time.timestamp() * 1000)))
+            every.append((at, milliseconds(time)))
         elif isinstance(time, int):
             every.append((at, time))
         else:

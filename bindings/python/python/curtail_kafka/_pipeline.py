@@ -1,44 +1,49 @@
 """Sends whose outcomes are reported together."""
 
+from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ._call import Future, Semaphore
-from ._native import RecordMetadata
+from . import _native
+from ._call import Lock, finished
 from ._sender import Bytes, HeaderLike
 from ._sending import Pace
-from .errors import BufferFullError, ConfigError, IllegalStateError
+from .errors import ConfigError, IllegalStateError
 
 if TYPE_CHECKING:
     from ._producer import Producer
-
-KEPT = 100
-"""Exceptions that a pipeline keeps; it counts the others."""
 
 
 class Pipeline:
     """Sends records without a future for each, from :meth:`Producer.pipeline`.
 
     ``async with`` waits at its end for every record, and raises the failures together as an
-    :class:`ExceptionGroup`. Of many failures it has the first 100. Later sends continue after a
-    failure: :attr:`failed` counts them. Records with the same key keep the order of the calls.
+    :class:`ExceptionGroup`: one for each batch or record that failed, of which it has the first
+    100. Later sends continue after a failure: :attr:`failed` counts them. Records with the same
+    key keep the order of the calls.
     """
-
-    delivered: int
-    """Acknowledged records."""
-    failed: int
-    """Records that failed."""
 
     def __init__(self, producer: "Producer", limit: int) -> None:
         if limit < 1:
             raise ConfigError(f"limit={limit}: must be at least 1")
         self._producer = producer
-        self._room = Semaphore(limit)
+        self._limit = limit
         self._pace = Pace()
-        self._errors: list[BaseException] = []
+        self._block: _native.Pipeline | None = None
         self._open = False
-        self.delivered = self.failed = 0
+        self._waiting: deque[object] = deque()
+        self._turn = Lock()
+
+    @property
+    def delivered(self) -> int:
+        """Acknowledged records."""
+        return self._block.delivered if self._block else 0
+
+    @property
+    def failed(self) -> int:
+        """Records that failed."""
+        return self._block.failed if self._block else 0
 
     async def send(
         self,
@@ -50,55 +55,44 @@ class Pipeline:
         headers: HeaderLike | None = None,
         timestamp: int | None = None,
     ) -> None:
-        """Accepts a record. Waits only while ``limit`` records, or 32 MiB, are not acknowledged.
+        """Accepts a record.
 
-        A cancelled call has not accepted the record.
+        Waits only while ``limit`` records are not acknowledged, or 8 MiB of records wait for room
+        in ``buffer.memory``. A cancelled call has not accepted the record.
         """
-        self._check_open()
         if headers is not None and not isinstance(headers, Mapping):
             # Read again if the record has to wait.
             headers = list(headers)
-        await self._pace.kept()
-        await self._room.acquire()
+        if self._pace.is_over():
+            self._opened()
+            await self._pace.kept()
+        block = self._opened()
+        # Behind the calls that wait: records with the same key keep their order.
+        if self._waiting or (
+            block.offer(topic, value, key, partition, headers, timestamp) is not None
+        ):
+            await self._wait(topic, value, key, partition, headers, timestamp)
+
+    async def _wait(self, *record: Any) -> None:
+        place = object()
+        self._waiting.append(place)
         try:
-            while True:
-                self._check_open()
-                try:
-                    sent = self._producer._send_quietly(
-                        topic,
-                        value,
-                        key=key,
-                        partition=partition,
-                        headers=headers,
-                        timestamp=timestamp,
-                    )
-                    break
-                except BufferFullError:
-                    await self._producer.flush()
-        except BaseException:
-            self._room.release()
-            raise
-        sent.add_done_callback(self._done)
+            async with self._turn:
+                while (size := self._opened().offer(*record)) is not None:
+                    await finished(self._opened().start_room(size))
+        finally:
+            self._waiting.remove(place)
 
-    def _check_open(self) -> None:
-        if not self._open:
+    def _opened(self) -> _native.Pipeline:
+        if self._block is None or not self._open:
             raise IllegalStateError("a pipeline sends inside its 'async with' block")
-
-    def _done(self, sent: Future[RecordMetadata]) -> None:
-        if sent.cancelled() or (error := sent.exception()) is None:
-            self.delivered += 1
-        else:
-            self.failed += 1
-            if len(self._errors) < KEPT:
-                self._errors.append(error)
-        self._room.release()
+        return self._block
 
     async def __aenter__(self) -> Self:
         if self._open:
             raise IllegalStateError("the pipeline is open")
+        self._block = self._producer._pipeline(self._limit)
         self._open = True
-        self._errors = []
-        self.delivered = self.failed = 0
         return self
 
     async def __aexit__(
@@ -107,19 +101,26 @@ class Pipeline:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        block = self._opened()
         self._open = False
         try:
             await self._producer.flush()
+            failed, failures = await finished(block.start_outcomes())
         except BaseException as interrupted:
-            if self._errors:
-                interrupted.add_note(self._summary())
+            if block.failed:
+                interrupted.add_note(self._summary(block.failed))
             raise
-        if not self._errors:
+        if not failed:
             return
         if error is not None:
-            error.add_note(self._summary())
+            error.add_note(self._summary(failed))
             return
-        raise BaseExceptionGroup(self._summary(), self._errors)
+        reasons: list[Exception] = []
+        for reason, count, _ in failures:
+            if count > 1:
+                reason.add_note(f"{count} records")
+            reasons.append(reason)
+        raise ExceptionGroup(self._summary(failed), reasons)
 
-    def _summary(self) -> str:
-        return f"{self.failed} records were not acknowledged"
+    def _summary(self, failed: int) -> str:
+        return f"{failed} records were not acknowledged"

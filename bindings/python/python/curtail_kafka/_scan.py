@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias, Unpack
 
 from . import _native
 from ._config import Setting, properties
+from ._offset import milliseconds
 from ._partition import TopicPartition
 from ._records import Column, Layout
 from .errors import ConfigError
@@ -91,7 +92,7 @@ def scan(
 def _place(what: str, place: Place) -> tuple[str, int]:
     match place:
         case datetime():
-            return "time", int(place.timestamp() * 1000)
+            return "time", milliseconds(place)
         case "beginning" | "end":
             return place, 0
         case bool():

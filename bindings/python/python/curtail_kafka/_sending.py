@@ -32,9 +32,13 @@ class Pace:
     def __init__(self) -> None:
         self._ends = perf_counter() + TURN
 
+    def is_over(self) -> bool:
+        """Whether the turn has ended."""
+        return perf_counter() >= self._ends
+
     async def kept(self) -> None:
         """Yields to the event loop if the turn has ended."""
-        if perf_counter() >= self._ends:
+        if self.is_over():
             await pause()
             self._ends = perf_counter() + TURN
 
@@ -104,7 +108,8 @@ async def send_rows(
         bulk.stop()
     partitions, failed, failures = await finished(bulk.start_outcomes())
     for reason, count, row in failures:
-        reason.add_note(f"{count} records, the first of them row {row}")
+        where = f"row {row}" if count == 1 else f"{count} records, the first of them row {row}"
+        reason.add_note(where)
         errors.append(reason)
     if errors:
         text = f"{failed} of {bulk.accepted} records were not acknowledged"

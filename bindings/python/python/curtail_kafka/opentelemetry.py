@@ -3,7 +3,8 @@
 It needs the package ``opentelemetry-api``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry import propagate, trace
@@ -33,8 +34,9 @@ def instrument(client: T, tracer_provider: TracerProvider | None = None) -> T:
     """Makes a span of each send, from the call until the outcome, and returns the client.
 
     The record's headers receive the span's context, ``traceparent`` with the default propagator. A
-    span ends with the partition and the offset, or with the error. ``send_many``, pipelines and
-    transactions are included. An instrumented client is left as it is.
+    span ends with the partition and the offset, or with the error. ``send_many`` and transactions
+    are included. The span of a pipeline's record ends when the record is accepted. An instrumented
+    client is left as it is.
     """
     if getattr(client, _INSTRUMENTED, False):
         return client
@@ -50,6 +52,8 @@ def instrument(client: T, tracer_provider: TracerProvider | None = None) -> T:
         for name in ("send", "_send_quietly"):
             if hasattr(client, name):
                 setattr(client, name, _traced(tracer, getattr(client, name)))
+        if isinstance(client, Producer | SyncProducer):
+            _trace_pipelines(tracer, client)
     else:
         raise TypeError(f"client must be a producer or a transaction, not {type(client).__name__}")
     setattr(client, _INSTRUMENTED, True)
@@ -64,35 +68,86 @@ def context_of(record: Record) -> Context:
     return propagate.extract(carrier)
 
 
+def _trace_pipelines(tracer: trace.Tracer, client: Producer | SyncProducer) -> None:
+    make: Callable[..., Any] = client.pipeline
+
+    def pipeline(*arguments: Any, **options: Any) -> Any:
+        made = make(*arguments, **options)
+        made.send = _accepted(tracer, made.send)
+        return made
+
+    setattr(client, "pipeline", pipeline)  # noqa: B010
+
+
+class _Sent:
+    """The span of a record, and the record's headers with its context."""
+
+    def __init__(
+        self, tracer: trace.Tracer, topic: str, key: object, headers: "HeaderLike | None"
+    ) -> None:
+        self.span = tracer.start_span(
+            f"send {topic}", kind=SpanKind.PRODUCER, attributes=_attributes(topic, key)
+        )
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(self.span))
+        with _ended_by_errors(self.span):
+            # A forwarded record has the trace context of an earlier send.
+            others = [pair for pair in _pairs(headers) if pair[0] not in carrier]
+        self.headers: list[Any] = [*others, *carrier.items()]
+
+
 def _traced(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any]:
     def traced(
         topic: str,
         value: Any = None,
         *,
         key: Any = None,
-        partition: int | None = None,
         headers: "HeaderLike | None" = None,
-        timestamp: int | None = None,
+        **others: Any,
     ) -> Any:
-        span = tracer.start_span(
-            f"send {topic}", kind=SpanKind.PRODUCER, attributes=_attributes(topic, key)
-        )
-        carrier: dict[str, str] = {}
-        propagate.inject(carrier, trace.set_span_in_context(span))
-        try:
-            # A forwarded record has the trace context of an earlier send.
-            others = [pair for pair in _pairs(headers) if pair[0] not in carrier]
-            every: list[Any] = [*others, *carrier.items()]
-            sent = send(
-                topic, value, key=key, partition=partition, headers=every, timestamp=timestamp
-            )
-        except BaseException as error:
-            _fail(span, error)
-            raise
-        sent.add_done_callback(lambda done: _end(span, done))
+        record = _Sent(tracer, topic, key, headers)
+        with _ended_by_errors(record.span):
+            sent = send(topic, value, key=key, headers=record.headers, **others)
+        sent.add_done_callback(lambda done: _end(record.span, done))
         return sent
 
     return traced
+
+
+def _accepted(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_traced`, for a send without a future."""
+
+    def accepted(
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: "HeaderLike | None" = None,
+        **others: Any,
+    ) -> Any:
+        record = _Sent(tracer, topic, key, headers)
+        with _ended_by_errors(record.span):
+            accepting = send(topic, value, key=key, headers=record.headers, **others)
+        if accepting is not None:
+            return _awaited(record.span, accepting)
+        record.span.end()
+
+    return accepted
+
+
+async def _awaited(span: Span, accepting: Awaitable[None]) -> None:
+    with _ended_by_errors(span):
+        await accepting
+    span.end()
+
+
+@contextmanager
+def _ended_by_errors(span: Span) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        _fail(span, error)
+        raise
 
 
 def _pairs(headers: "HeaderLike | None") -> list[Any]:

@@ -4,7 +4,7 @@ import inspect
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Condition, Semaphore
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _native, _threads
@@ -15,7 +15,7 @@ from .._rebalance import Rebalance, RebalanceListener, inside
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["THREADED", "Future", "Methods", "Semaphore", "apart", "finished", "pause", "settled"]
+__all__ = ["THREADED", "Future", "Lock", "Methods", "apart", "finished", "pause", "settled"]
 
 T = TypeVar("T")
 THREADED = True

@@ -11,7 +11,7 @@ from ._client import Client
 from .._config import Setting, properties
 from .._group import GroupMetadata
 from .._native import Record, RecordBatch, Records
-from .._offset import Offset, OffsetAndTimestamp, offset_list, time_list
+from .._offset import Offset, OffsetAndTimestamp, milliseconds, offset_list, time_list
 from .._partition import ByPartition, TopicPartition
 from .._rebalance import RebalanceListener, register
 from .._records import Column, Layout
@@ -172,8 +172,8 @@ class Consumer(Client, _native.Consumer):
     ) -> None:
         """Continues a partition at an offset, a time, or one of the names."""
         if isinstance(to, datetime):
-            milliseconds = int(to.timestamp() * 1000)
-            self._methods.served(self._start_seek_to_timestamp(partition, milliseconds))
+            time = milliseconds(to)
+            self._methods.served(self._start_seek_to_timestamp(partition, time))
         else:
             self._methods.served(self._start_seek(partition, to))
 
