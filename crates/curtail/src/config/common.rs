@@ -63,7 +63,7 @@ settings! {
         /// `client.rack`: the client's rack, for `partitioner.rack.aware` of a producer and for a consumer's reads from a
         /// nearby replica; empty for none.
         none client_rack: String = String::new() => "client.rack", TEXT;
-        /// `connections.max.idle.ms`: how long a connection without a request stays open; `None` for no limit (-1).
+        /// `connections.max.idle.ms`: how long a connection without a request stays open; -1 (`None`) for no limit.
         plain connections_max_idle: Option<Duration> = Some(Duration::from_secs(540))
             => "connections.max.idle.ms", IDLE_MILLIS;
         /// `curtail.io.thread`: whether the client's tasks run on a thread that all such clients of the process share, and
@@ -101,7 +101,7 @@ settings! {
         /// (KIP-899).
         plain metadata_recovery: RecoveryStrategy = RecoveryStrategy::Rebootstrap
             => "metadata.recovery.strategy", RECOVERY;
-        /// `receive.buffer.bytes`: the sockets' receive buffers; `None` leaves them to the operating system (-1).
+        /// `receive.buffer.bytes`: the sockets' receive buffers; -1 (`None`) leaves them to the operating system.
         none receive_buffer: Option<usize> = None => "receive.buffer.bytes", SOCKET_BUFFER;
         /// `reconnect.backoff.max.ms`: the longest backoff before another connection attempt to an unreachable broker.
         none reconnect_backoff_max: Duration = Duration::from_secs(1) => "reconnect.backoff.max.ms", LONG_MILLIS;
@@ -113,7 +113,7 @@ settings! {
         none retry_backoff_max: Duration = Duration::from_secs(1) => "retry.backoff.max.ms", LONG_MILLIS;
         /// `retry.backoff.ms`: the first backoff between retries.
         none retry_backoff: Duration = Duration::from_millis(100) => "retry.backoff.ms", LONG_MILLIS;
-        /// `send.buffer.bytes`: the sockets' send buffers; `None` leaves them to the operating system (-1).
+        /// `send.buffer.bytes`: the sockets' send buffers; -1 (`None`) leaves them to the operating system.
         none send_buffer: Option<usize> = None => "send.buffer.bytes", SOCKET_BUFFER;
         /// `socket.connection.setup.timeout.ms`: time limit for a connection, TLS and login included.
         plain connection_setup_timeout: Duration = Duration::from_secs(10)
