@@ -2,8 +2,9 @@
 //!
 //! The group's leader runs an assignor. Its input is each member's subscription and current partitions, and the
 //! partition counts of the topics. It assigns every partition of a subscribed topic to one member subscribed to it.
-//! The results are those of Kafka 4.3 without racks: rack-aware assignment (KIP-881) is unsupported. Where the Java
-//! client follows the order of a hash map, this code follows the order of member ids.
+//! The results are those of Kafka 4.3. Where the Java client follows the order of a hash map, this code follows the
+//! order of member ids. All but [`Assignor::RoundRobin`] prefer partitions with a replica in the member's rack
+//! (KIP-881).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +14,7 @@ use std::{
 use bytes::Bytes;
 use curtail_wire::consumer_protocol::{self, Partitions, StickyData, Subscription};
 
+mod racks;
 mod range;
 mod round_robin;
 mod sticky;
@@ -22,8 +24,24 @@ mod tests;
 /// A partition: topic and index.
 pub type Key = (Arc<str>, i32);
 
-/// The number of partitions of each topic. Topics that do not exist are left out.
-pub type Topics = BTreeMap<Arc<str>, i32>;
+/// The partitions of each topic. Topics that do not exist are left out.
+pub type Topics = BTreeMap<Arc<str>, Layout>;
+
+/// A topic's partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Their number.
+    pub count: i32,
+    /// Racks with a replica, by partition index. Empty if racks are not to be matched.
+    pub racks: Vec<BTreeSet<Arc<str>>>,
+}
+
+impl From<i32> for Layout {
+    /// That many partitions, without racks.
+    fn from(count: i32) -> Self {
+        Self { count, racks: Vec::new() }
+    }
+}
 
 /// Partitions by member id; every member has an entry.
 pub type Assignments = BTreeMap<Arc<str>, Vec<Key>>;
@@ -60,6 +78,13 @@ pub struct Member {
     pub instance: Option<Arc<str>>,
     /// Subscription and owned partitions.
     pub subscription: Subscription,
+}
+
+impl Member {
+    /// `client.rack`.
+    fn rack(&self) -> Option<&str> {
+        self.subscription.rack.as_deref().filter(|rack| !rack.is_empty())
+    }
 }
 
 impl Assignor {
@@ -119,6 +144,11 @@ impl Assignor {
             }
         }
     }
+}
+
+/// Whether a member has a rack, so that [`Layout::racks`] make a difference.
+pub fn any_rack(members: &[Member]) -> bool {
+    members.iter().any(|member| member.rack().is_some())
 }
 
 /// Every topic that a member subscribes to.

@@ -40,7 +40,7 @@ use curtail_wire::{
 };
 
 use crate::{
-    assignor::{self, Assignments, Assignor, Key, Member, Rebalance, Topics},
+    assignor::{self, Assignments, Assignor, Key, Layout, Member, Rebalance, Topics},
     backoff::Backoff,
     later::Later,
     metadata::Node,
@@ -287,8 +287,8 @@ enum Letting {
 struct Leadership {
     /// Topics that any member subscribes to.
     wanted: BTreeSet<Arc<str>>,
-    /// Their partition counts at that time.
-    counts: Topics,
+    /// Their partitions at that time, with racks if this member has one.
+    layouts: Topics,
     /// Whether the coordinator has the assignment already.
     in_force: bool,
 }
@@ -532,15 +532,22 @@ impl<E: Clone> Membership<E> {
         self.polled = self.polled.max(now);
     }
 
-    /// Reports that partition counts may have changed. A leader requests a rebalance if an assigned topic's count did.
-    pub fn look_at_topics(&mut self, count_of: impl Fn(&str) -> Option<i32>, now: Instant) {
+    /// Whether [`Self::look_at_topics`] needs the racks of partitions. As in the Java client, a leader without a rack does
+    /// not request a rebalance because of them.
+    pub fn follows_racks(&self) -> bool {
+        self.settings.rack.is_some()
+    }
+
+    /// Reports that partitions may have changed. A leader requests a rebalance if an assigned topic's number of
+    /// partitions did, or their racks.
+    pub fn look_at_topics(&mut self, layout_of: impl Fn(&str) -> Option<Layout>, now: Instant) {
         let Some(leading) = &self.leading else { return };
         if matches!(self.phase, Phase::Assigning(..)) {
             return;
         }
         let changed = leading.wanted.iter().any(|topic| {
             // A topic that is unknown now may only be missing for a moment.
-            count_of(topic).is_some_and(|count| leading.counts.get(topic) != Some(&count))
+            layout_of(topic).is_some_and(|layout| leading.layouts.get(topic) != Some(&layout))
         });
         if changed {
             self.ask_to_rejoin(now);

@@ -19,15 +19,18 @@ use curtail_wire::{
 };
 use imbl::OrdMap;
 
-use crate::plant::{Plant, planted};
+use crate::{
+    assignor::Layout,
+    plant::{Plant, planted},
+};
 
-mod in_sync;
 pub mod recovery;
 pub mod refresh;
+mod replicas;
 #[cfg(test)]
 mod tests;
 
-pub use in_sync::InSync;
+pub use replicas::Replicas;
 
 /// A broker's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +90,16 @@ pub struct Topic {
     /// Leaders by partition index.
     pub leaders: Box<[Leader]>,
     /// In-sync replicas by partition index.
-    pub in_sync: InSync,
+    pub in_sync: Replicas,
+    /// The other replicas by partition index.
+    pub lagging: Replicas,
+}
+
+impl Topic {
+    /// The partitions for an assignor that does not match racks.
+    pub fn layout(&self) -> Layout {
+        i32::try_from(self.leaders.len()).unwrap_or(i32::MAX).into()
+    }
 }
 
 /// The cluster at one moment.
@@ -176,6 +188,22 @@ impl Snapshot {
     pub fn in_sync(&self, topic: &str, partition: i32) -> &[i32] {
         let Ok(index) = usize::try_from(partition) else { return &[] };
         self.topics.get(topic).map_or(&[], |topic| topic.in_sync.of_partition(index))
+    }
+
+    /// A topic's partitions with the racks of their replicas. Replicas out of sync count, as in the Java client: they
+    /// usually catch up soon. The rack of a replica whose broker is down is unknown.
+    pub fn layout_with_racks(&self, topic: &Topic) -> Layout {
+        let racks: BTreeMap<i32, Arc<str>> = self
+            .nodes
+            .values()
+            .filter_map(|node| Some((node.id, node.rack.as_deref()?.into())))
+            .collect();
+        let racks_of = |index| {
+            let replicas =
+                [topic.in_sync.of_partition(index), topic.lagging.of_partition(index)].concat();
+            replicas.iter().filter_map(|id| racks.get(id).cloned()).collect()
+        };
+        Layout { racks: (0..topic.leaders.len()).map(racks_of).collect(), ..topic.layout() }
     }
 
     /// Applies a Metadata response. `asked` names the requested topics; others in the response are ignored. It is
@@ -307,8 +335,8 @@ impl Snapshot {
         if leaders.iter().any(|l| l.id < 0) {
             changes.leaderless.push(name.clone());
         }
-        let in_sync = InSync::of(answered);
-        let topic = Topic { name: name.clone(), id, leaders, in_sync };
+        let (in_sync, lagging) = (Replicas::in_sync(answered), Replicas::lagging(answered));
+        let topic = Topic { name: name.clone(), id, leaders, in_sync, lagging };
         if known.as_deref() == Some(&topic) {
             return;
         }

@@ -60,8 +60,8 @@ settings! {
         plain dns_lookup: DnsLookup = DnsLookup::default() => "client.dns.lookup", DNS_LOOKUP;
         /// `client.id`: the name that brokers see in requests.
         text client_id: String = "curtail".into() => "client.id", TEXT;
-        /// `client.rack`: the client's rack, for `partitioner.rack.aware` of a producer and for a consumer's reads from a
-        /// nearby replica; empty for none.
+        /// `client.rack`: the client's rack, for `partitioner.rack.aware` of a producer, for a consumer's reads from a
+        /// nearby replica (KIP-392), and for its share of a group's partitions (KIP-881); empty for none.
         none client_rack: String = String::new() => "client.rack", TEXT;
         /// `connections.max.idle.ms`: how long a connection without a request stays open; -1 (`None`) for no limit.
         plain connections_max_idle: Option<Duration> = Some(Duration::from_secs(540))
@@ -211,7 +211,8 @@ common_methods!(AdminConfig);
 macro_rules! rack {
     ($type:ident) => {
         impl $type {
-            /// Sets `client.rack`: of a producer for `partitioner.rack.aware`, of a consumer for reads from a nearby replica.
+            /// Sets `client.rack`: of a producer for `partitioner.rack.aware`, of a consumer for reads from a nearby replica
+            /// and for the partitions that it gets in a group.
             #[must_use]
             pub fn client_rack(mut self, rack: impl Into<String>) -> Self {
                 self.common.client_rack = rack.into();

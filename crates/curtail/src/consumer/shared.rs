@@ -581,8 +581,7 @@ impl Listener for Shared {
         if let Some(group) = &self.group
             && topics.iter().any(|topic| group.follows(topic))
         {
-            let count_of = |topic: &str| i32::try_from(snapshot.topic(topic)?.leaders.len()).ok();
-            group.look_at_topics(count_of);
+            group.look_at_topics(&snapshot);
         }
     }
 

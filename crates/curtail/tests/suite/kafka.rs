@@ -1,5 +1,6 @@
 //! Kafka's own tools and clients with the embedded cluster, and together with this client on both clusters.
 
+mod assignors;
 mod consumer_protocol;
 mod groups;
 mod java;

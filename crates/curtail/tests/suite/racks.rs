@@ -6,7 +6,8 @@ use std::{collections::BTreeSet, time::Duration};
 use crate::common::{Backend, producer};
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, Producer, Record, TopicPartition,
-    config::OffsetReset,
+    admin::{Mode, NewPartitions},
+    config::{Assignor, OffsetReset},
 };
 use curtail_cluster::ReplicaSelector;
 use tokio::time::timeout;
@@ -178,4 +179,83 @@ async fn round(sender: &Producer, consumer: &mut Consumer) -> usize {
     }
     assert_eq!(read, PARTITIONS as usize);
     read
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_get_partitions_in_their_rack_embedded() {
+    let racks = RACKS.map(str::to_owned).to_vec();
+    let backend = Backend::embedded_with(3, |config| {
+        config.racks = racks;
+        config.set("group.initial.rebalance.delay.ms", "0").unwrap();
+    });
+    members_get_partitions_in_their_rack(backend.await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_get_partitions_in_their_rack_apache() {
+    let name = "members_get_partitions_in_their_rack_apache";
+    let backend = Backend::apache_with(name, 3, |builder| {
+        let builder = builder.property("group.initial.rebalance.delay.ms", "0");
+        (0..3).fold(builder, |builder, index| {
+            builder.broker_property(index, "broker.rack", RACKS[index])
+        })
+    });
+    let Some(backend) = backend else { return };
+    members_get_partitions_in_their_rack(backend).await;
+}
+
+/// Partitions have one replica each, two in each rack. Three members, one in each rack, share them (KIP-881).
+async fn members_get_partitions_in_their_rack(backend: Backend) {
+    backend.create_topic(TOPIC, 1, 1).await;
+    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
+    let brokers = admin.describe_cluster().await.expect("described").brokers;
+    let topic = admin.describe_topics(&[TOPIC]).await.expect("described").remove(0).1;
+    let first = topic.expect("the topic").partitions[0].replicas[0];
+    let mut placed: Vec<i32> = brokers.iter().chain(&brokers).map(|broker| broker.id).collect();
+    placed.remove(placed.iter().position(|id| *id == first).expect("a broker"));
+    let added = placed.iter().map(|id| vec![*id]);
+    let added = NewPartitions::new(TOPIC, PARTITIONS).replicas(added);
+    let created = admin.create_partitions(&[added], Mode::Apply).await.expect("created");
+    created.into_iter().for_each(|(_, outcome)| outcome.expect("created"));
+    placed.insert(0, first);
+    let near = |rack: &str| -> BTreeSet<i32> {
+        let broker = brokers.iter().find(|broker| broker.rack.as_deref() == Some(rack));
+        let broker = broker.expect("brokers report their racks").id;
+        (0..).zip(&placed).filter(|(_, id)| **id == broker).map(|(index, _)| index).collect()
+    };
+    for assignor in [Assignor::Range, Assignor::Sticky, Assignor::CooperativeSticky] {
+        // The first member to join gets all partitions first. Racks in reverse order of the brokers: without them, members
+        // would get others.
+        let mut members: Vec<Consumer> = RACKS
+            .iter()
+            .rev()
+            .map(|rack| {
+                let config = ConsumerConfig::new(backend.bootstrap())
+                    .group_id(assignor.name())
+                    .client_rack(*rack)
+                    .partition_assignment_strategy([assignor]);
+                let mut consumer = Consumer::new(config).expect("usable");
+                consumer.subscribe([TOPIC]).expect("a subscription");
+                consumer
+            })
+            .collect();
+        let expected: Vec<BTreeSet<i32>> = RACKS.iter().rev().map(|rack| near(rack)).collect();
+        let mut assigned = Vec::new();
+        let settled = async {
+            while assigned != expected {
+                assigned.clear();
+                for member in &mut members {
+                    member.poll(Duration::from_millis(20)).await.expect("no error");
+                    let partitions = member.assignment().into_iter().map(|at| at.partition);
+                    assigned.push(partitions.collect::<BTreeSet<i32>>());
+                }
+            }
+        };
+        if timeout(LIMIT, settled).await.is_err() {
+            panic!("{assignor:?}: {assigned:?} instead of {expected:?}");
+        }
+        for member in members {
+            member.close().await;
+        }
+    }
 }

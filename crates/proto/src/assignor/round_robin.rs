@@ -7,11 +7,11 @@ pub(super) fn assign(topics: &Topics, members: &[Member]) -> Assignments {
     let ordered = in_order(members);
     let mut assignments = nothing_for(members);
     let mut turn = 0;
-    for (topic, &partitions) in topics {
+    for (topic, layout) in topics {
         if !ordered.iter().any(|member| wants(member, topic)) {
             continue;
         }
-        for index in 0..partitions {
+        for index in 0..layout.count {
             while !wants(ordered[turn % ordered.len()], topic) {
                 turn += 1;
             }

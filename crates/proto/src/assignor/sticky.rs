@@ -11,7 +11,7 @@ use std::{
 
 use curtail_wire::consumer_protocol::{self, StickyData};
 
-use super::{Assignments, Key, Member, Topics, flat, wants};
+use super::{Assignments, Key, Member, Topics, flat, racks::Racks, wants};
 
 mod equal;
 mod general;
@@ -66,11 +66,13 @@ pub(super) fn assign(
         member.subscription.topics.iter().cloned().collect()
     };
     let first = wanted(&members[0]);
+    let racks = Racks::of(topics, members);
     if members.iter().all(|member| wanted(member) == first) {
         let topics = topics.iter().filter(|(topic, _)| first.contains(*topic));
-        equal::assign(&topics.map(|(t, n)| (t.clone(), *n)).collect(), before.owned)
+        let topics = topics.map(|(topic, layout)| (topic.clone(), layout.clone()));
+        equal::assign(&topics.collect(), before.owned, &racks)
     } else {
-        general::assign(topics, members, before)
+        general::assign(topics, members, before, &racks)
     }
 }
 
@@ -84,7 +86,7 @@ fn before(topics: &Topics, members: &[Member], claim_of: fn(&Member) -> Claim) -
     let mut claimants: BTreeMap<&Key, Vec<(i32, &Member)>> = BTreeMap::new();
     for (member, claim) in &claims {
         for key in &claim.partitions {
-            let exists = topics.get(&key.0).is_some_and(|count| (0..*count).contains(&key.1));
+            let exists = topics.get(&key.0).is_some_and(|topic| (0..topic.count).contains(&key.1));
             if exists && wants(member, &key.0) {
                 claimants.entry(key).or_default().push((claim.generation, member));
             }

@@ -4,11 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod racks;
+
 /// Topics with their partitions.
 type Counts<'a> = &'a [(&'a str, i32)];
 
 fn topics(counts: Counts<'_>) -> Topics {
-    counts.iter().map(|(topic, count)| ((*topic).into(), *count)).collect()
+    counts.iter().map(|(topic, count)| ((*topic).into(), (*count).into())).collect()
 }
 
 fn member(id: &str, wanted: &[&str]) -> Member {
@@ -246,7 +248,8 @@ fn groups() -> impl Strategy<Value = (Topics, Vec<Member>)> {
     let counts = proptest::collection::vec(0..7i32, 1..6);
     counts.prop_flat_map(|counts| {
         let names: Vec<Arc<str>> = (0..counts.len()).map(|n| format!("t{n}").into()).collect();
-        let topics: Topics = names.iter().cloned().zip(counts).collect();
+        let topics: Topics =
+            names.iter().cloned().zip(counts.into_iter().map(Layout::from)).collect();
         let wish = proptest::sample::subsequence(names.clone(), 0..=names.len());
         let same = proptest::collection::vec(Just(names.clone()), 1..8);
         let different = proptest::collection::vec(wish, 1..8);
@@ -275,7 +278,7 @@ fn check_complete(topics: &Topics, members: &[Member], assignments: &Assignments
     let expected: BTreeSet<Key> = topics
         .iter()
         .filter(|(topic, _)| wanted.contains(*topic))
-        .flat_map(|(topic, count)| (0..*count).map(|index| (topic.clone(), index)))
+        .flat_map(|(topic, layout)| (0..layout.count).map(|index| (topic.clone(), index)))
         .collect();
     assert_eq!(given, expected);
 }
@@ -319,8 +322,8 @@ proptest! {
         }
         // With equal subscriptions, new partitions take none from any member.
         let mut topics = topics;
-        if let Some(mut count) = topics.first_entry() {
-            *count.get_mut() += more;
+        if let Some(mut first) = topics.first_entry() {
+            first.get_mut().count += more;
         }
         let grown = Assignor::Sticky.assign(&topics, &again);
         check_complete(&topics, &again, &grown);

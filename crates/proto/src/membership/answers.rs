@@ -170,7 +170,7 @@ impl<E: Clone> Membership<E> {
         let members: Arc<[Member]> = reply.members.into_iter().filter_map(member).collect();
         let wanted = assignor::wanted_topics(&members);
         let in_force = reply.skip_assignment;
-        self.leading = Some(Leadership { wanted, counts: Topics::new(), in_force });
+        self.leading = Some(Leadership { wanted, layouts: Topics::new(), in_force });
         self.phase = Phase::Assigning(protocol, members);
     }
 
@@ -179,11 +179,14 @@ impl<E: Clone> Membership<E> {
         self.phase = Phase::Syncing(Sync { identity, protocol, assignments });
     }
 
-    /// Reports the outcome of [`super::Step::Assign`], with the partition counts it was made from.
-    pub fn assigned(&mut self, assignments: &Assignments, counts: Topics) {
+    /// Reports the outcome of [`super::Step::Assign`], with the partitions it was made from.
+    pub fn assigned(&mut self, assignments: &Assignments, mut layouts: Topics) {
         let Phase::Assigning(protocol, _) = self.phase else { return };
         let Some(leading) = &mut self.leading else { return };
-        leading.counts = counts;
+        if self.settings.rack.is_none() {
+            layouts.values_mut().for_each(|layout| layout.racks.clear());
+        }
+        leading.layouts = layouts;
         if leading.in_force {
             return self.sync(protocol, Vec::new());
         }

@@ -173,8 +173,8 @@ fn the_leader_assigns_and_follows_the_metadata() {
         assert!(member.machine.follows("t") && member.machine.follows("u"));
         assert!(!member.machine.follows("v"));
         let now = member.now;
-        member.machine.look_at_topics(|_| Some(2), now);
-        let counts: Topics = [("t".into(), 2)].into();
+        member.machine.look_at_topics(|_| Some(2.into()), now);
+        let counts: Topics = [("t".into(), 2.into())].into();
         let assignments = Assignor::Range.assign(&counts, &members);
         member.machine.assigned(&assignments, counts);
         let Step::Sync(_, sync) = member.next() else { panic!() };
@@ -186,7 +186,9 @@ fn the_leader_assigns_and_follows_the_metadata() {
         member.hand_over();
         let see = |count: Option<i32>, member: &mut Member| {
             let now = member.now;
-            member.machine.look_at_topics(|topic| count.filter(|_| topic == "t"), now);
+            member
+                .machine
+                .look_at_topics(|topic| count.filter(|_| topic == "t").map(Layout::from), now);
         };
         see(Some(2), &mut member);
         see(None, &mut member);
@@ -195,6 +197,49 @@ fn the_leader_assigns_and_follows_the_metadata() {
         assert_eq!(member.hand_over(), Handover::Revoke(keys(&[0, 1])));
         member.flush();
         member.expect_join("m");
+    }
+}
+
+/// As in the Java client, a leader without a rack ignores the racks of partitions (KIP-881).
+#[test]
+fn a_leader_with_a_rack_rebalances_when_racks_of_partitions_change() {
+    let layout = |racks: [&str; 2]| Layout {
+        racks: racks.map(|rack| [rack.into()].into()).to_vec(),
+        ..Layout::from(2)
+    };
+    for rack in [None, Some("x")] {
+        let settings =
+            Settings { rack: rack.map(Arc::from), ..settings(&[Assignor::CooperativeSticky]) };
+        let mut member = Member::with(settings);
+        member.flush();
+        member.find(1);
+        let subscription = member.expect_join("");
+        assert_eq!(subscription.rack.as_deref(), rack);
+        let reply = JoinReply {
+            generation: 1,
+            member: "m".into(),
+            protocol: "cooperative-sticky".into(),
+            leader: "m".into(),
+            skip_assignment: false,
+            members: vec![("m".into(), None, subscription.encode(3))],
+        };
+        member.machine.joined(Ok(reply), member.now, 0.5);
+        let Step::Assign(assignor, members) = member.next() else { panic!() };
+        let layouts: Topics = [("t".into(), layout(["x", "y"]))].into();
+        let assignments = assignor.assign(&layouts, &members);
+        member.machine.assigned(&assignments, layouts);
+        let Step::Sync(..) = member.next() else { panic!() };
+        let partitions = assignor::by_topic(&keys(&[0, 1]));
+        let assignment = consumer_protocol::Assignment { partitions, user_data: None };
+        member.machine.synced(Ok(assignment.encode(3)), member.now, 0.5);
+        member.hand_over();
+        assert_eq!(member.machine.follows_racks(), rack.is_some());
+        let seen = |racks| if rack.is_some() { layout(racks) } else { Layout::from(2) };
+        let now = member.now;
+        member.machine.look_at_topics(|_| Some(seen(["x", "y"])), now);
+        assert!(member.machine.is_settled(), "nothing has changed");
+        member.machine.look_at_topics(|_| Some(seen(["y", "y"])), now);
+        assert_eq!(member.machine.is_settled(), rack.is_none());
     }
 }
 

@@ -328,3 +328,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_partition_is_in_the_racks_of_all_its_replicas() {
+    let mut answer = answer("t", 1, &[(0, 1), (1, 1), (2, 1)]);
+    for (broker, rack) in answer.brokers.iter_mut().zip([Some("x"), Some("y"), None]) {
+        broker.rack = rack.map(str::to_owned);
+    }
+    // In sync; one of two in sync; without a rack, and on a broker that is down.
+    let replicas = [(vec![0], vec![0]), (vec![0, 1], vec![1]), (vec![2, 9], vec![2])];
+    for (partition, (replicas, isr)) in answer.topics[0].partitions.iter_mut().zip(replicas) {
+        (partition.replicas, partition.isr) = (replicas, isr);
+    }
+    let (snapshot, _) = Snapshot::default().apply(&answer, None);
+    let topic = snapshot.topic("t").unwrap();
+    let racks = |racks: &[&str]| racks.iter().map(|rack| (*rack).into()).collect();
+    let layout = Layout { count: 3, racks: vec![racks(&["x"]), racks(&["x", "y"]), racks(&[])] };
+    assert_eq!(snapshot.layout_with_racks(topic), layout);
+    assert_eq!(topic.layout(), Layout::from(3));
+}

@@ -4,10 +4,10 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use curtail_proto::{
-    assignor::{Assignor, Member, Topics, wanted_topics},
+    assignor::{Assignor, Layout, Member, Topics, any_rack, wanted_topics},
     later::Later,
     membership::{GroupHeartbeat, Identity, Step, Trouble},
-    metadata::Node,
+    metadata::{Node, Snapshot},
 };
 use curtail_wire::Uuid;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -353,25 +353,26 @@ impl Driver {
         for topic in wanted.iter().filter(|topic| known.topic(topic).is_none()) {
             self.shared.metadata.request_refresh(Some(topic));
         }
-        let counted = async {
-            let mut counts = Topics::new();
+        let with_racks = any_rack(members);
+        let looked_up = async {
+            let mut layouts = Topics::new();
             for topic in wanted {
                 if let Some(known) = self.shared.metadata.look(&topic, deadline).await {
-                    let count = i32::try_from(known.leaders.len()).unwrap_or(i32::MAX);
-                    counts.insert(topic, count);
+                    // The snapshot may have lost the topic since.
+                    let layout = layout(&self.shared.metadata.snapshot(), &topic, with_racks);
+                    layouts.insert(topic, layout.unwrap_or_else(|| known.layout()));
                 } else if let Some(error) = self.shared.metadata.final_problem(&topic) {
                     // As in Java's `poll`. Otherwise the group would wait for partitions that it cannot have.
                     self.shared.report(error);
                 }
             }
-            counts
+            layouts
         };
-        let Some(counts) = or_when(counted, self.of_no_use()).await else { return };
-        let assignments = assignor.assign(&counts, members);
-        self.group.change(|machine, _| machine.assigned(&assignments, counts));
-        // Changes that came while the topics were counted one by one.
-        let snapshot = self.shared.metadata.snapshot();
-        self.group.look_at_topics(|topic| i32::try_from(snapshot.topic(topic)?.leaders.len()).ok());
+        let Some(layouts) = or_when(looked_up, self.of_no_use()).await else { return };
+        let assignments = assignor.assign(&layouts, members);
+        self.group.change(|machine, _| machine.assigned(&assignments, layouts));
+        // Changes that came while the topics were looked up one by one.
+        self.group.look_at_topics(&self.shared.metadata.snapshot());
     }
 
     /// Lists the topics, and subscribes to those that match the pattern.
@@ -401,6 +402,12 @@ impl Driver {
             self.group.change(|machine, now| machine.subscribe(topics, now));
         }
     }
+}
+
+/// A topic's partitions; `None` if it is unknown.
+pub(super) fn layout(snapshot: &Snapshot, topic: &str, with_racks: bool) -> Option<Layout> {
+    let topic = snapshot.topic(topic)?;
+    Some(if with_racks { snapshot.layout_with_racks(topic) } else { topic.layout() })
 }
 
 /// Records the coordinator's response time, if it has responded.

@@ -25,7 +25,7 @@ use curtail_proto::{
     assignor::Key,
     backoff::Backoff,
     membership::{Handover, Identity, Membership, Protocol, Reason, Settings},
-    metadata::Node,
+    metadata::{Node, Snapshot},
 };
 use curtail_wire::{ErrorCode, Uuid};
 use parking_lot::Mutex;
@@ -136,9 +136,13 @@ impl Group {
         self.machine.lock().follows(topic)
     }
 
-    /// Rereads the partition counts of topics. `count_of` must not call the group.
-    pub(super) fn look_at_topics(&self, count_of: impl Fn(&str) -> Option<i32>) {
-        self.change(|machine, now| machine.look_at_topics(count_of, now));
+    /// Compares the partitions of the group's topics with those that they were assigned from.
+    pub(super) fn look_at_topics(&self, snapshot: &Snapshot) {
+        self.change(|machine, now| {
+            let with_racks = machine.follows_racks();
+            let layout_of = |topic: &str| driver::layout(snapshot, topic, with_racks);
+            machine.look_at_topics(layout_of, now);
+        });
     }
 
     /// Reads the machine.

@@ -6,6 +6,7 @@ fn topic(id: u8, count: usize) -> Topic {
         id: Uuid([id; 16]),
         leaders: vec![curtail_proto::metadata::Leader::NONE; count].into(),
         in_sync: Default::default(),
+        lagging: Default::default(),
     }
 }
 

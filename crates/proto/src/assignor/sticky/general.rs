@@ -1,13 +1,18 @@
 //! The case of different subscriptions. Members keep their partitions, and each free one goes to the member with the
 //! least. Then partitions move from members with more to members with less, until no single move improves the
 //! balance.
+//!
+//! With racks, a member keeps only partitions in its rack. The others go first to members in their racks, or without
+//! one, and then to any (KIP-881). A partition that moves to improve the balance goes to a member in its racks if that
+//! suffices.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Before, Member, wants};
-use crate::assignor::{Assignments, Key, Topics};
+use crate::assignor::{Assignments, Key, Topics, racks::Racks};
 
-struct Balance {
+struct Balance<'a> {
+    racks: &'a Racks<'a>,
     /// Members subscribed to each topic, in order.
     readers: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     assigned: Assignments,
@@ -16,13 +21,25 @@ struct Balance {
     origin: BTreeMap<Key, Arc<str>>,
 }
 
-pub(super) fn assign(topics: &Topics, members: &[Member], before: Before) -> Assignments {
-    let mut balance = Balance::new(topics, members, before.owned);
+pub(super) fn assign(
+    topics: &Topics,
+    members: &[Member],
+    mut before: Before,
+    racks: &Racks<'_>,
+) -> Assignments {
+    for (member, keys) in &mut before.owned {
+        keys.retain(|key| !racks.lacks(member, key));
+    }
+    let mut balance = Balance::new(topics, members, before.owned, racks);
     let order = balance.in_order(topics);
     let free: Vec<Key> =
         order.iter().filter(|key| !balance.owner.contains_key(*key)).cloned().collect();
-    for key in &free {
-        balance.give(key);
+    let mut others = free.clone();
+    if racks.matter() {
+        others.retain(|key| !balance.give(key, |member| !racks.lacks(member, key)));
+    }
+    for key in &others {
+        balance.give(key, |_| true);
     }
     // New partitions move first: if that suffices, no member loses any.
     let movable = |keys: &[Key], balance: &Balance| -> Vec<Key> {
@@ -33,8 +50,8 @@ pub(super) fn assign(topics: &Topics, members: &[Member], before: Before) -> Ass
     balance.assigned
 }
 
-impl Balance {
-    fn new(topics: &Topics, members: &[Member], owned: Assignments) -> Self {
+impl<'a> Balance<'a> {
+    fn new(topics: &Topics, members: &[Member], owned: Assignments, racks: &'a Racks<'a>) -> Self {
         let mut ids: Vec<&Member> = members.iter().collect();
         ids.sort_by(|a, b| a.id.cmp(&b.id));
         let readers = topics.keys().map(|topic| {
@@ -45,13 +62,16 @@ impl Balance {
             .iter()
             .flat_map(|(member, keys)| keys.iter().map(|key| (key.clone(), member.clone())))
             .collect();
-        Self { readers: readers.collect(), origin: owner.clone(), owner, assigned: owned }
+        let (readers, origin) = (readers.collect(), owner.clone());
+        Self { racks, readers, origin, owner, assigned: owned }
     }
 
     /// Every partition, those with the fewest possible readers first.
     fn in_order(&self, topics: &Topics) -> Vec<Key> {
-        let mut by_readers: Vec<(usize, &Arc<str>, i32)> =
-            topics.iter().map(|(topic, n)| (self.readers[topic].len(), topic, *n)).collect();
+        let mut by_readers: Vec<(usize, &Arc<str>, i32)> = topics
+            .iter()
+            .map(|(topic, layout)| (self.readers[topic].len(), topic, layout.count))
+            .collect();
         by_readers.sort();
         let keys = by_readers
             .into_iter()
@@ -67,17 +87,20 @@ impl Balance {
         self.assigned.get(member).map_or(0, Vec::len)
     }
 
-    /// The member with the least among those subscribed to the partition's topic.
-    fn neediest(&self, key: &Key) -> Option<Arc<str>> {
-        let readers = self.readers_of(key);
-        let least = readers.iter().map(|member| (self.load(member), member)).min();
+    /// The member with the least among those subscribed to the partition's topic that `may` have it.
+    fn neediest(&self, key: &Key, may: impl Fn(&Arc<str>) -> bool) -> Option<Arc<str>> {
+        let readers = self.readers_of(key).iter().filter(|member| may(member));
+        let least = readers.map(|member| (self.load(member), member)).min();
         least.map(|(_, member)| member.clone())
     }
 
-    fn give(&mut self, key: &Key) {
-        if let Some(member) = self.neediest(key) {
-            self.put(key, &member);
+    /// Gives the partition to the member with the least; false if no member `may` have it.
+    fn give(&mut self, key: &Key, may: impl Fn(&Arc<str>) -> bool) -> bool {
+        let member = self.neediest(key, may);
+        if let Some(member) = &member {
+            self.put(key, member);
         }
+        member.is_some()
     }
 
     fn put(&mut self, key: &Key, member: &Arc<str>) {
@@ -100,7 +123,8 @@ impl Balance {
         }
     }
 
-    /// Moves a partition if that makes the loads more even: to its previous owner, else to the member with the least.
+    /// Moves a partition if that makes the loads more even: to its previous owner, else to the member with the least, in
+    /// the partition's racks if possible.
     fn improve(&mut self, key: &Key, previous: Option<&Arc<str>>) -> bool {
         let Some(from) = self.owner.get(key).cloned() else { return false };
         let load = self.load(&from);
@@ -109,7 +133,11 @@ impl Balance {
         let back = previous.filter(|member| readers.contains(member) && better(member, self));
         let to = match back {
             Some(member) => Some(member.clone()),
-            None => self.neediest(key).filter(|member| better(member, self)),
+            None => {
+                let near = self.neediest(key, |member| self.racks.has(member, key));
+                let near = near.filter(|member| better(member, self));
+                near.or_else(|| self.neediest(key, |member| better(member, self)))
+            }
         };
         let Some(to) = to else { return false };
         let key = self.home_again(key, &from, &to);

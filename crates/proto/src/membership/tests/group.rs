@@ -101,7 +101,7 @@ enum Event {
 }
 
 fn topics() -> Topics {
-    [("t".into(), 5), ("u".into(), 2)].into()
+    [("t".into(), 5.into()), ("u".into(), 2.into())].into()
 }
 
 impl World {
