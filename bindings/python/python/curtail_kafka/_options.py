@@ -27,6 +27,9 @@ class ProducerOptions(TypedDict, total=False):
     curtail_prefer_proven_partitions: bool | str | None
     curtail_route_around_trouble: bool | str | None
     curtail_separate_unproven_partitions: bool | str | None
+    curtail_socks5_password: Setting | None
+    curtail_socks5_proxy: Setting | None
+    curtail_socks5_username: Setting | None
     curtail_suspicion_enable: bool | str | None
     curtail_suspicion_max_ms: int | str | None
     curtail_suspicion_min_ms: int | str | None
@@ -105,6 +108,9 @@ class ConsumerOptions(TypedDict, total=False):
     curtail_decompressed_batch_max_bytes: int | str | None
     curtail_phase_stamps: bool | str | None
     curtail_prefetch_bytes: int | str | None
+    curtail_socks5_password: Setting | None
+    curtail_socks5_proxy: Setting | None
+    curtail_socks5_username: Setting | None
     curtail_tcp_keepalive_idle_seconds: int | str | None
     curtail_tcp_keepalive_interval_seconds: int | str | None
     curtail_tcp_user_timeout_ms: int | str | None
@@ -172,6 +178,9 @@ class AdminOptions(TypedDict, total=False):
     client_dns_lookup: Setting | None
     client_id: Setting | None
     connections_max_idle_ms: int | str | None
+    curtail_socks5_password: Setting | None
+    curtail_socks5_proxy: Setting | None
+    curtail_socks5_username: Setting | None
     curtail_tcp_keepalive_idle_seconds: int | str | None
     curtail_tcp_keepalive_interval_seconds: int | str | None
     curtail_tcp_user_timeout_ms: int | str | None

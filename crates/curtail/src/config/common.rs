@@ -3,10 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    AdminConfig, ConfigProviders, ConsumerConfig, ProducerConfig, RecoveryStrategy, SecurityConfig,
+    AdminConfig, ConfigProviders, ConsumerConfig, ProducerConfig, RecoveryStrategy, Secret,
+    SecurityConfig, contradiction,
     forms::{
         BOOLEAN, DNS_LOOKUP, IDLE_MILLIS, INT_MILLIS, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL,
-        LONG_MILLIS, RECOVERY, SERVERS, SOCKET_BUFFER, TEXT,
+        LONG_MILLIS, LONGEST_LOGIN, PROXY, RECOVERY, SERVERS, SHORT_NAME, SHORT_SECRET,
+        SOCKET_BUFFER, TEXT,
     },
     host_and_port, redact,
     table::{Property, Settings, property, settings},
@@ -78,6 +80,14 @@ settings! {
         /// `curtail.phase.stamps`: whether batches and responses receive phase timestamps for the metrics; switch it off only
         /// to measure its cost (decision 0029). Has no effect on an [`crate::Admin`].
         plain phase_stamps: bool = true => "curtail.phase.stamps", BOOLEAN;
+        /// `curtail.socks5.password`: the password for the proxy, of up to 255 bytes.
+        none socks5_password: Option<Secret> = None => "curtail.socks5.password", SHORT_SECRET;
+        /// `curtail.socks5.proxy`: the `host:port` of a SOCKS5 proxy through which the client connects to brokers and
+        /// bootstrap servers, whose names the proxy resolves; unset or empty for none. The client connects to a token
+        /// endpoint directly.
+        name socks5_proxy: Option<String> = None => "curtail.socks5.proxy", PROXY;
+        /// `curtail.socks5.username`: the user name for the proxy, of up to 255 bytes; unset or empty for no login.
+        none socks5_username: Option<String> = None => "curtail.socks5.username", SHORT_NAME;
         /// `curtail.tcp.keepalive.idle.seconds`: idle time before a connection's first TCP keepalive probe, in whole seconds;
         /// zero for no probes. Java leaves it to the operating system (on Linux 7200).
         plain tcp_keepalive_idle: Duration = Duration::from_secs(10)
@@ -136,6 +146,7 @@ impl CommonConfig {
             return Err(ConfigError::Missing("bootstrap.servers"));
         }
         self.security.validate()?;
+        self.validate_proxy()?;
         match self.bootstrap_servers.iter().find(|s| host_and_port(s).is_none()) {
             None => Ok(()),
             Some(server) => Err(ConfigError::Invalid {
@@ -143,6 +154,48 @@ impl CommonConfig {
                 value: redact::value("bootstrap.servers", server),
                 reason: "expected host:port, with a port of 1 to 65535".into(),
             }),
+        }
+    }
+}
+
+impl CommonConfig {
+    fn validate_proxy(&self) -> Result<(), ConfigError> {
+        let is_long = |text: &str| text.len() > LONGEST_LOGIN;
+        let login = (&self.socks5_username, &self.socks5_password);
+        let Some(proxy) = &self.socks5_proxy else {
+            return match login {
+                (None, None) => Ok(()),
+                _ => contradiction(
+                    "curtail.socks5.username and curtail.socks5.password need curtail.socks5.proxy"
+                        .into(),
+                ),
+            };
+        };
+        if host_and_port(proxy).is_none() {
+            return Err(ConfigError::Invalid {
+                name: "curtail.socks5.proxy",
+                value: redact::value("curtail.socks5.proxy", proxy),
+                reason: format!("expected {}", PROXY.expected),
+            });
+        }
+        if self.dns_lookup == DnsLookup::ResolveCanonicalBootstrapServersOnly {
+            return contradiction(
+                "client.dns.lookup=resolve_canonical_bootstrap_servers_only needs names that this machine resolves, but \
+                 curtail.socks5.proxy resolves them; unset one of the two"
+                    .into(),
+            );
+        }
+        match login {
+            (None, None) => Ok(()),
+            (Some(user), Some(password)) if !is_long(user) && !is_long(password.reveal()) => Ok(()),
+            (Some(_), Some(_)) => contradiction(
+                "curtail.socks5.username and curtail.socks5.password have at most 255 bytes each"
+                    .into(),
+            ),
+            _ => contradiction(
+                "curtail.socks5.username and curtail.socks5.password are set together, or neither"
+                    .into(),
+            ),
         }
     }
 }
@@ -190,6 +243,20 @@ macro_rules! common_methods {
                 self.common.receive_buffer = receive;
                 self.give("send.buffer.bytes");
                 self.give("receive.buffer.bytes");
+                self
+            }
+
+            /// Sets `curtail.socks5.username` and `curtail.socks5.password`: the login at `curtail.socks5.proxy`.
+            #[must_use]
+            pub fn socks5_login(
+                mut self,
+                username: impl Into<String>,
+                password: impl Into<Secret>,
+            ) -> Self {
+                self.common.socks5_username = Some(username.into());
+                self.common.socks5_password = Some(password.into());
+                self.give("curtail.socks5.username");
+                self.give("curtail.socks5.password");
                 self
             }
 

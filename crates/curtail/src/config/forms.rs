@@ -6,7 +6,7 @@ use curtail_wire::fetch::IsolationLevel;
 
 use super::{
     Acks, Assignor, BufferedPartitions, DnsLookup, GroupProtocol, LeaderDiscovery, OffsetReset,
-    PartitionerLoad, RecoveryStrategy, SecurityProtocol,
+    PartitionerLoad, RecoveryStrategy, Secret, SecurityProtocol, redact,
 };
 use crate::producer::{Partitioner, partitioner};
 
@@ -51,6 +51,10 @@ const KEEPALIVE_MAX: u64 = 32_767;
 const INT_MILLIS_TEXT: &str = "milliseconds, 0 to 2147483647";
 const INT_BYTES_TEXT: &str = "bytes, 0 to 2147483647";
 
+/// Longest user name and password that a SOCKS5 proxy can receive (RFC 1929).
+pub(super) const LONGEST_LOGIN: usize = 255;
+const SHORT_TEXT: &str = "a text of up to 255 bytes";
+
 form!(BOOLEAN: bool = "true or false", boolean, bool::to_string);
 form!(TEXT: String = "a text", |text| Some(text.to_owned()), String::clone);
 form!(OPTIONAL_TEXT: Option<String> = "a text",
@@ -62,6 +66,19 @@ form!(NAME: Option<String> = "a text that is not empty",
     |name| name.clone().unwrap_or_default()
 );
 form!(SERVERS: Vec<String> = "host:port, separated by commas, with ports of 1 to 65535", servers, |s| s.join(","));
+
+form!(PROXY: Option<String> = "host:port, with a port of 1 to 65535",
+    |text| (text.is_empty() || host_and_port(text).is_some()).then(|| some_text(text)),
+    |text| text.clone().unwrap_or_default()
+);
+form!(SHORT_NAME: Option<String> = SHORT_TEXT,
+    |text| (text.len() <= LONGEST_LOGIN).then(|| some_text(text)),
+    |text| text.clone().unwrap_or_default()
+);
+form!(SHORT_SECRET: Option<Secret> = SHORT_TEXT,
+    |text| (text.len() <= LONGEST_LOGIN).then(|| some_text(text).map(Secret::from)),
+    |secret| secret.as_ref().map_or("", |_| redact::HIDDEN).to_owned()
+);
 
 form!(INT_MILLIS: Duration = INT_MILLIS_TEXT, int_millis, show_millis);
 form!(LONG_MILLIS: Duration = "milliseconds, 0 to 9223372036854775807", long_millis, show_millis);
@@ -192,6 +209,10 @@ fn show_millis(duration: &Duration) -> String {
 
 pub(super) fn show_seconds(duration: &Duration) -> String {
     duration.as_secs().to_string()
+}
+
+fn some_text(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn boolean(text: &str) -> Option<bool> {

@@ -18,7 +18,8 @@ const CONSTANTS: [&str; 13] = [
 /// wrong name is still a password. Other values are quoted unless they look like a login, a URL with a user, or a
 /// key.
 pub(super) fn value(name: &str, value: &str) -> String {
-    let is_security = ["ssl.", "sasl.", "security."].iter().any(|family| name.starts_with(family));
+    let families = ["ssl.", "sasl.", "security.", "curtail.socks5.password"];
+    let is_security = families.iter().any(|family| name.starts_with(family));
     let may_quote = match is_security {
         true => value.len() <= SHORT || is_constant(value) || value.parse::<f64>().is_ok(),
         false => !looks_secret(value),

@@ -49,6 +49,14 @@ const COMMON: &[Row] = &[
     ("client.id", "curtail", &["x", ""], &[]),
     ("connections.max.idle.ms", "540000", IDLE_MS.0, IDLE_MS.1),
     ("curtail.io.thread", "false", FLAG.0, FLAG.1),
+    ("curtail.socks5.password", "", SECRET, &[]),
+    (
+        "curtail.socks5.proxy",
+        "",
+        &["proxy:1080", "[::1]:1080", ""],
+        &["proxy", "proxy:0", "socks5://proxy:1"],
+    ),
+    ("curtail.socks5.username", "", &["x", ""], &[]),
     ("curtail.tcp.keepalive.idle.seconds", "10", &["0", "32767"], &["-1", "32768", "1.5", ""]),
     ("curtail.tcp.keepalive.interval.seconds", "5", &["1", "32767"], &["0", "32768", ""]),
     ("curtail.tcp.user.timeout.ms", "2000", INT_MS.0, INT_MS.1),
@@ -844,4 +852,26 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
     }
     // Java validates unused settings, too.
     secured(&[("sasl.jaas.config", "nonsense")]).unwrap();
+}
+
+#[test]
+fn settings_of_a_proxy_that_do_not_fit_are_refused() {
+    let proxy = ("curtail.socks5.proxy", "proxy:1080");
+    let user = ("curtail.socks5.username", "alice");
+    let password = ("curtail.socks5.password", "hunter22");
+    assert!(contradiction(&[user, password]).contains("need curtail.socks5.proxy"));
+    for half in [user, password] {
+        assert!(contradiction(&[proxy, half]).contains("together"));
+    }
+    let canonical = ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only");
+    assert!(contradiction(&[proxy, canonical]).contains(canonical.0));
+    let long = "x".repeat(256);
+    let config = ProducerConfig::new("h:1").socks5_proxy("proxy:1080").socks5_login("alice", long);
+    assert!(config.validate().unwrap_err().to_string().contains("255 bytes"));
+    let config = ProducerConfig::new("h:1").socks5_proxy("proxy");
+    assert!(config.validate().unwrap_err().to_string().contains("host:port"));
+    let config =
+        ProducerConfig::new("h:1").socks5_proxy("proxy:1").socks5_login("alice", "hunter22");
+    config.validate().unwrap();
+    assert!(!format!("{config:?}").contains("hunter22"));
 }

@@ -11,7 +11,7 @@ use curtail_wire::{
 use tokio::time::timeout;
 
 use super::{
-    Connection, authentication_error, dial, happened, options, problem_error, protocol_error,
+    Connection, authentication_error, dial_broker, happened, options, problem_error, protocol_error,
 };
 use crate::{
     Error, Result,
@@ -24,10 +24,19 @@ use crate::{
 pub(super) async fn speaks_clear_text(
     env: &Env,
     common: &CommonConfig,
-    address: SocketAddr,
+    at: (&str, u16),
+    address: Option<SocketAddr>,
 ) -> bool {
-    let Ok(socket) = env.net.connect(address, SocketOptions::default()).await else { return false };
-    Connection::unproven(common, socket, "".into()).shake_hands().await.is_ok()
+    let (options, peer) = (SocketOptions::default(), Arc::from(""));
+    let socket = match address {
+        Some(address) => env.net.connect(address, options).await.ok(),
+        None => {
+            let dialled = dial_broker(env, common, at, options, &peer).await;
+            dialled.ok().map(|(socket, _)| socket)
+        }
+    };
+    let Some(socket) = socket else { return false };
+    Connection::unproven(common, socket, peer).shake_hands().await.is_ok()
 }
 
 /// Explains why a listener closes a connection without SASL at the first request after ApiVersions.
@@ -90,11 +99,9 @@ impl Doubt {
     /// Requests the listener's SASL mechanisms, on a separate connection. None without SASL.
     async fn mechanisms(&self, peer: &Arc<str>) -> Result<Vec<String>> {
         let Self { env, common, host, port } = self;
-        let limit = common.connection_setup_timeout;
-        let (socket, address) = dial(env, host, *port, options(common), limit)
-            .await
-            .map_err(|failed| failed.error(peer))?;
-        let socket = Connection::secured(env, common, socket, address, host, peer).await?;
+        let at = (host.as_str(), *port);
+        let (socket, address) = dial_broker(env, common, at, options(common), peer).await?;
+        let socket = Connection::secured(env, common, socket, at, address, peer).await?;
         let mut connection = Connection::unproven(common, socket, peer.clone());
         connection.shake_hands().await?;
         // A mechanism that the listener has is no failed login in the broker's metrics and log.

@@ -5,6 +5,7 @@
 
 mod idle;
 mod listener;
+mod socks5;
 #[cfg(test)]
 mod tests;
 
@@ -145,10 +146,8 @@ impl Connection {
         peer: Arc<str>,
         source: Option<CredentialSource>,
     ) -> Result<Self> {
-        let limit = common.connection_setup_timeout;
-        let (socket, address) =
-            dial(env, host, port, options, limit).await.map_err(|failed| failed.error(&peer))?;
-        let socket = Self::secured(env, common, socket, address, host, &peer).await?;
+        let (socket, address) = dial_broker(env, common, (host, port), options, &peer).await?;
+        let socket = Self::secured(env, common, socket, (host, port), address, &peer).await?;
         let mut connection = Self::unproven(common, socket, peer);
         let security = &common.security;
         connection.ssl = security.protocol.has_tls().then(|| Arc::new(security.ssl.clone()));
@@ -164,20 +163,22 @@ impl Connection {
         }
     }
 
-    /// Secures a socket as `security.protocol` says.
+    /// Secures a socket as `security.protocol` says. `address` is that of the broker; `None` through a proxy.
     async fn secured(
         env: &Env,
         common: &CommonConfig,
         socket: Box<dyn Socket>,
-        address: SocketAddr,
-        host: &str,
+        at: (&str, u16),
+        address: Option<SocketAddr>,
         peer: &Arc<str>,
     ) -> Result<Box<dyn Socket>> {
         match common.security.protocol.has_tls() {
             false => Ok(socket),
-            true => match secure(common, socket, host, peer).await {
+            true => match secure(common, socket, at.0, peer).await {
                 // A broker without TLS closes the connection, but so does one that is shutting down.
-                Err(Error::Connection { .. }) if speaks_clear_text(env, common, address).await => {
+                Err(Error::Connection { .. })
+                    if speaks_clear_text(env, common, at, address).await =>
+                {
                     let name = common.security.protocol.name();
                     Err(authentication_error(
                         peer,
@@ -656,6 +657,28 @@ pub(crate) fn frame_error(peer: &Arc<str>, error: FrameError) -> Error {
     }
 }
 
+/// Connects to a broker, through `curtail.socks5.proxy` if it is set. Returns the broker's address, which only the proxy
+/// knows otherwise.
+async fn dial_broker(
+    env: &Env,
+    common: &CommonConfig,
+    at: (&str, u16),
+    options: SocketOptions,
+    peer: &Arc<str>,
+) -> Result<(Box<dyn Socket>, Option<SocketAddr>)> {
+    let limit = common.connection_setup_timeout;
+    let Some(proxy) = socks5::Proxy::of(common) else {
+        let dialled = dial(env, at.0, at.1, options, limit).await;
+        let (socket, address) = dialled.map_err(|failed| failed.error(peer))?;
+        return Ok((socket, Some(address)));
+    };
+    match proxy.connect(env, at, options, limit).await {
+        Ok(socket) => Ok((socket, None)),
+        Err(socks5::Trouble::Failed(failed)) => Err(failed.error(peer)),
+        Err(socks5::Trouble::Login(reason)) => Err(authentication_error(peer, reason)),
+    }
+}
+
 /// Why a host cannot be dialled.
 pub(crate) struct DialError {
     problem: ConnectionProblem,
@@ -664,6 +687,11 @@ pub(crate) struct DialError {
 }
 
 impl DialError {
+    /// Names the host.
+    fn of(self, host: &str) -> Self {
+        Self { reason: format!("{host}: {}", self.reason), ..self }
+    }
+
     fn error(self, peer: &Arc<str>) -> Error {
         Error::Connection {
             broker: peer.clone(),

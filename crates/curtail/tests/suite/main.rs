@@ -26,6 +26,7 @@ mod racks;
 mod routing;
 mod security;
 mod shutdown;
+mod socks5;
 mod spans;
 mod too_large;
 mod transactions;
