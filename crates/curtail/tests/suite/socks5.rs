@@ -10,7 +10,9 @@ use std::{
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, Error, Producer, ProducerConfig, Record,
     config::OffsetReset,
+    security::{Mechanism, SecurityConfig},
 };
+use curtail_cluster::User;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
     net::{TcpListener, TcpStream},
@@ -148,6 +150,47 @@ async fn clients_reach_brokers_by_name_through_a_proxy_with_a_login() {
     timeout(LIMIT, run).await.expect("in time");
     let asked: Vec<String> = proxy.asked.lock().unwrap().iter().cloned().collect();
     assert_eq!(asked, ["broker.invalid", "kafka.invalid"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_and_sasl_are_with_the_broker_beyond_the_proxy() {
+    let backend = Backend::embedded_with(1, |config| {
+        config.security.users = vec![User::new("alice", "secret")];
+        for (name, value) in [
+            ("listeners", "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0"),
+            ("advertised.listeners", "INSIDE://localhost:0,OUTSIDE://localhost:0"),
+            ("listener.security.protocol.map", "INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL"),
+        ] {
+            config.set(name, value).unwrap();
+        }
+    });
+    let backend = backend.await;
+    backend.create_topic("t", 1, 1).await;
+    let Backend::Embedded(cluster) = &backend else { panic!("it is the embedded cluster") };
+    let security = SecurityConfig::sasl_ssl(Mechanism::ScramSha256, "alice", "secret")
+        .truststore(cluster.ca_file().unwrap(), None);
+    let proxy = Socks5::start(None, 0).await;
+    let config = |listener: &str, security: &SecurityConfig| {
+        let bootstrap = cluster.bootstrap_of(listener).unwrap();
+        ProducerConfig::new(bootstrap).socks5_proxy(proxy.server()).security(security.clone())
+    };
+    let producer = Producer::new(config("OUTSIDE", &security)).unwrap();
+    let sent = async {
+        producer.send(Record::to("t").value("x")).await.unwrap().await.unwrap();
+        producer.close().await.unwrap();
+    };
+    timeout(LIMIT, sent).await.expect("in time");
+    // The probes that tell a wrong protocol from a lost connection pass the proxy, too.
+    for (listener, security, hint) in [
+        ("INSIDE", &security, "does not speak TLS"),
+        ("OUTSIDE", &SecurityConfig::default(), "security.protocol"),
+    ] {
+        let producer = Producer::new(config(listener, security)).unwrap();
+        let sent = timeout(LIMIT, producer.send(Record::to("t").value("x")));
+        let error = sent.await.expect("in time").expect_err("it is refused");
+        let text = error.report().to_string();
+        assert!(matches!(error, Error::Authentication { .. }) && text.contains(hint), "{error:?}");
+    }
 }
 
 /// The error of a call through a proxy.
