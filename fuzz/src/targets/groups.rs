@@ -44,7 +44,7 @@ fn decode(bytes: &[u8]) {
 fn assign(input: &mut Input<'_>) {
     let assignor = *input.pick(&Assignor::ALL);
     let topics: Topics =
-        (0..1 + input.below(4)).map(|t| (name(t), input.below(9) as i32)).collect();
+        (0..1 + input.below(4)).map(|t| (name(t), (input.below(9) as i32).into())).collect();
     let members: Vec<Member> = (0..1 + input.below(6)).map(|who| member(who, input)).collect();
     let first = assignor.assign(&topics, &members);
     check(assignor, &topics, &members, &first);
@@ -83,7 +83,7 @@ fn check(
         for key in &assignments[&member.id] {
             assert!(given.insert(key), "{key:?} has two readers");
             assert!(member.subscription.topics.contains(&key.0), "{key:?} is not wanted");
-            let count = topics.get(&key.0).copied().unwrap_or(0);
+            let count = topics.get(&key.0).map_or(0, |topic| topic.count);
             assert!((0..count).contains(&key.1), "{key:?} does not exist");
         }
     }
@@ -93,7 +93,7 @@ fn check(
     }
     let wanted = members.iter().flat_map(|member| &member.subscription.topics);
     let wanted: BTreeSet<&Arc<str>> = wanted.collect();
-    let wanted = wanted.into_iter().map(|topic| topics.get(topic).copied().unwrap_or(0));
+    let wanted = wanted.into_iter().map(|topic| topics.get(topic).map_or(0, |topic| topic.count));
     assert_eq!(given.len() as i32, wanted.sum::<i32>(), "{assignor:?}: a partition has no reader");
 }
 

@@ -106,7 +106,7 @@ impl Bench {
             4 => self.now += Duration::from_secs(u64::from(input.byte()) * 2),
             5 => {
                 let count = input.below(5) as i32;
-                self.machine.look_at_topics(|_| (count > 0).then_some(count), now);
+                self.machine.look_at_topics(|_| (count > 0).then(|| count.into()), now);
             }
             6 => {
                 let code = *input.pick(&CODES);
@@ -191,7 +191,7 @@ impl Bench {
             }
             Step::Assign(assignor, members) => {
                 let counts: Topics =
-                    [("t0".into(), 3), ("t1".into(), input.below(4) as i32)].into();
+                    [("t0".into(), 3.into()), ("t1".into(), (input.below(4) as i32).into())].into();
                 let assignments: Assignments = assignor.assign(&counts, members);
                 self.machine.assigned(&assignments, counts);
                 false

@@ -44,7 +44,7 @@ struct Count {
 impl Requests {
     /// Writes a line for each request to standard error.
     pub(crate) fn traced() -> Self {
-        Self { trace: Some(Trace::start(|line| output::note(line))), ..Self::default() }
+        Self { trace: Some(Trace::start(output::note)), ..Self::default() }
     }
 
     /// Waits until the lines so far are written.
@@ -118,8 +118,14 @@ impl Trace {
     async fn written(&self) {
         let entries = self.entries.clone();
         let (mark, passed) = oneshot::channel();
-        // Waits for room in the queue.
-        let sent = tokio::task::spawn_blocking(move || entries.send(Entry::Mark(mark)));
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let sent = tokio::task::spawn_blocking(move || {
+            // Both wait for room in the queue.
+            if lost > 0 {
+                entries.send(Entry::Line(format!("{lost} lines before the end were lost")))?;
+            }
+            entries.send(Entry::Mark(mark))
+        });
         if let Ok(Ok(())) = sent.await {
             // Fails only if the thread has panicked.
             let _ = passed.await;
@@ -131,7 +137,7 @@ fn print(queue: &Receiver<Entry>, write: impl Fn(String)) {
     while let Ok(entry) = queue.recv() {
         match entry {
             Entry::Line(line) => write(line),
-            // Who has asked may be gone.
+            // The receiver may have been dropped.
             Entry::Mark(passed) => drop(passed.send(())),
         }
     }
