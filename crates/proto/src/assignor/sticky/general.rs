@@ -2,8 +2,8 @@
 //! least. Then partitions move from members with more to members with less, until no single move improves the
 //! balance.
 //!
-//! With racks, a member keeps only partitions in its rack. The others go first to members in their racks, or without
-//! one, and then to any (KIP-881). A partition that moves to improve the balance goes to a member in its racks if that
+//! With racks, a member keeps only partitions in its rack if that is better for balance, or else for racks. The others go
+//! first to members in their racks, or without one, and then to any (KIP-881). A partition that moves to improve the balance goes to a member in its racks if that
 //! suffices.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -24,13 +24,41 @@ struct Balance<'a> {
 pub(super) fn assign(
     topics: &Topics,
     members: &[Member],
-    mut before: Before,
+    before: Before,
     racks: &Racks<'_>,
 ) -> Assignments {
-    for (member, keys) in &mut before.owned {
+    let Before { owned, previous } = before;
+    if !racks.matter() {
+        return balanced(topics, members, owned, &previous, racks);
+    }
+    let mut in_rack = owned.clone();
+    for (member, keys) in &mut in_rack {
         keys.retain(|key| !racks.lacks(member, key));
     }
-    let mut balance = Balance::new(topics, members, before.owned, racks);
+    let moved = balanced(topics, members, in_rack, &previous, racks);
+    let stayed = balanced(topics, members, owned, &previous, racks);
+    // Otherwise partitions that fit no rack would move in every rebalance, and a cooperative group would never settle.
+    if misfit(&moved, racks) < misfit(&stayed, racks) { moved } else { stayed }
+}
+
+/// How bad an assignment is: the sum of the squares of the loads, then the partitions outside their member's rack.
+fn misfit(assigned: &Assignments, racks: &Racks<'_>) -> (usize, usize) {
+    let loads = assigned.values().map(|keys| keys.len().saturating_mul(keys.len()));
+    let outside = assigned
+        .iter()
+        .map(|(member, keys)| keys.iter().filter(|key| racks.lacks(member, key)).count());
+    (loads.sum(), outside.sum())
+}
+
+/// Assigns the partitions that no member has, and evens out the loads.
+fn balanced(
+    topics: &Topics,
+    members: &[Member],
+    owned: Assignments,
+    previous: &BTreeMap<Key, Arc<str>>,
+    racks: &Racks<'_>,
+) -> Assignments {
+    let mut balance = Balance::new(topics, members, owned, racks);
     let order = balance.in_order(topics);
     let free: Vec<Key> =
         order.iter().filter(|key| !balance.owner.contains_key(*key)).cloned().collect();
@@ -45,8 +73,8 @@ pub(super) fn assign(
     let movable = |keys: &[Key], balance: &Balance| -> Vec<Key> {
         keys.iter().filter(|key| balance.readers_of(key).len() > 1).cloned().collect()
     };
-    balance.even_out(&movable(&free, &balance), &before.previous);
-    balance.even_out(&movable(&order, &balance), &before.previous);
+    balance.even_out(&movable(&free, &balance), previous);
+    balance.even_out(&movable(&order, &balance), previous);
     balance.assigned
 }
 

@@ -195,7 +195,8 @@ proptest! {
         let mut group = after(&members[leaving.min(members.len() - 1)..], &first, 1);
         group.push(Member { id: "new".into(), ..members[0].clone() });
         let mut before = String::new();
-        for generation in 2..8 {
+        let mut trace = Vec::new();
+        for generation in 2..20 {
             let assigned = Assignor::CooperativeSticky.assign(&topics, &group);
             group = after(&group, &assigned, generation);
             if shown(&assigned) == before {
@@ -204,7 +205,8 @@ proptest! {
                 return Ok(());
             }
             before = shown(&assigned);
+            trace.push(before.clone());
         }
-        prop_assert!(false, "partitions still move: {before}");
+        prop_assert!(false, "partitions still move:\n{}", trace.join("\n"));
     }
 }
