@@ -1,8 +1,11 @@
 //! A pipeline: a bounded number of records, whose outcomes are counted by batch.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use curtail::{
@@ -11,7 +14,7 @@ use curtail::{
 };
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyString};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 
 use crate::{
     counted::{Count, Counted, Failures},
@@ -22,6 +25,9 @@ use crate::{
     stage::{BULK, LARGEST, NewRecord, Refused, Stage},
     tree::Tree,
 };
+
+/// How long a call that could continue waits for more room: a wake-up of the event loop then serves many records.
+const GATHERING: Duration = Duration::from_millis(1);
 
 /// Outcomes of a pipeline's records.
 #[derive(Default)]
@@ -97,12 +103,12 @@ impl Pipeline {
         if accepted.saturating_sub(self.counts.settled()) >= self.limit {
             return Ok(Some(0));
         }
-        let tag = *accepted;
-        let size = record.size();
+        let outlet = counted.outlet().filter(|_| !counted.stage.is_closed());
+        let outlet = outlet.ok_or(Refused::Closed)?;
+        let (tag, size) = (*accepted, record.size());
         if size > LARGEST {
             self.counts.refuse(tag, Error::RecordTooLarge { size, limit: LARGEST });
         } else {
-            let outlet = counted.outlet().ok_or(Refused::Closed)?;
             match counted.stage.push_within(BULK, &NewRecord { tag, ..*record }, &outlet) {
                 Ok(()) => {}
                 Err(Refused::Full) => return Ok(Some(size)),
@@ -138,13 +144,16 @@ impl Pipeline {
     fn start_room(&self, py: Python<'_>, size: usize) -> PyResult<Call> {
         let stage = self.counted.get(py)?.stage.clone();
         let counts = self.counts.clone();
-        // A quarter of the limit: senders wait once for many records.
-        let left = self.limit - (self.limit / 4).max(1);
-        let settled = self.accepted.lock().saturating_sub(left);
+        let accepted = *self.accepted.lock();
+        let free = |places| accepted.saturating_sub(self.limit - places);
+        let (one, many) = (free(1), free((self.limit / 4).max(1)));
         let room = async move {
-            match size {
-                0 => counts.reach(settled).await,
-                size => stage.room(size).await,
+            if size > 0 {
+                stage.room(size).await;
+            } else {
+                counts.reach(one).await;
+                // The others may belong to a broker that does not respond.
+                let _ = timeout(GATHERING, counts.reach(many)).await;
             }
             Ok(())
         };

@@ -1,6 +1,8 @@
 """Sends whose outcomes are reported together, and views of records."""
 
 import asyncio
+import itertools
+import time
 
 import pytest
 from eventloop import assert_loop_runs, watched_loop
@@ -79,6 +81,83 @@ async def test_calls_that_wait_keep_their_order(servers: str, curtail_topic: str
     sent = [b"%d" % n for n, task in enumerate(tasks) if not task.cancelled()]
     assert 90 <= len(sent) < 100 and pipeline.delivered == len(sent)
     assert await values(servers, curtail_topic) == sent
+
+
+async def test_tasks_that_waited_do_not_wait_for_each_record(
+    servers: str, curtail_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with curtail.Producer(servers) as producer, producer.pipeline(limit=100) as pipeline:
+        wait, waits = pipeline._line.wait, itertools.count()
+
+        async def counted(*record: object) -> None:
+            next(waits)
+            await wait(*record)
+
+        monkeypatch.setattr(pipeline._line, "wait", counted)
+
+        async def sender() -> None:
+            for n in range(2_000):
+                await pipeline.send(curtail_topic, b"%d" % n)
+
+        await asyncio.gather(sender(), sender())
+    assert pipeline.delivered == 4_000
+    assert 0 < next(waits) < 2_000
+
+
+async def test_calls_keep_their_order_when_the_loop_gets_a_turn(
+    servers: str, curtail_topic: str
+) -> None:
+    async with curtail.Producer(servers) as producer, producer.pipeline() as pipeline:
+
+        async def later() -> None:
+            third.append(asyncio.create_task(pipeline.send(curtail_topic, b"3", key="k")))
+
+        third: list[asyncio.Task[None]] = []
+        # The turn is over: the first two calls let the loop run.
+        pipeline._pace._ends = 0.0
+        first = asyncio.create_task(pipeline.send(curtail_topic, b"1", key="k"))
+        between = asyncio.create_task(later())
+        second = asyncio.create_task(pipeline.send(curtail_topic, b"2", key="k"))
+        await asyncio.gather(first, between, second)
+        await asyncio.gather(*third)
+    assert await values(servers, curtail_topic) == [b"1", b"2", b"3"]
+
+
+async def test_records_that_wait_for_a_broker_do_not_stop_others(
+    curtail_cluster: Cluster, servers: str
+) -> None:
+    topic = f"pipeline-{time.time_ns()}"
+    curtail_cluster.create_topic(topic, 3)
+    leaders = [curtail_cluster.leader(topic, partition) for partition in range(3)]
+    other = next(n for n in range(3) if leaders[n] != leaders[0])
+    async with curtail.Producer(servers) as producer, producer.pipeline(limit=8) as pipeline:
+        for partition in (0, other):
+            await pipeline.send(topic, b"first", partition=partition)
+        await producer.flush()
+        with curtail_cluster.slow(60, broker=leaders[0]):
+            for _ in range(7):
+                await pipeline.send(topic, b"stuck", partition=0)
+            async with asyncio.timeout(30):
+                for _ in range(20):
+                    await pipeline.send(topic, b"free", partition=other)
+        await curtail_cluster.heal()
+    assert pipeline.delivered == 29
+
+
+async def test_calls_of_an_ended_block_do_not_send_in_the_next_one(
+    servers: str, curtail_topic: str
+) -> None:
+    async with curtail.Producer(servers, linger_ms=200) as producer:
+        pipeline = producer.pipeline(limit=1)
+        async with pipeline:
+            await pipeline.send(curtail_topic, b"1")
+            late = [asyncio.ensure_future(pipeline.send(curtail_topic, b"late")) for _ in range(5)]
+            await asyncio.sleep(0)
+        async with pipeline:
+            await pipeline.send(curtail_topic, b"2")
+            outcomes = await asyncio.gather(*late, return_exceptions=True)
+        assert all(isinstance(one, curtail.IllegalStateError) for one in outcomes)
+    assert await values(servers, curtail_topic) == [b"1", b"2"]
 
 
 async def test_a_failed_batch_is_one_exception(

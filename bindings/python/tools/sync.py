@@ -64,13 +64,13 @@ TEXTS = {
         ("A cancelled close continues.", "A close that a signal ends continues."),
     ],
     "_pipeline": [
-        ("A cancelled call has not accepted", "A call that a signal ends has not accepted"),
+        (
+            "A cancelled call has not accepted the record, unless the cancellation\n"
+            "        comes in the turn of the event loop that accepts it.",
+            "A call that a signal ends has not accepted the record.",
+        ),
     ],
     "_sending": [
-        (
-            "Seconds after which a loop over records lets the event loop run.",
-            "Seconds between the pauses of a loop over records.",
-        ),
         ("Lets the event loop run between the items", "Pauses between the items"),
         ("Yields to the event loop if the turn has ended.", "Pauses if the turn has ended."),
         (

@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
-from asyncio import CancelledError, Future, Lock
+from asyncio import CancelledError, Future
+from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native
@@ -14,11 +16,13 @@ from ._rebalance import Rebalance, RebalanceListener, inside
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["THREADED", "Future", "Lock", "Methods", "apart", "finished", "pause", "settled"]
+__all__ = ["THREADED", "TURN", "Future", "Line", "Methods", "apart", "finished", "pause", "settled"]
 
 T = TypeVar("T")
 THREADED = False
 """Whether clients resolve futures of threads."""
+TURN = 0.0005
+"""Seconds after which a loop over records lets the event loop run."""
 
 
 async def finished(call: "Call[T]") -> T:
@@ -43,6 +47,67 @@ async def apart(function: Callable[..., T], *arguments: Any) -> T:
 async def pause() -> None:
     """Lets the event loop run."""
     await asyncio.sleep(0)
+
+
+class Line:
+    """Records of a pipeline that wait for room, in the order of the calls."""
+
+    def __init__(self, block: Callable[[], _native.Pipeline]) -> None:
+        """``block`` raises outside the pipeline's block."""
+        self._block = block
+        self._waiting: deque[tuple[tuple[Any, ...], Future[None]]] = deque()
+        self._is_due = False
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def wait(self, *record: Any) -> None:
+        """Lets the event loop run, and returns once the record is accepted."""
+        loop = asyncio.get_running_loop()
+        accepted = loop.create_future()
+        self._waiting.append((record, accepted))
+        if not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._advance)
+        await accepted
+
+    def _advance(self, room: "Future[None] | None" = None) -> None:
+        """Offers the records of one turn: not one by one, in a turn each."""
+        self._is_due = False
+        if room is not None and not room.cancelled():
+            # Retrieves an error. The next offer has it too.
+            room.exception()
+        ends = perf_counter() + TURN
+        while self._waiting:
+            record, accepted = self._waiting[0]
+            if not accepted.done():
+                try:
+                    block = self._block()
+                    size = block.offer(*record)
+                    if size is not None:
+                        self._is_due = True
+                        block.start_room(size).future.add_done_callback(self._advance)
+                        return
+                    accepted.set_result(None)
+                except Exception as error:
+                    accepted.set_exception(error)
+            self._waiting.popleft()
+            if self._waiting and perf_counter() >= ends:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._advance)
+                return
+
+    def end(self) -> None:
+        """Ends the waits, as those outside the block."""
+        # An event loop that has ended makes no more turns.
+        self._is_due = False
+        while self._waiting:
+            _, accepted = self._waiting.popleft()
+            if not accepted.done():
+                try:
+                    self._block()
+                except Exception as error:
+                    accepted.set_exception(error)
 
 
 class Methods:

@@ -1,12 +1,11 @@
 """Sends whose outcomes are reported together."""
 
-from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from . import _native
-from ._call import Lock, finished
+from ._call import Line, finished
 from ._sender import Bytes, HeaderLike
 from ._sending import Pace
 from .errors import ConfigError, IllegalStateError
@@ -32,8 +31,7 @@ class Pipeline:
         self._pace = Pace()
         self._block: _native.Pipeline | None = None
         self._open = False
-        self._waiting: deque[object] = deque()
-        self._turn = Lock()
+        self._line = Line(self._opened)
 
     @property
     def delivered(self) -> int:
@@ -58,30 +56,21 @@ class Pipeline:
         """Accepts a record.
 
         Waits only while ``limit`` records are not acknowledged, or 8 MiB of records wait for room
-        in ``buffer.memory``. A cancelled call has not accepted the record.
+        in ``buffer.memory``. A cancelled call has not accepted the record, unless the cancellation
+        comes in the turn of the event loop that accepts it.
         """
         if headers is not None and not isinstance(headers, Mapping):
             # Read again if the record has to wait.
             headers = list(headers)
-        if self._pace.is_over():
-            self._opened()
-            await self._pace.kept()
         block = self._opened()
         # Behind the calls that wait: records with the same key keep their order.
-        if self._waiting or (
-            block.offer(topic, value, key, partition, headers, timestamp) is not None
+        if (
+            self._line
+            or self._pace.is_over()
+            or block.offer(topic, value, key, partition, headers, timestamp) is not None
         ):
-            await self._wait(topic, value, key, partition, headers, timestamp)
-
-    async def _wait(self, *record: Any) -> None:
-        place = object()
-        self._waiting.append(place)
-        try:
-            async with self._turn:
-                while (size := self._opened().offer(*record)) is not None:
-                    await finished(self._opened().start_room(size))
-        finally:
-            self._waiting.remove(place)
+            await self._line.wait(topic, value, key, partition, headers, timestamp)
+            self._pace.begin()
 
     def _opened(self) -> _native.Pipeline:
         if self._block is None or not self._open:
@@ -103,6 +92,7 @@ class Pipeline:
     ) -> None:
         block = self._opened()
         self._open = False
+        self._line.end()
         try:
             await self._producer.flush()
             failed, failures = await finished(block.start_outcomes())

@@ -4,13 +4,10 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Protocol
 
-from ._call import Future, apart, finished, pause, settled
+from ._call import TURN, Future, apart, finished, pause, settled
 from ._native import ArrowRows, ArrowStream, Bulk, Call, RecordMetadata
 from ._partition import TopicPartition
 from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord, Written
-
-TURN = 0.0005
-"""Seconds after which a loop over records lets the event loop run."""
 
 
 class Send(Protocol):
@@ -30,6 +27,10 @@ class Pace:
     """Lets the event loop run between the items of a long loop."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins a turn."""
         self._ends = perf_counter() + TURN
 
     def is_over(self) -> bool:
@@ -40,7 +41,7 @@ class Pace:
         """Yields to the event loop if the turn has ended."""
         if self.is_over():
             await pause()
-            self._ends = perf_counter() + TURN
+            self.begin()
 
 
 async def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list[RecordMetadata]:

@@ -3,7 +3,7 @@
 It needs the package ``opentelemetry-api``.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from ._native import Record
 from ._producer import Producer
 from ._transaction import Transaction, TransactionalProducer
+from .sync import Pipeline as SyncPipeline
 from .sync import Producer as SyncProducer
 from .sync import Transaction as SyncTransaction
 from .sync import TransactionalProducer as SyncTransactionalProducer
@@ -73,7 +74,8 @@ def _trace_pipelines(tracer: trace.Tracer, client: Producer | SyncProducer) -> N
 
     def pipeline(*arguments: Any, **options: Any) -> Any:
         made = make(*arguments, **options)
-        made.send = _accepted(tracer, made.send)
+        is_threaded = isinstance(made, SyncPipeline)
+        made.send = (_accepted_by_thread if is_threaded else _accepted)(tracer, made.send)
         return made
 
     setattr(client, "pipeline", pipeline)  # noqa: B010
@@ -117,6 +119,21 @@ def _traced(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any
 def _accepted(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any]:
     """As `_traced`, for a send without a future."""
 
+    async def accepted(
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: "HeaderLike | None" = None,
+        **others: Any,
+    ) -> None:
+        with _accepting(tracer, topic, key, headers) as extended:
+            await send(topic, value, key=key, headers=extended, **others)
+
+    return accepted
+
+
+def _accepted_by_thread(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any]:
     def accepted(
         topic: str,
         value: Any = None,
@@ -124,21 +141,21 @@ def _accepted(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., A
         key: Any = None,
         headers: "HeaderLike | None" = None,
         **others: Any,
-    ) -> Any:
-        record = _Sent(tracer, topic, key, headers)
-        with _ended_by_errors(record.span):
-            accepting = send(topic, value, key=key, headers=record.headers, **others)
-        if accepting is not None:
-            return _awaited(record.span, accepting)
-        record.span.end()
+    ) -> None:
+        with _accepting(tracer, topic, key, headers) as extended:
+            send(topic, value, key=key, headers=extended, **others)
 
     return accepted
 
 
-async def _awaited(span: Span, accepting: Awaitable[None]) -> None:
-    with _ended_by_errors(span):
-        await accepting
-    span.end()
+@contextmanager
+def _accepting(
+    tracer: trace.Tracer, topic: str, key: object, headers: "HeaderLike | None"
+) -> Iterator[list[Any]]:
+    record = _Sent(tracer, topic, key, headers)
+    with _ended_by_errors(record.span):
+        yield record.headers
+    record.span.end()
 
 
 @contextmanager

@@ -4,22 +4,25 @@ import inspect
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Condition, Lock
+from threading import Condition
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _native, _threads
 from .._native import Call
 from .._partition import TopicPartition
 from .._rebalance import Rebalance, RebalanceListener, inside
+from ..errors import IllegalStateError
 
 if TYPE_CHECKING:
     from ._consumer import Consumer
 
-__all__ = ["THREADED", "Future", "Lock", "Methods", "apart", "finished", "pause", "settled"]
+__all__ = ["THREADED", "TURN", "Future", "Line", "Methods", "apart", "finished", "pause", "settled"]
 
 T = TypeVar("T")
 THREADED = True
 """Whether clients resolve futures of threads."""
+TURN = 1.0
+"""Seconds between the pauses of a loop over records, which are nothing here."""
 
 
 def finished(call: "Call[T]") -> T:
@@ -48,6 +51,28 @@ def apart(function: Callable[..., T], *arguments: Any) -> T:
 
 def pause() -> None:
     """Threads need no pauses."""
+
+
+class Line:
+    """Waits of a pipeline's calls. Each thread makes one call after the other."""
+
+    def __init__(self, block: Callable[[], _native.Pipeline]) -> None:
+        """``block`` raises outside the pipeline's block."""
+        self._block = block
+
+    def __bool__(self) -> bool:
+        return False
+
+    def wait(self, *record: Any) -> None:
+        """Returns once the record is accepted."""
+        block = self._block()
+        while (size := block.offer(*record)) is not None:
+            finished(block.start_room(size))
+            if self._block() is not block:
+                raise IllegalStateError("the pipeline's block has ended")
+
+    def end(self) -> None:
+        """The calls that wait notice the end."""
 
 
 class Methods:

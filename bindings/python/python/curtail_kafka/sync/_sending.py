@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Protocol
 
-from ._call import Future, apart, finished, pause, settled
+from ._call import TURN, Future, apart, finished, pause, settled
 from .._native import ArrowRows, ArrowStream, Bulk, Call, RecordMetadata
 from .._partition import TopicPartition
 from .._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord, Written
-
-TURN = 0.0005
-"""Seconds between the pauses of a loop over records."""
 
 
 class Send(Protocol):
@@ -31,6 +28,10 @@ class Pace:
     """Pauses between the items of a long loop."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins a turn."""
         self._ends = perf_counter() + TURN
 
     def is_over(self) -> bool:
@@ -41,7 +42,7 @@ class Pace:
         """Pauses if the turn has ended."""
         if self.is_over():
             pause()
-            self._ends = perf_counter() + TURN
+            self.begin()
 
 
 def send_all(send: Send, topic: str, records: Iterable[NewRecord]) -> list[RecordMetadata]:
