@@ -24,12 +24,14 @@ use crate::{
     plant::{Plant, planted},
 };
 
+mod racks;
 pub mod recovery;
 pub mod refresh;
 mod replicas;
 #[cfg(test)]
 mod tests;
 
+use racks::Racks;
 pub use replicas::Replicas;
 
 /// A broker's address.
@@ -106,6 +108,7 @@ impl Topic {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     nodes: Arc<BTreeMap<i32, Node>>,
+    racks: Arc<Racks>,
     topics: OrdMap<Arc<str>, Arc<Topic>>,
     /// Topics with an id that the last response about them did not know. A lagging broker may have given it, so the
     /// partitions and epochs of that id stay known until [`Self::without`], or until a second response about all topics
@@ -191,17 +194,12 @@ impl Snapshot {
     }
 
     /// A topic's partitions with the racks of their replicas. Replicas out of sync count, as in the Java client: they
-    /// usually catch up soon. The rack of a replica whose broker is down is unknown.
+    /// usually catch up soon. A broker that is down counts with its last known rack.
     pub fn layout_with_racks(&self, topic: &Topic) -> Layout {
-        let racks: BTreeMap<i32, Arc<str>> = self
-            .nodes
-            .values()
-            .filter_map(|node| Some((node.id, node.rack.as_deref()?.into())))
-            .collect();
         let racks_of = |index| {
             let replicas =
                 [topic.in_sync.of_partition(index), topic.lagging.of_partition(index)].concat();
-            replicas.iter().filter_map(|id| racks.get(id).cloned()).collect()
+            replicas.iter().filter_map(|id| self.racks.of_node(*id).cloned()).collect()
         };
         Layout { racks: (0..topic.leaders.len()).map(racks_of).collect(), ..topic.layout() }
     }
@@ -281,6 +279,7 @@ impl Snapshot {
             })
             .collect();
         if *self.nodes != nodes {
+            self.racks = Arc::new(self.racks.after(&nodes));
             self.nodes = Arc::new(nodes);
             changes.nodes = true;
         }
@@ -295,6 +294,7 @@ impl Snapshot {
             changes.topics.extend(self.topics.keys().cloned());
             self.topics = OrdMap::new();
             self.missing = OrdMap::new();
+            self.racks = Arc::new(Racks::default().after(&self.nodes));
         }
         self.cluster_id = Some(id.into());
     }

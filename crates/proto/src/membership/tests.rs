@@ -5,6 +5,7 @@ use super::*;
 mod by_coordinator;
 mod coordinator;
 mod group;
+mod racks;
 
 type Machine = Membership<&'static str>;
 
