@@ -103,40 +103,47 @@ impl Filling<'_> {
     fn give_in_rack(&mut self, key: &Key) -> bool {
         let fits = |member: &Arc<str>| self.racks.has(member, key);
         let (before, from_turn) = self.hungry.split_at(self.turn.min(self.hungry.len()));
-        let hungry = from_turn.iter().chain(before).find(|member| fits(member));
-        let Some(member) = hungry.or_else(|| self.fed.iter().find(|member| fits(member))) else {
+        let next = from_turn.iter().chain(before).position(fits);
+        if let Some(ahead) = next {
+            self.put_hungry((self.turn + ahead) % self.hungry.len(), key.clone());
+        } else if let Some(position) = self.fed.iter().position(fits) {
+            self.put_fed(position, key.clone());
+        } else {
             return false;
-        };
-        let member = member.clone();
-        self.put(&member, key.clone());
+        }
         true
     }
 
     /// Gives the partition to the next member with room: the hungry in turn, then the others.
     fn give(&mut self, key: Key) {
-        let Some(member) = self.hungry.get(self.turn).or_else(|| self.fed.first()).cloned() else {
-            return;
-        };
-        self.put(&member, key);
+        if self.hungry.is_empty() {
+            self.put_fed(0, key);
+        } else {
+            self.put_hungry(self.turn, key);
+        }
     }
 
-    fn put(&mut self, member: &Arc<str>, key: Key) {
-        let Some(assigned) = self.assigned.get_mut(member) else { return };
+    fn put_hungry(&mut self, position: usize, key: Key) {
+        let Some(assigned) = self.assigned.get_mut(&self.hungry[position]) else { return };
         assigned.push(key);
-        let count = assigned.len();
-        let Some(position) = self.hungry.iter().position(|other| other == member) else {
-            self.fed.retain(|other| other != member);
-            return self.one_has_more();
-        };
         self.turn = position;
-        if count < self.shares.least {
+        if assigned.len() < self.shares.least {
             self.turn += 1;
         } else {
-            self.hungry.remove(position);
-            self.feed(member.clone());
+            let member = self.hungry.remove(position);
+            self.feed(member);
         }
         if self.turn >= self.hungry.len() {
             self.turn = 0;
         }
+    }
+
+    fn put_fed(&mut self, position: usize, key: Key) {
+        let Some(member) = self.fed.get(position).cloned() else { return };
+        if let Some(assigned) = self.assigned.get_mut(&member) {
+            assigned.push(key);
+        }
+        self.fed.remove(position);
+        self.one_has_more();
     }
 }
