@@ -14,35 +14,42 @@ pub struct Replicas {
 impl Replicas {
     /// The replicas that acknowledgements wait for.
     pub(super) fn in_sync(answered: &MetadataTopic) -> Self {
-        Self::of(answered, |partition| partition.isr.clone())
+        Self::of(answered, |partition| partition.isr.iter().copied())
     }
 
     /// The replicas that are not in sync. Usually there are none, so that they cost no memory.
     pub(super) fn lagging(answered: &MetadataTopic) -> Self {
         Self::of(answered, |partition| {
             let lags = |id: &&i32| !partition.isr.contains(id);
-            partition.replicas.iter().filter(lags).copied().collect()
+            partition.replicas.iter().filter(lags).copied()
         })
     }
 
-    fn of(answered: &MetadataTopic, replicas: impl Fn(&MetadataPartition) -> Vec<i32>) -> Self {
-        let mut by_index = vec![Vec::new(); answered.partitions.len()];
+    /// Copies replicas from the response straight into the two arrays: every client does this for every response.
+    fn of<'a, R>(answered: &'a MetadataTopic, replicas: impl Fn(&'a MetadataPartition) -> R) -> Self
+    where
+        R: Iterator<Item = i32>,
+    {
+        let mut by_index = vec![None; answered.partitions.len()];
         for partition in &answered.partitions {
             // Partition indexes are dense in Kafka; one beyond the count is garbage.
             let slot = usize::try_from(partition.index).ok().and_then(|i| by_index.get_mut(i));
             if let Some(slot) = slot {
-                *slot = replicas(partition);
+                *slot = Some(partition);
             }
         }
-        if by_index.iter().all(Vec::is_empty) {
+        let of_index =
+            || by_index.iter().map(|partition| partition.iter().copied().flat_map(&replicas));
+        let count = of_index().map(Iterator::count).sum();
+        if count == 0 {
             return Self::default();
         }
-        let ends = by_index.iter().scan(0u32, |end, ids| {
-            *end = end.saturating_add(u32::try_from(ids.len()).unwrap_or(u32::MAX));
-            Some(*end)
+        let mut ids = Vec::with_capacity(count);
+        let ends = of_index().map(|replicas| {
+            ids.extend(replicas);
+            u32::try_from(ids.len()).unwrap_or(u32::MAX)
         });
-        let ends = ends.collect();
-        Self { ends, ids: by_index.concat().into() }
+        Self { ends: ends.collect(), ids: ids.into() }
     }
 
     /// The replicas of a partition; none when unknown.
