@@ -3,8 +3,8 @@
 //! balance.
 //!
 //! With racks, a member keeps only partitions in its rack if that is better for balance, or else for racks. The others go
-//! first to members in their racks, or without one, and then to any (KIP-881). A partition that moves to improve the balance goes to a member in its racks if that
-//! suffices.
+//! first to members in their racks, or without one, and then to any (KIP-881). A partition that moves to improve the
+//! balance goes to a member in its racks if that suffices.
 
 use std::{collections::BTreeMap, sync::Arc};
 
