@@ -33,8 +33,11 @@ pub struct Layout {
     /// Their number.
     pub count: i32,
     /// Racks with a replica, by partition index. Empty if racks are not to be matched.
-    pub racks: Vec<BTreeSet<Arc<str>>>,
+    pub racks: Vec<RackSet>,
 }
+
+/// The racks of a partition. Partitions with the same racks share it.
+pub type RackSet = Arc<BTreeSet<Arc<str>>>;
 
 impl From<i32> for Layout {
     /// That many partitions, without racks.

@@ -40,7 +40,7 @@ use curtail_wire::{
 };
 
 use crate::{
-    assignor::{self, Assignments, Assignor, Key, Layout, Member, Rebalance, Topics},
+    assignor::{self, Assignments, Assignor, Key, Member, Rebalance, Topics},
     backoff::Backoff,
     later::Later,
     metadata::Node,
@@ -286,7 +286,7 @@ enum Letting {
 #[derive(Debug, Default)]
 struct Leadership {
     /// Topics that any member subscribes to.
-    wanted: BTreeSet<Arc<str>>,
+    wanted: Arc<BTreeSet<Arc<str>>>,
     /// Their partitions at that time, with racks if this member has one.
     layouts: Topics,
     /// Whether the coordinator has the assignment already.
@@ -532,24 +532,34 @@ impl<E: Clone> Membership<E> {
         self.polled = self.polled.max(now);
     }
 
+    /// Topics to compare with [`Self::look_at_topics`], if this member is the leader and has made its assignment.
+    pub fn led_topics(&self) -> Option<Arc<BTreeSet<Arc<str>>>> {
+        let assigns = matches!(self.phase, Phase::Assigning(..));
+        self.leading.as_ref().filter(|_| !assigns).map(|leading| leading.wanted.clone())
+    }
+
     /// Whether [`Self::look_at_topics`] needs the racks of partitions. As in the Java client, a leader without a rack does
     /// not request a rebalance because of them.
     pub fn follows_racks(&self) -> bool {
         self.settings.rack.is_some()
     }
 
-    /// Reports that partitions may have changed. A leader requests a rebalance if an assigned topic's number of
-    /// partitions did, or their racks.
-    pub fn look_at_topics(&mut self, layout_of: impl Fn(&str) -> Option<Layout>, now: Instant) {
+    /// Reports the partitions of [`Self::led_topics`]. A leader requests a rebalance if an assigned topic's number of
+    /// partitions changed, or their racks.
+    pub fn look_at_topics(
+        &mut self,
+        topics: &Arc<BTreeSet<Arc<str>>>,
+        layouts: &Topics,
+        now: Instant,
+    ) {
         let Some(leading) = &self.leading else { return };
-        if matches!(self.phase, Phase::Assigning(..)) {
+        // The layouts may be older than a new leadership's assignment.
+        if matches!(self.phase, Phase::Assigning(..)) || !Arc::ptr_eq(topics, &leading.wanted) {
             return;
         }
-        let changed = leading.wanted.iter().any(|topic| {
-            // A topic that is unknown now may only be missing for a moment.
-            layout_of(topic).is_some_and(|layout| leading.layouts.get(topic) != Some(&layout))
-        });
-        if changed {
+        // A topic that is unknown now may only be missing for a moment.
+        let changed = |(topic, layout)| leading.layouts.get(topic) != Some(layout);
+        if layouts.iter().any(changed) {
             self.ask_to_rejoin(now);
         }
     }

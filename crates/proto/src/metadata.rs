@@ -20,7 +20,7 @@ use curtail_wire::{
 use imbl::OrdMap;
 
 use crate::{
-    assignor::Layout,
+    assignor::{Layout, Topics},
     plant::{Plant, planted},
 };
 
@@ -193,15 +193,14 @@ impl Snapshot {
         self.topics.get(topic).map_or(&[], |topic| topic.in_sync.of_partition(index))
     }
 
-    /// A topic's partitions with the racks of their replicas. Replicas out of sync count, as in the Java client: they
-    /// usually catch up soon. A broker that is down counts with its last known rack.
-    pub fn layout_with_racks(&self, topic: &Topic) -> Layout {
-        let racks_of = |index| {
-            let replicas =
-                [topic.in_sync.of_partition(index), topic.lagging.of_partition(index)].concat();
-            replicas.iter().filter_map(|id| self.racks.of_node(*id).cloned()).collect()
-        };
-        Layout { racks: (0..topic.leaders.len()).map(racks_of).collect(), ..topic.layout() }
+    /// The partitions of topics, with the racks of their replicas. Replicas out of sync count, as in the Java client:
+    /// they usually catch up soon. A broker that is down counts with its last known rack.
+    pub fn layouts_with_racks<'a>(
+        &self,
+        topics: impl IntoIterator<Item = &'a Arc<Topic>>,
+    ) -> Topics {
+        let mut sets = self.racks.sets();
+        topics.into_iter().map(|topic| (topic.name.clone(), sets.layout(topic))).collect()
     }
 
     /// Applies a Metadata response. `asked` names the requested topics; others in the response are ignored. It is

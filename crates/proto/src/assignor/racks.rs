@@ -1,11 +1,8 @@
 //! Racks of members and of partitions (KIP-881). A partition is in the rack of each of its replicas.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Key, Layout, Member, Topics, wanted_topics};
+use super::{Key, Layout, Member, RackSet, Topics, wanted_topics};
 
 /// Racks to match; empty if that makes no difference.
 pub(super) struct Racks<'a> {
@@ -49,13 +46,13 @@ impl<'a> Racks<'a> {
 
     fn of_partition(&self, (topic, index): &Key) -> impl Iterator<Item = &'a str> {
         let racks = self.topics.get(topic).and_then(|layout| layout.at(*index));
-        racks.into_iter().flatten().map(|rack| &**rack)
+        racks.into_iter().flat_map(|racks| racks.iter()).map(|rack| &**rack)
     }
 }
 
 impl Layout {
     /// The racks of a partition.
-    pub(super) fn at(&self, index: i32) -> Option<&BTreeSet<Arc<str>>> {
+    pub(super) fn at(&self, index: i32) -> Option<&RackSet> {
         self.racks.get(usize::try_from(index).ok()?)
     }
 }
@@ -70,6 +67,6 @@ pub(super) fn by_member<'a>(
 /// Whether matching these members and partitions by rack makes a difference.
 pub(super) fn differ(members: &BTreeMap<&str, &str>, layouts: &[&Layout]) -> bool {
     let partitions = || layouts.iter().flat_map(|layout| &layout.racks);
-    let all: BTreeSet<&str> = partitions().flatten().map(|rack| &**rack).collect();
+    let all: BTreeSet<&str> = partitions().flat_map(|set| set.iter()).map(|rack| &**rack).collect();
     members.values().any(|rack| all.contains(rack)) && partitions().any(|p| p.len() < all.len())
 }

@@ -69,8 +69,8 @@ pub(super) fn assign(
     let racks = Racks::of(topics, members);
     if members.iter().all(|member| wanted(member) == first) {
         let topics = topics.iter().filter(|(topic, _)| first.contains(*topic));
-        let topics = topics.map(|(topic, layout)| (topic.clone(), layout.clone()));
-        equal::assign(&topics.collect(), before.owned, &racks)
+        let counts = topics.map(|(topic, layout)| (topic, layout.count));
+        equal::assign(counts, before.owned, &racks)
     } else {
         general::assign(topics, members, before, &racks)
     }

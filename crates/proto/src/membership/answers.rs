@@ -168,7 +168,7 @@ impl<E: Clone> Membership<E> {
             return;
         }
         let members: Arc<[Member]> = reply.members.into_iter().filter_map(member).collect();
-        let wanted = assignor::wanted_topics(&members);
+        let wanted = Arc::new(assignor::wanted_topics(&members));
         let in_force = reply.skip_assignment;
         self.leading = Some(Leadership { wanted, layouts: Topics::new(), in_force });
         self.phase = Phase::Assigning(protocol, members);

@@ -1,6 +1,7 @@
 //! The tests play the coordinator and the clock.
 
 use super::*;
+use crate::assignor::Layout;
 
 mod by_coordinator;
 mod coordinator;
@@ -61,6 +62,13 @@ impl Member {
 
     fn next(&mut self) -> Step {
         self.machine.next(self.now)
+    }
+
+    /// Metadata describes these topics.
+    fn see(&mut self, layouts: &Topics) {
+        if let Some(topics) = self.machine.led_topics() {
+            self.machine.look_at_topics(&topics, layouts, self.now);
+        }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -173,8 +181,7 @@ fn the_leader_assigns_and_follows_the_metadata() {
         assert_eq!(named, ["m", "n"]);
         assert!(member.machine.follows("t") && member.machine.follows("u"));
         assert!(!member.machine.follows("v"));
-        let now = member.now;
-        member.machine.look_at_topics(|_| Some(2.into()), now);
+        assert_eq!(member.machine.led_topics(), None, "the assignment is being made");
         let counts: Topics = [("t".into(), 2.into())].into();
         let assignments = Assignor::Range.assign(&counts, &members);
         member.machine.assigned(&assignments, counts);
@@ -186,10 +193,8 @@ fn the_leader_assigns_and_follows_the_metadata() {
         member.machine.synced(Ok(assignment.encode(3)), member.now, 0.5);
         member.hand_over();
         let see = |count: Option<i32>, member: &mut Member| {
-            let now = member.now;
-            member
-                .machine
-                .look_at_topics(|topic| count.filter(|_| topic == "t").map(Layout::from), now);
+            let layouts = count.map(|count| ("t".into(), count.into()));
+            member.see(&layouts.into_iter().collect());
         };
         see(Some(2), &mut member);
         see(None, &mut member);
@@ -205,7 +210,7 @@ fn the_leader_assigns_and_follows_the_metadata() {
 #[test]
 fn a_leader_with_a_rack_rebalances_when_racks_of_partitions_change() {
     let layout = |racks: [&str; 2]| Layout {
-        racks: racks.map(|rack| [rack.into()].into()).to_vec(),
+        racks: racks.map(|rack| Arc::new([rack.into()].into())).to_vec(),
         ..Layout::from(2)
     };
     for rack in [None, Some("x")] {
@@ -235,11 +240,13 @@ fn a_leader_with_a_rack_rebalances_when_racks_of_partitions_change() {
         member.machine.synced(Ok(assignment.encode(3)), member.now, 0.5);
         member.hand_over();
         assert_eq!(member.machine.follows_racks(), rack.is_some());
-        let seen = |racks| if rack.is_some() { layout(racks) } else { Layout::from(2) };
-        let now = member.now;
-        member.machine.look_at_topics(|_| Some(seen(["x", "y"])), now);
+        let seen = |racks| -> Topics {
+            let layout = if rack.is_some() { layout(racks) } else { Layout::from(2) };
+            [("t".into(), layout)].into()
+        };
+        member.see(&seen(["x", "y"]));
         assert!(member.machine.is_settled(), "nothing has changed");
-        member.machine.look_at_topics(|_| Some(seen(["y", "y"])), now);
+        member.see(&seen(["y", "y"]));
         assert_eq!(member.machine.is_settled(), rack.is_none());
     }
 }

@@ -1,8 +1,12 @@
 //! Racks of a topic's replicas.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::Node;
+use super::{Node, Topic};
+use crate::assignor::{Layout, RackSet};
 
 /// Brokers that are not in the cluster now and whose racks are kept. A cluster may replace its brokers by new ids
 /// indefinitely.
@@ -36,8 +40,46 @@ impl Racks {
         Self { by_node }
     }
 
-    pub(super) fn of_node(&self, id: i32) -> Option<&Arc<str>> {
-        self.by_node.get(&id)
+    /// Begins to look up the racks of partitions.
+    pub(super) fn sets(&self) -> Sets<'_> {
+        let (by_replicas, distinct, replicas) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        Sets { racks: self, by_replicas, distinct, replicas }
+    }
+}
+
+/// Sets of racks, each stored once: a cluster has few, and a group may have hundreds of thousands of partitions.
+pub(super) struct Sets<'a> {
+    racks: &'a Racks,
+    /// By replicas in order of their ids.
+    by_replicas: BTreeMap<Vec<i32>, RackSet>,
+    distinct: BTreeSet<RackSet>,
+    /// Replicas of the partition looked up, kept for its memory.
+    replicas: Vec<i32>,
+}
+
+impl Sets<'_> {
+    /// A topic's partitions with the racks of their replicas.
+    pub(super) fn layout(&mut self, topic: &Topic) -> Layout {
+        let racks = (0..topic.leaders.len()).map(|index| {
+            let in_sync = topic.in_sync.of_partition(index);
+            self.of_replicas(in_sync.iter().chain(topic.lagging.of_partition(index)))
+        });
+        Layout { racks: racks.collect(), ..topic.layout() }
+    }
+
+    fn of_replicas<'a>(&mut self, replicas: impl Iterator<Item = &'a i32>) -> RackSet {
+        self.replicas.clear();
+        self.replicas.extend(replicas);
+        self.replicas.sort_unstable();
+        if let Some(known) = self.by_replicas.get(&*self.replicas) {
+            return known.clone();
+        }
+        let racks = self.replicas.iter().filter_map(|id| self.racks.by_node.get(id).cloned());
+        let set = RackSet::new(racks.collect());
+        let set = self.distinct.get(&set).cloned().unwrap_or(set);
+        self.distinct.insert(set.clone());
+        self.by_replicas.insert(self.replicas.clone(), set.clone());
+        set
     }
 }
 
@@ -54,7 +96,7 @@ mod tests {
     }
 
     fn rack(racks: &Racks, id: i32) -> Option<&str> {
-        racks.of_node(id).map(|rack| &**rack)
+        racks.by_node.get(&id).map(|rack| &**rack)
     }
 
     #[test]

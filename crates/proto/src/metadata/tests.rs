@@ -342,8 +342,25 @@ fn a_partition_is_in_the_racks_of_all_its_replicas() {
     }
     let (snapshot, _) = Snapshot::default().apply(&answer, None);
     let topic = snapshot.topic("t").unwrap();
-    let racks = |racks: &[&str]| racks.iter().map(|rack| (*rack).into()).collect();
+    let racks = |racks: &[&str]| Arc::new(racks.iter().map(|rack| (*rack).into()).collect());
     let layout = Layout { count: 3, racks: vec![racks(&["x"]), racks(&["x", "y"]), racks(&[])] };
-    assert_eq!(snapshot.layout_with_racks(topic), layout);
+    assert_eq!(snapshot.layouts_with_racks([topic]), [("t".into(), layout)].into());
     assert_eq!(topic.layout(), Layout::from(3));
+}
+
+#[test]
+fn partitions_with_the_same_racks_share_them() {
+    let mut answer = answer("t", 1, &[(0, 1), (1, 1), (2, 1)]);
+    for (broker, rack) in answer.brokers.iter_mut().zip(["x", "y", "y"]) {
+        broker.rack = Some(rack.to_owned());
+    }
+    for (partition, replicas) in
+        answer.topics[0].partitions.iter_mut().zip([[0, 1], [1, 0], [2, 0]])
+    {
+        (partition.replicas, partition.isr) = (replicas.to_vec(), replicas.to_vec());
+    }
+    let (snapshot, _) = Snapshot::default().apply(&answer, None);
+    let layouts = snapshot.layouts_with_racks(snapshot.topic("t"));
+    let racks = &layouts["t"].racks;
+    assert!(racks.iter().all(|set| Arc::ptr_eq(set, &racks[0]) && set.len() == 2), "{racks:?}");
 }

@@ -4,10 +4,10 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use curtail_proto::{
-    assignor::{Assignor, Layout, Member, Topics, any_rack, wanted_topics},
+    assignor::{Assignor, Member, Topics, any_rack, wanted_topics},
     later::Later,
     membership::{GroupHeartbeat, Identity, Step, Trouble},
-    metadata::{Node, Snapshot},
+    metadata::{Node, Snapshot, Topic},
 };
 use curtail_wire::Uuid;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -353,22 +353,23 @@ impl Driver {
         for topic in wanted.iter().filter(|topic| known.topic(topic).is_none()) {
             self.shared.metadata.request_refresh(Some(topic));
         }
-        let with_racks = any_rack(members);
         let looked_up = async {
-            let mut layouts = Topics::new();
+            let mut found = Vec::new();
             for topic in wanted {
                 if let Some(known) = self.shared.metadata.look(&topic, deadline).await {
-                    // The snapshot may have lost the topic since.
-                    let layout = layout(&self.shared.metadata.snapshot(), &topic, with_racks);
-                    layouts.insert(topic, layout.unwrap_or_else(|| known.layout()));
+                    found.push(known);
                 } else if let Some(error) = self.shared.metadata.final_problem(&topic) {
                     // As in Java's `poll`. Otherwise the group would wait for partitions that it cannot have.
                     self.shared.report(error);
                 }
             }
-            layouts
+            found
         };
-        let Some(layouts) = or_when(looked_up, self.of_no_use()).await else { return };
+        let Some(found) = or_when(looked_up, self.of_no_use()).await else { return };
+        let snapshot = self.shared.metadata.snapshot();
+        // The snapshot may have lost a topic since.
+        let newest = found.iter().map(|known| snapshot.topic(&known.name).unwrap_or(known));
+        let layouts = layouts(&snapshot, newest, any_rack(members));
         let assignments = assignor.assign(&layouts, members);
         self.group.change(|machine, _| machine.assigned(&assignments, layouts));
         // Changes that came while the topics were looked up one by one.
@@ -404,10 +405,16 @@ impl Driver {
     }
 }
 
-/// A topic's partitions; `None` if it is unknown.
-pub(super) fn layout(snapshot: &Snapshot, topic: &str, with_racks: bool) -> Option<Layout> {
-    let topic = snapshot.topic(topic)?;
-    Some(if with_racks { snapshot.layout_with_racks(topic) } else { topic.layout() })
+/// The partitions of topics, by topic.
+pub(super) fn layouts<'a>(
+    snapshot: &Snapshot,
+    topics: impl Iterator<Item = &'a Arc<Topic>>,
+    with_racks: bool,
+) -> Topics {
+    match with_racks {
+        true => snapshot.layouts_with_racks(topics),
+        false => topics.map(|topic| (topic.name.clone(), topic.layout())).collect(),
+    }
 }
 
 /// Records the coordinator's response time, if it has responded.

@@ -138,11 +138,12 @@ impl Group {
 
     /// Compares the partitions of the group's topics with those that they were assigned from.
     pub(super) fn look_at_topics(&self, snapshot: &Snapshot) {
-        self.change(|machine, now| {
-            let with_racks = machine.follows_racks();
-            let layout_of = |topic: &str| driver::layout(snapshot, topic, with_racks);
-            machine.look_at_topics(layout_of, now);
-        });
+        let led = self.look(|machine| Some((machine.led_topics()?, machine.follows_racks())));
+        let Some((topics, with_racks)) = led else { return };
+        // Not under the lock: a group may have hundreds of thousands of partitions.
+        let known = topics.iter().filter_map(|topic| snapshot.topic(topic));
+        let layouts = driver::layouts(snapshot, known, with_racks);
+        self.change(|machine, now| machine.look_at_topics(&topics, &layouts, now));
     }
 
     /// Reads the machine.

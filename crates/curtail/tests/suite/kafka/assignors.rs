@@ -10,7 +10,7 @@ use std::{
 
 use curtail::config::Assignor;
 use curtail_proto::assignor::{
-    Assignments, Key, Layout, Member, Topics, by_topic, flat, wanted_topics,
+    Assignments, Key, Layout, Member, RackSet, Topics, by_topic, flat, wanted_topics,
 };
 use curtail_wire::consumer_protocol::{StickyData, Subscription};
 use rand::{Rng, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
@@ -62,7 +62,7 @@ impl Case {
             .iter()
             .map(|(topic, layout)| {
                 let racks: Vec<String> =
-                    layout.racks.iter().map(|racks| joined(racks, "")).collect();
+                    layout.racks.iter().map(|racks| joined(&**racks, "")).collect();
                 format!("{topic}={}", racks.join(","))
             })
             .collect();
@@ -104,8 +104,9 @@ impl Case {
 fn layout(random: &mut SmallRng) -> Layout {
     let count = random.random_range(1..7);
     let replicas = random.random_range(1..3);
-    let racks = |_| -> BTreeSet<Arc<str>> {
-        RACKS.choose_multiple(random, replicas).map(|rack| (*rack).into()).collect()
+    let racks = |_| -> RackSet {
+        let racks = RACKS.choose_multiple(random, replicas).map(|rack| (*rack).into());
+        RackSet::new(racks.collect())
     };
     Layout { racks: (0..count).map(racks).collect(), ..Layout::from(count) }
 }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::assignor::{Assignments, Key, Topics, racks::Racks};
+use crate::assignor::{Assignments, Key, racks::Racks};
 
 /// Shares of the members: `least` each, and one more for some of them.
 struct Shares {
@@ -40,15 +40,13 @@ struct Filling<'a> {
 }
 
 /// `owned` has an entry for each member and names no partition twice.
-pub(super) fn assign(
-    topics: &Topics,
+pub(super) fn assign<'a>(
+    topics: impl Iterator<Item = (&'a Arc<str>, i32)>,
     owned: BTreeMap<Arc<str>, Vec<Key>>,
     racks: &Racks<'_>,
 ) -> Assignments {
-    let mut free: BTreeSet<Key> = topics
-        .iter()
-        .flat_map(|(topic, layout)| (0..layout.count).map(|index| (topic.clone(), index)))
-        .collect();
+    let mut free: BTreeSet<Key> =
+        topics.flat_map(|(topic, count)| (0..count).map(|index| (topic.clone(), index))).collect();
     let shares = Shares::of(free.len(), owned.len());
     let (hungry, fed) = (Vec::new(), Vec::new());
     let mut filling = Filling { racks, shares, assigned: Assignments::new(), hungry, fed, turn: 0 };

@@ -9,10 +9,14 @@ type Racked<'a> = &'a [(&'a str, &'a [&'a str])];
 fn racked(topics: Racked<'_>) -> Topics {
     let rack = |letter: char| letter.to_string().into();
     let layout = |partitions: &[&str]| Layout {
-        racks: partitions.iter().map(|racks| racks.chars().map(rack).collect()).collect(),
+        racks: partitions.iter().map(|racks| set(racks.chars().map(rack))).collect(),
         ..Layout::from(i32::try_from(partitions.len()).expect("few"))
     };
     topics.iter().map(|(topic, partitions)| ((*topic).into(), layout(partitions))).collect()
+}
+
+fn set(racks: impl IntoIterator<Item = Arc<str>>) -> RackSet {
+    RackSet::new(racks.into_iter().collect())
 }
 
 fn located(id: &str, rack: &str, wanted: &[&str]) -> Member {
@@ -138,7 +142,7 @@ fn racked_groups() -> impl Strategy<Value = (Topics, Vec<Member>)> {
     (groups(), replicas, of_members).prop_map(|((mut topics, mut members), replicas, racks)| {
         let mut replicas = replicas.into_iter();
         for layout in topics.values_mut() {
-            layout.racks = (0..layout.count).filter_map(|_| replicas.next()).collect();
+            layout.racks = (0..layout.count).filter_map(|_| replicas.next().map(set)).collect();
         }
         for (member, rack) in members.iter_mut().zip(racks) {
             member.subscription.rack = rack;

@@ -37,8 +37,7 @@ fn response((brokers, partitions): Cluster<'_>) -> MetadataResponse {
 }
 
 fn seen(snapshot: &Snapshot) -> Topics {
-    let topic = snapshot.topic("t").expect("described");
-    [("t".into(), snapshot.layout_with_racks(topic))].into()
+    snapshot.layouts_with_racks(snapshot.topic("t"))
 }
 
 /// The leader of a group in rack `x`, after an assignment from this snapshot.
@@ -76,8 +75,7 @@ fn rebalances_at_last(responses: &[Cluster<'_>]) -> bool {
     for cluster in &responses[1..] {
         assert!(member.machine.is_settled(), "before {cluster:?}");
         (snapshot, _) = snapshot.apply(&response(*cluster), None);
-        let (now, layouts) = (member.now, seen(&snapshot));
-        member.machine.look_at_topics(|topic| layouts.get(topic).cloned(), now);
+        member.see(&seen(&snapshot));
     }
     !member.machine.is_settled()
 }
