@@ -195,7 +195,7 @@ impl Connection {
     /// Returns the TLS alert of a broker that refused the client's certificate, in place of `error`. The broker then
     /// closes the connection, which may fail a write before the alert is read.
     async fn last_word(&mut self, error: Error) -> Error {
-        if self.ssl.is_none() || !matches!(error, Error::Connection { .. }) {
+        if self.ssl.is_none() || !matches!(error, Error::Connection { .. }) || is_no_token(&error) {
             return error;
         }
         match self.read().await {
@@ -233,6 +233,7 @@ impl Connection {
                     "{broken}, but security.protocol={name} is plaintext; set it to SSL or SASL_SSL"
                 ),
             ),
+            (_, error) if is_no_token(error) => error.clone(),
             (_, Error::Connection { reason, source, .. }) => problem_error(
                 &self.peer,
                 ConnectionProblem::Unserved,
@@ -608,6 +609,11 @@ pub(crate) fn authentication_error(peer: &Arc<str>, reason: impl ToString) -> Er
 )]
 pub(crate) fn connection_error(peer: &Arc<str>, reason: impl ToString) -> Error {
     problem_error(peer, ConnectionProblem::Other, reason)
+}
+
+/// Whether the application's source of tokens has none. The broker has no part in it.
+fn is_no_token(error: &Error) -> bool {
+    matches!(error, Error::Connection { problem: ConnectionProblem::NoToken, .. })
 }
 
 /// As [`connection_error`], of a kind with its own remedy, which the reason names.

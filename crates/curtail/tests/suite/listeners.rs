@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use curtail::{
-    Admin, AdminConfig, Consumer, ConsumerConfig, Producer, ProducerConfig, Record,
+    Admin, AdminConfig, Consumer, ConsumerConfig, Error, Producer, ProducerConfig, Record,
     config::OffsetReset,
-    security::{Mechanism, SecurityConfig},
+    error::ConnectionProblem,
+    security::{Mechanism, SecurityConfig, SecurityProtocol},
 };
 use curtail_cluster::{Cluster, User};
 
@@ -75,4 +76,37 @@ async fn a_record_goes_in_over_sasl_ssl_and_out_in_plaintext() {
         assert!(brokers.iter().all(|broker| broker.starts_with("localhost:")), "{brokers:?}");
     };
     tokio::time::timeout(LIMIT, run).await.expect("it ends in time");
+}
+
+#[tokio::test]
+async fn missing_token_is_neither_blamed_on_the_broker_nor_waits_for_it() {
+    for protocol in [SecurityProtocol::SaslPlaintext, SecurityProtocol::SaslSsl] {
+        let backend = Backend::embedded_with(1, |config| {
+            let listeners = format!("{}://127.0.0.1:0", protocol.name());
+            for (name, value) in
+                [("listeners", &*listeners), ("sasl.enabled.mechanisms", "OAUTHBEARER")]
+            {
+                config.set(name, value).unwrap();
+            }
+        });
+        let backend = backend.await;
+        let Backend::Embedded(cluster) = &backend else { panic!("it is the embedded cluster") };
+        let no_token = || async { Err::<_, String>("the provider is down".into()) };
+        let mut security = SecurityConfig::oauth_bearer(no_token);
+        security.protocol = protocol;
+        if let Some(authority) = cluster.ca_file() {
+            security = security.truststore(authority, None);
+        }
+        let mut config = ProducerConfig::new(cluster.bootstrap()).security(security);
+        config.common.connection_setup_timeout = LIMIT;
+        let producer = Producer::new(config).unwrap();
+        // The broker sends nothing. A wait for it would end with `connection_setup_timeout`.
+        let connected = tokio::time::timeout(LIMIT / 2, producer.connect()).await.unwrap();
+        let Err(Error::Unreachable { last: Some(last), .. }) = connected else {
+            panic!("{connected:?}")
+        };
+        let Error::Connection { reason, problem, .. } = &*last else { panic!("{last:?}") };
+        assert_eq!(*problem, ConnectionProblem::NoToken);
+        assert_eq!(&**reason, "no OAUTHBEARER token: the provider is down");
+    }
 }
