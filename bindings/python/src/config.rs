@@ -1,10 +1,18 @@
 //! Settings by Kafka's names. `curtail_kafka._config` turns keywords and values into these.
 
-use curtail::{AdminConfig, ConsumerConfig, ProducerConfig};
+use std::sync::Arc;
+
+use curtail::{
+    AdminConfig, ConfigError, ConsumerConfig, ProducerConfig,
+    config::{CommonConfig, ConfigProviders},
+};
 use curtail_lab::doctor::settings::Clients;
 use pyo3::prelude::*;
 
-use crate::error;
+use crate::{
+    error,
+    token::{self, Function, Tokens},
+};
 
 /// Settings as names and values.
 pub(crate) type Properties = Vec<(String, String)>;
@@ -20,25 +28,100 @@ fn check(py: Python<'_>, properties: &Properties) -> PyResult<()> {
     Ok(())
 }
 
-pub(crate) fn producer(py: Python<'_>, properties: Properties) -> PyResult<ProducerConfig> {
-    check(py, &properties)?;
-    ProducerConfig::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
+type Token = Option<Function>;
+type Made<C> = PyResult<(C, Option<Arc<Tokens>>)>;
+
+fn is_protocol(name: &str) -> bool {
+    name.trim() == "security.protocol"
 }
 
-pub(crate) fn consumer(py: Python<'_>, properties: Properties) -> PyResult<ConsumerConfig> {
+/// Sets the properties, then the program's function for tokens, and checks the whole.
+fn made<C: Default>(
+    py: Python<'_>,
+    mut properties: Properties,
+    token: Token,
+    set: fn(&mut C, &str, &str) -> Result<(), ConfigError>,
+    common: fn(&mut C) -> &mut CommonConfig,
+    validate: fn(&C) -> Result<(), ConfigError>,
+) -> Made<C> {
     check(py, &properties)?;
-    ConsumerConfig::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
+    let raise = |error: ConfigError| error::raise(py, &error.into());
+    // The variables of other values may need them.
+    properties.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
+    let mut config = C::default();
+    for (name, value) in &properties {
+        set(&mut config, name, value).map_err(raise)?;
+    }
+    let tokens = tokens(py, &properties, token, [common(&mut config)])?;
+    validate(&config).map_err(raise)?;
+    Ok((config, tokens))
 }
 
-pub(crate) fn admin(py: Python<'_>, properties: Properties) -> PyResult<AdminConfig> {
-    check(py, &properties)?;
-    AdminConfig::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
+fn tokens<const N: usize>(
+    py: Python<'_>,
+    properties: &Properties,
+    token: Token,
+    mut all: [&mut CommonConfig; N],
+) -> PyResult<Option<Arc<Tokens>>> {
+    let (Some(token), Some(first)) = (token, all.first()) else { return Ok(None) };
+    let tokens = Arc::new(Tokens::new(py, token, first)?);
+    let is_protocol_given = properties.iter().any(|(name, _)| is_protocol(name));
+    for common in &mut all {
+        token::configure(py, common, is_protocol_given, &tokens)?;
+    }
+    Ok(Some(tokens))
+}
+
+pub(crate) fn producer(
+    py: Python<'_>,
+    properties: Properties,
+    token: Token,
+) -> Made<ProducerConfig> {
+    made(
+        py,
+        properties,
+        token,
+        ProducerConfig::set,
+        |config| &mut config.common,
+        ProducerConfig::validate,
+    )
+}
+
+pub(crate) fn consumer(
+    py: Python<'_>,
+    properties: Properties,
+    token: Token,
+) -> Made<ConsumerConfig> {
+    made(
+        py,
+        properties,
+        token,
+        ConsumerConfig::set,
+        |config| &mut config.common,
+        ConsumerConfig::validate,
+    )
+}
+
+pub(crate) fn admin(py: Python<'_>, properties: Properties, token: Token) -> Made<AdminConfig> {
+    made(
+        py,
+        properties,
+        token,
+        AdminConfig::set,
+        |config| &mut config.common,
+        AdminConfig::validate,
+    )
 }
 
 /// Settings of a producer, a consumer and an admin client.
-pub(crate) fn all(py: Python<'_>, properties: Properties) -> PyResult<Clients> {
+pub(crate) fn all(py: Python<'_>, properties: Properties, token: Token) -> Made<Clients> {
     check(py, &properties)?;
-    Clients::from_properties(properties).map_err(|error| error::raise(py, &error.into()))
+    let raise = |error: ConfigError| error::raise(py, &error.into());
+    let mut clients = Clients::unvalidated(properties.clone()).map_err(raise)?;
+    let Clients { producer, consumer, .. } = &mut clients;
+    let both = [&mut producer.common, &mut consumer.common];
+    let tokens = tokens(py, &properties, token, both)?;
+    Ok((clients.validated().map_err(raise)?, tokens))
 }
 
 fn names(properties: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {

@@ -48,6 +48,7 @@ use crate::{
     rebalance::Stagehand,
     records::{Records, Rows, Turn},
     runtime::{Owned, Process},
+    token::{Function, Tokens},
 };
 
 pub(crate) const TOO_LARGE: &str =
@@ -72,6 +73,7 @@ struct Inner {
     closing: Arc<Closing>,
     handle: ConsumerHandle,
     stagehand: Option<Arc<Stagehand>>,
+    tokens: Option<Arc<Tokens>>,
     /// Why a transaction cannot include its offsets.
     unfit: Option<&'static str>,
 }
@@ -430,6 +432,9 @@ impl Inner {
 
     /// Fails in a method of the consumer's listener.
     fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(tokens) = &self.tokens {
+            tokens.enter(py, self.home)?;
+        }
         let Some(stagehand) = &self.stagehand else { return Ok(()) };
         stagehand.enter(py, Port::current(py, self.home)?.get().core(py)?)
     }
@@ -450,15 +455,16 @@ impl Inner {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (properties, has_listener=false, is_threaded=false))]
+    #[pyo3(signature = (properties, has_listener=false, is_threaded=false, token=None))]
     fn new(
         py: Python<'_>,
         properties: Properties,
         has_listener: bool,
         is_threaded: bool,
+        token: Option<Function>,
     ) -> PyResult<Self> {
         let home = Home::new(is_threaded);
-        let config = config::consumer(py, properties)?;
+        let (config, tokens) = config::consumer(py, properties, token)?;
         let unfit = unfit(&config);
         let auto_commits = config.enable_auto_commit && config.group_id.is_some();
         let process = Process::get(py)?;
@@ -481,7 +487,16 @@ impl Consumer {
             polls: VecDeque::new(),
         };
         process.spawn(owner.run());
-        Ok(Self(Owned::new(Inner { home, commands, progress, closing, handle, stagehand, unfit })))
+        Ok(Self(Owned::new(Inner {
+            home,
+            commands,
+            progress,
+            closing,
+            handle,
+            stagehand,
+            tokens,
+            unfit,
+        })))
     }
 
     /// The key of a consumer with a listener in `curtail_kafka._rebalance`.

@@ -18,6 +18,7 @@ use crate::{
     error,
     port::{Call, Home, Port, Reply, none},
     runtime::{Owned, Process},
+    token::Function,
 };
 
 /// An examination in progress. It stops if it is dropped.
@@ -39,7 +40,8 @@ impl Drop for Inner {
 
 /// Starts an examination. Its call returns the figures as JSON, and the report as text.
 #[pyfunction]
-#[pyo3(signature = (properties, target_p99, throughput, record_size, duration, is_threaded))]
+#[pyo3(signature = (properties, target_p99, throughput, record_size, duration, is_threaded, token))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
 pub(crate) fn start_doctor(
     py: Python<'_>,
     properties: Properties,
@@ -48,8 +50,9 @@ pub(crate) fn start_doctor(
     record_size: i64,
     duration: f64,
     is_threaded: bool,
+    token: Option<Function>,
 ) -> PyResult<(Call, Examination)> {
-    let Clients { producer, consumer, admin } = config::all(py, properties)?;
+    let (Clients { producer, consumer, admin }, tokens) = config::all(py, properties, token)?;
     // Numbers that are no times or sizes become 0, which the doctor refuses.
     let time = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let options = Options {
@@ -64,6 +67,9 @@ pub(crate) fn start_doctor(
         duration: time(duration),
     };
     let home = Home::new(is_threaded);
+    if let Some(tokens) = tokens {
+        tokens.enter(py, home)?;
+    }
     let process = Process::get(py)?;
     let (pending, future) = Port::current(py, home)?.get().pending(py)?;
     let stop = Stop::default();

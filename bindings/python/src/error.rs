@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use curtail::{Error, ErrorCode};
+use curtail::{Error, ErrorCode, error::ConnectionProblem};
 use pyo3::{intern, prelude::*, types::PyModule};
+
+use crate::token;
 
 const AUTHORIZATION: [ErrorCode; 5] = [
     ErrorCode::TOPIC_AUTHORIZATION_FAILED,
@@ -47,6 +49,12 @@ fn instance<'py>(py: Python<'py>, class: &str, text: &str) -> PyResult<Bound<'py
 }
 
 fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    // The program's function had no token, so no broker was tried.
+    if let Error::Unreachable { last: Some(last), .. } = error
+        && matches!(**last, Error::Connection { problem: ConnectionProblem::NoToken, .. })
+    {
+        return exception(py, last);
+    }
     let made = instance(py, class(error), &error.report().to_string())?;
     made.setattr(intern!(py, "code"), error.code().map(|code| code.0))?;
     made.setattr(intern!(py, "retriable"), error.is_retriable())?;
@@ -62,6 +70,7 @@ fn class(error: &Error) -> &'static str {
     match error {
         Error::Config(_) => "ConfigError",
         Error::Unreachable { .. } => "UnreachableError",
+        Error::Connection { problem: ConnectionProblem::NoToken, .. } => "TokenError",
         Error::Connection { .. } => "ConnectionLostError",
         Error::Authentication { .. } => "AuthenticationError",
         Error::Protocol { .. } => "ProtocolError",
@@ -99,6 +108,10 @@ fn fields(made: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
         Error::Unreachable { bootstrap, last, .. } => {
             made.setattr("bootstrap_servers", &**bootstrap)?;
             last.iter().try_for_each(|last| cause(made, last))
+        }
+        Error::Connection { broker, reason, problem: ConnectionProblem::NoToken, .. } => {
+            made.setattr("broker", &**broker)?;
+            made.setattr(intern!(made.py(), "__cause__"), token::cause(made.py(), reason)?)
         }
         Error::Connection { broker, .. } | Error::Authentication { broker, .. } => {
             made.setattr("broker", &**broker)

@@ -35,6 +35,7 @@ mod signal;
 mod stage;
 mod testing;
 mod timing;
+mod token;
 mod transaction;
 mod tree;
 mod wait;
@@ -77,6 +78,8 @@ mod _native {
     use super::testing::Cluster;
     #[pymodule_export]
     use super::timing::Timing;
+    #[pymodule_export]
+    use super::token::TokenRequest;
     #[pymodule_export]
     use super::transaction::{Transaction, TransactionalProducer};
 

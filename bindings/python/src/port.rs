@@ -114,6 +114,11 @@ impl Core {
         }
     }
 
+    /// Whether nothing takes replies: the event loop has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.replies.lock().is_none()
+    }
+
     /// Fails the future with this tag.
     pub(crate) fn fail(self: &Arc<Self>, tag: u64, error: Error) {
         self.reply(tag, Reply::Short(Box::new(move |py| Err(error::raise(py, &error)))));
@@ -617,13 +622,19 @@ impl Port {
     }
 }
 
-impl Drop for Port {
-    fn drop(&mut self) {
-        // No event loop runs them. Threads of the runtime may wait for their end.
+impl Port {
+    /// Drops results that nothing can receive. Threads of the runtime may wait for their end.
+    fn close(&self) {
         if let Some(core) = self.core.local() {
             let replies = core.replies.lock().take();
             drop(replies);
         }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -724,7 +735,9 @@ fn sweep(py: Python<'_>) -> PyResult<()> {
                     .map(|index| ports.swap_remove(index))
             };
             // Outside the lock: it may run Python code.
-            drop(closed);
+            if let Some((_, port)) = closed {
+                port.get().close();
+            }
         }
     }
     Ok(())

@@ -17,6 +17,7 @@ use crate::{
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
+    token::{Function, Tokens},
 };
 
 /// The native part of `curtail_kafka.Producer`.
@@ -29,6 +30,7 @@ struct Inner {
     producer: curtail::Producer,
     stage: Arc<Stage>,
     closing: Arc<Closing>,
+    tokens: Option<Arc<Tokens>>,
 }
 
 impl Drop for Inner {
@@ -40,10 +42,15 @@ impl Drop for Inner {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (properties, is_threaded=false))]
-    fn new(py: Python<'_>, properties: Properties, is_threaded: bool) -> PyResult<Self> {
+    #[pyo3(signature = (properties, is_threaded=false, token=None))]
+    fn new(
+        py: Python<'_>,
+        properties: Properties,
+        is_threaded: bool,
+        token: Option<Function>,
+    ) -> PyResult<Self> {
         let home = Home::new(is_threaded);
-        let config = config::producer(py, properties)?;
+        let (config, tokens) = config::producer(py, properties, token)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
         let max_block = config.max_block;
@@ -52,7 +59,7 @@ impl Producer {
         let stage = Arc::<Stage>::default();
         process.spawn(Feeder::new(stage.clone(), producer.clone(), max_block).run());
         let closing = Arc::default();
-        Ok(Self(Owned::new(Inner { home, process, producer, stage, closing })))
+        Ok(Self(Owned::new(Inner { home, process, producer, stage, closing, tokens })))
     }
 
     /// As [`Self::send`]. asyncio does not report a failure that nothing retrieves.
@@ -188,6 +195,7 @@ impl Producer {
         is_quiet: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let inner = self.0.get(py)?;
+        inner.enter(py)?;
         let port = Port::current(py, inner.home)?;
         let outlet = port.get().outlet(py, || inner.producer.completions())?;
         let sent = record.stage(port.get(), &inner.stage, &outlet, is_quiet)?;
@@ -196,6 +204,7 @@ impl Producer {
 
     fn open(&self, py: Python<'_>) -> PyResult<(Home, curtail::Producer)> {
         let inner = self.0.get(py)?;
+        inner.enter(py)?;
         match inner.stage.is_closed() {
             true => Err(error::raise(py, &Error::Closed)),
             false => Ok((inner.home, inner.producer.clone())),
@@ -204,6 +213,10 @@ impl Producer {
 }
 
 impl Inner {
+    fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.enter(py, self.home))
+    }
+
     fn flushed(&self) -> impl Future<Output = curtail::Result<()>> + Send + use<> {
         let appended = self.stage.barrier();
         let producer = self.producer.clone();

@@ -35,6 +35,7 @@ use crate::{
     error,
     records::Rows,
     runtime::{Owned, Process},
+    token::{Function, Kept},
     wait::wait,
 };
 
@@ -260,6 +261,8 @@ struct Scan {
     process: &'static Process,
     config: ConsumerConfig,
     ranges: Ranges,
+    /// Readers of the C interface may outlive the stream.
+    _token: Option<Kept>,
 }
 
 /// The chunks of one reading.
@@ -364,6 +367,8 @@ impl ArrowStream {
 impl ArrowStream {
     /// Looks up the offsets. Waits without the GIL.
     #[new]
+    #[pyo3(signature = (properties, topics, start, end, columns, layout, token=None))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
     fn new(
         py: Python<'_>,
         properties: Properties,
@@ -372,9 +377,10 @@ impl ArrowStream {
         end: Named,
         columns: Option<Vec<String>>,
         layout: &str,
+        token: Option<Function>,
     ) -> PyResult<Self> {
         let wanted = Wanted::new(columns, layout).map_err(|text| error::config(py, &text))?;
-        let config = config::consumer(py, properties)?;
+        let (config, _) = config::consumer(py, properties, token)?;
         let (Some(start), Some(end)) = (Place::new(&start), Place::new(&end)) else {
             return Err(error::config(py, "start and end: not a place"));
         };
@@ -382,9 +388,10 @@ impl ArrowStream {
             return Err(error::config(py, "group_id: a scan reads without a group"));
         }
         let process = Process::get(py)?;
+        let kept = token.map(|token| Kept::new(py, token)).transpose()?;
         let looked_up = ranges(config.clone(), process.env(), topics, start, end);
         let ranges = wait(py, looked_up)?.map_err(|error| error::raise(py, &error))?;
-        let scan = Owned::new(Arc::new(Scan { process, config, ranges }));
+        let scan = Owned::new(Arc::new(Scan { process, config, ranges, _token: kept }));
         Ok(Self { scan, wanted, failure: Owned::new(Failure::default()) })
     }
 

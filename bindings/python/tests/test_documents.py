@@ -2,10 +2,12 @@
 
 import asyncio
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_tokens import BEARER, unsecured
 
 import curtail_kafka as curtail
 from curtail_kafka import sync
@@ -118,21 +120,34 @@ async def test_administer(servers: str, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "audit created\n"
 
 
+@pytest.mark.curtail(brokers=1, config=BEARER)
+async def test_tokens(curtail_cluster: Cluster, servers: str) -> None:
+    curtail_cluster.create_topic("secured")
+
+    async def ask_provider() -> tuple[str, float]:
+        return unsecured(), time.time() + 60
+
+    names: dict[str, Any] = {"curtail": curtail, "ask_provider": ask_provider}
+    plain = "oauth_token=token, security_protocol='SASL_PLAINTEXT'"
+    exec(BLOCKS[7].replace("oauth_token=token", plain), names)
+    await names["log_in"](servers)
+
+
 @pytest.mark.curtail(brokers=1)
 async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[7], names)
+    exec(BLOCKS[8], names)
     await names["watch"](servers)
     assert re.fullmatch(r"p50 \d\.\d{3} s, p99\.99 \d\.\d{3} s\n", capsys.readouterr().out)
 
 
 async def test_measure(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[9].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
+    exec(BLOCKS[10].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
     await names["examine"](servers)
     assert "Settings tried in turn with the current ones" in capsys.readouterr().out
 
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[8])
+    pytester.makepyfile(BLOCKS[9])
     pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -16,6 +16,7 @@ from ._rebalance import Rebalance, RebalanceListener
 from ._records import Headers
 from ._scan import ArrowStream, scan
 from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord, Written
+from ._tokens import Token, TokenFunction
 from ._transaction import Transaction, TransactionalProducer
 from .admin import OffsetAndMetadata
 from .diagnosis import DoctorReport
@@ -41,6 +42,7 @@ from .errors import (
     ResponseTooLargeError,
     ThreadError,
     TimeoutError,
+    TokenError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionFatalError,
@@ -96,6 +98,9 @@ __all__ = [
     "ThreadError",
     "TimeoutError",
     "Timing",
+    "Token",
+    "TokenError",
+    "TokenFunction",
     "TopicPartition",
     "Transaction",
     "TransactionAbortableError",

@@ -14,6 +14,7 @@ from ._offset import Offset, OffsetAndTimestamp, milliseconds, offset_list, time
 from ._partition import ByPartition, TopicPartition
 from ._rebalance import RebalanceListener, register
 from ._records import Column, Layout
+from ._tokens import Source, TokenFunction, key_of, source
 from .errors import ConfigError
 from .metrics import ConsumerMetrics
 
@@ -39,17 +40,22 @@ class Consumer(Client, _native.Consumer):
     _begun: bool
     _has_group: bool
     _methods: Methods
+    _oauth_token: Source | None
 
     def __new__(
         cls,
         bootstrap_servers: str | Iterable[str] | None = None,
         *topics: str,
         listener: RebalanceListener | None = None,
+        oauth_token: TokenFunction | None = None,
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[ConsumerOptions]",
     ) -> Self:
         settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
-        self = super().__new__(cls, settings, listener is not None, THREADED)
+        token = source(oauth_token, THREADED)
+        native = key_of(token)
+        self = super().__new__(cls, settings, listener is not None, THREADED, native)
+        self._oauth_token = token
         self._methods = Methods(listener)
         if listener is not None:
             register(self)

@@ -56,6 +56,7 @@ __all__ = [
     "RecordMetadata",
     "Records",
     "Timing",
+    "TokenRequest",
     "Transaction",
     "TransactionalProducer",
     "admin_properties",
@@ -173,9 +174,21 @@ class Port:
     def serve(self) -> bool: ...
     def end(self) -> None: ...
 
+@final
+class TokenRequest:
+    def answer(
+        self, value: str, expires_at: float | None, extensions: list[tuple[str, str]]
+    ) -> None: ...
+    def fail(self, reason: str) -> None: ...
+
 @disjoint_base
 class Producer:
-    def __new__(cls, properties: list[tuple[str, str]], is_threaded: bool = False) -> Self: ...
+    def __new__(
+        cls,
+        properties: list[tuple[str, str]],
+        is_threaded: bool = False,
+        token: tuple[int, bool] | None = None,
+    ) -> Self: ...
     @property
     def _is_open(self) -> bool: ...
     def send(
@@ -212,7 +225,12 @@ class Producer:
 
 @disjoint_base
 class TransactionalProducer:
-    def __new__(cls, properties: list[tuple[str, str]], is_threaded: bool = False) -> Self: ...
+    def __new__(
+        cls,
+        properties: list[tuple[str, str]],
+        is_threaded: bool = False,
+        token: tuple[int, bool] | None = None,
+    ) -> Self: ...
     @property
     def _is_open(self) -> bool: ...
     def _start_init(self) -> Call[Any]: ...
@@ -249,7 +267,12 @@ class Transaction:
 
 @disjoint_base
 class Admin:
-    def __new__(cls, properties: list[tuple[str, str]], is_threaded: bool = False) -> Self: ...
+    def __new__(
+        cls,
+        properties: list[tuple[str, str]],
+        is_threaded: bool = False,
+        token: tuple[int, bool] | None = None,
+    ) -> Self: ...
     def _close(self) -> None: ...
     def _start_create_topics(
         self, topics: list[tuple[str, int, int, _Pairs]]
@@ -394,6 +417,7 @@ class ArrowStream:
         end: tuple[str, int],
         columns: list[str] | None,
         layout: str,
+        token: tuple[int, bool] | None = None,
     ) -> Self: ...
     @property
     def error(self) -> Error | None: ...
@@ -429,6 +453,7 @@ class Consumer:
         properties: list[tuple[str, str]],
         has_listener: bool = False,
         is_threaded: bool = False,
+        token: tuple[int, bool] | None = None,
     ) -> Self: ...
     @property
     def _token(self) -> int: ...
@@ -513,6 +538,7 @@ def start_doctor(
     record_size: int,
     duration: float,
     is_threaded: bool,
+    token: tuple[int, bool] | None,
 ) -> tuple[Call[tuple[str, str]], Examination]: ...
 def producer_properties() -> list[tuple[str, str]]: ...
 def consumer_properties() -> list[tuple[str, str]]: ...

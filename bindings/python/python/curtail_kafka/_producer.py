@@ -12,6 +12,7 @@ from ._native import RecordMetadata
 from ._pipeline import Pipeline
 from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord
 from ._sending import send_all, send_rows
+from ._tokens import Source, TokenFunction, key_of, source
 from .metrics import ProducerMetrics
 
 if TYPE_CHECKING:
@@ -26,17 +27,23 @@ class Producer(Client, _native.Producer):
 
     A producer may be created anywhere and used from several event loops. ``async with`` connects
     and closes. ``config`` takes settings by Kafka's names, keywords take them with ``_`` for ``.``.
+    ``oauth_token`` is a function that returns the tokens of SASL/OAUTHBEARER.
     """
+
+    _oauth_token: Source | None
 
     def __new__(
         cls,
         bootstrap_servers: str | Iterable[str] | None = None,
         *,
+        oauth_token: TokenFunction | None = None,
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[ProducerOptions]",
     ) -> Self:
         settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
-        self = super().__new__(cls, settings, THREADED)
+        token = source(oauth_token, THREADED)
+        self = super().__new__(cls, settings, THREADED, key_of(token))
+        self._oauth_token = token
         _open.add(self)
         return self
 

@@ -9,6 +9,7 @@ from ._config import Setting, properties
 from ._offset import milliseconds
 from ._partition import TopicPartition
 from ._records import Column, Layout
+from ._tokens import Source, TokenFunction, key_of, source
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ class ArrowStream(_native.ArrowStream):
         end: tuple[str, int],
         columns: list[str] | None,
         layout: str,
+        token: Source | None = None,
     ) -> Self:
-        return super().__new__(cls, settings, topics, start, end, columns, layout)
+        native = key_of(token)
+        return super().__new__(cls, settings, topics, start, end, columns, layout, native)
 
 
 def scan(
@@ -58,6 +61,7 @@ def scan(
     end: Place = "end",
     columns: Sequence[Column] | None = None,
     layout: Layout = "view",
+    oauth_token: TokenFunction | None = None,
     config: Mapping[str, Setting] | None = None,
     **options: "Unpack[ConsumerOptions]",
 ) -> ArrowStream:
@@ -71,6 +75,7 @@ def scan(
     ``columns`` selects columns, all by default. With the layout ``"view"``, keys and values are not
     copied; ``"binary"`` is for readers without views. Records that retention removes before they
     are read are an :class:`OffsetOutOfRangeError`, unless ``auto_offset_reset`` is set.
+    ``oauth_token`` is called on a separate thread; an asynchronous one in a separate event loop.
     """
     if not topics:
         raise ConfigError("a scan needs at least one topic")
@@ -86,6 +91,7 @@ def scan(
         _place("end", end),
         None if columns is None else list(columns),
         layout,
+        source(oauth_token, True),
     )
 
 

@@ -14,6 +14,7 @@ from ._offset import Offset, offset_list
 from ._partition import ByPartition
 from ._sender import ArrowExportable, Bytes, Delivered, HeaderLike, NewRecord
 from ._sending import send_all, send_rows
+from ._tokens import Source, TokenFunction, key_of, source
 from .errors import Error
 from .metrics import ProducerMetrics
 
@@ -29,15 +30,21 @@ class TransactionalProducer(Client, _native.TransactionalProducer):
     One transaction is open at a time.
     """
 
+    _oauth_token: Source | None
+
     def __new__(
         cls,
         bootstrap_servers: str | Iterable[str] | None = None,
         *,
+        oauth_token: TokenFunction | None = None,
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[ProducerOptions]",
     ) -> Self:
         settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
-        return super().__new__(cls, settings, THREADED)
+        token = source(oauth_token, THREADED)
+        self = super().__new__(cls, settings, THREADED, key_of(token))
+        self._oauth_token = token
+        return self
 
     async def connect(self) -> None:
         """Takes over the ``transactional_id``; later calls do nothing.

@@ -36,6 +36,13 @@ class ConnectionLostError(Error, builtins.ConnectionError):
     broker: str
 
 
+class TokenError(ConnectionLostError):
+    """There is no token for SASL/OAUTHBEARER.
+
+    ``__cause__`` is the exception that ``oauth_token`` has raised.
+    """
+
+
 class AuthenticationError(Error):
     """TLS or SASL failed. A retry with the same settings does not help."""
 

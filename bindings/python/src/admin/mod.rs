@@ -3,6 +3,8 @@
 mod from_python;
 mod to_tree;
 
+use std::sync::Arc;
+
 use curtail::admin::{Each, GroupMember, LogDirMove, Quotas};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -22,19 +24,25 @@ use crate::{
     group::{self, Offset},
     port::{Call, Home, Port},
     runtime::{Owned, Process},
+    token::{Function, Tokens},
     tree::Tree,
 };
 
 /// The native part of `curtail_kafka.Admin`.
 #[pyclass(frozen, subclass, module = "curtail_kafka._native")]
-pub(crate) struct Admin(Owned<Mutex<Option<curtail::Admin>>>, Home);
+pub(crate) struct Admin {
+    /// `None` once it is closed.
+    admin: Owned<Mutex<Option<curtail::Admin>>>,
+    home: Home,
+    tokens: Owned<Option<Arc<Tokens>>>,
+}
 
 type Names = std::collections::BTreeMap<String, Option<String>>;
 type QuotaChanges = Vec<(String, Option<f64>)>;
 
 impl Admin {
     fn get(&self, py: Python<'_>) -> PyResult<curtail::Admin> {
-        let admin = self.0.get(py)?.lock().clone();
+        let admin = self.admin.get(py)?.lock().clone();
         admin.ok_or_else(|| error::raise(py, &curtail::Error::Closed))
     }
 
@@ -49,27 +57,39 @@ impl Admin {
         T: Send + 'static,
         F: Future<Output = curtail::Result<T>> + Send + 'static,
     {
+        if let Some(tokens) = self.tokens.get(py)? {
+            tokens.enter(py, self.home)?;
+        }
         let work = work(self.get(py)?);
-        Port::spawn_long(py, self.1, async move { work.await.map(tree) })
+        Port::spawn_long(py, self.home, async move { work.await.map(tree) })
     }
 }
 
 #[pymethods]
 impl Admin {
     #[new]
-    #[pyo3(signature = (properties, is_threaded=false))]
-    fn new(py: Python<'_>, properties: Properties, is_threaded: bool) -> PyResult<Self> {
-        let config = config::admin(py, properties)?;
+    #[pyo3(signature = (properties, is_threaded=false, token=None))]
+    fn new(
+        py: Python<'_>,
+        properties: Properties,
+        is_threaded: bool,
+        token: Option<Function>,
+    ) -> PyResult<Self> {
+        let (config, tokens) = config::admin(py, properties, token)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
         let admin = curtail::Admin::with_env(config, &process.env())
             .map_err(|error| error::raise(py, &error))?;
-        Ok(Self(Owned::new(Mutex::new(Some(admin))), Home::new(is_threaded)))
+        Ok(Self {
+            admin: Owned::new(Mutex::new(Some(admin))),
+            home: Home::new(is_threaded),
+            tokens: Owned::new(tokens),
+        })
     }
 
     /// Refuses later calls. Calls in progress continue.
     fn _close(&self) {
-        let admin = self.0.local().and_then(|admin| admin.lock().take());
+        let admin = self.admin.local().and_then(|admin| admin.lock().take());
         drop(admin);
     }
 

@@ -30,6 +30,7 @@ use crate::{
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
+    token::{Function, Tokens},
 };
 
 /// The native part of `curtail_kafka.TransactionalProducer`.
@@ -42,6 +43,7 @@ struct Inner {
     /// The stage of the latest transaction. It is closed once the transaction ends.
     latest: Mutex<Option<Arc<Stage>>>,
     closing: Arc<Closing>,
+    tokens: Option<Arc<Tokens>>,
     /// `None` once the client is closed.
     metrics: Box<dyn Fn() -> Option<ProducerMetrics> + Send + Sync>,
 }
@@ -50,6 +52,9 @@ impl Inner {
     fn send(&self, py: Python<'_>, command: impl FnOnce(Waiting) -> Command) -> PyResult<Call> {
         if self.closing.is_requested() {
             return Err(error::raise(py, &Error::Closed));
+        }
+        if let Some(tokens) = &self.tokens {
+            tokens.enter(py, self.home)?;
         }
         let (waiting, call) = Port::call(py, self.home)?;
         // Without the task, the command's drop fails the future.
@@ -75,10 +80,15 @@ impl Inner {
 #[pymethods]
 impl TransactionalProducer {
     #[new]
-    #[pyo3(signature = (properties, is_threaded=false))]
-    fn new(py: Python<'_>, properties: Properties, is_threaded: bool) -> PyResult<Self> {
+    #[pyo3(signature = (properties, is_threaded=false, token=None))]
+    fn new(
+        py: Python<'_>,
+        properties: Properties,
+        is_threaded: bool,
+        token: Option<Function>,
+    ) -> PyResult<Self> {
         let home = Home::new(is_threaded);
-        let config = config::producer(py, properties)?;
+        let (config, tokens) = config::producer(py, properties, token)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
         let producer = curtail::TransactionalProducer::with_env(config, &process.env())
@@ -87,7 +97,7 @@ impl TransactionalProducer {
         let closing = Arc::<Closing>::default();
         let metrics = Box::new(producer.metrics_reader());
         process.spawn(Owner::new(producer, received, closing.clone(), home).run());
-        let inner = Inner { home, commands, latest: Mutex::default(), closing, metrics };
+        let inner = Inner { home, commands, latest: Mutex::default(), closing, tokens, metrics };
         Ok(Self(Owned::new(Arc::new(inner))))
     }
 

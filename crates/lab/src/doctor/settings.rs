@@ -18,15 +18,32 @@ impl Clients {
     ///
     /// # Errors
     /// An unknown setting, a value that cannot be used, settings that contradict each other.
-    pub fn from_properties(mut all: Vec<(String, String)>) -> Result<Self, ConfigError> {
+    pub fn from_properties(all: Vec<(String, String)>) -> Result<Self, ConfigError> {
+        Self::unvalidated(all)?.validated()
+    }
+
+    /// As [`Self::from_properties`], for settings to which the caller adds some that are no properties. The admin client
+    /// has none yet.
+    ///
+    /// # Errors
+    /// An unknown setting, or a value that cannot be used.
+    pub fn unvalidated(mut all: Vec<(String, String)>) -> Result<Self, ConfigError> {
         let mut clients = Self::default();
         // The variables of other values may need them.
         all.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
         set_both(&mut clients.producer, &mut clients.consumer, &all)?;
-        clients.producer.validate()?;
-        clients.consumer.validate()?;
-        clients.admin.common = clients.producer.common.clone();
         Ok(clients)
+    }
+
+    /// Checks the settings, and copies those of the admin client.
+    ///
+    /// # Errors
+    /// Settings that contradict each other.
+    pub fn validated(mut self) -> Result<Self, ConfigError> {
+        self.producer.validate()?;
+        self.consumer.validate()?;
+        self.admin.common = self.producer.common.clone();
+        Ok(self)
     }
 }
 

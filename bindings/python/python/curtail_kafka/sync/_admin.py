@@ -22,6 +22,7 @@ from .._items import (
 )
 from .._offset import Offset, offset_list
 from .._partition import ByPartition, pairs
+from .._tokens import Source, TokenFunction, key_of, source
 from ..admin import (
     AbortTransaction,
     Acl,
@@ -74,14 +75,21 @@ class Admin(Client, _native.Admin):
     Types of arguments and results are in :mod:`curtail_kafka.admin`.
     """
 
+    _oauth_token: Source | None
+
     def __new__(
         cls,
         bootstrap_servers: str | Iterable[str] | None = None,
         *,
+        oauth_token: TokenFunction | None = None,
         config: Mapping[str, Setting] | None = None,
         **options: "Unpack[AdminOptions]",
     ) -> Self:
-        return super().__new__(cls, properties(bootstrap_servers, config, options), THREADED)  # type: ignore[arg-type]
+        settings = properties(bootstrap_servers, config, options)  # type: ignore[arg-type]
+        token = source(oauth_token, THREADED)
+        self = super().__new__(cls, settings, THREADED, key_of(token))
+        self._oauth_token = token
+        return self
 
     def connect(self) -> None:
         """Connects to a bootstrap server, to fail early and clearly if none is usable."""

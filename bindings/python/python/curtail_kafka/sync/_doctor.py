@@ -5,6 +5,7 @@ from .. import _native
 from ._call import THREADED, finished
 from .._config import Setting, properties
 from .._examinations import running
+from .._tokens import TokenFunction, key_of, source
 from ..diagnosis import DoctorReport
 
 
@@ -15,6 +16,7 @@ def doctor(
     throughput: float,
     record_size: int = 1000,
     duration: float = 60.0,
+    oauth_token: TokenFunction | None = None,
     config: Mapping[str, Setting] | None = None,
 ) -> DoctorReport:
     """Measures whether a cluster keeps a latency at a throughput, and which settings help.
@@ -32,8 +34,10 @@ def doctor(
     Raises :class:`DoctorError` if no record can be measured.
     """
     settings = properties(bootstrap_servers, config, {})
+    token = source(oauth_token, THREADED)
+    native = key_of(token)
     call, examination = _native.start_doctor(
-        settings, target_p99, throughput, record_size, duration, THREADED
+        settings, target_p99, throughput, record_size, duration, THREADED, native
     )
     running.add(examination)
     try:
