@@ -44,14 +44,14 @@ class Source:
         self._function = function
         self._is_threaded = is_threaded
         # Awaited on the client's event loop.
-        self.has_loop = not is_threaded and (
+        self.has_loop: bool = not is_threaded and (
             inspect.iscoroutinefunction(function)
             or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
         )
         self._running: set[asyncio.Task[None]] = set()
         self.failure: tuple[str, BaseException] | None = None
         """The reason and the exception of the last call without a token."""
-        self.key = next(_keys)
+        self.key: int = next(_keys)
         _sources[self.key] = self
 
     def begin(self, request: _native.TokenRequest, limit: float) -> None:

@@ -34,7 +34,7 @@ class Cluster:
         self._data = None if data is None else fspath(data)
         self._port = port
         self._cluster: _native.Cluster | None = None
-        self.sync = Sync(self)
+        self.sync: Sync = Sync(self)
 
     async def start(self) -> None:
         """Starts the brokers."""
