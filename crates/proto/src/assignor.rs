@@ -156,7 +156,10 @@ pub fn any_rack(members: &[Member]) -> bool {
 
 /// Every topic that a member subscribes to.
 pub fn wanted_topics(members: &[Member]) -> BTreeSet<Arc<str>> {
-    members.iter().flat_map(|member| member.subscription.topics.iter().cloned()).collect()
+    // Usually all members have one subscription.
+    let distinct: BTreeSet<&[Arc<str>]> =
+        members.iter().map(|member| &*member.subscription.topics).collect();
+    distinct.into_iter().flatten().cloned().collect()
 }
 
 /// Partitions in the form of the protocol: by topic, both in order.

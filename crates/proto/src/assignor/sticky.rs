@@ -66,8 +66,11 @@ pub(super) fn assign(
         member.subscription.topics.iter().cloned().collect()
     };
     let first = wanted(&members[0]);
-    let racks = Racks::of(topics, members);
-    if members.iter().all(|member| wanted(member) == first) {
+    let racks = Racks::of(topics, members).if_they_differ();
+    let same = |member: &Member| {
+        member.subscription.topics == members[0].subscription.topics || wanted(member) == first
+    };
+    if members.iter().all(same) {
         let topics = topics.iter().filter(|(topic, _)| first.contains(*topic));
         let counts = topics.map(|(topic, layout)| (topic, layout.count));
         equal::assign(counts, before.owned, &racks)
