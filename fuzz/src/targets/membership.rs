@@ -106,7 +106,11 @@ impl Bench {
             4 => self.now += Duration::from_secs(u64::from(input.byte()) * 2),
             5 => {
                 let count = input.below(5) as i32;
-                self.machine.look_at_topics(|_| (count > 0).then(|| count.into()), now);
+                if let Some(led) = self.machine.led_topics() {
+                    let known = led.iter().filter(|_| count > 0);
+                    let layouts = known.map(|topic| (topic.clone(), count.into())).collect();
+                    self.machine.look_at_topics(&led, &layouts, now);
+                }
             }
             6 => {
                 let code = *input.pick(&CODES);
