@@ -2,9 +2,10 @@
 //!
 //! `start` prints `bootstrap: host:port,...` when the cluster is ready, then `NAME: host:port,...`
 //! for each added listener. It runs until its standard input closes or a signal ends it; the
-//! brokers end with it either way.
+//! brokers end with it either way. A line `kill N` or `restart N` of its input is answered by `done`
+//! or an error, once it is carried out. N is a broker's id, from 1 on.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use curtail_apache::{ApacheCluster, Error, available};
 
 const USAGE: &str = "\
 usage: curtail-apache start [--brokers 1|3] [--heap-mb N] [--port-file FILE] [--property k=v]...
-                            [--listener NAME:PROTOCOL]...
+                            [--listener NAME:PROTOCOL]... [--short-lived]
        curtail-apache tool CLASS [ARGUMENT]...";
 
 fn main() -> ExitCode {
@@ -37,6 +38,10 @@ fn start(args: &[String]) -> Result<ExitCode, String> {
     let mut listeners = Vec::new();
     let mut args = args.iter();
     while let Some(flag) = args.next() {
+        if flag == "--short-lived" {
+            builder = builder.short_lived();
+            continue;
+        }
         let value = args.next().ok_or_else(|| format!("{flag} needs a value\n{USAGE}"))?;
         builder = match flag.as_str() {
             "--brokers" => builder.brokers(number(flag, value)?),
@@ -68,7 +73,7 @@ fn start(args: &[String]) -> Result<ExitCode, String> {
     let lines = format!("bootstrap: {bootstrap}\n{}", added.collect::<String>());
     stdout.write_all(lines.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
     stdout.flush().map_err(|e| format!("standard output: {e}"))?;
-    wait_for_end_of_input();
+    serve(&cluster, stdout).map_err(|e| format!("standard output: {e}"))?;
     drop(cluster);
     Ok(ExitCode::SUCCESS)
 }
@@ -80,10 +85,28 @@ fn write_whole(path: &PathBuf, text: &str) -> std::io::Result<()> {
     std::fs::rename(partial, path)
 }
 
-/// An input that cannot be read counts as closed.
-fn wait_for_end_of_input() {
-    let mut buffer = [0; 1024];
-    while let Ok(1..) = std::io::stdin().read(&mut buffer) {}
+/// Carries out commands until the input closes. An input that cannot be read counts as closed.
+fn serve(cluster: &ApacheCluster, mut answers: impl Write) -> std::io::Result<()> {
+    for command in std::io::stdin().lines().map_while(Result::ok) {
+        match carry_out(cluster, &command) {
+            Ok(()) => writeln!(answers, "done")?,
+            Err(error) => writeln!(answers, "{command}: {error}")?,
+        }
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+fn carry_out(cluster: &ApacheCluster, command: &str) -> Result<(), String> {
+    let (verb, broker) = command.split_once(' ').ok_or("kill N or restart N expected")?;
+    let index = number::<usize>(verb, broker)?.checked_sub(1).filter(|at| *at < cluster.len());
+    let index = index.ok_or("no such broker")?;
+    match verb {
+        "kill" => cluster.kill(index),
+        "restart" => cluster.restart(index),
+        _ => return Err("kill N or restart N expected".into()),
+    }
+    .map_err(text)
 }
 
 /// The tool reads and writes our own standard streams.
