@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from signal import SIGKILL
 
+from apache import Apache
+
 import curtail_kafka as curtail
 from curtail_kafka.testing import Cluster
 
@@ -51,24 +53,24 @@ async def produce(servers: str, topic: str, first: int) -> None:
         await asyncio.gather(*orders)
 
 
-async def test_exactly_once(curtail_cluster: Cluster) -> None:
-    servers = curtail_cluster.bootstrap_servers
-    curtail_cluster.create_topic("to-bill", partitions=3)
-    curtail_cluster.create_topic("billed")
+async def test_exactly_once(each_cluster: Cluster | Apache) -> None:
+    servers = each_cluster.bootstrap_servers
+    each_cluster.create_topic("to-bill", partitions=3)
+    each_cluster.create_topic("billed")
     command = [sys.executable, str(PROGRAM), servers, "to-bill", "billed", "worker-1"]
     async with curtail.Consumer(
         servers, "billed", isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         reader = Reader(consumer)
-        for number, broker in enumerate(curtail_cluster.broker_ids):
+        for number, broker in enumerate(each_cluster.broker_ids):
             await produce(servers, "to-bill", number * ROUND)
             async with running(command) as program:
                 # In the middle of the round, as far as the number of bills shows it.
                 await reader.until(number * ROUND + 1)
-                curtail_cluster.kill(broker)
+                each_cluster.kill(broker)
                 program.kill()
-            await curtail_cluster.restart(broker)
-        total = ROUND * len(curtail_cluster.broker_ids)
+            await each_cluster.restart(broker)
+        total = ROUND * len(each_cluster.broker_ids)
         async with running(command):
             await reader.until(total)
             # What a restarted program might write twice comes before its first new bill.

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from apache import Apache
 from orders_service import Message, Orders
 
 from curtail_kafka.testing import Cluster
@@ -42,18 +43,18 @@ async def post(app: Orders, *body: bytes) -> tuple[int, bytes]:
     return sent[0]["status"], sent[1]["body"]
 
 
-async def test_orders_are_written_before_the_response(
-    curtail_cluster: Cluster, curtail_topic: str
-) -> None:
-    app = Orders(curtail_cluster.bootstrap_servers, curtail_topic)
+async def test_orders_are_written_before_the_response(each_cluster: Cluster | Apache) -> None:
+    each_cluster.create_topic("ordered")
+    app = Orders(each_cluster.bootstrap_servers, "ordered")
     async with running(app):
         assert await post(app, b"one ", b"order") == (201, b"0:0")
         answers = await asyncio.gather(*(post(app, b"another") for _ in range(100)))
         assert sorted(int(body[2:]) for _, body in answers) == list(range(1, 101))
 
 
-async def test_refused_order_is_a_503(curtail_cluster: Cluster, curtail_topic: str) -> None:
-    app = Orders(curtail_cluster.bootstrap_servers, curtail_topic)
+async def test_refused_order_is_a_503(each_cluster: Cluster | Apache) -> None:
+    each_cluster.create_topic("refused")
+    app = Orders(each_cluster.bootstrap_servers, "refused")
     async with running(app):
         status, body = await post(app, bytes(2_000_000))
         assert status == 503 and b"max.request.size" in body
