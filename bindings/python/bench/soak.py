@@ -358,7 +358,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("minutes", type=float, nargs="?", default=10.0)
     parser.add_argument("--rate", type=float, default=500.0, help="records per second")
-    parser.add_argument("--interval", type=float, default=15.0, help="seconds between lines")
+    # No divisor of the period of the kills: samples must see each of its parts.
+    parser.add_argument("--interval", type=float, default=7.0, help="seconds between lines")
     parser.add_argument("--mib", type=float, default=16.0, help="bound on the growth of memory")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
