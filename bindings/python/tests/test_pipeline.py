@@ -10,6 +10,9 @@ from eventloop import assert_loop_runs, watched_loop
 import curtail_kafka as curtail
 from curtail_kafka.testing import Cluster
 
+# The API key of Produce.
+PRODUCE = 0
+
 
 async def values(servers: str, topic: str) -> list[bytes | None]:
     stream = await asyncio.to_thread(curtail.scan, servers, topic, columns=["value"])
@@ -130,11 +133,15 @@ async def test_records_that_wait_for_a_broker_do_not_stop_others(
     curtail_cluster.create_topic(topic, 3)
     leaders = [curtail_cluster.leader(topic, partition) for partition in range(3)]
     other = next(n for n in range(3) if leaders[n] != leaders[0])
-    async with curtail.Producer(servers) as producer, producer.pipeline(limit=8) as pipeline:
+    async with (
+        # The delayed response holds the requests behind it until then.
+        curtail.Producer(servers, request_timeout_ms=1_000) as producer,
+        producer.pipeline(limit=8) as pipeline,
+    ):
         for partition in (0, other):
             await pipeline.send(topic, b"first", partition=partition)
         await producer.flush()
-        with curtail_cluster.slow(60, broker=leaders[0]):
+        with curtail_cluster.slow(60, broker=leaders[0], api=PRODUCE):
             for _ in range(7):
                 await pipeline.send(topic, b"stuck", partition=0)
             async with asyncio.timeout(30):
@@ -171,7 +178,7 @@ async def test_a_failed_batch_is_one_exception(
     ) as producer:
         await producer.warm_up(curtail_topic)
         with pytest.raises(ExceptionGroup, match="10 records were not acknowledged") as raised:
-            with curtail_cluster.slow(30):
+            with curtail_cluster.slow(30, api=PRODUCE):
                 async with producer.pipeline() as pipeline:
                     for n in range(10):
                         await pipeline.send(curtail_topic, b"%d" % n, partition=0)

@@ -4,9 +4,11 @@ import asyncio
 import base64
 import gc
 import json
+import subprocess
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,7 +114,7 @@ def test_function_for_threads_may_use_another_client(servers: str, curtail_topic
 
 
 async def test_token_is_renewed_before_its_session_ends(servers: str, curtail_topic: str) -> None:
-    tokens = Tokens(lifetime=3.0)
+    tokens = Tokens(lifetime=1.5)
     async with curtail.Producer(servers, oauth_token=tokens, config=PLAINTEXT) as producer:
         await producer.send(curtail_topic, b"0")
         before = producer.metrics()["all_brokers"]
@@ -425,19 +427,26 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", ["returns", "expires", "hangs", "blocks"])
 def test_exit_ends_calls_of_the_function(
     python: str,
     tmp_path: Path,
     servers: str,
     curtail_topic: str,
     monkeypatch: pytest.MonkeyPatch,
-    how: str,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    ended = run(python, tmp_path, EXITS, how, servers, curtail_topic)
-    assert ended.returncode == 0, ended.stderr
-    assert "producer was not closed before exit" in ended.stderr
+
+    def program(how: str) -> subprocess.CompletedProcess[str]:
+        directory = tmp_path / how
+        directory.mkdir()
+        return run(python, directory, EXITS, how, servers, curtail_topic)
+
+    cases = ["returns", "expires", "hangs", "blocks"]
+    # Each waits at its exit for a record that cannot be sent.
+    with ThreadPoolExecutor(len(cases)) as pool:
+        for how, ended in zip(cases, pool.map(program, cases), strict=True):
+            assert ended.returncode == 0, (how, ended.stderr)
+            assert "producer was not closed before exit" in ended.stderr, how
 
 
 FORKS = """
