@@ -32,7 +32,7 @@ TOPICS = ("awaited", "pipelined", "committed")
 CHUNK = 25
 """Records of a pipeline, or of a transaction."""
 ABORT_EVERY = 8
-"""Number of transactions of which the program aborts one."""
+"""One in this many transactions is aborted."""
 DOWN = 5.0
 """Seconds for which a killed broker is down."""
 UP = 10.0

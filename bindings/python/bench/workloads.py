@@ -248,7 +248,7 @@ async def iterated(records: AsyncIterator[Any], asked: Asked) -> Figures:
 
 
 async def polled(poll: Callable[[int], Awaitable[int]], asked: Asked) -> Figures:
-    """Reads with `poll`, which reads at most so many records and returns how many it has read."""
+    """Reads with `poll`, which takes a limit on records and returns how many it has read."""
     read = 0
     while not read:
         read = await poll(asked.records)

@@ -32,7 +32,7 @@ use crate::{
     port::{Call, Home, Port, none},
     runtime::{Owned, Process},
     sent::now,
-    stage::{BULK, LARGEST, NewRecord, Outlet, Refused, Stage},
+    stage::{NewRecord, Outlet, Stage},
     tree::Tree,
 };
 
@@ -162,15 +162,9 @@ impl Bulk {
                     timestamp: chunk.columns.timestamp(row).unwrap_or(now),
                     tag,
                 };
-                let size = record.size();
-                if size > LARGEST {
-                    self.tally.refuse(tag, Error::RecordTooLarge { size, limit: LARGEST });
-                } else {
-                    match stage.push_within(BULK, &record, outlet) {
-                        Ok(()) => {}
-                        Err(Refused::Full) => return Ok(Some(size)),
-                        Err(Refused::Closed) => return Err(Halt::Closed),
-                    }
+                let room = stage.push_bulk(&record, outlet).map_err(|_closed| Halt::Closed)?;
+                if room.is_some() {
+                    return Ok(room);
                 }
                 chunk.next += 1;
                 self.accepted.store(tag + 1, Ordering::Relaxed);

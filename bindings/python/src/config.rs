@@ -31,10 +31,6 @@ fn check(py: Python<'_>, properties: &Properties) -> PyResult<()> {
 type Token = Option<Function>;
 type Made<C> = PyResult<(C, Option<Arc<Tokens>>)>;
 
-fn is_protocol(name: &str) -> bool {
-    name.trim() == "security.protocol"
-}
-
 /// Sets the properties, then the program's function for tokens, and checks the whole.
 fn made<C: Default>(
     py: Python<'_>,
@@ -52,22 +48,20 @@ fn made<C: Default>(
     for (name, value) in &properties {
         set(&mut config, name, value).map_err(raise)?;
     }
-    let tokens = tokens(py, &properties, token, [common(&mut config)])?;
+    let tokens = tokens(py, token, [common(&mut config)])?;
     validate(&config).map_err(raise)?;
     Ok((config, tokens))
 }
 
 fn tokens<const N: usize>(
     py: Python<'_>,
-    properties: &Properties,
     token: Token,
     mut all: [&mut CommonConfig; N],
 ) -> PyResult<Option<Arc<Tokens>>> {
     let (Some(token), Some(first)) = (token, all.first()) else { return Ok(None) };
     let tokens = Arc::new(Tokens::new(py, token, first)?);
-    let is_protocol_given = properties.iter().any(|(name, _)| is_protocol(name));
     for common in &mut all {
-        token::configure(py, common, is_protocol_given, &tokens)?;
+        token::configure(py, common, &tokens)?;
     }
     Ok(Some(tokens))
 }
@@ -117,10 +111,10 @@ pub(crate) fn admin(py: Python<'_>, properties: Properties, token: Token) -> Mad
 pub(crate) fn all(py: Python<'_>, properties: Properties, token: Token) -> Made<Clients> {
     check(py, &properties)?;
     let raise = |error: ConfigError| error::raise(py, &error.into());
-    let mut clients = Clients::unvalidated(properties.clone()).map_err(raise)?;
+    let mut clients = Clients::unvalidated(properties).map_err(raise)?;
     let Clients { producer, consumer, .. } = &mut clients;
     let both = [&mut producer.common, &mut consumer.common];
-    let tokens = tokens(py, &properties, token, both)?;
+    let tokens = tokens(py, token, both)?;
     Ok((clients.validated().map_err(raise)?, tokens))
 }
 

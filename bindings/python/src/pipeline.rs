@@ -22,7 +22,7 @@ use crate::{
     port::{Call, Home, Port, none},
     runtime::{Owned, Process},
     sent::Sent,
-    stage::{BULK, LARGEST, NewRecord, Refused, Stage},
+    stage::{NewRecord, Refused, Stage},
     tree::Tree,
 };
 
@@ -103,20 +103,12 @@ impl Pipeline {
         if accepted.saturating_sub(self.counts.settled()) >= self.limit {
             return Ok(Some(0));
         }
-        let outlet = counted.outlet().filter(|_| !counted.stage.is_closed());
-        let outlet = outlet.ok_or(Refused::Closed)?;
-        let (tag, size) = (*accepted, record.size());
-        if size > LARGEST {
-            self.counts.refuse(tag, Error::RecordTooLarge { size, limit: LARGEST });
-        } else {
-            match counted.stage.push_within(BULK, &NewRecord { tag, ..*record }, &outlet) {
-                Ok(()) => {}
-                Err(Refused::Full) => return Ok(Some(size)),
-                Err(Refused::Closed) => return Err(Refused::Closed),
-            }
+        let outlet = counted.outlet().ok_or(Refused::Closed)?;
+        let room = counted.stage.push_bulk(&NewRecord { tag: *accepted, ..*record }, &outlet)?;
+        if room.is_none() {
+            *accepted += 1;
         }
-        *accepted += 1;
-        Ok(None)
+        Ok(room)
     }
 }
 

@@ -24,11 +24,11 @@ use crate::{counted::Count, port::Core};
 /// Bytes of staged records beyond which a send fails.
 pub(crate) const CAPACITY: usize = 32 << 20;
 /// Bytes of staged records beyond which rows of columns and records of a pipeline wait.
-pub(crate) const BULK: usize = 8 << 20;
+const BULK: usize = 8 << 20;
 /// Bytes of staged records at which waiting rows continue: enough work for the feeder until the next ones.
 const BULK_RESUMED: usize = BULK / 2;
 /// Largest value of `max.request.size`.
-pub(crate) const LARGEST: usize = i32::MAX as usize;
+const LARGEST: usize = i32::MAX as usize;
 /// Bytes that a record takes beside its content.
 const OVERHEAD: usize = 96;
 /// An arena with more capacity is not kept for reuse.
@@ -279,8 +279,27 @@ impl Stage {
         self.push_within(CAPACITY, record, outlet)
     }
 
+    /// Copies a record into the arena, if [`BULK`] has room. Otherwise returns its size, for [`Self::room`]. The outlet
+    /// receives the error of a record that is larger than any request.
+    pub(crate) fn push_bulk(
+        &self,
+        record: &NewRecord<'_>,
+        outlet: &Arc<Outlet>,
+    ) -> Result<Option<usize>, Refused> {
+        let size = record.size();
+        if size > LARGEST {
+            outlet.fail(record.tag, Error::RecordTooLarge { size, limit: LARGEST });
+            return Ok(None);
+        }
+        match self.push_within(BULK, record, outlet) {
+            Ok(()) => Ok(None),
+            Err(Refused::Full) => Ok(Some(size)),
+            Err(Refused::Closed) => Err(Refused::Closed),
+        }
+    }
+
     /// Copies a record into the arena, if the staged records then have at most this many bytes.
-    pub(crate) fn push_within(
+    fn push_within(
         &self,
         capacity: usize,
         record: &NewRecord<'_>,

@@ -8,11 +8,7 @@
 //! - A client has one call of its function in progress, and all connections wait for it.
 //! - A request that is dropped is answered. An exception, a closed event loop and the interpreter's exit drop it.
 
-use std::{
-    mem,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use curtail::{
     config::CommonConfig,
@@ -26,6 +22,7 @@ use crate::{
     error,
     port::{Core, Home, NO_FUTURE, Port, Reply},
     runtime::Owned,
+    sent::now,
 };
 
 const MODULE: &str = "curtail_kafka._tokens";
@@ -64,11 +61,6 @@ struct Held {
     token: OAuthBearerToken,
     renew_ms: i64,
     expires_ms: i64,
-}
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl State {
@@ -128,7 +120,7 @@ impl Tokens {
         let mut states = self.state.subscribe();
         let (mut fresh, mut ended, mut must_ask) = (None, 0, false);
         self.state.send_if_modified(|state| {
-            fresh = state.fresh(now_ms());
+            fresh = state.fresh(now());
             ended = state.ended;
             must_ask = fresh.is_none() && !state.is_asking;
             state.is_asking |= must_ask;
@@ -147,7 +139,7 @@ impl Tokens {
         };
         match last {
             Some(Ok(token)) => Ok(token),
-            other => self.state.borrow().valid(now_ms()).ok_or_else(|| match other {
+            other => self.state.borrow().valid(now()).ok_or_else(|| match other {
                 Some(Err(reason)) => reason.to_string(),
                 _ => format!(
                     "oauth_token has not returned within {:?}: it, or its event loop, is blocked",
@@ -179,7 +171,7 @@ impl Tokens {
             state.ended += 1;
             state.last = Some(answer.map(|(token, expires_ms)| {
                 state.held = expires_ms.map(|expires_ms| {
-                    let now = now_ms();
+                    let now = now();
                     let lifetime = expires_ms.saturating_sub(now) as f64;
                     let renew_ms = now.saturating_add((lifetime * self.renew_after) as i64);
                     Held { token: token.clone(), renew_ms, expires_ms }
@@ -230,7 +222,7 @@ impl TokenRequest {
         extensions: Vec<(String, String)>,
     ) -> PyResult<()> {
         let expires_ms = expires_at.map(|seconds| (seconds * 1000.0) as i64);
-        if let (Some(seconds), Some(_)) = (expires_at, expires_ms.filter(|ms| *ms <= now_ms())) {
+        if let (Some(seconds), Some(_)) = (expires_at, expires_ms.filter(|ms| *ms <= now())) {
             let text = format!(
                 "the token has expired: expires_at={seconds}, which is in seconds since the epoch"
             );
@@ -288,12 +280,12 @@ pub(crate) fn cause<'py>(py: Python<'py>, reason: &str) -> PyResult<Bound<'py, P
 pub(crate) fn configure(
     py: Python<'_>,
     common: &mut CommonConfig,
-    is_protocol_given: bool,
     tokens: &Arc<Tokens>,
 ) -> PyResult<()> {
     use curtail::security::{Mechanism, SecurityProtocol};
 
     let refused = |text: &str| Err(error::config(py, text));
+    let is_protocol_given = common.given.contains("security.protocol");
     let security = &mut common.security;
     if !is_protocol_given {
         security.protocol = SecurityProtocol::SaslSsl;

@@ -103,13 +103,12 @@ def _traced(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., Any
         topic: str,
         value: Any = None,
         *,
-        key: Any = None,
         headers: "HeaderLike | None" = None,
         **others: Any,
     ) -> Any:
-        record = _Sent(tracer, topic, key, headers)
+        record = _Sent(tracer, topic, others.get("key"), headers)
         with _ended_by_errors(record.span):
-            sent = send(topic, value, key=key, headers=record.headers, **others)
+            sent = send(topic, value, headers=record.headers, **others)
         sent.add_done_callback(lambda done: _end(record.span, done))
         return sent
 
@@ -123,12 +122,11 @@ def _accepted(tracer: trace.Tracer, send: Callable[..., Any]) -> Callable[..., A
         topic: str,
         value: Any = None,
         *,
-        key: Any = None,
         headers: "HeaderLike | None" = None,
         **others: Any,
     ) -> None:
-        with _accepting(tracer, topic, key, headers) as extended:
-            await send(topic, value, key=key, headers=extended, **others)
+        with _accepting(tracer, topic, others.get("key"), headers) as extended:
+            await send(topic, value, headers=extended, **others)
 
     return accepted
 
@@ -138,12 +136,11 @@ def _accepted_by_thread(tracer: trace.Tracer, send: Callable[..., Any]) -> Calla
         topic: str,
         value: Any = None,
         *,
-        key: Any = None,
         headers: "HeaderLike | None" = None,
         **others: Any,
     ) -> None:
-        with _accepting(tracer, topic, key, headers) as extended:
-            send(topic, value, key=key, headers=extended, **others)
+        with _accepting(tracer, topic, others.get("key"), headers) as extended:
+            send(topic, value, headers=extended, **others)
 
     return accepted
 
