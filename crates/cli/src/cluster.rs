@@ -458,11 +458,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         arguments.explain(&cluster, files, &security, &open);
         ending.come().await;
-        let trace = service.stop().await;
+        let requests = service.stop().await;
         if let Some(cluster) = Arc::into_inner(cluster) {
             cluster.shutdown().await;
         }
-        trace.written().await;
+        requests.written().await;
         output::note("stopped");
         Ok(())
     })

@@ -48,7 +48,7 @@ impl Requests {
     }
 
     /// Waits until the lines so far are written.
-    pub(super) async fn written(&self) {
+    pub(crate) async fn written(&self) {
         if let Some(trace) = &self.trace {
             trace.written().await;
         }

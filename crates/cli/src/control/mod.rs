@@ -120,26 +120,15 @@ pub(crate) struct Service {
     requests: Arc<Requests>,
 }
 
-/// The trace of a service that has stopped.
-#[must_use = "its last lines may not be written yet"]
-pub(crate) struct Trace(Arc<Requests>);
-
-impl Trace {
-    /// Waits until the lines so far are written.
-    pub(crate) async fn written(self) {
-        self.0.written().await;
-    }
-}
-
 impl Service {
-    /// Returns once no task uses the target.
-    pub(crate) async fn stop(self) -> Trace {
+    /// Returns once no task uses the target. The last lines of the trace may not be written yet.
+    pub(crate) async fn stop(self) -> Arc<Requests> {
         drop(self.stop);
         if let Some(task) = self.task {
             // A panic of the endpoint was printed; the command stops nevertheless.
             let _ = task.await;
         }
-        Trace(self.requests)
+        self.requests
     }
 }
 
