@@ -206,51 +206,6 @@ fn the_leader_assigns_and_follows_the_metadata() {
     }
 }
 
-/// As in the Java client, a leader without a rack ignores the racks of partitions (KIP-881).
-#[test]
-fn a_leader_with_a_rack_rebalances_when_racks_of_partitions_change() {
-    let layout = |racks: [&str; 2]| Layout {
-        racks: racks.map(|rack| Arc::new([rack.into()].into())).to_vec(),
-        ..Layout::from(2)
-    };
-    for rack in [None, Some("x")] {
-        let settings =
-            Settings { rack: rack.map(Arc::from), ..settings(&[Assignor::CooperativeSticky]) };
-        let mut member = Member::with(settings);
-        member.flush();
-        member.find(1);
-        let subscription = member.expect_join("");
-        assert_eq!(subscription.rack.as_deref(), rack);
-        let reply = JoinReply {
-            generation: 1,
-            member: "m".into(),
-            protocol: "cooperative-sticky".into(),
-            leader: "m".into(),
-            skip_assignment: false,
-            members: vec![("m".into(), None, subscription.encode(3))],
-        };
-        member.machine.joined(Ok(reply), member.now, 0.5);
-        let Step::Assign(assignor, members) = member.next() else { panic!() };
-        let layouts: Topics = [("t".into(), layout(["x", "y"]))].into();
-        let assignments = assignor.assign(&layouts, &members);
-        member.machine.assigned(&assignments, layouts);
-        let Step::Sync(..) = member.next() else { panic!() };
-        let partitions = assignor::by_topic(&keys(&[0, 1]));
-        let assignment = consumer_protocol::Assignment { partitions, user_data: None };
-        member.machine.synced(Ok(assignment.encode(3)), member.now, 0.5);
-        member.hand_over();
-        assert_eq!(member.machine.follows_racks(), rack.is_some());
-        let seen = |racks| -> Topics {
-            let layout = if rack.is_some() { layout(racks) } else { Layout::from(2) };
-            [("t".into(), layout)].into()
-        };
-        member.see(&seen(["x", "y"]));
-        assert!(member.machine.is_settled(), "nothing has changed");
-        member.see(&seen(["y", "y"]));
-        assert_eq!(member.machine.is_settled(), rack.is_none());
-    }
-}
-
 #[test]
 fn an_eager_member_revokes_all_partitions_first() {
     let mut member = Member::new(Assignor::Sticky);

@@ -40,13 +40,15 @@ fn seen(snapshot: &Snapshot) -> Topics {
     snapshot.layouts_with_racks(snapshot.topic("t"))
 }
 
-/// The leader of a group in rack `x`, after an assignment from this snapshot.
-fn leader(snapshot: &Snapshot) -> Member {
-    let settings = Settings { rack: Some("x".into()), ..settings(&[Assignor::CooperativeSticky]) };
+/// The leader of a group, after an assignment of these topics.
+fn leader(rack: Option<&str>, layouts: Topics) -> Member {
+    let settings =
+        Settings { rack: rack.map(Arc::from), ..settings(&[Assignor::CooperativeSticky]) };
     let mut member = Member::with(settings);
     member.flush();
     member.find(1);
     let subscription = member.expect_join("");
+    assert_eq!(subscription.rack.as_deref(), rack);
     let reply = JoinReply {
         generation: 1,
         member: "m".into(),
@@ -57,7 +59,6 @@ fn leader(snapshot: &Snapshot) -> Member {
     };
     member.machine.joined(Ok(reply), member.now, 0.5);
     let Step::Assign(assignor, members) = member.next() else { panic!("{:?}", member.machine) };
-    let layouts = seen(snapshot);
     let assignments = assignor.assign(&layouts, &members);
     member.machine.assigned(&assignments, layouts);
     let Step::Sync(..) = member.next() else { panic!("{:?}", member.machine) };
@@ -71,13 +72,34 @@ fn leader(snapshot: &Snapshot) -> Member {
 /// Whether the leader requests a rebalance after the last of these responses, and after none before it.
 fn rebalances_at_last(responses: &[Cluster<'_>]) -> bool {
     let (mut snapshot, _) = Snapshot::default().apply(&response(responses[0]), None);
-    let mut member = leader(&snapshot);
+    let mut member = leader(Some("x"), seen(&snapshot));
     for cluster in &responses[1..] {
         assert!(member.machine.is_settled(), "before {cluster:?}");
         (snapshot, _) = snapshot.apply(&response(*cluster), None);
         member.see(&seen(&snapshot));
     }
     !member.machine.is_settled()
+}
+
+/// As in the Java client, a leader without a rack ignores the racks of partitions.
+#[test]
+fn a_leader_with_a_rack_rebalances_when_racks_of_partitions_change() {
+    let racked = |racks: [&str; 2]| Layout {
+        racks: racks.map(|rack| Arc::new([rack.into()].into())).to_vec(),
+        ..Layout::from(2)
+    };
+    for rack in [None, Some("x")] {
+        let seen = |racks| -> Topics {
+            let layout = if rack.is_some() { racked(racks) } else { Layout::from(2) };
+            [("t".into(), layout)].into()
+        };
+        let mut member = leader(rack, [("t".into(), racked(["x", "y"]))].into());
+        assert_eq!(member.machine.follows_racks(), rack.is_some());
+        member.see(&seen(["x", "y"]));
+        assert!(member.machine.is_settled(), "nothing has changed");
+        member.see(&seen(["y", "y"]));
+        assert_eq!(member.machine.is_settled(), rack.is_none());
+    }
 }
 
 const ALL: &[(i32, &str)] = &[(1, "x"), (2, "y"), (3, "z")];
