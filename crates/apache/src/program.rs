@@ -1,4 +1,4 @@
-//! Programs that run while a test goes on.
+//! Programs that run in the background of a test.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};

@@ -61,6 +61,7 @@ fn three_brokers_survive_a_kill_a_freeze_and_a_restart() {
     let cluster = ApacheCluster::builder()
         .toolchain(toolchain)
         .brokers(3)
+        .short_lived()
         .property("min.insync.replicas", "2")
         .start()
         .unwrap();

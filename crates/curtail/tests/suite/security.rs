@@ -61,6 +61,7 @@ fn start(files: &Files) -> Option<ApacheCluster> {
     let toolchain = curtail_apache::require_or_skip("security")?;
     let mut builder = ApacheCluster::builder()
         .toolchain(toolchain)
+        .short_lived()
         .property("ssl.truststore.type", "PEM")
         .property("ssl.truststore.location", files.path("ca.pem"))
         .property("ssl.keystore.type", "PEM")

@@ -16,7 +16,7 @@ fn run(toolchain: &Toolchain, backend: &Backend, class: &str, args: &[&str]) -> 
     let class = format!("org.apache.kafka.tools.{class}");
     let bootstrap = backend.bootstrap();
     let all = [&["--bootstrap-server", &bootstrap][..], args].concat();
-    let output = toolchain.tool(&class).args(&all).stdin(b"").run().unwrap();
+    let output = toolchain.tool(&class).short_lived().args(&all).stdin(b"").run().unwrap();
     assert!(output.success(), "{class}: {}{}", output.stdout, output.stderr);
     output.stdout
 }
