@@ -66,6 +66,8 @@ mod documents {
     struct Consumer;
     #[doc = include_str!("../../../docs/exactly-once.md")]
     struct ExactlyOnce;
+    #[doc = include_str!("../../../docs/admin.md")]
+    struct AdminCalls;
     #[doc = include_str!("../../../docs/security.md")]
     struct Security;
     #[doc = include_str!("../../../docs/embedded-cluster.md")]

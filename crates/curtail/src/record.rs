@@ -63,6 +63,14 @@ impl<'a> Record<'a> {
     }
 
     /// Sets the headers; order and duplicates are kept.
+    ///
+    /// ```
+    /// use curtail::{Header, Record};
+    ///
+    /// let headers = [Header::new("trace", "7f"), ("source", b"pos").into()];
+    /// let record = Record::to("payments").value("42.00").headers(&headers);
+    /// # assert_eq!(headers[1].value, Some(&b"pos"[..]));
+    /// ```
     #[must_use]
     pub fn headers(mut self, headers: &'a [Header<'a>]) -> Self {
         self.headers = headers;

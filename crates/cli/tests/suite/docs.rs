@@ -1,4 +1,4 @@
-//! Checks the documents: links are valid, the book has all of them as chapters, and the README is short.
+//! Checks the documents: links are valid, the book has all of them as chapters, named calls exist, and the README is short.
 
 use std::{
     collections::BTreeSet,
@@ -142,6 +142,21 @@ fn chapters_link_only_to_files_of_the_book() {
         }
     }
     assert!(outside.is_empty(), "{outside:#?}");
+}
+
+#[test]
+fn calls_in_the_table_of_admin_methods_exist() {
+    let table = fs::read_to_string(root().join("docs/admin.md")).unwrap();
+    let sources = fs::read_dir(root().join("crates/curtail/src/admin")).unwrap();
+    let sources: String =
+        sources.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+    let named = rows.filter_map(|(_, call)| call.strip_prefix('`')?.split_once('`'));
+    let missing: Vec<_> = named
+        .map(|(call, _)| call)
+        .filter(|call| !sources.contains(&format!("pub async fn {call}")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -34,6 +34,13 @@ impl<'a> Header<'a> {
     }
 }
 
+/// A name with a value, so that `[("id", b"7").into()]` is a list of headers.
+impl<'a, V: AsRef<[u8]> + ?Sized> From<(&'a str, &'a V)> for Header<'a> {
+    fn from((key, value): (&'a str, &'a V)) -> Self {
+        Self::new(key, value)
+    }
+}
+
 /// A record to encode, borrowed from the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordData<'a> {
