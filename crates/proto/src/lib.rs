@@ -20,6 +20,7 @@
 //! | [`sasl`] | how a client authenticates, and whether the broker proves its identity |
 //! | [`assignor`] | which consumer group member reads which partitions |
 //! | [`position`] | a consumer's position, and which responses are too old to count |
+//! | [`telemetry`] | when a client requests its metrics subscription and when it pushes metrics (KIP-714) |
 //! | [`transaction`] | what a transactional producer requests from its coordinators, and what the responses mean |
 
 // `Instant + Duration` panics for durations that a caller may pass; see `later`.
@@ -42,6 +43,7 @@ pub mod path;
 pub mod plant;
 pub mod position;
 pub mod sasl;
+pub mod telemetry;
 mod topic_partition;
 pub mod transaction;
 

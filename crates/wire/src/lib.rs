@@ -13,6 +13,7 @@ pub mod fetch;
 pub mod frame;
 pub mod header;
 pub mod metadata;
+pub mod otlp;
 pub mod primitives;
 pub mod produce;
 pub mod records;

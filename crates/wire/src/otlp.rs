@@ -1,0 +1,151 @@
+//! `MetricsData` of OpenTelemetry's protocol (OTLP 1), in protobuf: the payload of PushTelemetry (KIP-714).
+//!
+//! Only what a client's metrics need is written: gauges and sums with one number each (decision 0127). As in Java's clients
+//! each number is a metric of its own. Field numbers are those of `metrics.proto`, `resource.proto` and `common.proto` of
+//! opentelemetry-proto 1.
+
+#[cfg(test)]
+pub mod decoded;
+#[cfg(test)]
+mod tests;
+
+use crate::varint;
+
+/// How a number relates to time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A current value.
+    Gauge,
+    /// A counter, as the difference since the start time.
+    Delta,
+    /// A counter, as its total since the start time.
+    Cumulative,
+}
+
+/// A number with its name and attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Number {
+    /// Name of the metric.
+    pub name: String,
+    /// Attributes that distinguish numbers of the same name.
+    pub attributes: Vec<(String, String)>,
+    /// The value.
+    pub value: f64,
+    /// How it relates to time.
+    pub kind: Kind,
+    /// For a counter, the start of its time, in nanoseconds since 1970-01-01 UTC.
+    pub start_ns: u64,
+}
+
+/// Encodes numbers as of `time_ns`, in nanoseconds since 1970-01-01 UTC, with attributes that all of them share. Stops
+/// before the first number with which the payload would exceed `limit` bytes. Returns the payload and how many numbers it
+/// has; without any it is empty.
+#[must_use]
+pub fn metrics_data(
+    shared: &[(&str, &str)],
+    numbers: &[Number],
+    time_ns: u64,
+    limit: usize,
+) -> (Vec<u8>, usize) {
+    let mut resource = Message::default();
+    resource.message(1, |resource| resource.attributes(1, shared.iter().copied()));
+    // The lengths of the two messages around the metrics, with their tags.
+    let around = resource.0.len() + 4 * varint::MAX_LEN_32;
+    let room = limit.saturating_sub(around).min(i32::MAX as usize);
+    let mut metrics = Message::default();
+    let mut count = 0;
+    for number in numbers {
+        let before = metrics.0.len();
+        metrics.message(2, |metric| metric.number(number, time_ns));
+        if metrics.0.len() > room {
+            metrics.0.truncate(before);
+            break;
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return (Vec::new(), 0);
+    }
+    let mut data = Message::default();
+    data.message(1, |of_resource| {
+        of_resource.0.append(&mut resource.0);
+        of_resource.bytes(2, &metrics.0);
+    });
+    (data.0, count)
+}
+
+/// A protobuf message under construction.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, value: u64) {
+        let mut bytes = [0; varint::MAX_LEN_64];
+        let len = varint::put_u64(&mut bytes, value);
+        self.0.extend_from_slice(&bytes[..len]);
+    }
+
+    fn tag(&mut self, field: u32, wire_type: u32) {
+        self.varint(u64::from(field << 3 | wire_type));
+    }
+
+    fn uint(&mut self, field: u32, value: u64) {
+        self.tag(field, 0);
+        self.varint(value);
+    }
+
+    fn fixed64(&mut self, field: u32, value: u64) {
+        self.tag(field, 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn bytes(&mut self, field: u32, value: &[u8]) {
+        self.tag(field, 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+    }
+
+    fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+        let mut inner = Self::default();
+        write(&mut inner);
+        self.bytes(field, &inner.0);
+    }
+
+    /// Writes `KeyValue`s with texts.
+    fn attributes<'a>(&mut self, field: u32, attributes: impl Iterator<Item = (&'a str, &'a str)>) {
+        for (key, value) in attributes {
+            self.message(field, |pair| {
+                pair.bytes(1, key.as_bytes());
+                pair.message(2, |any| any.bytes(1, value.as_bytes()));
+            });
+        }
+    }
+
+    /// Writes the fields of a `Metric`.
+    fn number(&mut self, number: &Number, time_ns: u64) {
+        const GAUGE: u32 = 5;
+        const SUM: u32 = 7;
+        self.bytes(1, number.name.as_bytes());
+        let (field, temporality) = match number.kind {
+            Kind::Gauge => (GAUGE, None),
+            Kind::Delta => (SUM, Some(1)),
+            Kind::Cumulative => (SUM, Some(2)),
+        };
+        self.message(field, |data| {
+            data.message(1, |point| {
+                if temporality.is_some() {
+                    point.fixed64(2, number.start_ns);
+                }
+                point.fixed64(3, time_ns);
+                point.fixed64(4, number.value.to_bits());
+                let pairs = number.attributes.iter().map(|(key, value)| (&**key, &**value));
+                point.attributes(7, pairs);
+            });
+            if let Some(temporality) = temporality {
+                data.uint(2, temporality);
+                // Monotonic: the counter never decreases.
+                data.uint(3, 1);
+            }
+        });
+    }
+}
