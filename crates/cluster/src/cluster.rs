@@ -36,6 +36,7 @@ use crate::{
     observer::{Observer, Observers},
     session::SessionMetrics,
     storage::{self, Opened},
+    telemetry::ClientMetrics,
 };
 
 /// A cluster whose tasks the caller runs: the simulation gives each broker a separate host.
@@ -431,6 +432,40 @@ impl ClusterHandle {
     /// Removes the observer.
     pub fn stop_observing(&self) {
         self.0.observers.clear();
+    }
+
+    /// Sets the receiver of the metrics that clients push (KIP-714); it replaces the previous one. It stands for the plugin
+    /// that Apache Kafka needs, a `ClientTelemetryReceiver`: without a receiver clients are not offered the APIs. A client
+    /// learns of it with its next connection, so set the receiver first.
+    ///
+    /// Clients push what subscriptions ask for: resources of the type `CLIENT_METRICS`, which admin clients change. An error
+    /// refuses the client's push with INVALID_RECORD. Brokers call the receiver from their tasks: it must be quick, must not
+    /// block and must not call the cluster.
+    ///
+    /// # Example
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use curtail_cluster::{Cluster, ClusterConfig};
+    ///
+    /// let cluster = Cluster::start(ClusterConfig::default(), curtail_net::Env::real()).await?;
+    /// let (sender, mut pushes) = tokio::sync::mpsc::unbounded_channel();
+    /// cluster.receive_client_metrics(move |push| sender.send(push).map_err(|error| error.to_string()));
+    /// // A client connects, and has a subscription.
+    /// let push = pushes.recv().await.expect("the cluster holds the sender");
+    /// println!("{} bytes of OTLP from {}", push.metrics.len(), push.client_id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn receive_client_metrics(
+        &self,
+        receiver: impl Fn(ClientMetrics) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.0.observers.metrics.set(Some(Arc::new(receiver)));
+    }
+
+    /// Removes the receiver.
+    pub fn stop_receiving_client_metrics(&self) {
+        self.0.observers.metrics.set(None);
     }
 }
 

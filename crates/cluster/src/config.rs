@@ -261,6 +261,8 @@ pub struct ClusterConfig {
     pub fetch_max_bytes: i32,
     /// `socket.request.max.bytes`: the largest request, in bytes.
     pub socket_request_max_bytes: usize,
+    /// `telemetry.max.bytes`: the largest payload of metrics that a client may push (KIP-714), in bytes.
+    pub telemetry_max_bytes: usize,
     /// `max.connections`: open connections per broker. A connection beyond this limit replaces the
     /// oldest unauthenticated one; if all have authenticated, it is closed immediately.
     pub max_connections: usize,
@@ -410,6 +412,7 @@ impl Default for ClusterConfig {
             fetch_session_eviction: Duration::from_secs(120),
             fetch_max_bytes: 55 << 20,
             socket_request_max_bytes: 100 << 20,
+            telemetry_max_bytes: 1 << 20,
             max_connections: 10_000,
             connections_max_idle: Duration::from_secs(600),
             group_initial_rebalance_delay: Duration::ZERO,

@@ -51,6 +51,7 @@ mod served;
 mod streams_group_describe;
 mod streams_group_heartbeat;
 mod sync_group;
+mod telemetry;
 mod txn_offset_commit;
 mod unregister_broker;
 mod update_features;
@@ -91,6 +92,7 @@ use crate::{
     image::{PartitionKey, TopicImage},
     quota::Limit,
     replica::partition::{NotServed, Partition},
+    telemetry::Origin,
 };
 
 use faults::Item;
@@ -121,7 +123,7 @@ pub(crate) async fn handle(
     let header = request.header;
     let release = request.release();
     let served = request.served.filter(|served| {
-        let newest = served.newest(release);
+        let newest = served.newest(release).filter(|_| request.is_offered(served));
         newest.is_some_and(|newest| (*served.versions.start()..=newest).contains(&header.version))
     });
     let Some(served) = served else {
@@ -202,6 +204,8 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         ApiKey::DESCRIBE_QUORUM => describe_quorum::handle(request, body, out),
         ApiKey::UNREGISTER_BROKER => unregister_broker::handle(request, body, out),
         ApiKey::UPDATE_FEATURES => update_features::handle(request, body, out),
+        ApiKey::GET_TELEMETRY_SUBSCRIPTIONS => telemetry::subscriptions(request, body, out),
+        ApiKey::PUSH_TELEMETRY => telemetry::push(request, &body, out),
         ApiKey::LIST_CONFIG_RESOURCES => list_config_resources::handle(request, body, out),
         ApiKey::DESCRIBE_TOPIC_PARTITIONS => describe_topic_partitions::handle(request, body, out),
         ApiKey::ADD_RAFT_VOTER => raft_voters::add(request, body, out),
@@ -215,6 +219,8 @@ async fn dispatch(request: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
 pub(crate) struct Call<'a> {
     pub(crate) broker: &'a Arc<Broker>,
     pub(crate) header: &'a RequestHeader<'a>,
+    /// The connection.
+    pub(crate) origin: &'a Origin,
     /// The client's address.
     pub(crate) peer: IpAddr,
     /// The listener that accepted the connection.
@@ -235,14 +241,15 @@ impl<'a> Call<'a> {
     pub(crate) fn new(
         broker: &'a Arc<Broker>,
         header: &'a RequestHeader<'a>,
-        peer: IpAddr,
+        origin: &'a Origin,
         listener: &'a ListenerName,
         principal: &'a Principal,
         size: usize,
     ) -> Self {
         let served = served::of(header.api);
         let (asked, named) = (AtomicBool::new(false), Mutex::default());
-        Self { broker, header, peer, listener, principal, size, served, asked, named }
+        let peer = origin.ip;
+        Self { broker, header, origin, peer, listener, principal, size, served, asked, named }
     }
 }
 
@@ -256,6 +263,12 @@ impl Call<'_> {
     /// Returns the Kafka release whose versions the client is offered.
     fn release(&self) -> Option<KafkaRelease> {
         self.broker.faults.release(&self.as_faults_see_it())
+    }
+
+    /// Returns whether clients are offered an API: those for metrics of clients only while the cluster has a receiver.
+    fn is_offered(&self, served: &Served) -> bool {
+        let for_metrics = [ApiKey::GET_TELEMETRY_SUBSCRIPTIONS, ApiKey::PUSH_TELEMETRY];
+        !for_metrics.contains(&served.api) || self.broker.takes_metrics()
     }
 
     /// Fails if a fault refuses a part of the request. Handlers ask once for each part, after the

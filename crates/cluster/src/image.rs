@@ -31,7 +31,7 @@ pub(crate) struct Image {
     pub(crate) acls: OrdSet<Acl>,
     pub(crate) quotas: Quotas,
     pub(crate) credentials: Credentials,
-    /// Overrides of the settings of brokers and groups.
+    /// Overrides of the settings of brokers, groups and client metrics.
     pub(crate) settings: settings::Changed,
 }
 

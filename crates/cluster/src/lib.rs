@@ -40,6 +40,7 @@ mod sasl;
 mod session;
 mod settings;
 mod storage;
+mod telemetry;
 mod topic_config;
 mod transaction;
 
@@ -54,7 +55,7 @@ pub use config::{
     UserError,
 };
 pub use controller::{Controller, brokers_of};
-pub use curtail_wire::{ApiKey, ErrorCode};
+pub use curtail_wire::{ApiKey, ErrorCode, Uuid, compression::Codec};
 pub use error::ClusterError;
 pub use faults::{
     ActiveFault, Corrupt, Cut, CutClients, Delay, DelayMetadata, Direction, Disconnect, Fault,
@@ -63,4 +64,5 @@ pub use faults::{
 };
 pub use observer::{HandledRequest, Observer};
 pub use session::SessionMetrics;
+pub use telemetry::ClientMetrics;
 pub use topic_config::is_topic_setting;

@@ -13,6 +13,8 @@ use curtail_wire::ApiKey;
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
+use crate::telemetry::Receivers;
+
 /// Receives the brokers' events, for measurements.
 ///
 /// Brokers call it from their tasks while a partition is locked: an observer must be quick, must
@@ -79,9 +81,10 @@ pub struct HandledRequest<'a> {
     pub closes: bool,
 }
 
-/// Holds the observer; costs nothing while there is none.
+/// Holds the observer, which costs nothing while there is none, and the receiver of clients' metrics.
 #[derive(Default)]
 pub(crate) struct Observers {
+    pub(crate) metrics: Receivers,
     present: AtomicBool,
     observer: RwLock<Option<Arc<dyn Observer>>>,
 }

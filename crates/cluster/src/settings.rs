@@ -1,5 +1,6 @@
-//! Settings of brokers and groups that are changed while the cluster runs (KIP-226, KIP-848).
+//! Settings of brokers, groups and client metrics that are changed while the cluster runs (KIP-226, KIP-848, KIP-714).
 
+mod client_metrics;
 mod groups;
 #[cfg(test)]
 mod tests;
@@ -18,11 +19,15 @@ use crate::{
     },
 };
 
+pub(crate) use client_metrics::{
+    DEFAULT_INTERVAL, Subscription, describe_client_metrics, subscriptions,
+};
 pub(crate) use groups::{describe_group, of_group, of_streams_group};
 
 /// The source of a value, by its code in DescribeConfigs.
 pub(crate) const SOURCE_BROKER: i8 = 2;
 pub(crate) const SOURCE_BROKERS: i8 = 3;
+pub(crate) const SOURCE_CLIENT_METRICS: i8 = 7;
 pub(crate) const SOURCE_GROUP: i8 = 8;
 
 /// The owner of settings.
@@ -33,6 +38,8 @@ pub(crate) enum Whose {
     Brokers,
     Broker(i32),
     Group(String),
+    /// A subscription to metrics of clients.
+    ClientMetrics(String),
 }
 
 /// The overrides of one owner.
@@ -114,6 +121,7 @@ pub(crate) fn edited(
                 given.remove(name);
                 continue;
             }
+            // In Kafka also for lists of client metrics.
             ConfigEdit::Append(_) => "APPEND to",
             ConfigEdit::Subtract(_) => "SUBTRACT from",
         };
@@ -129,6 +137,7 @@ pub(crate) fn edited(
             let invalid = |reason| (ErrorCode::INVALID_CONFIG, reason);
             groups::check(&given, config).map_err(invalid)?;
         }
+        Whose::ClientMetrics(_) => client_metrics::check(&given)?,
     }
     Ok(given)
 }

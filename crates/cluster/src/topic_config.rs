@@ -239,7 +239,7 @@ pub(crate) enum ConfigEdit {
     Subtract(String),
 }
 
-/// Changes to the overrides of one topic, broker or group.
+/// Changes to the overrides of one topic, broker, group or subscription to client metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigEdits {
     /// Whether overrides without an edit are deleted, as AlterConfigs does.
@@ -578,6 +578,6 @@ fn no_ratio(value: &str) -> Option<String> {
 }
 
 /// Returns the values of a list.
-fn split(list: &str) -> impl Iterator<Item = String> {
+pub(crate) fn split(list: &str) -> impl Iterator<Item = String> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned)
 }

@@ -4,7 +4,6 @@
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
-    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -20,6 +19,7 @@ use crate::{
     faults::{Fate, LineSocket, Then},
     handlers::{self, Answer, Call},
     observer::HandledRequest,
+    telemetry::Origin,
 };
 
 /// Bytes per read. A larger frame allocates its own buffer.
@@ -29,19 +29,32 @@ const READ: usize = 16 * 1024;
 pub(super) async fn serve(
     broker: Arc<Broker>,
     socket: Box<dyn Socket>,
-    peer: IpAddr,
+    origin: Origin,
     admission: Arc<Admission>,
     ticket: Ticket,
 ) {
-    if let Err(reason) = converse(&broker, socket, peer, admission, &ticket).await {
-        tracing::warn!(broker = broker.id, %peer, reason, "connection closed");
+    let _departure = Departure { broker: &broker, connection: origin.connection };
+    if let Err(reason) = converse(&broker, socket, &origin, admission, &ticket).await {
+        tracing::warn!(broker = broker.id, peer = %origin.ip, reason, "connection closed");
+    }
+}
+
+/// Forgets a connection's client, also if the connection's task is stopped.
+struct Departure<'a> {
+    broker: &'a Broker,
+    connection: u64,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        self.broker.telemetry.lock().disconnected(self.connection);
     }
 }
 
 async fn converse(
     broker: &Arc<Broker>,
     socket: Box<dyn Socket>,
-    peer: IpAddr,
+    origin: &Origin,
     admission: Arc<Admission>,
     ticket: &Ticket,
 ) -> Result<(), String> {
@@ -91,7 +104,7 @@ async fn converse(
             Verdict::Serve => {
                 let principal = authentication.principal();
                 let size = frame.len();
-                let call = Call::new(broker, &header, peer, &listener, principal, size);
+                let call = Call::new(broker, &header, origin, &listener, principal, size);
                 match observed(&call, socket, body, &mut out, silent).await? {
                     Next::Continue => {}
                     Next::Silence => silent = true,

@@ -48,6 +48,7 @@ use crate::{
     session::SessionCache,
     settings::BrokerSettings,
     storage::Hold,
+    telemetry::{Instances, Receiver},
     transaction::Transactions,
 };
 
@@ -67,6 +68,8 @@ pub(crate) struct Broker {
     pub(crate) peers: Peers,
     pub(crate) meters: Meters,
     pub(crate) transactions: Coordinator<Transactions>,
+    /// Clients that have asked for their metrics subscriptions.
+    pub(crate) telemetry: Mutex<Instances>,
     owner: Arc<Owner>,
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while a slow disk is busy with an append.
@@ -95,6 +98,16 @@ impl Broker {
     /// The current settings, including changes made while the broker runs.
     pub(crate) fn settings(&self) -> arc_swap::Guard<Arc<BrokerSettings>> {
         self.settings.load()
+    }
+
+    /// Returns the receiver of clients' metrics, if there is one.
+    pub(crate) fn metrics_receiver(&self) -> Option<Receiver> {
+        self.owner.observers.metrics.get()
+    }
+
+    /// Returns whether clients may push metrics.
+    pub(crate) fn takes_metrics(&self) -> bool {
+        self.owner.observers.metrics.is_present()
     }
 
     /// Returns the local replica of a partition.

@@ -47,6 +47,7 @@ use crate::{
     session::SessionCache,
     settings::{BrokerSettings, Changed},
     storage::Hold,
+    telemetry::Origin,
 };
 
 /// The state of a broker.
@@ -213,6 +214,7 @@ impl Life {
             peers: Peers::default(),
             meters: Meters::default(),
             transactions: Coordinator::default(),
+            telemetry: Mutex::default(),
             owner,
             disk,
             device: tokio::sync::Mutex::default(),
@@ -395,8 +397,8 @@ impl Life {
         let broker = Arc::clone(&self.broker);
         let admission = Arc::clone(admission);
         // A socket for both families shows IPv4 addresses as parts of IPv6.
-        let peer = peer.ip().to_canonical();
-        let task = connection::serve(broker, socket, peer, admission, ticket);
+        let origin = Origin::new(peer.ip().to_canonical(), peer.port(), id);
+        let task = connection::serve(broker, socket, origin, admission, ticket);
         let task = self.tasks.spawn(self.gate.guard(&self.alive, task));
         self.connections.attach(id, task);
     }

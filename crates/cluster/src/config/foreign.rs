@@ -178,7 +178,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("sasl.server.max.receive.size", OTHER),
     ("security.providers", OTHER),
     ("ssl.", OTHER),
-    ("telemetry.max.bytes", OTHER),
     ("transaction.remove.expired.transaction.cleanup.interval.ms", OTHER),
     ("transaction.state.log.segment.bytes", OTHER),
     ("transactional.id.expiration.ms", OTHER),

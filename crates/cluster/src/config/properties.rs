@@ -698,6 +698,13 @@ static PROPERTIES: &[Property] = &[
         |users: &Vec<String>| users.join(";")
     ),
     property!(
+        "telemetry.max.bytes",
+        "bytes, at least 1",
+        telemetry_max_bytes,
+        |t| number(t, 1, i32::MAX as usize),
+        usize::to_string
+    ),
+    property!(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "milliseconds, at least 1",
         transaction_abort_interval,

@@ -57,7 +57,7 @@ pub(super) enum Change {
         mechanism: Hash,
         credential: Option<Arc<Credential>>,
     },
-    /// All overrides of a broker or a group.
+    /// All overrides of a broker, a group or client metrics.
     Settings {
         whose: Whose,
         given: Given,

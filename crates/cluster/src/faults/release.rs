@@ -252,6 +252,8 @@ const NEWEST: &[(ApiKey, &[Newest])] = &[
     (ApiKey::DESCRIBE_QUORUM, &[(2, 7, 0), (3, 3, 1), (3, 9, 2)]),
     (ApiKey::UPDATE_FEATURES, &[(2, 7, 0), (3, 3, 1), (4, 0, 2)]),
     (ApiKey::UNREGISTER_BROKER, &[(2, 8, 0)]),
+    (ApiKey::GET_TELEMETRY_SUBSCRIPTIONS, &[(3, 7, 0)]),
+    (ApiKey::PUSH_TELEMETRY, &[(3, 7, 0)]),
     (ApiKey::LIST_CONFIG_RESOURCES, &[(3, 7, 0), (4, 1, 1)]),
     (ApiKey::DESCRIBE_TOPIC_PARTITIONS, &[(3, 8, 0)]),
     (ApiKey::ADD_RAFT_VOTER, &[(3, 9, 0), (4, 2, 1)]),

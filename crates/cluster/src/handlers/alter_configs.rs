@@ -26,6 +26,7 @@ use crate::{
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 
 pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Result<Answer, String> {
@@ -128,10 +129,16 @@ fn alter(
         TOPIC => return controller.alter_config(name, &edits),
         GROUP if name.is_empty() => return refuse("Default group resources are not allowed."),
         GROUP => Whose::Group(name.to_owned()),
+        CLIENT_METRICS if name.is_empty() => return refuse("Subscription name can't be empty"),
+        CLIENT_METRICS => Whose::ClientMetrics(name.to_owned()),
         BROKER if name.is_empty() => Whose::Brokers,
         BROKER if name.parse() == Ok(call.broker.id) => Whose::Broker(call.broker.id),
         BROKER => return refuse("A broker changes only its own settings."),
-        _ => return refuse("Only settings of topics, brokers and groups can be changed."),
+        _ => {
+            return refuse(
+                "Only settings of topics, brokers, groups and client metrics can be changed.",
+            );
+        }
     };
     match validate_only {
         true => controller.check_settings(&whose, &edits),

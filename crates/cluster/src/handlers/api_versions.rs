@@ -58,11 +58,18 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
         response.error_code = ErrorCode::INVALID_REQUEST.0;
         return call.answer(&response, out);
     }
+    if call.version() >= 3 {
+        let software = &request.client_software_name;
+        let version = &request.client_software_version;
+        // As in Kafka, a connection keeps the first names.
+        let _ = call.origin.software.set((software.to_string(), version.to_string()));
+    }
     let release = call.release();
     if release.is_none_or(KafkaRelease::has_features) {
         features(call, &mut response);
     }
-    response.api_keys = SERVED.iter().filter_map(|served| api_version(served, release)).collect();
+    let offered = SERVED.iter().filter(|served| call.is_offered(served));
+    response.api_keys = offered.filter_map(|served| api_version(served, release)).collect();
     call.answer(&response, out)
 }
 

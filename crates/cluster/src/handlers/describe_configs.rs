@@ -1,6 +1,6 @@
-//! DescribeConfigs, key 32, versions 1 to 4: topics (2), brokers (4) and groups (32). Other
-//! resources are refused with INVALID_REQUEST. A broker without a name means the overrides of all
-//! brokers.
+//! DescribeConfigs, key 32, versions 1 to 4: topics (2), brokers (4), client metrics (16) and groups
+//! (32). Other resources are refused with INVALID_REQUEST. A broker without a name means the
+//! overrides of all brokers.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -18,12 +18,15 @@ use super::{Answer, Call, text};
 use crate::{
     acl::{Operation, Resource},
     config::ClusterConfig,
-    settings::{BrokerSettings, SOURCE_BROKERS, describe_group, is_dynamic},
+    settings::{
+        BrokerSettings, SOURCE_BROKERS, describe_client_metrics, describe_group, is_dynamic,
+    },
     topic_config::{Described, Synonym},
 };
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 
 /// An id that no broker has.
@@ -100,9 +103,18 @@ fn settings(
             let described = describe_group(&settings, &image.settings, name);
             Ok(described.into_iter().map(changeable).collect())
         }
+        CLIENT_METRICS => {
+            require(Resource::Cluster)?;
+            if name.is_empty() {
+                let reason = "Client metrics subscription name must not be empty";
+                return Err((ErrorCode::INVALID_REQUEST, reason));
+            }
+            let described = describe_client_metrics(&call.broker.image().settings, name);
+            Ok(described.into_iter().map(changeable).collect())
+        }
         _ => {
             call.concerns(0);
-            let reason = "Only topics, brokers and groups can be described.";
+            let reason = "Only topics, brokers, groups and client metrics can be described.";
             Err((ErrorCode::INVALID_REQUEST, reason))
         }
     }

@@ -1,5 +1,5 @@
 //! ListConfigResources, key 74, versions 0 and 1 (KIP-1142): the names of resources with settings. In
-//! version 0 it was ListClientMetricsResources, of which there are none here.
+//! version 0 it was ListClientMetricsResources.
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -48,7 +48,7 @@ pub(super) fn handle(call: &Call<'_>, body: Bytes, out: &mut Vec<Bytes>) -> Resu
     call.answer(&response.with_config_resources(resources.collect()), out)
 }
 
-/// Groups are those with overrides.
+/// Groups and client metrics are those with overrides.
 fn names(image: &Image, kind: i8) -> Vec<String> {
     match kind {
         TOPIC => image.topics.keys().map(ToString::to_string).collect(),
@@ -56,13 +56,13 @@ fn names(image: &Image, kind: i8) -> Vec<String> {
             let live = image.brokers.values().filter(|broker| !broker.fenced);
             live.map(|broker| broker.id.to_string()).collect()
         }
-        GROUP => {
-            let groups = image.settings.keys().filter_map(|whose| match whose {
-                Whose::Group(group) => Some(group.clone()),
-                Whose::Brokers | Whose::Broker(_) => None,
+        _ => {
+            let named = image.settings.keys().filter_map(|whose| match whose {
+                Whose::Group(group) if kind == GROUP => Some(group.clone()),
+                Whose::ClientMetrics(name) if kind == CLIENT_METRICS => Some(name.clone()),
+                _ => None,
             });
-            groups.collect()
+            named.collect()
         }
-        _ => Vec::new(),
     }
 }

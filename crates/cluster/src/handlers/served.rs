@@ -176,6 +176,10 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::DESCRIBE_QUORUM, 0..=2, 0, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::UPDATE_FEATURES, 0..=2, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::UNREGISTER_BROKER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
+    // No permission, as in Kafka: a client learns only which metrics of its own are wanted. Offered while the cluster has a
+    // receiver of metrics.
+    served(ApiKey::GET_TELEMETRY_SUBSCRIPTIONS, 0..=0, 0, Rights::Everyone),
+    served(ApiKey::PUSH_TELEMETRY, 0..=0, 0, Rights::Everyone),
     served(ApiKey::LIST_CONFIG_RESOURCES, 0..=1, 0, Rights::Asked(&[CLUSTER_CONFIGS])),
     served(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, 0, Rights::Asked(&[DESCRIBE_TOPIC])),
     served(ApiKey::ADD_RAFT_VOTER, 0..=1, 0, Rights::Asked(&[ALTER_CLUSTER])),

@@ -25,4 +25,5 @@ mod security;
 mod simulated;
 mod streams;
 mod support;
+mod telemetry;
 mod transactions;

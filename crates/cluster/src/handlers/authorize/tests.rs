@@ -8,6 +8,7 @@ use crate::{
     Cluster, ClusterConfig, SecurityProtocol,
     admission::Principal,
     handlers::served::{Rights, SERVED},
+    telemetry::Origin,
 };
 
 #[tokio::test]
@@ -18,12 +19,12 @@ async fn a_request_without_a_permission_check_is_refused() {
     let broker = cluster.running(1).unwrap();
     let principal = Principal::anonymous();
     let listener = SecurityProtocol::Plaintext.into();
-    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let local = Origin::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1, 1);
     for served in SERVED {
         let Rights::Asked(rights) = &served.rights else { continue };
         let header =
             RequestHeader { api: served.api, version: 0, correlation_id: 1, client_id: None };
-        let fresh = || Call::new(&broker, &header, local, &listener, &principal, 0);
+        let fresh = || Call::new(&broker, &header, &local, &listener, &principal, 0);
         assert!(fresh().may_answer(&served.rights).is_err(), "{}", served.api);
         let call = fresh();
         call.concerns(1);
@@ -39,7 +40,7 @@ async fn a_request_without_a_permission_check_is_refused() {
     }
     let header =
         RequestHeader { api: ApiKey::FETCH, version: 12, correlation_id: 1, client_id: None };
-    let call = Call::new(&broker, &header, local, &listener, &principal, 0);
+    let call = Call::new(&broker, &header, &local, &listener, &principal, 0);
     assert_eq!(call.require(Operation::Read, Resource::Topic("t")), Ok(()));
     let refused = call.require(Operation::Delete, Resource::Topic("t"));
     assert_eq!(refused, Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
