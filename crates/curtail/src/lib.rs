@@ -101,6 +101,7 @@ mod record;
 mod runtime;
 pub mod security;
 mod span;
+mod telemetry;
 #[cfg(feature = "tracing")]
 pub mod trace;
 pub mod transaction;
@@ -109,7 +110,7 @@ pub mod transaction;
 pub use admin::Admin;
 pub use config::{AdminConfig, ConsumerConfig, ProducerConfig};
 pub use consumer::Consumer;
-pub use curtail_wire::ErrorCode;
+pub use curtail_wire::{ErrorCode, Uuid};
 pub use env::Env;
 pub use error::{ConfigError, Error, FileProblem, Result};
 pub use producer::{Delivery, Producer};

@@ -39,6 +39,7 @@ class ProducerOptions(TypedDict, total=False):
     curtail_tcp_user_timeout_ms: int | str | None
     delivery_timeout_ms: int | str | None
     enable_idempotence: bool | str | None
+    enable_metrics_push: bool | str | None
     linger_ms: int | str | None
     max_block_ms: int | str | None
     max_in_flight_requests_per_connection: int | str | None
@@ -116,6 +117,7 @@ class ConsumerOptions(TypedDict, total=False):
     curtail_tcp_user_timeout_ms: int | str | None
     default_api_timeout_ms: int | str | None
     enable_auto_commit: bool | str | None
+    enable_metrics_push: bool | str | None
     exclude_internal_topics: bool | str | None
     fetch_max_bytes: int | str | None
     fetch_max_wait_ms: int | str | None
@@ -185,6 +187,7 @@ class AdminOptions(TypedDict, total=False):
     curtail_tcp_keepalive_interval_seconds: int | str | None
     curtail_tcp_user_timeout_ms: int | str | None
     default_api_timeout_ms: int | str | None
+    enable_metrics_push: bool | str | None
     metadata_max_age_ms: int | str | None
     metadata_recovery_rebootstrap_trigger_ms: int | str | None
     metadata_recovery_strategy: Setting | None

@@ -176,7 +176,7 @@ pub(super) static SERVED: &[Served] = &[
     served(ApiKey::DESCRIBE_QUORUM, 0..=2, 0, Rights::Asked(&[DESCRIBE_CLUSTER])),
     served(ApiKey::UPDATE_FEATURES, 0..=2, 0, Rights::Asked(&[ALTER_CLUSTER])),
     served(ApiKey::UNREGISTER_BROKER, 0..=0, 0, Rights::Asked(&[ALTER_CLUSTER])),
-    // No permission, as in Kafka: a client learns only which metrics of its own are wanted. Offered while the cluster has a
+    // No permission, as in Kafka: a client learns only which of its metrics are requested. Offered while the cluster has a
     // receiver of metrics.
     served(ApiKey::GET_TELEMETRY_SUBSCRIPTIONS, 0..=0, 0, Rights::Everyone),
     served(ApiKey::PUSH_TELEMETRY, 0..=0, 0, Rights::Everyone),

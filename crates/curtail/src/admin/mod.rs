@@ -16,16 +16,21 @@ mod offsets;
 mod quotas;
 mod rounds;
 mod scram;
+mod telemetry;
 mod topics;
 mod transactions;
 mod types;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use curtail_net::Env;
 use curtail_proto::{backoff::Backoff, later::Later};
 use curtail_wire::{
-    ErrorCode,
+    ErrorCode, Uuid,
     cold::{StrBytes, messages::TopicName},
 };
 use tokio::time::{Instant, sleep, timeout_at};
@@ -87,6 +92,8 @@ struct Shared {
     /// Idle connections: to brokers by id, and to any broker. A connection in use is not among them, so a dropped call
     /// closes it.
     idle: Idle<Target>,
+    /// Once a broker has assigned it.
+    client_instance_id: OnceLock<Uuid>,
 }
 
 /// The receiver of a request.
@@ -124,7 +131,8 @@ impl Admin {
         config.validate()?;
         let metadata = MetadataHandle::start(env, &config.common, AutoCreate::Never)?;
         let idle = Idle::new(metadata.runtime());
-        let shared = Shared { env: env.clone(), config, metadata, idle };
+        let client_instance_id = OnceLock::new();
+        let shared = Shared { env: env.clone(), config, metadata, idle, client_instance_id };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -156,7 +164,10 @@ impl Admin {
     }
 
     fn attempts(&self, what: &'static str) -> Attempts<'_> {
-        let limit = self.shared.config.common.default_api_timeout;
+        self.attempts_within(what, self.shared.config.common.default_api_timeout)
+    }
+
+    fn attempts_within(&self, what: &'static str, limit: Duration) -> Attempts<'_> {
         let deadline = Instant::now().later(limit);
         Attempts { shared: &self.shared, what, limit, deadline, failures: 0, last: None }
     }

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Admin, BrokerDescription, Each, Target, broker_error,
+    Admin, Attempts, BrokerDescription, Each, Target, broker_error,
     describe::{describe_cluster, leader_of},
     passes,
 };
@@ -86,12 +86,23 @@ impl Admin {
     pub(super) async fn retried<T, F>(
         &self,
         what: &'static str,
+        once: impl FnMut(i32) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        self.retried_by(self.attempts(what), once).await
+    }
+
+    /// As [`Self::retried`], with the limits of `attempts`.
+    pub(super) async fn retried_by<T, F>(
+        &self,
+        mut attempts: Attempts<'_>,
         mut once: impl FnMut(i32) -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        let mut attempts = self.attempts(what);
         loop {
             match attempts.run(once(attempts.timeout_ms())).await {
                 Ok(answer) => return Ok(answer),

@@ -1,10 +1,10 @@
 //! Administration for plain threads.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::Runtime;
 use crate::{
-    AdminConfig, Result, TopicPartition,
+    AdminConfig, Result, TopicPartition, Uuid,
     admin::{
         AbortTransaction, Acl, AclFilter, ClusterDescription, ConfigChange, ConfigEntry,
         ConfigResource, ConfigResourceKind, Each, Elected, Election, FeatureUpdate, Features,
@@ -50,6 +50,14 @@ impl Admin {
         let inner = crate::Admin::new(config)?;
         drop(entered);
         Ok(Self { inner, runtime })
+    }
+
+    /// As [`crate::Admin::client_instance_id`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.runtime.block_on(self.inner.client_instance_id(timeout))?
     }
 
     /// As [`crate::Admin::create_topics`].

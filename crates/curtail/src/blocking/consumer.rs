@@ -12,7 +12,7 @@ use futures_core::Stream as _;
 
 use super::Runtime;
 use crate::{
-    ConsumerConfig, ConsumerRecord, Result, TopicPartition,
+    ConsumerConfig, ConsumerRecord, Result, TopicPartition, Uuid,
     consumer::{
         CloseOptions, ConsumerHandle, OffsetAndTimestamp, PartitionInfo, RebalanceListener,
         RecordBatch, RecordStream, Records,
@@ -105,6 +105,14 @@ impl Consumer {
     /// As [`crate::Consumer::group_metadata`].
     pub fn group_metadata(&self) -> Option<ConsumerGroupMetadata> {
         self.inner.group_metadata()
+    }
+
+    /// As [`crate::Consumer::client_instance_id`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.runtime.block_on(self.inner.client_instance_id(timeout))?
     }
 
     /// As [`crate::Consumer::metrics`].

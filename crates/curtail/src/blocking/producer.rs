@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::{Completions, Runtime};
 use crate::{
-    ProducerConfig, Record, RecordMetadata, Result,
+    ProducerConfig, Record, RecordMetadata, Result, Uuid,
     consumer::BatchMetadata,
     metrics::ProducerMetrics,
     producer::{CompletionSink, Timing},
@@ -150,6 +150,14 @@ impl Producer {
     /// As [`crate::Producer::available_memory`].
     pub fn available_memory(&self) -> usize {
         self.inner.available_memory()
+    }
+
+    /// As [`crate::Producer::client_instance_id`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.runtime.block_on(self.inner.client_instance_id(timeout))?
     }
 
     /// As [`crate::Producer::metrics`].

@@ -1,8 +1,10 @@
 //! Transactions for plain threads.
 
+use std::time::Duration;
+
 use super::{Completions, Delivery, Runtime};
 use crate::{
-    ProducerConfig, Record, Result, TopicPartition,
+    ProducerConfig, Record, Result, TopicPartition, Uuid,
     metrics::ProducerMetrics,
     producer::CompletionSink,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
@@ -115,6 +117,14 @@ impl TransactionalProducer {
     /// As the async method, and inside an async context.
     pub fn abort_transaction(&mut self) -> Result<()> {
         self.runtime.block_on(self.inner.abort_transaction())?
+    }
+
+    /// As [`crate::TransactionalProducer::client_instance_id`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.runtime.block_on(self.inner.client_instance_id(timeout))?
     }
 
     /// As [`crate::TransactionalProducer::metrics`].

@@ -17,9 +17,14 @@ pub struct AdminConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        // Shorter than that of the other clients, as in Java.
+        // Shorter than that of the other clients, as in Java, whose Admin does not push metrics by default either.
         let connections_max_idle = Some(Duration::from_secs(300));
-        Self { common: CommonConfig { connections_max_idle, ..CommonConfig::default() } }
+        let common = CommonConfig {
+            connections_max_idle,
+            enable_metrics_push: false,
+            ..CommonConfig::default()
+        };
+        Self { common }
     }
 }
 

@@ -101,6 +101,9 @@ settings! {
         plain tcp_user_timeout: Duration = Duration::from_secs(2) => "curtail.tcp.user.timeout.ms", INT_MILLIS;
         /// `default.api.timeout.ms`: limit of calls without a separate timeout.
         none default_api_timeout: Duration = Duration::from_secs(60) => "default.api.timeout.ms", INT_MILLIS;
+        /// `enable.metrics.push`: whether the client pushes its metrics to brokers that ask for them (KIP-714). An
+        /// [`crate::Admin`] has no metrics: there it is whether [`crate::Admin::client_instance_id`] works.
+        plain enable_metrics_push: bool = true => "enable.metrics.push", BOOLEAN;
         /// `metadata.max.age.ms`: the age at which metadata is refreshed without other cause.
         plain metadata_max_age: Duration = Duration::from_secs(300) => "metadata.max.age.ms", LONG_MILLIS;
         /// `metadata.recovery.rebootstrap.trigger.ms`: the time without metadata after which only `bootstrap.servers` are

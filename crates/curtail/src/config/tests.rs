@@ -49,6 +49,7 @@ const COMMON: &[Row] = &[
     ("client.id", "curtail", &["x", ""], &[]),
     ("connections.max.idle.ms", "540000", IDLE_MS.0, IDLE_MS.1),
     ("curtail.io.thread", "false", FLAG.0, FLAG.1),
+    ("enable.metrics.push", "true", FLAG.0, FLAG.1),
     ("curtail.socks5.password", "", SECRET, &[]),
     (
         "curtail.socks5.proxy",
@@ -262,6 +263,7 @@ const CONSUMER: &[Row] = &[
 const ADMIN: &[Row] = &[
     ("connections.max.idle.ms", "300000", IDLE_MS.0, IDLE_MS.1),
     ("default.api.timeout.ms", "60000", INT_MS.0, INT_MS.1),
+    ("enable.metrics.push", "false", FLAG.0, FLAG.1),
 ];
 
 macro_rules! check_table {

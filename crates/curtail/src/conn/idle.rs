@@ -62,6 +62,13 @@ impl<K: Ord + Send + 'static> Idle<K> {
         drop(former);
     }
 
+    /// As [`Self::put`], unless there is one.
+    pub(crate) fn put_spare(&self, key: K, connection: Connection) {
+        if !self.kept.lock().open.contains_key(&key) {
+            self.put(key, connection);
+        }
+    }
+
     /// As [`Self::put`], in place of all earlier ones.
     pub(crate) fn put_alone(&self, key: K, connection: Connection) {
         self.clear();

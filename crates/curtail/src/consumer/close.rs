@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use curtail_proto::membership::Departure;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Consumer;
 use crate::runtime::within;
@@ -68,7 +68,8 @@ impl GroupMembership {
 
 impl Consumer {
     /// Closes the consumer: auto-commit commits the positions, a dynamic member leaves its group, and the brokers
-    /// free the fetch sessions. Waits for the brokers up to `default.api.timeout.ms`.
+    /// free the fetch sessions. If brokers have asked for the consumer's metrics, they receive them a last time. Waits
+    /// for the brokers up to `default.api.timeout.ms`.
     ///
     /// # Cancel safety
     /// Cancel safe: the background tasks still shut down.
@@ -106,7 +107,11 @@ impl Consumer {
                 let _ = task.await;
             }
         };
+        let began = Instant::now();
         let closing = async { timeout(limit, farewell).await };
         let _ = within(&self.shared.runtime, closing).await;
+        // After the commits and the departure, which belong to the last metrics.
+        let left = limit.saturating_sub(began.elapsed());
+        self.shared.metadata.close_telemetry(left).await;
     }
 }

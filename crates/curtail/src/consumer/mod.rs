@@ -49,7 +49,7 @@ use curtail_proto::{
     membership::Handover,
     position::{Position, Reset, Spot, Versions},
 };
-use curtail_wire::records::DecompressLimit;
+use curtail_wire::{Uuid, records::DecompressLimit};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -495,6 +495,20 @@ impl Consumer {
         within(&self.shared.runtime, self.shared.metadata.connect_any()).await?.map(drop)
     }
 
+    /// Returns the id that a broker has assigned to this consumer for its metrics (KIP-714). Waits for it up to `timeout`,
+    /// and connects if the consumer has not connected yet.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] with `enable.metrics.push=false`. [`Error::Timeout`] if no broker has assigned an id: those
+    /// of Apache Kafka do so with a plugin that receives metrics.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    #[doc(alias = "clientInstanceId")]
+    pub async fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.shared.metadata.client_instance_id(timeout).await
+    }
+
     /// Runs `step` until it is ready or the time is up. Buffered records are taken without setting a timer.
     async fn until_timeout<T>(
         &mut self,
@@ -594,6 +608,7 @@ impl Drop for Consumer {
             group.stop();
         }
         self.shared.settled.notify_waiters();
+        self.shared.metadata.end_telemetry();
     }
 }
 

@@ -47,6 +47,7 @@ use crate::{
     metadata::{Listener, MetadataHandle},
     metrics::ConsumerStats,
     runtime::Runtime,
+    telemetry::Source,
 };
 
 /// Room in a fetch response for everything but records.
@@ -171,6 +172,8 @@ impl Shared {
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
+        let source: Weak<dyn Source> = shared.me.clone();
+        shared.metadata.push_metrics(source);
         shared.watch(validate::run(shared.clone()));
         if let Some(group) = &shared.group {
             group.start(&shared);

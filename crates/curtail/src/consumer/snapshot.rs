@@ -8,6 +8,7 @@ use crate::{
     TopicPartition,
     consumer::ConsumerHandle,
     metrics::{ConsumerMetrics, PartitionLag},
+    telemetry::{self, Snapshot, Source},
 };
 
 impl Shared {
@@ -41,6 +42,15 @@ impl Shared {
             partitions: held.into_iter().map(partition).collect(),
         }
     }
+
+    /// Records of a partition that polls have not returned. Those that the application is reading count as returned once
+    /// the consumer looks for more.
+    fn lag(&self, at: &TopicPartition) -> Option<i64> {
+        let state = self.state.lock();
+        let assigned = state.partitions.get(at)?;
+        let position = Position::consumed(&assigned.position)?;
+        Some(assigned.end?.saturating_sub(position.offset).max(0))
+    }
 }
 
 impl ConsumerHandle {
@@ -48,12 +58,25 @@ impl ConsumerHandle {
     /// [`crate::Consumer::poll_batch`], count once all of their response are returned and the consumer looks for more.
     pub fn metrics(&self) -> Option<ConsumerMetrics> {
         let shared = self.shared().ok()?;
-        let lag = |at: &TopicPartition| {
-            let state = shared.state.lock();
-            let assigned = state.partitions.get(at)?;
-            let position = Position::consumed(&assigned.position)?;
-            Some(assigned.end?.saturating_sub(position.offset).max(0))
+        Some(shared.metrics(0, |at| shared.lag(at)))
+    }
+}
+
+impl Source for Shared {
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::Consumer(self.metrics(0, |at| self.lag(at)).into())
+    }
+
+    fn attributes(&self) -> Vec<(&'static str, String)> {
+        let mut attributes = telemetry::common_attributes(&self.config.common);
+        let Some(group) = self.group.as_ref().map(|group| group.metadata()) else {
+            return attributes;
         };
-        Some(shared.metrics(0, lag))
+        attributes.push(("group_id", group.group_id));
+        attributes.extend(group.group_instance_id.map(|id| ("group_instance_id", id)));
+        if !group.member_id.is_empty() {
+            attributes.push(("group_member_id", group.member_id));
+        }
+        attributes
     }
 }

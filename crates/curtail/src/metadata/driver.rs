@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant as StdInstant},
 };
 
@@ -22,30 +22,37 @@ use curtail_wire::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{AutoCreate, EndGuard, Shared, dial, trace};
+use super::{AutoCreate, ControlConnection, EndGuard, Shared, control::takes_metrics, dial, trace};
 use crate::{
     Error, Result,
     conn::{Connection, Idle, connection_error},
 };
 
 /// Requests due topics, one group after the other; see [`curtail_proto::metadata::refresh`].
-pub(super) async fn run(guard: EndGuard) {
+pub(super) async fn run(guard: EndGuard, open: Arc<Idle<()>>) {
     let shared = &guard.shared;
     let common = &shared.common;
     let backoff = Backoff { initial: common.retry_backoff, max: common.retry_backoff_max };
     let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
     let mut control = Control {
-        open: Idle::new(&shared.runtime),
+        open,
         path: Path::of_exchanges(Suspicion::of_metadata()),
         recovery,
+        takes_metrics: false,
     };
     let mut failures = 0;
     loop {
         let group = next_group(shared).await;
-        match control.ask(shared, &group, failures).await {
+        shared.is_refreshing.store(true, Relaxed);
+        let answer = control.ask(shared, &group, failures).await;
+        shared.is_refreshing.store(false, Relaxed);
+        match answer {
             Ok(answer) => {
                 failures = 0;
                 shared.settle(&answer, &group);
+                if let Some(telemetry) = shared.telemetry.get().filter(|_| control.takes_metrics) {
+                    telemetry.start(&ControlConnection::new(shared));
+                }
             }
             Err(error) => {
                 tracing::debug!(error = %error.report(), "metadata refresh failed");
@@ -96,9 +103,11 @@ fn take_group(shared: &Shared, now: StdInstant) -> Option<Vec<Arc<str>>> {
 
 /// The control connection, and the model of its brokers, whichever they are.
 struct Control {
-    open: Idle<()>,
+    open: Arc<Idle<()>>,
     path: Path,
     recovery: Recovery,
+    /// Whether the broker of the last response takes metrics of clients (KIP-714).
+    takes_metrics: bool,
 }
 
 /// A response, and the connection that it came on.
@@ -149,6 +158,7 @@ impl Control {
                 trace::answered(answered.connection.peer(), answered.took);
                 self.recovery.answered();
                 self.path.exchanged(answered.took.min(patience), Duration::ZERO);
+                self.takes_metrics = takes_metrics(&answered.connection);
                 self.open.put((), answered.connection);
                 if rebootstraps {
                     shared.wanted.lock().refresh.want_all(Cause::Topic, now);

@@ -2,6 +2,7 @@
 //! The task has a separate connection, so that control traffic never queues behind data.
 
 mod canonical;
+mod control;
 mod driver;
 mod retired;
 #[cfg(test)]
@@ -10,7 +11,7 @@ mod trace;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -31,13 +32,14 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-pub(crate) use self::retired::Retired;
+pub(crate) use self::{control::ControlConnection, retired::Retired};
 use crate::{
     Error, Result,
     config::CommonConfig,
-    conn::Connection,
+    conn::{Connection, Idle},
     runtime::{Lifeguard, Runtime},
     security::sasl::CredentialSource,
+    telemetry::Telemetry,
 };
 
 /// Limits of one request: topics, and their partitions together. A response of that size takes well below a
@@ -100,6 +102,12 @@ struct Shared {
     version: watch::Sender<u64>,
     /// Latest failure of a topic or of the whole refresh, for waiters that time out.
     problems: Mutex<Problems>,
+    /// The control connection while no request uses it. It belongs to the driver's task.
+    control: Weak<Idle<()>>,
+    /// Whether a refresh is in flight, which has the control connection.
+    is_refreshing: AtomicBool,
+    /// With `enable.metrics.push`.
+    telemetry: OnceLock<Arc<Telemetry>>,
 }
 
 #[derive(Default)]
@@ -134,12 +142,16 @@ impl Drop for EndGuard {
     }
 }
 
-/// Ends the driver's task when the last handle is dropped.
-struct DriverGuard(tokio::task::AbortHandle);
+/// Ends the driver's task, and that of the client's metrics, when the last handle is dropped.
+struct DriverGuard {
+    driver: tokio::task::AbortHandle,
+    shared: Arc<Shared>,
+}
 
 impl Drop for DriverGuard {
     fn drop(&mut self) {
-        self.0.abort();
+        self.driver.abort();
+        self.shared.end_telemetry();
     }
 }
 
@@ -166,6 +178,7 @@ impl MetadataHandle {
         let wanted =
             Wanted { refresh: Refresh::new(policy), avoid: BTreeSet::new(), informed: None };
         let (runtime, lifeguard) = Runtime::of(common)?;
+        let control = Arc::new(Idle::new(&runtime));
         let shared = Arc::new(Shared {
             env: env.clone(),
             runtime,
@@ -180,10 +193,14 @@ impl MetadataHandle {
             suspected: Notify::new(),
             version: watch::Sender::new(0),
             problems: Mutex::default(),
+            control: Arc::downgrade(&control),
+            is_refreshing: AtomicBool::new(false),
+            telemetry: OnceLock::new(),
         });
         let guard = EndGuard { lifeguard: Some(lifeguard), shared: shared.clone() };
-        let driver = shared.runtime.spawn(driver::run(guard));
-        Ok(Self { shared, _driver: Arc::new(DriverGuard(driver.abort_handle())) })
+        let driver = shared.runtime.spawn(driver::run(guard, control)).abort_handle();
+        let driver = Arc::new(DriverGuard { driver, shared: shared.clone() });
+        Ok(Self { shared, _driver: driver })
     }
 
     /// Returns the current snapshot.
@@ -319,13 +336,7 @@ impl MetadataHandle {
     /// Connects to any broker that responds: known brokers first, then `bootstrap.servers`, unless
     /// `metadata.recovery.strategy` is `none`.
     pub(crate) async fn connect_any(&self) -> Result<Connection> {
-        let shared = &self.shared;
-        let common = &shared.common;
-        let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
-        let known = shared.snapshot.load().nodes().next().is_some();
-        let source = recovery.source(known, Instant::now().into_std());
-        // On the heap: the futures of callers would contain it, and the compiler limits how deep futures nest.
-        Box::pin(dial(shared, shared.candidates(source), drop)).await
+        self.shared.connect_any().await
     }
 
     /// Applies a response, as if its topics had been requested.
@@ -374,6 +385,15 @@ fn topic_error(topic: &str, code: ErrorCode) -> Error {
 }
 
 impl Shared {
+    async fn connect_any(&self) -> Result<Connection> {
+        let common = &self.common;
+        let recovery = Recovery::new(common.metadata_recovery, common.metadata_rebootstrap_trigger);
+        let known = self.snapshot.load().nodes().next().is_some();
+        let source = recovery.source(known, Instant::now().into_std());
+        // On the heap: the futures of callers would contain it, and the compiler limits how deep futures nest.
+        Box::pin(dial(self, self.candidates(source), drop)).await
+    }
+
     /// Applies a response. The writer's lock serializes updates, so that none is lost.
     fn settle(&self, answer: &MetadataResponse, group: &[Arc<str>]) {
         let mut turn = self.writer.lock();

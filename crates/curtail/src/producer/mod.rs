@@ -63,13 +63,14 @@ mod sync {
     pub(super) type InboxLock<T> = Ranked<T, INBOX>;
 }
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use curtail_net::Env;
 use curtail_proto::{
     later::Later,
     plant::{Plant, planted},
 };
+use curtail_wire::Uuid;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::{
@@ -453,12 +454,30 @@ impl Producer {
 
     /// Flushes and closes the producer. Other clones then fail with [`Error::Closed`].
     ///
+    /// If brokers have asked for the producer's metrics (`enable.metrics.push`), it sends them a last time, which takes at
+    /// most a second.
+    ///
     /// # Cancel safety
     /// Cancel safe: if dropped early, the producer stays open while other clones exist.
     pub async fn close(self) -> Result<()> {
         self.flush().await?;
+        self.shared.metadata.close_telemetry(Duration::MAX).await;
         self.shared.stop();
         Ok(())
+    }
+
+    /// Returns the id that a broker has assigned to this producer for its metrics (KIP-714). Waits for it up to `timeout`,
+    /// and connects if the producer has not connected yet.
+    ///
+    /// # Errors
+    /// [`Error::IllegalState`] with `enable.metrics.push=false`. [`Error::Timeout`] if no broker has assigned an id: those
+    /// of Apache Kafka do so with a plugin that receives metrics.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    #[doc(alias = "clientInstanceId")]
+    pub async fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.shared.metadata.client_instance_id(timeout).await
     }
 
     /// Returns the metrics since the producer's creation. The copy reads every partition once, for its queued bytes,

@@ -45,6 +45,7 @@ use crate::{
     metadata::{AutoCreate, Listener, MetadataHandle},
     metrics::{ProducerMetrics, ProducerStats},
     runtime::Runtime,
+    telemetry::{self, Snapshot as Measured, Source},
 };
 
 /// Topics by name. Each record looks its topic up, so the hasher is a cheap one. It has no seed: every run of a simulation
@@ -147,6 +148,8 @@ impl Shared {
         });
         let listener: Weak<dyn Listener> = shared.me.clone();
         shared.metadata.listen(listener);
+        let source: Weak<dyn Source> = shared.me.clone();
+        shared.metadata.push_metrics(source);
         Ok(shared)
     }
 
@@ -534,6 +537,7 @@ impl Shared {
 
     /// Stops all tasks. Batches without an outcome fail with [`Error::Closed`].
     pub(super) fn stop(&self) {
+        self.metadata.end_telemetry();
         let mut lanes = self.lanes.lock();
         lanes.phase = Phase::Closed;
         let stopped = lanes.take();
@@ -774,6 +778,18 @@ impl Listener for Shared {
 
     fn runtime_ended(&self) {
         self.stop();
+    }
+}
+
+impl Source for Shared {
+    fn snapshot(&self) -> Measured {
+        Measured::Producer(self.metrics().into())
+    }
+
+    fn attributes(&self) -> Vec<(&'static str, String)> {
+        let mut attributes = telemetry::common_attributes(&self.config.common);
+        attributes.extend(self.config.transactional_id.clone().map(|id| ("transactional_id", id)));
+        attributes
     }
 }
 

@@ -28,6 +28,7 @@ mod security;
 mod shutdown;
 mod socks5;
 mod spans;
+mod telemetry;
 mod too_large;
 mod transactions;
 mod truncation;

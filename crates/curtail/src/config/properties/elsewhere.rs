@@ -72,13 +72,6 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         NOTHING,
         "connecting to controllers is not supported yet; use bootstrap.servers",
     ),
-    // Java's default is true for producers and consumers. It has no effect unless brokers ask for metrics.
-    (
-        EVERY,
-        "enable.metrics.push",
-        Harmless::Only(&["false", "true"]),
-        "client telemetry is not supported yet",
-    ),
     (
         MESSAGES,
         "interceptor.classes",

@@ -7,11 +7,14 @@ mod offsets;
 mod requests;
 mod strays;
 
+use std::time::Duration;
+
 use curtail_net::Env;
 use curtail_proto::{
     plant::{Plant, planted},
     transaction::{Busy, Machine, Protocol, Status},
 };
+use curtail_wire::Uuid;
 use tokio::{task::AbortHandle, time::timeout_at};
 
 use self::control::Limit;
@@ -161,6 +164,14 @@ impl TransactionalProducer {
     /// As [`Producer::metrics`].
     pub fn metrics(&self) -> ProducerMetrics {
         self.inner.metrics()
+    }
+
+    /// As [`Producer::client_instance_id`].
+    ///
+    /// # Errors
+    /// As [`Producer::client_instance_id`].
+    pub async fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
+        self.inner.client_instance_id(timeout).await
     }
 
     /// Returns a function for other tasks, which returns the metrics also while a transaction borrows the producer. It
@@ -357,6 +368,7 @@ impl TransactionalProducer {
             }
             _ => Ok(()),
         };
+        self.inner.shared.metadata.close_telemetry(Duration::MAX).await;
         self.inner.shared.stop();
         ended
     }
