@@ -111,6 +111,9 @@ struct Resources {
     /// A group. May be given several times.
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
+    /// A subscription to metrics of clients (KIP-714). May be given several times.
+    #[arg(long = "client-metrics", value_name = "NAME")]
+    client_metrics: Vec<String>,
 }
 
 impl Resources {
@@ -119,9 +122,11 @@ impl Resources {
         let brokers = self.brokers.into_iter().map(ConfigResource::Broker);
         let all = self.all_brokers.then_some(ConfigResource::AllBrokers);
         let groups = self.groups.into_iter().map(ConfigResource::Group);
-        let resources: Vec<_> = topics.chain(brokers).chain(all).chain(groups).collect();
+        let metrics = self.client_metrics.into_iter().map(ConfigResource::ClientMetrics);
+        let resources: Vec<_> =
+            topics.chain(brokers).chain(all).chain(groups).chain(metrics).collect();
         if resources.is_empty() {
-            let text = "no resource given; use --topic, --broker, --all-brokers or --group";
+            let text = "no resource given; use --topic, --broker, --all-brokers, --group or --client-metrics";
             return Err(Failure::new(text));
         }
         Ok(resources)

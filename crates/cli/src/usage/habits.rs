@@ -30,7 +30,8 @@ const NO_GENERATE: &str = "reassign has no --generate: write the file, see `curt
 const AS_BYTES: &str = "leave it out: keys and values are printed as they are";
 const ONE_TOPIC: &str = "name one topic with --topic";
 const PROPERTIES: &str = "a file of client properties is --command-config FILE; one property is --command-property NAME=VALUE";
-const RESOURCE: &str = "use --topic NAME, --broker ID, --all-brokers or --group NAME";
+const RESOURCE: &str =
+    "use --topic NAME, --broker ID, --all-brokers, --group NAME or --client-metrics NAME";
 const REPLICAS_AND_ISR: &str = "use `curtail topics describe`, which prints replicas and ISR";
 const ONE_READER: &str = "leave it out: one consumer reads all partitions";
 

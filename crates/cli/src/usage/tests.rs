@@ -136,7 +136,7 @@ fn habits_of_kafkas_tools_have_an_equivalent() {
         ),
         (
             "configs describe --entity-type topics",
-            "unexpected argument '--entity-type'; use --topic NAME, --broker ID, --all-brokers or --group NAME",
+            "unexpected argument '--entity-type'; use --topic NAME, --broker ID, --all-brokers, --group NAME or --client-metrics NAME",
         ),
         (
             "topics alter t --config retention.ms=1",
