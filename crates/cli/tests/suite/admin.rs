@@ -89,6 +89,28 @@ fn topics_grow_and_lose_records() {
 }
 
 #[test]
+fn subscriptions_to_client_metrics_are_changed_and_printed() {
+    let bench = Bench::start();
+    let alter = ["configs", "alter", "--client-metrics", "s"];
+    let with = |extra: &[&str]| bench.run(&[&alter[..], extra].concat());
+    let changed = "Changed settings of client metrics 's'.\n";
+    assert_eq!(with(&["--add", "metrics=[a.,b.],interval.ms=1000"]).ok(), changed);
+    assert!(with(&["--add", "interval.ms=1"]).failed().contains("between 100 and 3600000"));
+    let described = bench.json(&["configs", "describe", "--client-metrics", "s"]);
+    let entry = |name: &str, value: &str| {
+        json!({
+            "resource": "client metrics 's'",
+            "name": name,
+            "value": value,
+            "source": "DYNAMIC_CLIENT_METRICS_CONFIG",
+        })
+    };
+    assert_eq!(described, json!([entry("interval.ms", "1000"), entry("metrics", "a.,b.")]));
+    with(&["--delete", "interval.ms,metrics"]).ok();
+    assert_eq!(bench.json(&["configs", "describe", "--client-metrics", "s"]), json!([]));
+}
+
+#[test]
 fn settings_are_changed_and_printed() {
     let bench = Bench::start();
     bench.run(&["topics", "create", "t"]).ok();

@@ -5,5 +5,6 @@ mod consumer_protocol;
 mod groups;
 mod java;
 mod security;
+mod telemetry;
 mod tools;
 mod transactions;
