@@ -1,6 +1,9 @@
 //! GetTelemetrySubscriptions, key 71, and PushTelemetry, key 72, version 0 each (KIP-714). Clients are offered them while
 //! the cluster has a receiver.
 
+#[cfg(test)]
+mod tests;
+
 use bytes::Bytes;
 use curtail_wire::{
     DecodeError, ErrorCode, Reader, Uuid,
