@@ -134,7 +134,7 @@ fn decrypted(text: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, Mate
     Ok(PrivatePkcs8KeyDer::from(clear.as_bytes().to_vec()).into())
 }
 
-fn key_from_pem(
+pub(super) fn key_from_pem(
     text: &[u8],
     password: Option<&str>,
 ) -> Result<PrivateKeyDer<'static>, MaterialError> {

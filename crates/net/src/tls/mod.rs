@@ -9,6 +9,7 @@ mod config;
 mod material;
 #[cfg_attr(not(feature = "pkcs12"), path = "no_pkcs12.rs")]
 mod pkcs12;
+mod signing;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
     version::{TLS12, TLS13},
 };
+pub use signing::{SigningAlgorithm, SigningKey};
 pub use socket::TlsSocket;
 
 /// Why a TLS connection failed.
