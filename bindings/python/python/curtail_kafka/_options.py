@@ -70,9 +70,21 @@ class ProducerOptions(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int | str | None
     sasl_login_retry_backoff_ms: int | str | None
     sasl_mechanism: Setting | None
+    sasl_oauthbearer_assertion_algorithm: Setting | None
+    sasl_oauthbearer_assertion_claim_aud: Setting | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int | str | None
+    sasl_oauthbearer_assertion_claim_iss: Setting | None
+    sasl_oauthbearer_assertion_claim_jti_include: bool | str | None
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int | str | None
+    sasl_oauthbearer_assertion_claim_sub: Setting | None
+    sasl_oauthbearer_assertion_file: Setting | None
+    sasl_oauthbearer_assertion_private_key_file: Setting | None
+    sasl_oauthbearer_assertion_private_key_passphrase: Setting | None
+    sasl_oauthbearer_assertion_template_file: Setting | None
     sasl_oauthbearer_client_credentials_client_id: Setting | None
     sasl_oauthbearer_client_credentials_client_secret: Setting | None
     sasl_oauthbearer_header_urlencode: bool | str | None
+    sasl_oauthbearer_jwt_retriever_class: Setting | None
     sasl_oauthbearer_scope: Setting | None
     sasl_oauthbearer_token_endpoint_url: Setting | None
     security_protocol: Setting | None
@@ -151,9 +163,21 @@ class ConsumerOptions(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int | str | None
     sasl_login_retry_backoff_ms: int | str | None
     sasl_mechanism: Setting | None
+    sasl_oauthbearer_assertion_algorithm: Setting | None
+    sasl_oauthbearer_assertion_claim_aud: Setting | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int | str | None
+    sasl_oauthbearer_assertion_claim_iss: Setting | None
+    sasl_oauthbearer_assertion_claim_jti_include: bool | str | None
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int | str | None
+    sasl_oauthbearer_assertion_claim_sub: Setting | None
+    sasl_oauthbearer_assertion_file: Setting | None
+    sasl_oauthbearer_assertion_private_key_file: Setting | None
+    sasl_oauthbearer_assertion_private_key_passphrase: Setting | None
+    sasl_oauthbearer_assertion_template_file: Setting | None
     sasl_oauthbearer_client_credentials_client_id: Setting | None
     sasl_oauthbearer_client_credentials_client_secret: Setting | None
     sasl_oauthbearer_header_urlencode: bool | str | None
+    sasl_oauthbearer_jwt_retriever_class: Setting | None
     sasl_oauthbearer_scope: Setting | None
     sasl_oauthbearer_token_endpoint_url: Setting | None
     security_protocol: Setting | None
@@ -207,9 +231,21 @@ class AdminOptions(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int | str | None
     sasl_login_retry_backoff_ms: int | str | None
     sasl_mechanism: Setting | None
+    sasl_oauthbearer_assertion_algorithm: Setting | None
+    sasl_oauthbearer_assertion_claim_aud: Setting | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int | str | None
+    sasl_oauthbearer_assertion_claim_iss: Setting | None
+    sasl_oauthbearer_assertion_claim_jti_include: bool | str | None
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int | str | None
+    sasl_oauthbearer_assertion_claim_sub: Setting | None
+    sasl_oauthbearer_assertion_file: Setting | None
+    sasl_oauthbearer_assertion_private_key_file: Setting | None
+    sasl_oauthbearer_assertion_private_key_passphrase: Setting | None
+    sasl_oauthbearer_assertion_template_file: Setting | None
     sasl_oauthbearer_client_credentials_client_id: Setting | None
     sasl_oauthbearer_client_credentials_client_secret: Setting | None
     sasl_oauthbearer_header_urlencode: bool | str | None
+    sasl_oauthbearer_jwt_retriever_class: Setting | None
     sasl_oauthbearer_scope: Setting | None
     sasl_oauthbearer_token_endpoint_url: Setting | None
     security_protocol: Setting | None

@@ -24,7 +24,10 @@ pub use consumer::{BufferedPartitions, ConsumerConfig, GroupProtocol, OffsetRese
 pub use file::{load_properties, parse_properties};
 pub(crate) use forms::host_and_port;
 #[cfg(feature = "oidc")]
-pub(crate) use oidc::ClientCredentials;
+pub(crate) use oidc::{
+    ASSERTION_FILE, ASSERTION_KEY_FILE, ASSERTION_TEMPLATE_FILE, Grant, Origin, ProviderLogin,
+    TokenEndpoint,
+};
 pub use producer::{Acks, LeaderDiscovery, PartitionerLoad, ProducerConfig};
 pub use properties::IGNORED_PROPERTIES;
 pub use providers::ConfigProviders;

@@ -1,30 +1,75 @@
-//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider: the client-credentials flow (KIP-768,
-//! KIP-1139).
+//! OAUTHBEARER with tokens from an OAuth 2.0 or OpenID Connect provider (KIP-768, KIP-1139, KIP-1258), or from a file.
 
+mod assertion;
 #[cfg(feature = "oidc")]
 mod login;
 
 use std::time::Duration;
 
+pub use self::assertion::{AssertionConfig, SigningAlgorithm};
 #[cfg(feature = "oidc")]
-pub(crate) use self::login::ClientCredentials;
+pub(crate) use self::login::{
+    ASSERTION_FILE, ASSERTION_KEY_FILE, ASSERTION_TEMPLATE_FILE, Grant, Origin, ProviderLogin,
+    TokenEndpoint,
+};
 use super::{Secret, SslConfig};
 
 pub(super) const URL: &str = "sasl.oauthbearer.token.endpoint.url";
+#[cfg(feature = "oidc")]
+const RETRIEVER: &str = "sasl.oauthbearer.jwt.retriever.class";
 
-/// Source of tokens and times of their renewal. `Debug` hides the client secret.
+/// `sasl.oauthbearer.jwt.retriever.class`: the flow that obtains tokens, by Java's classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JwtRetriever {
+    /// `DefaultJwtRetriever`: a token from a file if `sasl.oauthbearer.token.endpoint.url` is a `file:` URL, otherwise
+    /// client credentials.
+    #[default]
+    Default,
+    /// `ClientCredentialsJwtRetriever`: the grant `client_credentials`, with an assertion or a client secret.
+    ClientCredentials,
+    /// `JwtBearerJwtRetriever`: the grant `urn:ietf:params:oauth:grant-type:jwt-bearer`, with an assertion.
+    JwtBearer,
+    /// `FileJwtRetriever`: a token from a file.
+    File,
+}
+
+impl JwtRetriever {
+    pub(super) const ALL: [(Self, &'static str); 4] = [
+        (Self::Default, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
+        (
+            Self::ClientCredentials,
+            "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        ),
+        (Self::JwtBearer, "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"),
+        (Self::File, "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever"),
+    ];
+
+    /// The Java class.
+    #[must_use]
+    pub fn class(self) -> &'static str {
+        Self::ALL.iter().find(|(retriever, _)| *retriever == self).map_or("", |(_, class)| class)
+    }
+}
+
+/// Source of tokens and times of their renewal. `Debug` hides secrets.
 ///
 /// All connections of a client share one token. A separate task renews it before it expires, so an open connection
 /// never waits for a token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OidcConfig {
-    /// `sasl.oauthbearer.token.endpoint.url`: an https address. If set, OAUTHBEARER fetches its tokens there.
+    /// `sasl.oauthbearer.token.endpoint.url`: an https address from which OAUTHBEARER fetches its tokens, or
+    /// `file:///path` of a file that has one.
     pub token_endpoint_url: Option<String>,
+    /// `sasl.oauthbearer.jwt.retriever.class`: the flow.
+    pub retriever: JwtRetriever,
+    /// `sasl.oauthbearer.assertion.*`.
+    pub assertion: AssertionConfig,
     /// `sasl.oauthbearer.client.credentials.client.id`, or the option `clientId` of `sasl.jaas.config`.
     pub client_id: Option<String>,
     /// `sasl.oauthbearer.client.credentials.client.secret`, or the option `clientSecret` of `sasl.jaas.config`.
     pub client_secret: Option<Secret>,
-    /// `sasl.oauthbearer.scope`, or the option `scope` of `sasl.jaas.config`.
+    /// `sasl.oauthbearer.scope`. With client credentials also the option `scope` of `sasl.jaas.config`.
     pub scope: Option<String>,
     /// `sasl.oauthbearer.header.urlencode`: whether the client id and secret are URL-encoded in the Authorization
     /// header. RFC 6749 requires that, but many providers do not follow it.
@@ -55,6 +100,8 @@ impl Default for OidcConfig {
     fn default() -> Self {
         Self {
             token_endpoint_url: None,
+            retriever: JwtRetriever::Default,
+            assertion: AssertionConfig::default(),
             client_id: None,
             client_secret: None,
             scope: None,

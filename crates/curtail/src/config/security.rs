@@ -10,7 +10,7 @@ pub use curtail_wire::{Mechanism, SecurityProtocol};
 
 use super::{
     jaas::{Jaas, Module},
-    oidc::{self, OidcConfig},
+    oidc::{self, AssertionConfig, JwtRetriever, OidcConfig},
 };
 use crate::{error::ConfigError, security::Cache};
 
@@ -228,7 +228,7 @@ pub(crate) enum Login {
     Fixed(Credentials),
     Token(TokenSource),
     #[cfg(feature = "oidc")]
-    Oidc(Box<oidc::ClientCredentials>),
+    Oidc(Box<oidc::ProviderLogin>),
 }
 
 impl SecurityConfig {
@@ -303,6 +303,40 @@ impl SecurityConfig {
         config.sasl.oidc.token_endpoint_url = Some(token_endpoint_url.into());
         config.sasl.oidc.client_id = Some(client_id.into());
         config.sasl.oidc.client_secret = Some(client_secret.into());
+        config
+    }
+
+    /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a client id and a signed
+    /// assertion in place of a secret (`private_key_jwt`; KIP-1258, RFC 7523).
+    ///
+    /// ```
+    /// use curtail::security::{AssertionConfig, SecurityConfig, SigningAlgorithm};
+    ///
+    /// let url = "https://login.example.com/token";
+    /// let assertion = AssertionConfig::signed(SigningAlgorithm::Es256, "/etc/kafka/client.key");
+    /// let security = SecurityConfig::client_assertion(url, "billing", assertion.client("billing").audience(url));
+    /// ```
+    #[must_use]
+    pub fn client_assertion(
+        token_endpoint_url: impl Into<String>,
+        client_id: impl Into<String>,
+        assertion: AssertionConfig,
+    ) -> Self {
+        let mut config = Self::jwt_bearer(token_endpoint_url, assertion);
+        config.sasl.oidc.retriever = JwtRetriever::ClientCredentials;
+        config.sasl.oidc.client_id = Some(client_id.into());
+        config
+    }
+
+    /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a signed assertion (the
+    /// grant `urn:ietf:params:oauth:grant-type:jwt-bearer`; KIP-1139, RFC 7523).
+    #[must_use]
+    pub fn jwt_bearer(token_endpoint_url: impl Into<String>, assertion: AssertionConfig) -> Self {
+        let mut config = Self::new(SecurityProtocol::SaslSsl);
+        config.sasl.mechanism = Some(Mechanism::OAuthBearer);
+        config.sasl.oidc.token_endpoint_url = Some(token_endpoint_url.into());
+        config.sasl.oidc.retriever = JwtRetriever::JwtBearer;
+        config.sasl.oidc.assertion = assertion;
         config
     }
 

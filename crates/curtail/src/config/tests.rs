@@ -1,5 +1,6 @@
 //! Tests of every property: accepted values, refused values, defaults; and combinations.
 
+mod assertion;
 mod file;
 mod java;
 
@@ -8,11 +9,11 @@ use std::{collections::BTreeMap, time::Duration};
 use curtail_wire::compression::{Codec, Compression};
 
 use super::{
-    Acks, AdminConfig, ConsumerConfig, IGNORED_PROPERTIES, Login, ProducerConfig,
+    Acks, AdminConfig, ConsumerConfig, Grant, IGNORED_PROPERTIES, Login, Origin, ProducerConfig,
     common::COMMON as COMMON_TABLE, host_and_port, load_properties, parse_properties,
     table::Settings as _,
 };
-use crate::error::ConfigError;
+use crate::{error::ConfigError, security::JwtRetriever};
 
 /// Name, default, values accepted (shown as given unless another text follows `=>`), values refused.
 type Row = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
@@ -90,9 +91,46 @@ const COMMON: &[Row] = &[
         &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI => "],
         &["", "SCRAM"],
     ),
+    (
+        "sasl.oauthbearer.assertion.algorithm",
+        "RS256",
+        &["ES256", "rs256 => RS256"],
+        &["", "HS256", "none"],
+    ),
+    ("sasl.oauthbearer.assertion.claim.aud", "", &["x", ""], &[]),
+    (
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "300",
+        &["0", "86400"],
+        &["-1", "86401", "", "1.5"],
+    ),
+    ("sasl.oauthbearer.assertion.claim.iss", "", &["x", ""], &[]),
+    ("sasl.oauthbearer.assertion.claim.jti.include", "false", FLAG.0, FLAG.1),
+    (
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "60",
+        &["0", "3600"],
+        &["-1", "3601", "", "1.5"],
+    ),
+    ("sasl.oauthbearer.assertion.claim.sub", "", &["x", ""], &[]),
+    ("sasl.oauthbearer.assertion.file", "", &["x", ""], &[]),
+    ("sasl.oauthbearer.assertion.private.key.file", "", &["x", ""], &[]),
+    ("sasl.oauthbearer.assertion.private.key.passphrase", "", SECRET, &[]),
+    ("sasl.oauthbearer.assertion.template.file", "", &["x", ""], &[]),
     ("sasl.oauthbearer.client.credentials.client.id", "", &["x", ""], &[]),
     ("sasl.oauthbearer.client.credentials.client.secret", "", SECRET, &[]),
     ("sasl.oauthbearer.header.urlencode", "false", FLAG.0, FLAG.1),
+    (
+        "sasl.oauthbearer.jwt.retriever.class",
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        &[
+            " => org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+            "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+            "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever",
+            "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever",
+        ],
+        &["x"],
+    ),
     ("sasl.oauthbearer.scope", "", &["a b", ""], &[]),
     ("sasl.oauthbearer.token.endpoint.url", "", &["https://x/y", ""], &[]),
     (
@@ -588,7 +626,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
         ("sasl.login.class", "hush-hush".into()),
         ("sasl.kerberos.service.name", "hush-hush".into()),
         ("sasl.oauthbearer.jwks.endpoint.url", "hush-hush".into()),
-        ("sasl.oauthbearer.assertion.private.key.passphrase", "hush-hush".into()),
+        ("sasl.oauthbearer.expected.issuer", "hush-hush".into()),
     ];
     for (name, value) in refused {
         let error = config.set(name, &value).unwrap_err();
@@ -780,11 +818,13 @@ fn a_login_takes_settings_before_options() {
         }
     };
     let by_options = login(&[]);
-    assert_eq!((by_options.client_id.as_str(), by_options.client_secret.reveal()), ("id", "hush"));
+    let secret =
+        |id: &str, secret: &str| Grant::ClientSecret { id: id.into(), secret: secret.into() };
+    let Origin::Endpoint(endpoint, grant) = &by_options.origin else { panic!("{by_options:?}") };
+    assert_eq!(*grant, secret("id", "hush"));
     assert_eq!(by_options.scope.as_deref(), Some("a b"));
     assert_eq!(by_options.extensions, [("logicalCluster".to_owned(), "lkc".to_owned())]);
     assert_eq!(by_options.ssl.truststore.location, Some("/idp.pem".into()));
-    let endpoint = &by_options.endpoint;
     assert_eq!((endpoint.host.as_str(), endpoint.port), ("::1", 8443));
     assert_eq!(endpoint.path_and_query, "/token?realm=x");
     let shown = endpoint.to_string();
@@ -794,9 +834,8 @@ fn a_login_takes_settings_before_options() {
         ("sasl.oauthbearer.client.credentials.client.secret", "hush2"),
         ("sasl.oauthbearer.scope", "c"),
     ]);
-    assert_eq!(
-        (by_settings.client_id.as_str(), by_settings.client_secret.reveal()),
-        ("other", "hush2")
+    assert!(
+        matches!(&by_settings.origin, Origin::Endpoint(_, g) if *g == secret("other", "hush2"))
     );
     assert_eq!(by_settings.scope.as_deref(), Some("c"));
 }
@@ -810,6 +849,10 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
     let bearer = ("sasl.mechanism", "OAUTHBEARER");
     let url = |url| ("sasl.oauthbearer.token.endpoint.url", url);
     let id = ("sasl.oauthbearer.client.credentials.client.id", "x");
+    let retriever = |name| match name {
+        "File" => ("sasl.oauthbearer.jwt.retriever.class", JwtRetriever::File.class()),
+        _ => ("sasl.oauthbearer.jwt.retriever.class", JwtRetriever::JwtBearer.class()),
+    };
     let odd_option =
         format!("{BEARER} required clientId=a clientSecret=hush ssl.truststore.type=hush;");
     let cases: &[(&[(&str, &str)], &str)] = &[
@@ -827,7 +870,37 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
         (&[sasl, bearer, url("https://x")], "the option 'clientId' in sasl.jaas.config"),
         (&[sasl, bearer, url("https://x"), id], "the option 'clientSecret' in sasl.jaas.config"),
         (&[sasl, bearer, url("http://127.0.0.1/hush"), id], "must begin with https://"),
-        (&[sasl, bearer, url("file:///hush"), id], "token files are not supported"),
+        (&[sasl, bearer, url("file://x/hush"), id], "has the form file:///path"),
+        (
+            &[sasl, bearer, url("file:///x"), retriever("JwtBearer")],
+            "JwtBearerJwtRetriever needs an https address in sasl.oauthbearer.token.endpoint.url",
+        ),
+        (
+            &[sasl, bearer, url("https://x"), retriever("File")],
+            "FileJwtRetriever needs file:///path of a token in sasl.oauthbearer.token.endpoint.url",
+        ),
+        (
+            &[sasl, bearer, url("https://x"), retriever("JwtBearer"), id],
+            "JwtBearerJwtRetriever needs sasl.oauthbearer.assertion.private.key.file, or sasl.oauthbearer.assertion.file",
+        ),
+        (
+            &[sasl, bearer, url("https://x"), id, ("sasl.oauthbearer.assertion.claim.iss", "x")],
+            "sasl.oauthbearer.assertion.claim.iss needs sasl.oauthbearer.assertion.private.key.file",
+        ),
+        (
+            &[
+                sasl,
+                bearer,
+                url("https://x"),
+                id,
+                ("sasl.oauthbearer.assertion.private.key.file", "x"),
+            ],
+            "to log in with an assertion, set sasl.oauthbearer.assertion.claim.iss",
+        ),
+        (
+            &[("sasl.oauthbearer.jwt.retriever.class", "org.example.Hush")],
+            "use SecurityConfig::oauth_bearer with a function",
+        ),
         (&[sasl, bearer, url("https://a:hush@x"), id], "must not contain a user name"),
         (
             &[sasl, bearer, url("https://"), id],

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::config::CommonConfig;
 pub use crate::config::{
-    oidc::OidcConfig,
+    oidc::{AssertionConfig, JwtRetriever, OidcConfig, SigningAlgorithm},
     security::{
         CipherSuite, HostCheck, Mechanism, OAuthBearerToken, SaslConfig, Secret, SecurityConfig,
         SecurityProtocol, SslConfig, Store, StoreType, TlsVersion, TokenSource,

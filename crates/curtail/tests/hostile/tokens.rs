@@ -2,10 +2,16 @@
 
 use std::time::Instant;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use curtail::{
     ConfigError,
-    security::{Mechanism, SecurityConfig, SecurityProtocol},
+    security::{
+        AssertionConfig, JwtRetriever, Mechanism, SecurityConfig, SecurityProtocol,
+        SigningAlgorithm,
+    },
 };
 use tokio::task::JoinSet;
 
@@ -78,6 +84,108 @@ fn one_token_serves_all_connections() {
         assert!(requests[0].ends_with(form), "{requests:?}");
         ends("close", first.close()).await.unwrap();
         ends("close", second.close()).await.unwrap();
+    });
+}
+
+const KEY: &str = "../net/src/tls/signing/ec.pem";
+
+/// The value of a field of a form. The values here need no decoding.
+fn field<'a>(form: &'a str, name: &str) -> &'a str {
+    let field = form.split('&').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    field.unwrap_or_else(|| panic!("no {name} in {form}"))
+}
+
+#[test]
+fn assertions_replace_the_client_secret() {
+    run(async {
+        let provider = Provider::new();
+        let assertion = || AssertionConfig::signed(SigningAlgorithm::Es256, KEY).client("teller");
+        let client_type = "urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer";
+        let bearer = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
+        for is_bearer in [false, true] {
+            let endpoint = provider.endpoint(|| Say::token("a.b.c")).await;
+            let mut security = provider.security(&endpoint);
+            security.sasl.oidc.scope = Some("read write".into());
+            security.sasl.oidc.assertion = assertion();
+            if is_bearer {
+                security.sasl.oidc.retriever = JwtRetriever::JwtBearer;
+            }
+            let broker = Broker::honest().await;
+            let producer = secured(&broker, security, HANGS);
+            producer.send(record("x")).await.unwrap().await.unwrap();
+            assert_eq!(broker.model.lock().proof, b"n,,\x01auth=Bearer a.b.c\x01\x01"[..]);
+            let requests = endpoint.requests();
+            assert!(!requests[0].contains("authorization:"), "{requests:?}");
+            let form = requests[0].split_once("\r\n\r\n").unwrap().1;
+            let signed = if is_bearer {
+                assert_eq!(field(form, "grant_type"), bearer);
+                field(form, "assertion")
+            } else {
+                assert_eq!(field(form, "grant_type"), "client_credentials");
+                assert_eq!(field(form, "client_assertion_type"), client_type);
+                assert_eq!(field(form, "client_id"), "teller");
+                field(form, "client_assertion")
+            };
+            assert_eq!(field(form, "scope"), "read+write");
+            let claims = URL_SAFE_NO_PAD.decode(signed.split('.').nth(1).unwrap()).unwrap();
+            let claims = String::from_utf8(claims).unwrap();
+            assert!(claims.contains("\"iss\":\"teller\",\"nbf\":"), "{claims}");
+            assert_eq!(signed.split('.').count(), 3, "{signed}");
+            ends("close", producer.close()).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn refused_and_unusable_assertions_are_reported_without_secrets() {
+    run(async {
+        let provider = Provider::new();
+        let endpoint = provider.endpoint(|| Say::token("a.b.c")).await;
+        let mut security = provider.security(&endpoint);
+        security.sasl.oidc.assertion = AssertionConfig::signed(SigningAlgorithm::Es256, KEY);
+        security.sasl.oidc.assertion.issuer = Some("teller".into());
+        security.sasl.oidc.assertion.private_key_file = Some("/missing/key.pem".into());
+        let part = "sasl.oauthbearer.assertion.private.key.file=/missing/key.pem: No such file";
+        let error = no_token(security.clone(), &endpoint, part).await;
+        assert!(matches!(error, Error::Authentication { .. }), "{error}");
+        assert_eq!(endpoint.requests().len(), 0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        // {"hush":1}, {} and a signature.
+        let assertion = "eyJodXNoIjoxfQ.e30.c2ln";
+        std::fs::write(file.path(), assertion).unwrap();
+        // The endpoint repeats the assertion.
+        let says = format!("{{\"error\":\"bad {assertion}\"}}");
+        let endpoint = provider.endpoint(move || Say::answer("401 Unauthorized", "", &says)).await;
+        let mut security = provider.security(&endpoint);
+        security.sasl.oidc.assertion = AssertionConfig::from_file(file.path());
+        let part = "bad [hidden]); check sasl.oauthbearer.assertion.*, the client id and the scope";
+        let error = no_token(security, &endpoint, part).await;
+        assert!(matches!(error, Error::Authentication { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_token_file_is_read_for_every_login() {
+    run(async {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let token = |name: &str| {
+            let claims =
+                URL_SAFE_NO_PAD.encode(format!("{{\"exp\":4000000000,\"sub\":\"{name}\"}}"));
+            let token = format!("e30.{claims}.");
+            std::fs::write(file.path(), format!("{token}\n")).unwrap();
+            format!("n,,\x01auth=Bearer {token}\x01\x01")
+        };
+        let broker = Broker::honest().await;
+        for name in ["one", "two"] {
+            let proof = token(name);
+            let url = format!("file://{}", file.path().display());
+            let mut security = SecurityConfig::client_credentials(url, "", SECRET);
+            security.protocol = SecurityProtocol::SaslPlaintext;
+            let producer = secured(&broker, security, HANGS);
+            producer.send(record("x")).await.unwrap().await.unwrap();
+            assert_eq!(broker.model.lock().proof, proof.as_bytes());
+            ends("close", producer.close()).await.unwrap();
+        }
     });
 }
 

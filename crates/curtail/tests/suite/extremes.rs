@@ -102,6 +102,16 @@ macro_rules! common {
                 LONG,
                 Field::Time(|c, v| c.common.security.sasl.oidc.retry_backoff = v),
             ),
+            (
+                "sasl.oauthbearer.assertion.claim.exp.seconds",
+                86_400_000,
+                Field::Time(|c, v| c.common.security.sasl.oidc.assertion.lifetime = v),
+            ),
+            (
+                "sasl.oauthbearer.assertion.claim.nbf.seconds",
+                3_600_000,
+                Field::Time(|c, v| c.common.security.sasl.oidc.assertion.backdated = v),
+            ),
             ("send.buffer.bytes", INT, Field::Size(|c, v| c.common.send_buffer = Some(v))),
             (
                 "socket.connection.setup.timeout.ms",

@@ -46,10 +46,6 @@ const HANDLERS: &[&str] = &[
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 ];
-const RETRIEVERS: &[&str] = &[
-    "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-    "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
-];
 const VALIDATORS: &[&str] = &[
     "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
     "org.apache.kafka.common.security.oauthbearer.ClientJwtValidator",
@@ -60,7 +56,6 @@ const OWN_TOKENS: &str =
     "it names a Java class; use SecurityConfig::oauth_bearer with a function that returns tokens";
 const BROKERS: &str = "brokers check tokens, clients do not";
 const KERBEROS: &str = "it is for GSSAPI (Kerberos), which is not supported";
-const ASSERTION: &str = "login with a signed assertion is not supported; use a client secret, or a function that returns tokens (SecurityConfig::oauth_bearer)";
 const SHARE: &str = "share groups are not supported yet";
 const BYTES_ONLY: &str = "records are bytes in Curtail; only the ByteArray, ByteBuffer, Bytes and String classes are accepted";
 
@@ -92,10 +87,6 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
     (EVERY, "sasl.kerberos.ticket.renew.window.factor", Harmless::Only(&["0.8"]), KERBEROS),
     (EVERY, "sasl.login.callback.handler.class", Harmless::OrEmpty(HANDLERS), OWN_TOKENS),
     (EVERY, "sasl.login.class", NOTHING, CLASS),
-    (EVERY, "sasl.oauthbearer.assertion.algorithm", Harmless::Only(&["RS256"]), ASSERTION),
-    (EVERY, "sasl.oauthbearer.assertion.claim.exp.seconds", Harmless::Only(&["300"]), ASSERTION),
-    (EVERY, "sasl.oauthbearer.assertion.claim.jti.include", Harmless::Only(&["false"]), ASSERTION),
-    (EVERY, "sasl.oauthbearer.assertion.claim.nbf.seconds", Harmless::Only(&["60"]), ASSERTION),
     (EVERY, "sasl.oauthbearer.clock.skew.seconds", Harmless::Only(&["30"]), BROKERS),
     (EVERY, "sasl.oauthbearer.expected.audience", NOTHING, BROKERS),
     (EVERY, "sasl.oauthbearer.expected.issuer", NOTHING, BROKERS),
@@ -107,7 +98,6 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         BROKERS,
     ),
     (EVERY, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", Harmless::Only(&["100"]), BROKERS),
-    (EVERY, "sasl.oauthbearer.jwt.retriever.class", Harmless::OrEmpty(RETRIEVERS), OWN_TOKENS),
     (EVERY, "sasl.oauthbearer.jwt.validator.class", Harmless::OrEmpty(VALIDATORS), BROKERS),
     // Claims of a token concern the brokers only, whatever their names.
     (EVERY, "sasl.oauthbearer.scope.claim.name", Harmless::All, BROKERS),
@@ -155,11 +145,8 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
 ];
 
 /// Prefixes of names that have no default, or that Java does not have.
-static FAMILIES: &[(&str, &str)] = &[
-    ("sasl.kerberos.", KERBEROS),
-    ("sasl.oauthbearer.assertion.", ASSERTION),
-    ("sasl.oauthbearer.jwks.", BROKERS),
-];
+static FAMILIES: &[(&str, &str)] =
+    &[("sasl.kerberos.", KERBEROS), ("sasl.oauthbearer.jwks.", BROKERS)];
 
 /// Serializer and deserializer properties.
 const SERIALIZATION: [&str; 4] =

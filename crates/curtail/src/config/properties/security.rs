@@ -8,6 +8,7 @@ use crate::config::{
     forms::{
         BOOLEAN, Form, LONG_MILLIS, OPTIONAL_MILLIS, OPTIONAL_TEXT, form, number, show_seconds,
     },
+    oidc::{JwtRetriever, SigningAlgorithm},
     redact,
     table::{Property, property},
 };
@@ -181,13 +182,59 @@ form!(REFRESH_BUFFER: Duration = "seconds, 0 to 3600",
     show_seconds
 );
 
+form!(FILE: Option<PathBuf> = "a file",
+    |text| Some(Some(PathBuf::from(text)).filter(|path| !path.as_os_str().is_empty())),
+    |path| path.as_ref().map_or_else(String::new, |path| path.display().to_string())
+);
+form!(SIGNING_ALGORITHM: SigningAlgorithm = "RS256 or ES256",
+    SigningAlgorithm::by_name,
+    |algorithm| algorithm.name().to_owned()
+);
+form!(ASSERTION_LIFETIME: Duration = "seconds, 0 to 86400",
+    |text| number(text, 0, 86_400).map(Duration::from_secs),
+    show_seconds
+);
+form!(ASSERTION_BACKDATED: Duration = "seconds, 0 to 3600",
+    |text| number(text, 0, 3600).map(Duration::from_secs),
+    show_seconds
+);
+form!(RETRIEVER: JwtRetriever = RETRIEVERS, retriever, |retriever| retriever.class().to_owned());
+
+const RETRIEVERS: &str = "DefaultJwtRetriever, ClientCredentialsJwtRetriever, JwtBearerJwtRetriever or FileJwtRetriever of org.apache.kafka.common.security.oauthbearer; in place of another class use SecurityConfig::oauth_bearer with a function that returns tokens";
+
+fn retriever(class: &str) -> Option<JwtRetriever> {
+    if class.is_empty() {
+        return Some(JwtRetriever::Default);
+    }
+    let known = |(_, name): &&(JwtRetriever, &str)| name.eq_ignore_ascii_case(class);
+    JwtRetriever::ALL.iter().find(known).map(|(retriever, _)| *retriever)
+}
+
 macro_rules! oidc {
-    ($name:literal, $field:ident, $form:expr) => {
-        property!($name, "", security.sasl.oidc.$field, $form)
+    ($name:literal, $($field:ident).+, $form:expr) => {
+        property!($name, "", security.sasl.oidc.$($field).+, $form)
     };
 }
 
-static OIDC: [Property<CommonConfig>; 13] = [
+static ASSERTION: [Property<CommonConfig>; 11] = [
+    oidc!("sasl.oauthbearer.assertion.algorithm", assertion.algorithm, SIGNING_ALGORITHM),
+    oidc!("sasl.oauthbearer.assertion.claim.aud", assertion.audience, OPTIONAL_TEXT),
+    oidc!("sasl.oauthbearer.assertion.claim.exp.seconds", assertion.lifetime, ASSERTION_LIFETIME),
+    oidc!("sasl.oauthbearer.assertion.claim.iss", assertion.issuer, OPTIONAL_TEXT),
+    oidc!("sasl.oauthbearer.assertion.claim.jti.include", assertion.include_jti, BOOLEAN),
+    oidc!("sasl.oauthbearer.assertion.claim.nbf.seconds", assertion.backdated, ASSERTION_BACKDATED),
+    oidc!("sasl.oauthbearer.assertion.claim.sub", assertion.subject, OPTIONAL_TEXT),
+    oidc!("sasl.oauthbearer.assertion.file", assertion.file, FILE),
+    oidc!("sasl.oauthbearer.assertion.private.key.file", assertion.private_key_file, FILE),
+    secret!(
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        sasl.oidc.assertion.private_key_passphrase
+    ),
+    oidc!("sasl.oauthbearer.assertion.template.file", assertion.template_file, FILE),
+];
+
+static OIDC: [Property<CommonConfig>; 14] = [
+    oidc!("sasl.oauthbearer.jwt.retriever.class", retriever, RETRIEVER),
     oidc!("sasl.oauthbearer.token.endpoint.url", token_endpoint_url, OPTIONAL_TEXT),
     oidc!("sasl.oauthbearer.client.credentials.client.id", client_id, OPTIONAL_TEXT),
     secret!("sasl.oauthbearer.client.credentials.client.secret", sasl.oidc.client_secret),
@@ -205,7 +252,7 @@ static OIDC: [Property<CommonConfig>; 13] = [
 
 /// Returns all of them.
 pub(super) fn table() -> impl Iterator<Item = &'static Property<CommonConfig>> {
-    OTHERS.iter().chain(&TRUSTSTORE).chain(&KEYSTORE).chain(&OIDC)
+    OTHERS.iter().chain(&TRUSTSTORE).chain(&KEYSTORE).chain(&ASSERTION).chain(&OIDC)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one signature for the setters of the table")]

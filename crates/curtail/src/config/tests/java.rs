@@ -122,11 +122,9 @@ fn other_values_of_settings_without_effect_are_refused_in_one_line_with_the_reme
              leave it out",
         ),
         (
-            "sasl.oauthbearer.assertion.private.key.passphrase",
-            "hunter2-hunter2",
-            "sasl.oauthbearer.assertion.private.key.passphrase is not supported: login with a signed assertion is not \
-             supported; use a client secret, or a function that returns tokens (SecurityConfig::oauth_bearer); \
-             leave it out",
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "https://user:hunter2-hunter2@idp",
+            "sasl.oauthbearer.jwks.endpoint.url is not supported: brokers check tokens, clients do not; leave it out",
         ),
         (
             "share.acquire.mode",

@@ -50,11 +50,18 @@ struct Refusal {
 const FINAL: [u16; 17] =
     [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505];
 
+/// The part of a request that proves who the client is.
+pub(super) struct Proof {
+    pub(super) secret: Secret,
+    /// What to check if the endpoint refuses it.
+    pub(super) check: &'static str,
+}
+
 /// Reads a response that arrived at `now_ms`. Failure reasons never quote a successful response.
 pub(super) fn read(
     status: u16,
     body: &[u8],
-    secret: &Secret,
+    proof: &Proof,
     now_ms: i64,
 ) -> Result<Granted, Trouble> {
     match status {
@@ -63,10 +70,10 @@ pub(super) fn read(
             format!("it responds with a redirect (status {status}), which is not followed; set the address it redirects to").into(),
         )),
         _ => {
-            let said = refusal(body, secret);
+            let said = refusal(body, &proof.secret);
             let reason = match status {
                 400 | 401 | 403 => format!(
-                    "it refuses the login (status {status}{said}); check the client id, the client secret and the scope"
+                    "it refuses the login (status {status}{said}); check {}", proof.check
                 ),
                 _ => format!("it responds with status {status}{said}"),
             };
@@ -85,18 +92,35 @@ fn granted(body: &[u8], now_ms: i64) -> Result<Granted, String> {
     let token = answer.access_token.or(answer.id_token).map(Secret::new);
     let token = token.filter(|token| !token.reveal().trim().is_empty());
     let token = token.ok_or("its response has no access_token")?;
+    let lifetime_ms = to_ms(&answer.expires_in);
+    let granted = of_token(&token, lifetime_ms, now_ms).ok_or(
+        "the token has no expiry: no claim 'exp' in it, and no expires_in in the response",
+    )?;
+    if granted.expires_ms <= now_ms {
+        return Err("the token it returns has expired; check the clocks".into());
+    }
+    Ok(granted)
+}
+
+/// Reads a token with its expiry: its own, or else the end of its lifetime. `None` without either.
+fn of_token(token: &Secret, lifetime_ms: Option<i64>, now_ms: i64) -> Option<Granted> {
     let token = Secret::new(token.reveal().trim());
     let claims = claims(&token);
     let issued_ms = claims.as_ref().and_then(|claims| to_ms(&claims.iat));
     let stated = claims.and_then(|claims| to_ms(&claims.exp));
-    let granted = to_ms(&answer.expires_in).map(|lifetime| now_ms.saturating_add(lifetime));
-    let expires_ms = stated.or(granted).ok_or(
-        "the token has no expiry: no claim 'exp' in it, and no expires_in in the response",
-    )?;
-    if expires_ms <= now_ms {
-        return Err("the token it returns has expired; check the clocks".into());
+    let granted = lifetime_ms.map(|lifetime| now_ms.saturating_add(lifetime));
+    Some(Granted { token, issued_ms, expires_ms: stated.or(granted)? })
+}
+
+/// Reads the text of a file with a token.
+pub(super) fn read_file(text: &Secret, now_ms: i64) -> Result<Granted, Trouble> {
+    let no_token = || Trouble::Refused("it has no JWT with an expiry (the claim 'exp')".into());
+    let granted = of_token(text, None, now_ms).ok_or_else(no_token)?;
+    // Another program renews the file, and may be late.
+    match granted.expires_ms <= now_ms {
+        true => Err(Trouble::Unreachable("the token in it has expired".into())),
+        false => Ok(granted),
     }
-    Ok(Granted { token, issued_ms, expires_ms })
 }
 
 /// Returns a JWT's claims; `None` if the token is not a JWT.
@@ -131,7 +155,8 @@ fn refusal(body: &[u8], secret: &Secret) -> String {
 /// # Panics
 /// If an expired token is accepted, or an error shows the secret or more than one short line.
 pub(crate) fn check_response(status: u16, body: &[u8], secret: &str, now_ms: i64) {
-    let reason = match read(status, body, &Secret::new(secret), now_ms) {
+    let proof = Proof { secret: Secret::new(secret), check: "the secret" };
+    let reason = match read(status, body, &proof, now_ms) {
         Ok(granted) => {
             assert!(granted.expires_ms > now_ms && !granted.token.reveal().is_empty());
             return;

@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -24,13 +25,17 @@ use zeroize::Zeroizing;
 
 use super::{
     Trouble,
-    answer::{self, Granted},
+    answer::{self, Granted, Proof},
+    assertion,
 };
 use crate::{
-    config::{ClientCredentials, CommonConfig},
+    config::{CommonConfig, Grant, Origin, ProviderLogin, TokenEndpoint},
     conn::dial,
     error::Report,
-    security::tls::{self, Peer},
+    security::{
+        OidcConfig, Secret, SslConfig,
+        tls::{self, Peer},
+    },
 };
 
 /// Limit for a response's body, in bytes.
@@ -38,6 +43,10 @@ const MAX_BODY: usize = 1024 * 1024;
 /// Limit for a response's head, in bytes.
 const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
+/// `client_assertion_type` of RFC 7523, 2.2.
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/// `grant_type` of RFC 7523, 2.1.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Bytes per read.
 const CHUNK: usize = 8 * 1024;
 
@@ -49,8 +58,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn of(common: &CommonConfig, credentials: &ClientCredentials) -> Self {
-        let settings = &credentials.settings;
+    pub(super) fn of(common: &CommonConfig, settings: &OidcConfig) -> Self {
         Self {
             connect: settings.connect_timeout.unwrap_or(common.connection_setup_timeout),
             read: settings.read_timeout.unwrap_or(common.request_timeout),
@@ -58,45 +66,75 @@ impl Limits {
     }
 }
 
-/// Requests a token.
+/// Reads or requests a token.
 pub(super) async fn ask(
     env: &Env,
-    credentials: &ClientCredentials,
+    login: &Arc<ProviderLogin>,
+    limits: Limits,
+) -> Result<Granted, Trouble> {
+    match &login.origin {
+        Origin::File(file) => {
+            let file = file.clone();
+            let text = blocking(move || assertion::read_text(&file)).await?;
+            answer::read_file(&text, env.wall.now_ms())
+        }
+        Origin::Endpoint(endpoint, grant) => {
+            let now_ms = env.wall.now_ms();
+            let (request, proof) = request(login, endpoint, grant, now_ms).await?;
+            request_token(env, endpoint, &login.ssl, request, &proof, limits).await
+        }
+    }
+}
+
+async fn request_token(
+    env: &Env,
+    endpoint: &TokenEndpoint,
+    ssl: &SslConfig,
+    request: Request<String>,
+    proof: &Proof,
     limits: Limits,
 ) -> Result<Granted, Trouble> {
     let late = |what: &str, limit: Duration| {
         Trouble::Unreachable(format!("{what} within {} ms", limit.as_millis()).into())
     };
-    let connected = timeout(limits.connect, connect(env, credentials, limits.connect)).await;
+    let connected = timeout(limits.connect, connect(env, endpoint, ssl, limits.connect)).await;
     let socket = connected.unwrap_or_else(|_| Err(late("no connection", limits.connect)))?;
-    let answered = timeout(limits.read, post(socket, credentials)).await;
+    let answered = timeout(limits.read, post(socket, request)).await;
     let (status, body) = answered.unwrap_or_else(|_| Err(late("no response", limits.read)))?;
-    answer::read(status, &body, &credentials.client_secret, env.wall.now_ms())
+    answer::read(status, &body, proof, env.wall.now_ms())
+}
+
+/// Runs work with files and keys.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, Trouble> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|error| Trouble::Unreachable(error.to_string().into()))?;
+    done.map_err(|reason| Trouble::Refused(reason.into()))
 }
 
 async fn connect(
     env: &Env,
-    credentials: &ClientCredentials,
+    endpoint: &TokenEndpoint,
+    ssl: &SslConfig,
     limit: Duration,
 ) -> Result<TlsSocket, Trouble> {
-    let endpoint = &credentials.endpoint;
     let unreachable = |reason: String| Trouble::Unreachable(reason.into());
     let (socket, _) = dial(env, &endpoint.host, endpoint.port, SocketOptions::default(), limit)
         .await
         .map_err(|failed| unreachable(failed.text()))?;
     let name = ServerName::try_from(endpoint.host.clone())
         .map_err(|_| Trouble::Refused("its host is not a valid TLS server name".into()))?;
-    let ssl = credentials.ssl.clone();
+    let settings = ssl.clone();
     let config =
-        tokio::task::spawn_blocking(move || tls::build(&ssl).map(|built| built.config)).await;
+        tokio::task::spawn_blocking(move || tls::build(&settings).map(|built| built.config)).await;
     let config = config
         .map_err(|error| unreachable(error.to_string()))?
         .map_err(|reason| Trouble::Unusable(format!("sasl.jaas.config: {reason}").into()))?;
     match TlsSocket::connect(socket, config, name, limit).await {
         Ok(socket) => Ok(socket),
         Err(TlsError::Session(error)) => {
-            let reason =
-                tls::session_problem(Peer::TokenEndpoint, &endpoint.host, &credentials.ssl, &error);
+            let reason = tls::session_problem(Peer::TokenEndpoint, &endpoint.host, ssl, &error);
             Err(Trouble::Refused(reason.into()))
         }
         Err(error) => Err(unreachable(Report::new(&error).to_string())),
@@ -106,9 +144,8 @@ async fn connect(
 /// Sends the request and returns the response's status and body.
 async fn post(
     socket: TlsSocket,
-    credentials: &ClientCredentials,
+    request: Request<String>,
 ) -> Result<(u16, Zeroizing<Vec<u8>>), Trouble> {
-    let request = request(credentials)?;
     let stream = Stream(socket);
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(MAX_HEAD)
@@ -130,31 +167,74 @@ async fn post(
     }
 }
 
-fn request(credentials: &ClientCredentials) -> Result<Request<String>, Trouble> {
-    let endpoint = &credentials.endpoint;
-    let encode = |text: &str| match credentials.settings.header_urlencode {
+/// Makes the request, with an assertion of this time if the grant has one.
+async fn request(
+    login: &Arc<ProviderLogin>,
+    endpoint: &TokenEndpoint,
+    grant: &Grant,
+    now_ms: i64,
+) -> Result<(Request<String>, Proof), Trouble> {
+    let mut authorization = None;
+    let (form, secret, check) = match grant {
+        Grant::ClientSecret { id, secret } => {
+            authorization = Some(basic(id, secret, login.settings.header_urlencode)?);
+            let form = "grant_type=client_credentials".to_owned();
+            (form, secret.clone(), "the client id, the client secret and the scope")
+        }
+        Grant::ClientAssertion { id } => {
+            let assertion = assertion_of(login, now_ms).await?;
+            let mut form = format!(
+                "client_assertion_type={}&client_assertion={}&grant_type=client_credentials",
+                form_encoded(ASSERTION_TYPE),
+                form_encoded(assertion.reveal()),
+            );
+            if let Some(id) = id {
+                form.push_str("&client_id=");
+                form.push_str(&form_encoded(id));
+            }
+            (form, assertion, "sasl.oauthbearer.assertion.*, the client id and the scope")
+        }
+        Grant::JwtBearer => {
+            let assertion = assertion_of(login, now_ms).await?;
+            let grant = form_encoded(JWT_BEARER);
+            let form = format!("grant_type={grant}&assertion={}", form_encoded(assertion.reveal()));
+            (form, assertion, "sasl.oauthbearer.assertion.* and the scope")
+        }
+    };
+    let form = match login.scope.as_deref().map(str::trim).filter(|scope| !scope.is_empty()) {
+        Some(scope) => format!("{form}&scope={}", form_encoded(scope)),
+        None => form,
+    };
+    let mut request = Request::post(&endpoint.path_and_query)
+        .header(header::HOST, &endpoint.authority)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CACHE_CONTROL, "no-cache")
+        .header(header::CONNECTION, "close")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    if let Some(authorization) = authorization {
+        request = request.header(header::AUTHORIZATION, authorization);
+    }
+    let request = request.body(form).map_err(|error| unusable(&error))?;
+    Ok((request, Proof { secret, check }))
+}
+
+async fn assertion_of(login: &Arc<ProviderLogin>, now_ms: i64) -> Result<Secret, Trouble> {
+    let login = login.clone();
+    blocking(move || assertion::create(&login.settings.assertion, now_ms)).await
+}
+
+/// The Authorization header of a client id and a secret (RFC 6749, 2.3.1).
+fn basic(id: &str, secret: &Secret, urlencode: bool) -> Result<HeaderValue, Trouble> {
+    let encode = |text: &str| match urlencode {
         true => Zeroizing::new(form_encoded(text)),
         false => Zeroizing::new(text.to_owned()),
     };
-    let (id, secret) = (encode(&credentials.client_id), encode(credentials.client_secret.reveal()));
+    let (id, secret) = (encode(id), encode(secret.reveal()));
     let pair = Zeroizing::new(format!("{}:{}", *id, *secret));
     let basic = Zeroizing::new(format!("Basic {}", STANDARD.encode(pair.as_bytes())));
     let mut authorization = HeaderValue::from_str(&basic).map_err(|error| unusable(&error))?;
     authorization.set_sensitive(true);
-    let mut form = "grant_type=client_credentials".to_owned();
-    if let Some(scope) = credentials.scope.as_deref().map(str::trim).filter(|s| !s.is_empty()) {
-        form.push_str("&scope=");
-        form.push_str(&form_encoded(scope));
-    }
-    Request::post(&endpoint.path_and_query)
-        .header(header::HOST, &endpoint.authority)
-        .header(header::ACCEPT, "application/json")
-        .header(header::AUTHORIZATION, authorization)
-        .header(header::CACHE_CONTROL, "no-cache")
-        .header(header::CONNECTION, "close")
-        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-        .body(form)
-        .map_err(|error| unusable(&error))
+    Ok(authorization)
 }
 
 /// Collects the body, up to the size limit.

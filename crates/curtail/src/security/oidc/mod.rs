@@ -1,10 +1,11 @@
-//! OAUTHBEARER tokens from an OAuth 2.0 or OpenID Connect provider: one login for all connections of a client,
-//! renewed before it expires (KIP-768, decision 0027).
+//! OAUTHBEARER tokens from an OAuth 2.0 or OpenID Connect provider, or from a file: one login for all connections of a
+//! client, renewed before it expires (KIP-768, decision 0027).
 //!
 //! A separate task requests tokens from the endpoint. Connections use the current token. An open connection never
 //! waits for a token. A new connection waits for the attempt in progress before it connects.
 
 mod answer;
+mod assertion;
 mod exchange;
 mod schedule;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use self::{answer::Granted, exchange::Limits};
 use super::{Cache, tls::unusable};
 use crate::{
     Error,
-    config::{ClientCredentials, CommonConfig},
+    config::{CommonConfig, ProviderLogin},
     conn::{authentication_error, problem_error},
     error::ConnectionProblem,
     security::{OAuthBearerToken, OidcConfig},
@@ -122,7 +123,7 @@ struct Failure {
 
 /// The login shared by all connections of clients with one configuration.
 pub(super) struct Kept {
-    credentials: ClientCredentials,
+    credentials: ProviderLogin,
     login: Arc<Login>,
 }
 
@@ -131,7 +132,7 @@ pub(super) fn user(
     cache: &Cache,
     env: &Env,
     common: &CommonConfig,
-    credentials: ClientCredentials,
+    credentials: ProviderLogin,
 ) -> User {
     let mut kept = cache.oidc.lock();
     if let Some(kept) = kept.as_ref().filter(|kept| kept.credentials == credentials) {
@@ -185,17 +186,17 @@ impl std::fmt::Debug for User {
 }
 
 impl Login {
-    fn at_endpoint(env: &Env, common: &CommonConfig, credentials: ClientCredentials) -> Self {
-        let limits = Limits::of(common, &credentials);
+    fn at_endpoint(env: &Env, common: &CommonConfig, credentials: ProviderLogin) -> Self {
+        let limits = Limits::of(common, &credentials.settings);
         let (settings, extensions) = (credentials.settings.clone(), credentials.extensions.clone());
         let (credentials, asking) = (Arc::new(credentials), env.clone());
         let ask: Ask = Box::new(move || {
             let (env, credentials) = (asking.clone(), credentials.clone());
             Box::pin(async move {
                 let asked = exchange::ask(&env, &credentials, limits).await;
-                let endpoint = &credentials.endpoint;
+                let origin = &credentials.origin;
                 asked.map_err(|trouble| {
-                    trouble.map(|reason| format!("no token from {endpoint}: {reason}"))
+                    trouble.map(|reason| format!("no token from {origin}: {reason}"))
                 })
             })
         });

@@ -204,7 +204,8 @@ fn jwt(claims: &serde_json::Value) -> String {
 }
 
 fn read(status: u16, body: &str) -> Result<Granted, Trouble> {
-    answer::read(status, body.as_bytes(), &Secret::new("hush"), NOW)
+    let proof = answer::Proof { secret: Secret::new("hush"), check: "the client secret" };
+    answer::read(status, body.as_bytes(), &proof, NOW)
 }
 
 #[test]
@@ -260,6 +261,21 @@ fn error_responses_are_reported_in_one_line_without_secrets() {
         };
         assert!(reason.contains(part) && is_last == last, "{status}: {trouble:?}");
         assert!(!reason.contains(['\n', '\r']) && !reason.contains("hush"), "{reason}");
+    }
+}
+
+#[test]
+fn a_token_file_needs_a_token_that_has_not_expired() {
+    let read = |text: &str| answer::read_file(&Secret::new(text), NOW);
+    let seconds = NOW / 1000;
+    let token = jwt(&json!({ "exp": seconds + 60, "iat": seconds }));
+    let granted = read(&format!("{token}\n")).unwrap();
+    assert_eq!((granted.token.reveal(), granted.expires_ms), (token.as_str(), NOW + 60_000));
+    let late = read(&jwt(&json!({ "exp": seconds }))).unwrap_err();
+    assert_eq!(late, Trouble::Unreachable("the token in it has expired".into()));
+    for text in ["", "hush", &jwt(&json!({ "sub": "x" }))] {
+        let refused = read(text).unwrap_err();
+        assert!(matches!(&refused, Trouble::Refused(r) if r.contains("'exp'")), "{refused:?}");
     }
 }
 
