@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "hostile/aws.rs"]
+mod aws;
 #[path = "hostile/broker.rs"]
 mod broker;
 #[allow(dead_code, reason = "some of it is for other tests")]

@@ -13,6 +13,8 @@ use zeroize::Zeroizing;
 
 pub use scram::{Derivation, Hash, MAX_ITERATIONS, MIN_ITERATIONS, SaltedPassword};
 
+const AWS_MSK_IAM: &str = "AWS_MSK_IAM";
+
 /// A text that appears in no log: a password or a token. Its memory is cleared when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
@@ -69,6 +71,11 @@ pub enum Credentials {
         token: Secret,
         /// Extensions (KIP-342): names and values.
         extensions: Vec<(String, String)>,
+    },
+    /// For AWS_MSK_IAM.
+    AwsMskIam {
+        /// The signed request in JSON.
+        message: Secret,
     },
 }
 
@@ -148,6 +155,10 @@ impl Exchange {
                 let first = bearer(token.reveal(), extensions)?;
                 Ok((Self { state: State::OneShot("OAUTHBEARER") }, first))
             }
+            Credentials::AwsMskIam { message } => {
+                let first = Zeroizing::new(message.reveal().as_bytes().to_vec());
+                Ok((Self { state: State::OneShot(AWS_MSK_IAM) }, first))
+            }
         }
     }
 
@@ -157,6 +168,11 @@ impl Exchange {
     /// See [`SaslError`]. The exchange has ended.
     pub fn answered(&mut self, bytes: &[u8]) -> Result<Step, SaslError> {
         match &mut self.state {
+            // The response has the request's id, for Amazon's support.
+            State::OneShot(AWS_MSK_IAM) => match bytes {
+                [] => Err(SaslError::Malformed { mechanism: AWS_MSK_IAM, reason: "it is empty" }),
+                _ => Ok(Step::Done),
+            },
             State::OneShot(_) if bytes.is_empty() => Ok(Step::Done),
             // RFC 7628, 3.2.2: a response that is not empty gives the reason for a refusal, in JSON.
             State::OneShot("OAUTHBEARER") => Err(SaslError::Refused(readable(bytes))),

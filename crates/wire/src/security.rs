@@ -63,10 +63,13 @@ pub enum Mechanism {
     ScramSha512,
     /// A token from a third party (RFC 7628, KIP-255).
     OAuthBearer,
+    /// A request that credentials of AWS have signed, for Amazon MSK only. Not a mechanism of Apache Kafka, and not
+    /// among [`Self::ALL`].
+    AwsMskIam,
 }
 
 impl Mechanism {
-    /// All mechanisms.
+    /// All mechanisms of Apache Kafka that are supported.
     pub const ALL: [Self; 4] =
         [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OAuthBearer];
     /// The mechanisms that need a password.
@@ -80,10 +83,11 @@ impl Mechanism {
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
             Self::OAuthBearer => "OAUTHBEARER",
+            Self::AwsMskIam => "AWS_MSK_IAM",
         }
     }
 
-    /// The mechanism of this name.
+    /// The mechanism of Apache Kafka of this name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)

@@ -61,6 +61,7 @@ class ProducerOptions(TypedDict, total=False):
     retry_backoff_max_ms: int | str | None
     retry_backoff_ms: int | str | None
     sasl_jaas_config: Setting | None
+    sasl_login_callback_handler_class: Setting | None
     sasl_login_connect_timeout_ms: Setting | None
     sasl_login_read_timeout_ms: Setting | None
     sasl_login_refresh_buffer_seconds: int | str | None
@@ -154,6 +155,7 @@ class ConsumerOptions(TypedDict, total=False):
     retry_backoff_max_ms: int | str | None
     retry_backoff_ms: int | str | None
     sasl_jaas_config: Setting | None
+    sasl_login_callback_handler_class: Setting | None
     sasl_login_connect_timeout_ms: Setting | None
     sasl_login_read_timeout_ms: Setting | None
     sasl_login_refresh_buffer_seconds: int | str | None
@@ -222,6 +224,7 @@ class AdminOptions(TypedDict, total=False):
     retry_backoff_max_ms: int | str | None
     retry_backoff_ms: int | str | None
     sasl_jaas_config: Setting | None
+    sasl_login_callback_handler_class: Setting | None
     sasl_login_connect_timeout_ms: Setting | None
     sasl_login_read_timeout_ms: Setting | None
     sasl_login_refresh_buffer_seconds: int | str | None

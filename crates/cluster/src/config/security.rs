@@ -163,6 +163,11 @@ impl Security {
             names.dedup();
             names.join(" and ")
         };
+        if self.mechanisms.contains(&Mechanism::AwsMskIam) {
+            return fail(
+                "AWS_MSK_IAM is a mechanism of Amazon MSK, which the embedded cluster does not have".into(),
+            );
+        }
         if self.users.iter().any(|user| user.check().is_err()) {
             return fail("a user needs a name and a password, both without NUL".into());
         }

@@ -170,6 +170,14 @@ fn contradicting_settings_are_refused() {
 }
 
 #[test]
+fn mechanism_of_amazon_is_refused() {
+    let mut config = ClusterConfig::default();
+    config.security.mechanisms.push(Mechanism::AwsMskIam);
+    let error = config.validate().unwrap_err().to_string();
+    assert!(error.contains("AWS_MSK_IAM is a mechanism of Amazon MSK"), "{error}");
+}
+
+#[test]
 fn unsigned_tokens_beyond_loopback_need_permission() {
     let mut config = ClusterConfig {
         listeners: Listeners::local(SecurityProtocol::SaslSsl),

@@ -53,6 +53,8 @@ pub(crate) enum Exchange {
     Plain,
     Scram(scram::Server),
     OauthBearer(oauth_bearer::Server),
+    /// A mechanism that the cluster's settings refuse.
+    Unsupported,
 }
 
 impl Exchange {
@@ -62,6 +64,7 @@ impl Exchange {
             Mechanism::ScramSha256 => Self::Scram(scram::Server::new(Hash::Sha256)),
             Mechanism::ScramSha512 => Self::Scram(scram::Server::new(Hash::Sha512)),
             Mechanism::OAuthBearer => Self::OauthBearer(oauth_bearer::Server::default()),
+            Mechanism::AwsMskIam => Self::Unsupported,
         }
     }
 
@@ -76,6 +79,7 @@ impl Exchange {
             Self::Plain => plain::check(known.users, message),
             Self::Scram(server) => server.step(known.credentials, message),
             Self::OauthBearer(server) => server.step(message, wall_ms),
+            Self::Unsupported => Err(Refused::Invalid),
         }
     }
 }

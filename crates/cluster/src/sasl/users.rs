@@ -166,8 +166,8 @@ impl Users {
                     }
                     Mechanism::ScramSha256 => Hash::Sha256,
                     Mechanism::ScramSha512 => Hash::Sha512,
-                    // OAUTHBEARER has no stored users.
-                    Mechanism::OAuthBearer => continue,
+                    // These have no stored users.
+                    Mechanism::OAuthBearer | Mechanism::AwsMskIam => continue,
                 };
                 let mut salt = vec![0; 16];
                 random.fill(&mut salt)?;

@@ -1,4 +1,4 @@
-//! `sasl.jaas.config`: a line in the syntax of Java's login modules. Three modules are supported.
+//! `sasl.jaas.config`: a line in the syntax of Java's login modules. Four modules are supported.
 //!
 //! `org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";`
 
@@ -14,10 +14,11 @@ pub(super) enum Module {
     Plain,
     Scram,
     OAuthBearer,
+    AwsMskIam,
 }
 
 impl Module {
-    const ALL: [Self; 3] = [Self::Plain, Self::Scram, Self::OAuthBearer];
+    const ALL: [Self; 4] = [Self::Plain, Self::Scram, Self::OAuthBearer, Self::AwsMskIam];
 
     /// The Java class.
     pub(super) fn class(self) -> &'static str {
@@ -27,6 +28,7 @@ impl Module {
             Self::OAuthBearer => {
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
             }
+            Self::AwsMskIam => "software.amazon.msk.auth.iam.IAMLoginModule",
         }
     }
 }
@@ -50,7 +52,7 @@ impl Jaas {
                 _ => String::new(),
             };
             return Err(format!(
-                "unknown login module{named}; expected PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule of org.apache.kafka.common.security"
+                "unknown login module{named}; expected PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule of org.apache.kafka.common.security, or software.amazon.msk.auth.iam.IAMLoginModule"
             ));
         };
         let flag = words.next()?.unwrap_or_default().to_ascii_lowercase();

@@ -3,6 +3,7 @@
 //! Names, meanings and defaults follow the Java client. TLS and SASL have their settings in [`crate::security`].
 
 mod admin;
+pub(crate) mod aws;
 mod common;
 mod consumer;
 mod file;
@@ -19,6 +20,8 @@ mod table;
 mod tests;
 
 pub use admin::AdminConfig;
+#[cfg(feature = "aws-msk-iam")]
+pub(crate) use aws::{AwsLogin, AwsSource, Role, SESSION_NAME};
 pub use common::{CommonConfig, DnsLookup, Given};
 pub use consumer::{BufferedPartitions, ConsumerConfig, GroupProtocol, OffsetReset};
 pub use file::{load_properties, parse_properties};

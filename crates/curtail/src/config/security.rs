@@ -9,9 +9,12 @@ use curtail_proto::sasl::{Credentials, Hash};
 pub use curtail_wire::{Mechanism, SecurityProtocol};
 
 use super::{
+    aws::{AwsConfig, AwsCredentials, AwsCredentialsSource},
     jaas::{Jaas, Module},
     oidc::{self, AssertionConfig, JwtRetriever, OidcConfig},
 };
+#[cfg(feature = "aws-msk-iam")]
+use crate::config::AwsLogin;
 use crate::{error::ConfigError, security::Cache};
 
 /// Settings of TLS and SASL. `Debug` hides passwords and tokens.
@@ -171,6 +174,8 @@ pub struct SaslConfig {
     pub token: Option<TokenSource>,
     /// Source of tokens if [`token`](Self::token) is unset: `sasl.oauthbearer.*`, `sasl.login.*`.
     pub oidc: OidcConfig,
+    /// Credentials of AWS, for AWS_MSK_IAM and for OAUTHBEARER with tokens of Amazon MSK.
+    pub aws: AwsConfig,
 }
 
 /// A token for OAUTHBEARER.
@@ -229,6 +234,8 @@ pub(crate) enum Login {
     Token(TokenSource),
     #[cfg(feature = "oidc")]
     Oidc(Box<oidc::ProviderLogin>),
+    #[cfg(feature = "aws-msk-iam")]
+    Aws(Box<AwsLogin>),
 }
 
 impl SecurityConfig {
@@ -340,6 +347,43 @@ impl SecurityConfig {
         config
     }
 
+    /// AWS_MSK_IAM over TLS, for Amazon MSK, with the credentials of AWS that the environment, its files or this machine
+    /// have. [`SaslConfig::aws`] has further settings. Needs the cargo feature `aws-msk-iam`.
+    ///
+    /// ```
+    /// use curtail::{ProducerConfig, security::SecurityConfig};
+    ///
+    /// let mut security = SecurityConfig::aws_msk_iam();
+    /// security.sasl.aws.profile = Some("work".into());
+    /// let config = ProducerConfig::new("b-1.x.kafka.us-east-1.amazonaws.com:9098").security(security);
+    /// ```
+    #[must_use]
+    pub fn aws_msk_iam() -> Self {
+        let mut config = Self::new(SecurityProtocol::SaslSsl);
+        config.sasl.mechanism = Some(Mechanism::AwsMskIam);
+        config
+    }
+
+    /// As [`Self::aws_msk_iam`], with the application's credentials. See [`AwsCredentialsSource::new`].
+    ///
+    /// ```
+    /// use curtail::security::{AwsCredentials, SecurityConfig};
+    ///
+    /// let security = SecurityConfig::aws_msk_iam_with(|| async {
+    ///     let (id, secret) = ("AKIA...", std::env::var("VAULT_SECRET").map_err(|e| e.to_string())?);
+    ///     Ok(AwsCredentials::new(id, secret))
+    /// });
+    /// ```
+    pub fn aws_msk_iam_with<F, T>(fetch: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<AwsCredentials, String>> + Send + 'static,
+    {
+        let mut config = Self::aws_msk_iam();
+        config.sasl.aws.credentials = Some(AwsCredentialsSource::new(fetch));
+        config
+    }
+
     /// Sets `ssl.truststore.location`: a file with the certificates to trust, PEM or PKCS#12.
     #[must_use]
     pub fn truststore(mut self, file: impl Into<PathBuf>, password: Option<&str>) -> Self {
@@ -428,11 +472,12 @@ impl SaslConfig {
     pub(crate) fn login(&self) -> Result<Login, ConfigError> {
         let Some(mechanism) = self.mechanism else {
             return Err(ConfigError::Contradiction(
-                "sasl.mechanism is GSSAPI (Kerberos) by default, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER".into(),
+                "sasl.mechanism is GSSAPI (Kerberos) by default, which is not supported; set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM".into(),
             ));
         };
         let hash = match mechanism {
             Mechanism::OAuthBearer => return self.token_login(),
+            Mechanism::AwsMskIam => return self.aws_login(mechanism),
             Mechanism::Plain => None,
             Mechanism::ScramSha256 => Some(Hash::Sha256),
             Mechanism::ScramSha512 => Some(Hash::Sha512),
@@ -467,6 +512,9 @@ impl SaslConfig {
         if let Some(token) = &self.token {
             return Ok(Login::Token(token.clone()));
         }
+        if self.aws.oauth_bearer {
+            return self.aws_login(Mechanism::OAuthBearer);
+        }
         #[cfg_attr(not(feature = "oidc"), expect(unused_variables))]
         let jaas = self.read_jaas()?;
         match &self.oidc.token_endpoint_url {
@@ -483,6 +531,22 @@ impl SaslConfig {
                 oidc::URL
             ))),
         }
+    }
+
+    #[cfg(feature = "aws-msk-iam")]
+    fn aws_login(&self, mechanism: Mechanism) -> Result<Login, ConfigError> {
+        let login = self.aws.resolve(mechanism, self.read_jaas()?.as_ref(), &self.oidc)?;
+        Ok(Login::Aws(Box::new(login)))
+    }
+
+    #[cfg(not(feature = "aws-msk-iam"))]
+    #[expect(clippy::unused_self, reason = "one signature for every build")]
+    fn aws_login(&self, mechanism: Mechanism) -> Result<Login, ConfigError> {
+        Err(ConfigError::NotSupported {
+            name: "sasl.mechanism".into(),
+            value: Some(mechanism.name().into()),
+            why: "this build has no logins at Amazon MSK; add the feature 'aws-msk-iam' of the dependency curtail".into(),
+        })
     }
 
     fn read_jaas(&self) -> Result<Option<Jaas>, ConfigError> {

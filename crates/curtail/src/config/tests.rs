@@ -77,6 +77,17 @@ const COMMON: &[Row] = &[
     ("retry.backoff.max.ms", "1000", LONG_MS.0, LONG_MS.1),
     ("retry.backoff.ms", "100", LONG_MS.0, LONG_MS.1),
     ("sasl.jaas.config", "", SECRET, &[]),
+    (
+        "sasl.login.callback.handler.class",
+        "",
+        &[
+            "",
+            "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler => ",
+            "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler => ",
+        ],
+        &["x"],
+    ),
     ("sasl.login.connect.timeout.ms", "", INT_MS.0, INT_MS.1),
     ("sasl.login.read.timeout.ms", "", INT_MS.0, INT_MS.1),
     ("sasl.login.refresh.buffer.seconds", "300", &["0", "3600"], &["-1", "3601", "", "1.5"]),
@@ -88,7 +99,7 @@ const COMMON: &[Row] = &[
     (
         "sasl.mechanism",
         "",
-        &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI => "],
+        &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI => "],
         &["", "SCRAM"],
     ),
     (
@@ -615,7 +626,7 @@ fn java_only_names_are_ignored_or_refused_by_name() {
     let fixed = [
         ("ssl.provider", "", "SunJSSE"),
         ("ssl.trustmanager.algorithm", "PKIX", "SunX509"),
-        ("sasl.login.callback.handler.class", HANDLER, "org.example.Handler"),
+        ("sasl.client.callback.handler.class", CLIENT_HANDLER, "org.example.Handler"),
     ];
     for (name, accepted, refused) in fixed {
         config.set(name, accepted).unwrap();
@@ -758,6 +769,8 @@ const BEARER: &str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLo
 const HANDLER: &str =
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler";
 
+const CLIENT_HANDLER: &str = "software.amazon.msk.auth.iam.IAMClientCallbackHandler";
+
 fn secured(properties: &[(&str, &str)]) -> Result<ProducerConfig, ConfigError> {
     let always = [("bootstrap.servers", "a:1")];
     ProducerConfig::from_properties(always.iter().chain(properties).copied())
@@ -896,6 +909,14 @@ fn security_settings_that_cannot_work_are_refused_by_name() {
                 ("sasl.oauthbearer.assertion.private.key.file", "x"),
             ],
             "to log in with an assertion, set sasl.oauthbearer.assertion.claim.iss",
+        ),
+        (
+            &[("sasl.login.callback.handler.class", "org.example.Hush")],
+            "use SecurityConfig::oauth_bearer with a function",
+        ),
+        (
+            &[sasl, ("sasl.mechanism", "AWS_MSK_IAM"), ("sasl.jaas.config", scram)],
+            "does not fit sasl.mechanism=AWS_MSK_IAM; use software.amazon.msk.auth.iam.IAMLoginModule",
         ),
         (
             &[("sasl.oauthbearer.jwt.retriever.class", "org.example.Hush")],

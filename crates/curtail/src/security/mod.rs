@@ -2,6 +2,10 @@
 //!
 //! Connections speak TLS over the socket, and SASL in their first requests.
 
+#[cfg(feature = "aws-msk-iam")]
+pub(crate) mod aws;
+#[cfg(feature = "oidc")]
+pub(crate) mod http;
 #[cfg(feature = "oidc")]
 pub(crate) mod oidc;
 pub(crate) mod sasl;
@@ -14,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::config::CommonConfig;
 pub use crate::config::{
+    aws::{AwsConfig, AwsCredentials, AwsCredentialsSource},
     oidc::{AssertionConfig, JwtRetriever, OidcConfig, SigningAlgorithm},
     security::{
         CipherSuite, HostCheck, Mechanism, OAuthBearerToken, SaslConfig, Secret, SecurityConfig,
@@ -47,6 +52,8 @@ pub(crate) struct Cache {
     salted: Mutex<Option<(Derivation, SaltedPassword)>>,
     #[cfg(feature = "oidc")]
     oidc: Mutex<Option<oidc::Kept>>,
+    #[cfg(feature = "aws-msk-iam")]
+    aws: Mutex<Option<aws::Kept>>,
     /// `bootstrap.servers` of the cluster that has last served a client, beyond handshakes.
     served: Mutex<Vec<String>>,
 }

@@ -16,6 +16,8 @@ use curtail_wire::{
 use rand::Rng as _;
 use tokio::time::Instant;
 
+#[cfg(feature = "aws-msk-iam")]
+use super::aws::Aws;
 #[cfg(feature = "oidc")]
 use super::oidc;
 use crate::{
@@ -56,6 +58,9 @@ pub(crate) enum CredentialSource {
     /// Fetched in advance.
     #[cfg(feature = "oidc")]
     Oidc(oidc::User),
+    /// Credentials found in advance, which sign the message of each login.
+    #[cfg(feature = "aws-msk-iam")]
+    Aws(Box<Aws>),
 }
 
 impl CredentialSource {
@@ -76,8 +81,13 @@ impl CredentialSource {
             #[cfg(feature = "oidc")]
             Login::Oidc(credentials) => {
                 let user = oidc::user(&security.cache, env, common, *credentials);
-                user.token().await.map_err(|trouble| trouble.error(peer))?;
+                user.value().await.map_err(|trouble| trouble.error(peer))?;
                 Self::Oidc(user)
+            }
+            #[cfg(feature = "aws-msk-iam")]
+            Login::Aws(login) => {
+                let prepared = Aws::prepare(&security.cache, env, common, *login).await;
+                Self::Aws(Box::new(prepared.map_err(|trouble| trouble.error(peer))?))
             }
         }))
     }
@@ -114,6 +124,11 @@ impl Authenticator {
             | CredentialSource::Callback(_) => Mechanism::OAuthBearer,
             #[cfg(feature = "oidc")]
             CredentialSource::Oidc(_) => Mechanism::OAuthBearer,
+            CredentialSource::Fixed(Credentials::AwsMskIam { .. }) => Mechanism::AwsMskIam,
+            #[cfg(feature = "aws-msk-iam")]
+            CredentialSource::Aws(aws) if aws.is_bearer() => Mechanism::OAuthBearer,
+            #[cfg(feature = "aws-msk-iam")]
+            CredentialSource::Aws(_) => Mechanism::AwsMskIam,
         };
         let version = |api, ours| {
             versions.negotiate(api, ours).map_err(|error| {
@@ -206,6 +221,8 @@ impl Authenticator {
             CredentialSource::Oidc(user) => {
                 user.current().map_err(|trouble| trouble.error(&self.peer))?
             }
+            #[cfg(feature = "aws-msk-iam")]
+            CredentialSource::Aws(aws) => return aws.credentials(&self.peer).await,
         };
         Ok(Credentials::OAuthBearer { token, extensions })
     }
@@ -254,6 +271,8 @@ impl Authenticator {
                     one_line(username)
                 )
             }
+            #[cfg(feature = "aws-msk-iam")]
+            CredentialSource::Aws(_) => format!("the AWS credentials ({mechanism})"),
             _ => format!("the token ({mechanism})"),
         }
     }

@@ -249,10 +249,12 @@ fn refused(peer: &Arc<str>, host: &str, ssl: &SslConfig, error: &rustls::Error) 
 
 /// The remote side of a TLS connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Peer {
+pub(crate) enum Peer {
     Broker,
     #[cfg_attr(not(feature = "oidc"), expect(dead_code))]
     TokenEndpoint,
+    #[cfg(feature = "aws-msk-iam")]
+    Aws,
 }
 
 impl Peer {
@@ -260,6 +262,17 @@ impl Peer {
         match self {
             Self::Broker => "the broker",
             Self::TokenEndpoint => "the token endpoint",
+            #[cfg(feature = "aws-msk-iam")]
+            Self::Aws => "AWS",
+        }
+    }
+
+    /// The setting that has the settings of TLS, for an error's begin.
+    #[cfg(feature = "oidc")]
+    pub(super) fn settings(self) -> &'static str {
+        match self {
+            Self::TokenEndpoint => "sasl.jaas.config: ",
+            _ => "",
         }
     }
 
@@ -274,6 +287,8 @@ impl Peer {
             (None, None, Self::TokenEndpoint) => {
                 "the platform's certificates; set ssl.truststore.location among the options of sasl.jaas.config".into()
             }
+            #[cfg(feature = "aws-msk-iam")]
+            (None, None, Self::Aws) => "the platform's certificates".into(),
         }
     }
 }

@@ -15,4 +15,5 @@ fn names_resolve_to_their_protocol_or_mechanism() {
     }
     assert_eq!(SecurityProtocol::by_name("TLS"), None);
     assert_eq!(Mechanism::by_name("plain"), None);
+    assert_eq!(Mechanism::by_name(Mechanism::AwsMskIam.name()), None);
 }

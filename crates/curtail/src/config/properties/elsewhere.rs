@@ -42,18 +42,13 @@ const NOTHING: Harmless = Harmless::OrEmpty(&[]);
 const EVERY: &[Kind] = &[Kind::Producer, Kind::Consumer, Kind::Admin];
 const MESSAGES: &[Kind] = &[Kind::Producer, Kind::Consumer];
 
-const HANDLERS: &[&str] = &[
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
-    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
-];
+const CLIENT_HANDLERS: &[&str] = &["software.amazon.msk.auth.iam.IAMClientCallbackHandler"];
 const VALIDATORS: &[&str] = &[
     "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
     "org.apache.kafka.common.security.oauthbearer.ClientJwtValidator",
 ];
 
 const CLASS: &str = "it names a Java class";
-const OWN_TOKENS: &str =
-    "it names a Java class; use SecurityConfig::oauth_bearer with a function that returns tokens";
 const BROKERS: &str = "brokers check tokens, clients do not";
 const KERBEROS: &str = "it is for GSSAPI (Kerberos), which is not supported";
 const SHARE: &str = "share groups are not supported yet";
@@ -79,13 +74,12 @@ static NAMES: &[(&[Kind], &str, Harmless, &str)] = &[
         Harmless::Only(&["2147483647"]),
         "calls of Admin are retried until default.api.timeout.ms",
     ),
-    (EVERY, "sasl.client.callback.handler.class", NOTHING, CLASS),
+    (EVERY, "sasl.client.callback.handler.class", Harmless::OrEmpty(CLIENT_HANDLERS), CLASS),
     (EVERY, "sasl.kerberos.kinit.cmd", Harmless::Only(&["/usr/bin/kinit"]), KERBEROS),
     (EVERY, "sasl.kerberos.min.time.before.relogin", Harmless::Only(&["60000"]), KERBEROS),
     (EVERY, "sasl.kerberos.service.name", NOTHING, KERBEROS),
     (EVERY, "sasl.kerberos.ticket.renew.jitter", Harmless::Only(&["0.05"]), KERBEROS),
     (EVERY, "sasl.kerberos.ticket.renew.window.factor", Harmless::Only(&["0.8"]), KERBEROS),
-    (EVERY, "sasl.login.callback.handler.class", Harmless::OrEmpty(HANDLERS), OWN_TOKENS),
     (EVERY, "sasl.login.class", NOTHING, CLASS),
     (EVERY, "sasl.oauthbearer.clock.skew.seconds", Harmless::Only(&["30"]), BROKERS),
     (EVERY, "sasl.oauthbearer.expected.audience", NOTHING, BROKERS),

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use crate::config::{
     CipherSuite, CommonConfig, HostCheck, Mechanism, Secret, SecurityProtocol, Store, StoreType,
     TlsVersion,
+    aws::BEARER_HANDLER,
     forms::{
         BOOLEAN, Form, LONG_MILLIS, OPTIONAL_MILLIS, OPTIONAL_TEXT, form, number, show_seconds,
     },
@@ -62,7 +63,7 @@ static TRUSTSTORE: [Property<CommonConfig>; 3] =
 static KEYSTORE: [Property<CommonConfig>; 3] =
     store!("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", keystore);
 
-static OTHERS: [Property<CommonConfig>; 11] = [
+static OTHERS: [Property<CommonConfig>; 12] = [
     Property {
         name: "security.protocol",
         about: "",
@@ -151,11 +152,12 @@ static OTHERS: [Property<CommonConfig>; 11] = [
     Property {
         name: "sasl.mechanism",
         about: "",
-        expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; GSSAPI (Kerberos) is not supported",
+        expected: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM; GSSAPI (Kerberos) is not supported",
         set: |config, text| {
             config.security.sasl.mechanism = match text {
                 // Java's default, which matters with SASL only: `SaslConfig::login` refuses it.
                 "GSSAPI" => None,
+                "AWS_MSK_IAM" => Some(Mechanism::AwsMskIam),
                 text => Some(Mechanism::by_name(text)?),
             };
             Some(())
@@ -163,7 +165,33 @@ static OTHERS: [Property<CommonConfig>; 11] = [
         get: |config| config.security.sasl.mechanism.map_or("", Mechanism::name).to_owned(),
     },
     secret!("sasl.jaas.config", sasl.jaas),
+    Property {
+        name: "sasl.login.callback.handler.class",
+        about: "",
+        expected: "OAuthBearerLoginCallbackHandler of org.apache.kafka.common.security.oauthbearer, or software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler; in place of another class use SecurityConfig::oauth_bearer with a function that returns tokens",
+        set: |config, text| {
+            config.security.sasl.aws.oauth_bearer = match text {
+                BEARER_HANDLER => true,
+                text if is_default_handler(text) => false,
+                _ => return None,
+            };
+            Some(())
+        },
+        get: |config| match config.security.sasl.aws.oauth_bearer {
+            true => BEARER_HANDLER.to_owned(),
+            false => String::new(),
+        },
+    },
 ];
+
+/// Java's own handlers, by their present and their earlier name.
+fn is_default_handler(class: &str) -> bool {
+    const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer.";
+    const HANDLERS: [&str; 2] =
+        ["OAuthBearerLoginCallbackHandler", "secured.OAuthBearerLoginCallbackHandler"];
+    class.is_empty()
+        || HANDLERS.iter().any(|name| class.eq_ignore_ascii_case(&format!("{PACKAGE}{name}")))
+}
 
 form!(LIFETIME_FACTOR: f64 = "a fraction of the token's lifetime, 0.5 to 1",
     |text| number(text, 0.5, 1.0),

@@ -22,9 +22,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use self::answer::Granted;
 pub(crate) use self::answer::check_response;
-use self::{answer::Granted, exchange::Limits};
-use super::{Cache, tls::unusable};
+use super::{Cache, http::Limits, tls::unusable};
 use crate::{
     Error,
     config::{CommonConfig, ProviderLogin},
@@ -54,7 +54,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    fn map(self, change: impl FnOnce(&str) -> String) -> Self {
+    pub(super) fn map(self, change: impl FnOnce(&str) -> String) -> Self {
         match self {
             Self::Refused(reason) => Self::Refused(change(&reason).into()),
             Self::Unusable(reason) => Self::Unusable(change(&reason).into()),
@@ -62,7 +62,7 @@ impl Trouble {
         }
     }
 
-    fn reason(&self) -> &Arc<str> {
+    pub(super) fn reason(&self) -> &Arc<str> {
         match self {
             Self::Refused(reason) | Self::Unusable(reason) | Self::Unreachable(reason) => reason,
         }
@@ -78,38 +78,51 @@ impl Trouble {
     }
 }
 
-type Ask = Box<dyn Fn() -> BoxFuture<'static, Result<Granted, Trouble>> + Send + Sync>;
+/// A value that must be renewed: a token, or credentials. Times are in milliseconds since the epoch.
+pub(super) struct Renewed<T> {
+    pub(super) value: T,
+    pub(super) issued_ms: Option<i64>,
+    pub(super) expires_ms: i64,
+}
 
-/// A connection's reference to the login of its client. While one exists, the token is renewed.
-pub(crate) struct User {
-    login: Arc<Login>,
-    state: watch::Receiver<State>,
+type Ask<T> = Box<dyn Fn() -> BoxFuture<'static, Result<Renewed<T>, Trouble>> + Send + Sync>;
+
+/// A connection's reference to the login of its client. While one exists, the value is renewed.
+pub(crate) struct User<T = OAuthBearerToken> {
+    login: Arc<Login<T>>,
+    state: watch::Receiver<State<T>>,
 }
 
 /// One login, and the task that renews it.
-struct Login {
-    ask: Ask,
+pub(super) struct Login<T = OAuthBearerToken> {
+    ask: Ask<T>,
     /// Longest duration of one attempt.
     limit: Duration,
     settings: OidcConfig,
-    extensions: Vec<(String, String)>,
+    /// The value's name in errors.
+    name: &'static str,
     wall: Arc<dyn WallClock>,
     entropy: Entropy,
-    state: watch::Sender<State>,
+    state: watch::Sender<State<T>>,
     /// Exists while the login has users.
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Default)]
-struct State {
-    /// Last token received.
-    token: Option<Held>,
+struct State<T> {
+    /// Last value received.
+    held: Option<Held<T>>,
     /// Failure of the attempts since then.
     failure: Option<Failure>,
 }
 
-struct Held {
-    token: OAuthBearerToken,
+impl<T> Default for State<T> {
+    fn default() -> Self {
+        Self { held: None, failure: None }
+    }
+}
+
+struct Held<T> {
+    value: T,
     expires_ms: i64,
     renew_ms: i64,
 }
@@ -144,16 +157,16 @@ pub(super) fn user(
     user
 }
 
-impl User {
-    fn of(login: &Arc<Login>) -> Self {
+impl<T: Clone + Send + Sync + 'static> User<T> {
+    pub(super) fn of(login: &Arc<Login<T>>) -> Self {
         Self { login: login.clone(), state: login.state.subscribe() }
     }
 
-    /// Returns an unexpired token. Without one, waits for the attempt in progress.
+    /// Returns an unexpired value. Without one, waits for the attempt in progress.
     ///
     /// # Cancel safety
     /// Cancel safe: the attempt continues.
-    pub(crate) async fn token(&self) -> Result<OAuthBearerToken, Trouble> {
+    pub(crate) async fn value(&self) -> Result<T, Trouble> {
         let login = &self.login;
         login.keep();
         let mut state = self.state.clone();
@@ -164,22 +177,25 @@ impl User {
             Ok(Err(_)) | Err(_) => None,
         };
         settled.unwrap_or_else(|| {
-            let reason = format!("no OAUTHBEARER token within {} ms", limit.as_millis());
+            let reason = format!("no {} within {} ms", login.name, limit.as_millis());
             Err(Trouble::Unreachable(reason.into()))
         })
     }
 
-    /// Returns the current token. Never waits.
-    pub(crate) fn current(&self) -> Result<OAuthBearerToken, Trouble> {
+    /// Returns the current value. Never waits.
+    pub(crate) fn current(&self) -> Result<T, Trouble> {
         self.login.keep();
         self.login.settled(&self.state.borrow()).unwrap_or_else(|| {
-            let reason = "the OAUTHBEARER token has expired, and no new one has arrived yet";
+            let reason = format!(
+                "no valid {}: the last has expired, and no new one has arrived yet",
+                self.login.name
+            );
             Err(Trouble::Unreachable(reason.into()))
         })
     }
 }
 
-impl std::fmt::Debug for User {
+impl<T> std::fmt::Debug for User<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("User")
     }
@@ -188,31 +204,47 @@ impl std::fmt::Debug for User {
 impl Login {
     fn at_endpoint(env: &Env, common: &CommonConfig, credentials: ProviderLogin) -> Self {
         let limits = Limits::of(common, &credentials.settings);
-        let (settings, extensions) = (credentials.settings.clone(), credentials.extensions.clone());
+        let settings = credentials.settings.clone();
         let (credentials, asking) = (Arc::new(credentials), env.clone());
-        let ask: Ask = Box::new(move || {
+        let ask: Ask<OAuthBearerToken> = Box::new(move || {
             let (env, credentials) = (asking.clone(), credentials.clone());
             Box::pin(async move {
                 let asked = exchange::ask(&env, &credentials, limits).await;
                 let origin = &credentials.origin;
-                asked.map_err(|trouble| {
-                    trouble.map(|reason| format!("no token from {origin}: {reason}"))
-                })
+                asked
+                    .map_err(|trouble| {
+                        trouble.map(|reason| format!("no token from {origin}: {reason}"))
+                    })
+                    .map(|granted| granted.with(&credentials.extensions))
             })
         });
-        Self::new(ask, limits.connect.saturating_add(limits.read), settings, extensions, env)
+        let limit = limits.connect.saturating_add(limits.read);
+        Self::new(ask, limit, settings, "OAUTHBEARER token", env)
     }
+}
 
-    fn new(
-        ask: Ask,
+impl Granted {
+    fn with(self, extensions: &[(String, String)]) -> Renewed<OAuthBearerToken> {
+        let Self { token, issued_ms, expires_ms } = self;
+        let add = |token: OAuthBearerToken, (name, value): &(String, String)| {
+            token.extension(name, value)
+        };
+        let value = extensions.iter().fold(OAuthBearerToken::new(token), add);
+        Renewed { value, issued_ms, expires_ms }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Login<T> {
+    pub(super) fn new(
+        ask: Ask<T>,
         limit: Duration,
         settings: OidcConfig,
-        extensions: Vec<(String, String)>,
+        name: &'static str,
         env: &Env,
     ) -> Self {
         let (wall, entropy) = (env.wall.clone(), env.entropy.clone());
         let (state, keeper) = (watch::Sender::default(), Mutex::default());
-        Self { ask, limit, settings, extensions, wall, entropy, state, keeper }
+        Self { ask, limit, settings, name, wall, entropy, state, keeper }
     }
 
     /// Starts the task unless it runs. It ends when the last user is dropped, or with its runtime.
@@ -224,10 +256,10 @@ impl Login {
     }
 
     /// The result for users; `None` while an attempt is in progress or due.
-    fn settled(&self, state: &State) -> Option<Result<OAuthBearerToken, Trouble>> {
+    fn settled(&self, state: &State<T>) -> Option<Result<T, Trouble>> {
         let now = self.wall.now_ms();
-        if let Some(held) = state.token.as_ref().filter(|held| now < held.expires_ms) {
-            return Some(Ok(held.token.clone()));
+        if let Some(held) = state.held.as_ref().filter(|held| now < held.expires_ms) {
+            return Some(Ok(held.value.clone()));
         }
         let failure = state.failure.as_ref().filter(|failure| Instant::now() < failure.retry_at);
         failure.map(|failure| Err(failure.trouble.clone()))
@@ -236,7 +268,7 @@ impl Login {
     /// Time until the next attempt, or until the next look at the clock.
     fn pause(&self) -> Duration {
         let state = self.state.borrow();
-        let pause = match (&state.failure, &state.token) {
+        let pause = match (&state.failure, &state.held) {
             (Some(failure), _) => failure.retry_at.saturating_duration_since(Instant::now()),
             (None, Some(held)) => {
                 let left = held.renew_ms.saturating_sub(self.wall.now_ms());
@@ -247,11 +279,11 @@ impl Login {
         pause.min(GLANCE)
     }
 
-    fn note(&self, asked: Result<Granted, Trouble>) {
+    fn note(&self, asked: Result<Renewed<T>, Trouble>) {
         match asked {
-            Ok(granted) => {
-                let token = Some(self.held(granted));
-                self.state.send_replace(State { token, failure: None });
+            Ok(renewed) => {
+                let held = Some(self.held(renewed));
+                self.state.send_replace(State { held, failure: None });
             }
             Err(trouble) => {
                 tracing::warn!(reason = %trouble.reason(), "cannot log in");
@@ -264,15 +296,11 @@ impl Login {
         }
     }
 
-    fn held(&self, granted: Granted) -> Held {
-        let Granted { token, issued_ms, expires_ms } = granted;
+    fn held(&self, renewed: Renewed<T>) -> Held<T> {
+        let Renewed { value, issued_ms, expires_ms } = renewed;
         let (now, random) = (self.wall.now_ms(), self.entropy.unit());
         let renew_ms = schedule::renew_at(&self.settings, now, issued_ms, expires_ms, random);
-        let with = |token: OAuthBearerToken, (name, value): &(String, String)| {
-            token.extension(name, value)
-        };
-        let token = self.extensions.iter().fold(OAuthBearerToken::new(token), with);
-        Held { token, expires_ms, renew_ms }
+        Held { value, expires_ms, renew_ms }
     }
 
     fn back_off(&self, trouble: &Trouble, failures: u32) -> Duration {
@@ -287,8 +315,8 @@ impl Login {
     }
 }
 
-/// Renews the token when due, while the login has users.
-async fn keep(login: Arc<Login>) {
+/// Renews the value when due, while the login has users.
+async fn keep<T: Clone + Send + Sync + 'static>(login: Arc<Login<T>>) {
     loop {
         let pause = login.pause();
         if pause.is_zero() {

@@ -46,7 +46,7 @@ impl Endpoint {
 
     fn login(&self, env: &Env) -> Arc<Login> {
         let (endpoint, wall) = (self.clone(), env.wall.clone());
-        let ask: Ask = Box::new(move || {
+        let ask: Ask<OAuthBearerToken> = Box::new(move || {
             let (endpoint, wall) = (endpoint.clone(), wall.clone());
             Box::pin(async move {
                 endpoint.asked.lock().push(endpoint.started.elapsed());
@@ -55,11 +55,12 @@ impl Endpoint {
                 sleep(TAKES).await;
                 let (token, lifetime) = next?;
                 let expires_ms = wall.now_ms() + lifetime.as_millis() as i64;
-                Ok(Granted { token: token.into(), issued_ms: None, expires_ms })
+                let value = OAuthBearerToken::new(token);
+                Ok(Renewed { value, issued_ms: None, expires_ms })
             })
         });
         let limit = Duration::from_secs(20);
-        Arc::new(Login::new(ask, limit, OidcConfig::default(), Vec::new(), env))
+        Arc::new(Login::new(ask, limit, OidcConfig::default(), "OAUTHBEARER token", env))
     }
 
     fn asked(&self) -> Vec<f64> {
@@ -88,7 +89,7 @@ async fn all_connections_share_one_attempt_and_one_token() {
         .into_iter()
         .map(|user| {
             tokio::spawn(async move {
-                let token = user.token().await;
+                let token = user.value().await;
                 (text(token), text(user.current()))
             })
         })
@@ -104,7 +105,7 @@ async fn current_token_stays_in_use_until_its_renewal_succeeds() {
     let answers = [good("a", HOUR), unreachable(), good("b", HOUR)];
     let endpoint = Endpoint::new(answers);
     let user = User::of(&endpoint.login(&env()));
-    assert_eq!(text(user.token().await), "a");
+    assert_eq!(text(user.value().await), "a");
     let mut state = user.state.clone();
     state.mark_unchanged();
     // The failure, then the next token.
@@ -125,7 +126,7 @@ async fn failed_login_is_reported_at_once_and_retried_with_growing_backoff() {
     let user = User::of(&endpoint.login(&env()));
     let mut told = 0;
     while endpoint.started.elapsed() < Duration::from_secs(60) {
-        assert_eq!(user.token().await.unwrap_err(), Trouble::Unreachable("away".into()));
+        assert_eq!(user.value().await.unwrap_err(), Trouble::Unreachable("away".into()));
         told += 1;
         sleep(Duration::from_millis(50)).await;
     }
@@ -140,24 +141,24 @@ async fn refused_login_backs_off_for_the_longest_time_at_once() {
     let refused = || Err(Trouble::Refused("no".into()));
     let endpoint = Endpoint::new([refused(), refused(), good("a", HOUR)]);
     let user = User::of(&endpoint.login(&env()));
-    assert_eq!(user.token().await.unwrap_err(), Trouble::Refused("no".into()));
+    assert_eq!(user.value().await.unwrap_err(), Trouble::Refused("no".into()));
     let mut state = user.state.clone();
-    state.wait_for(|state| state.token.is_some()).await.unwrap();
+    state.wait_for(|state| state.held.is_some()).await.unwrap();
     let asked: Vec<f64> = endpoint.asked().iter().map(|at| at.round()).collect();
     assert_eq!(asked, [0.0, 11.0, 22.0]);
-    assert_eq!(text(user.token().await), "a");
+    assert_eq!(text(user.value().await), "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn expired_token_is_never_returned() {
     let endpoint = Endpoint::new([good("a", 10_000)]);
     let user = User::of(&endpoint.login(&env()));
-    assert_eq!(text(user.token().await), "a");
+    assert_eq!(text(user.value().await), "a");
     // The attempt to renew it hangs.
     sleep(Duration::from_secs(10)).await;
     assert!(matches!(user.current(), Err(Trouble::Unreachable(_))));
     let waited = Instant::now();
-    let late = user.token().await.unwrap_err();
+    let late = user.value().await.unwrap_err();
     assert!(
         matches!(&late, Trouble::Unreachable(reason) if reason.contains("21000 ms")),
         "{late:?}"
@@ -171,13 +172,13 @@ async fn token_renewal_stops_with_the_last_user() {
     let endpoint = Endpoint::new([good("a", HOUR), good("b", HOUR)]);
     let login = endpoint.login(&env());
     let user = User::of(&login);
-    assert_eq!(text(user.token().await), "a");
+    assert_eq!(text(user.value().await), "a");
     drop(user);
     sleep(Duration::from_secs(2 * 3600)).await;
     assert!(login.keeper.lock().is_none());
     assert_eq!(endpoint.asked().len(), 1);
     // The next user logs in again.
-    assert_eq!(text(User::of(&login).token().await), "b");
+    assert_eq!(text(User::of(&login).value().await), "b");
 }
 
 #[test]

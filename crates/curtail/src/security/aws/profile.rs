@@ -1,0 +1,200 @@
+//! AWS's shared files of settings: `~/.aws/config` and `~/.aws/credentials`.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fs, io, path::PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::Variables;
+use crate::{
+    config::{Role, SESSION_NAME},
+    security::{AwsCredentials, Secret},
+};
+
+/// Settings of a profile.
+type Profile = BTreeMap<String, Secret>;
+
+/// The profiles of both files.
+#[derive(Debug, Default)]
+pub(super) struct Profiles(BTreeMap<String, Profile>);
+
+/// How a profile's credentials are obtained: those of the base, and then roles, each assumed with the one before it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) base: Base,
+    pub(super) roles: Vec<Role>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    Keys(AwsCredentials),
+    WebIdentity { role: Role, token_file: PathBuf },
+    Environment,
+    Container,
+    Machine,
+}
+
+impl Profiles {
+    /// Reads the files. A missing file is empty.
+    pub(super) fn read(variables: &Variables) -> Result<Self, String> {
+        let mut profiles = Self::default();
+        for (variable, name, is_config) in [
+            ("AWS_CONFIG_FILE", "config", true),
+            ("AWS_SHARED_CREDENTIALS_FILE", "credentials", false),
+        ] {
+            let Some(path) = path(variables, variable, name) else { continue };
+            match fs::read_to_string(&path).map(Zeroizing::new) {
+                Ok(text) => profiles.add(&text, is_config),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            }
+        }
+        Ok(profiles)
+    }
+
+    /// Adds the text of a file. Its settings replace those of the same name.
+    pub(super) fn add(&mut self, text: &str, is_config: bool) {
+        let mut section = None;
+        for line in text.lines() {
+            // An indented line belongs to a setting with several values, none of which matters here.
+            if line.starts_with([' ', '\t']) || line.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+                section = profile_name(name.trim(), is_config);
+                continue;
+            }
+            let (Some(section), Some((name, value))) = (&section, line.split_once('=')) else {
+                continue;
+            };
+            let comment =
+                [" #", " ;", "\t#", "\t;"].into_iter().filter_map(|s| value.find(s)).min();
+            let value = value[..comment.unwrap_or(value.len())].trim();
+            let profile = self.0.entry(section.clone()).or_default();
+            profile.insert(name.trim().to_ascii_lowercase(), Secret::new(value));
+        }
+    }
+
+    pub(super) fn region(&self, name: &str) -> Option<String> {
+        self.0.get(name).and_then(|profile| text(profile, "region"))
+    }
+
+    /// Returns the plan of a profile; `None` if neither file has it, or it has no credentials.
+    pub(super) fn plan(&self, name: &str) -> Result<Option<Plan>, String> {
+        let (mut roles, mut visited, mut name) = (Vec::new(), Vec::new(), name.to_owned());
+        loop {
+            let Some(profile) = self.0.get(&name) else {
+                return match roles.is_empty() {
+                    true => Ok(None),
+                    false => Err(format!("there is no profile '{name}', a source_profile")),
+                };
+            };
+            let own = keys(profile);
+            // A profile may be the source of its own role.
+            if let Some(keys) = own.clone().filter(|_| visited.contains(&name)) {
+                return Ok(Some(Plan::new(Base::Keys(keys), roles)));
+            }
+            if visited.contains(&name) {
+                return Err(format!("the source_profile of '{name}' leads back to it"));
+            }
+            visited.push(name.clone());
+            let Some(role) = role(profile) else {
+                let base = match own {
+                    Some(keys) => Base::Keys(keys),
+                    None if roles.is_empty() && unsupported(profile).is_none() => return Ok(None),
+                    None => {
+                        let why = unsupported(profile).unwrap_or("it has no credentials");
+                        return Err(format!("profile '{name}': {why}"));
+                    }
+                };
+                return Ok(Some(Plan::new(base, roles)));
+            };
+            if let Some(file) = text(profile, "web_identity_token_file") {
+                let base = Base::WebIdentity { role, token_file: file.into() };
+                return Ok(Some(Plan::new(base, roles)));
+            }
+            roles.push(role);
+            let base = match text(profile, "credential_source").as_deref() {
+                Some("Environment") => Base::Environment,
+                Some("EcsContainer") => Base::Container,
+                Some("Ec2InstanceMetadata") => Base::Machine,
+                Some(_) => return Err(format!("profile '{name}': unknown credential_source")),
+                None => {
+                    name = text(profile, "source_profile").ok_or_else(|| {
+                        format!(
+                            "profile '{name}': role_arn needs source_profile or credential_source"
+                        )
+                    })?;
+                    continue;
+                }
+            };
+            return Ok(Some(Plan::new(base, roles)));
+        }
+    }
+}
+
+impl Plan {
+    /// `roles` are listed from the profile to its source.
+    fn new(base: Base, mut roles: Vec<Role>) -> Self {
+        roles.reverse();
+        Self { base, roles }
+    }
+}
+
+/// Returns the name of a profile's section. In `config` all but `default` have a prefix.
+fn profile_name(section: &str, is_config: bool) -> Option<String> {
+    let name = match is_config {
+        true if section == "default" => section,
+        true => section.strip_prefix("profile")?.strip_prefix([' ', '\t'])?.trim(),
+        false => section,
+    };
+    Some(name.to_owned())
+}
+
+fn path(variables: &Variables, variable: &str, name: &str) -> Option<PathBuf> {
+    let of_home = || {
+        let home = variables.get("HOME").or_else(|| variables.get("USERPROFILE"))?;
+        Some(PathBuf::from(home).join(".aws").join(name))
+    };
+    variables.get(variable).map(PathBuf::from).or_else(of_home)
+}
+
+fn secret(profile: &Profile, name: &str) -> Option<Secret> {
+    profile.get(name).filter(|value| !value.reveal().is_empty()).cloned()
+}
+
+fn text(profile: &Profile, name: &str) -> Option<String> {
+    secret(profile, name).map(|value| value.reveal().to_owned())
+}
+
+fn keys(profile: &Profile) -> Option<AwsCredentials> {
+    Some(AwsCredentials {
+        access_key_id: text(profile, "aws_access_key_id")?,
+        secret_access_key: secret(profile, "aws_secret_access_key")?,
+        session_token: secret(profile, "aws_session_token"),
+    })
+}
+
+fn role(profile: &Profile) -> Option<Role> {
+    Some(Role {
+        arn: text(profile, "role_arn")?,
+        session_name: text(profile, "role_session_name").unwrap_or_else(|| SESSION_NAME.into()),
+        external_id: text(profile, "external_id"),
+        with: None,
+        sts_region: text(profile, "region"),
+    })
+}
+
+/// Why a profile's kind of credentials cannot be used.
+fn unsupported(profile: &Profile) -> Option<&'static str> {
+    let has = |name: &str| profile.contains_key(name);
+    if has("sso_session") || has("sso_start_url") {
+        return Some(
+            "credentials of IAM Identity Center (sso_*) are not supported; use SecurityConfig::aws_msk_iam_with",
+        );
+    }
+    has("credential_process")
+        .then_some("credential_process is not supported; use SecurityConfig::aws_msk_iam_with")
+}
