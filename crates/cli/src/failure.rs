@@ -108,6 +108,9 @@ fn advice(error: &Error) -> Option<&'static str> {
         {
             Some("stop its members first; `curtail groups describe --members` prints them")
         }
+        Error::Broker { code, .. } if *code == curtail::ErrorCode::TRANSACTIONAL_ID_NOT_FOUND => {
+            Some("`curtail transactions list` prints the transactional ids")
+        }
         Error::Broker { code, .. } if *code == curtail::ErrorCode::MESSAGE_TOO_LARGE => {
             Some("send smaller records or raise the topic's max.message.bytes")
         }

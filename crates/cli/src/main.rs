@@ -70,6 +70,24 @@ enum Command {
     Reassign(admin::reassign::Command),
     /// Elects preferred leaders, or out-of-sync ones (unclean).
     Elect(admin::elect::Arguments),
+    /// Prints offsets of partitions: first, last, or by time.
+    #[command(short_flag = 'Q')]
+    GetOffsets(Box<admin::offsets::Arguments>),
+    /// Lists and describes transactions and producers, and finds and aborts hanging transactions.
+    #[command(subcommand)]
+    Transactions(admin::transactions::Command),
+    /// Prints the log directories of brokers.
+    #[command(subcommand)]
+    LogDirs(admin::log_dirs::Command),
+    /// Prints the metadata quorum: its state, and the lag of its replicas.
+    #[command(subcommand)]
+    Quorum(admin::quorum::Command),
+    /// Prints and changes the levels of features.
+    #[command(subcommand)]
+    Features(admin::features::Command),
+    /// Lists the brokers, prints the cluster's id, and unregisters brokers.
+    #[command(subcommand)]
+    Brokers(admin::brokers::Command),
 }
 
 fn run(command: Command) -> Result<(), Failure> {
@@ -88,6 +106,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Acls(command) => admin::acls::run(command),
         Command::Reassign(command) => admin::reassign::run(command),
         Command::Elect(arguments) => admin::elect::run(&arguments),
+        Command::GetOffsets(arguments) => admin::offsets::run(&arguments),
+        Command::Transactions(command) => admin::transactions::run(command),
+        Command::LogDirs(command) => admin::log_dirs::run(command),
+        Command::Quorum(command) => admin::quorum::run(command),
+        Command::Features(command) => admin::features::run(command),
+        Command::Brokers(command) => admin::brokers::run(command),
     }
 }
 

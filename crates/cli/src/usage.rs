@@ -42,7 +42,7 @@ struct Mistake<'a> {
     error: &'a clap::Error,
     given: &'a [String],
     /// The command and its subcommands, without options.
-    words: Vec<&'a str>,
+    words: Vec<String>,
     /// The subcommands that may follow `words`.
     next: Vec<String>,
 }
@@ -52,13 +52,18 @@ impl<'a> Mistake<'a> {
         let mut command = crate::Arguments::command();
         let mut words = Vec::new();
         for word in given {
-            let Some(found) = command.find_subcommand(word) else { break };
-            words.push(word.as_str());
+            let Some(found) = named(&command, word) else { break };
+            // A mode of kcat is a flag: -Q is get-offsets.
+            words.push(found.get_name().to_owned());
             command = found.clone();
         }
         let visible = command.get_subcommands().filter(|found| !found.is_hide_set());
         let next = visible.map(|found| found.get_name().to_owned()).collect();
         Self { error, given, words, next }
+    }
+
+    fn words(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
     }
 
     /// A text that clap gives about the mistake.
@@ -164,6 +169,15 @@ impl<'a> Mistake<'a> {
         let text = text.strip_prefix(&format!("'{value}': ")).unwrap_or(&text);
         Some(text.to_owned())
     }
+}
+
+/// The subcommand for a word or for a flag such as -Q.
+fn named<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Command> {
+    let is_flag = |found: &&clap::Command| {
+        let flag = word.strip_prefix('-').and_then(|flag| flag.parse::<char>().ok());
+        flag.is_some() && found.get_short_flag() == flag
+    };
+    command.find_subcommand(word).or_else(|| command.get_subcommands().find(is_flag))
 }
 
 fn whole_number(error: &ParseIntError, value: &str) -> &'static str {

@@ -1,6 +1,6 @@
 //! `curtail groups`.
 
-mod reset;
+pub(super) mod reset;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,17 @@
 //! Administration commands: common parts.
 
 pub(crate) mod acls;
+pub(crate) mod brokers;
 pub(crate) mod configs;
 pub(crate) mod elect;
+pub(crate) mod features;
 pub(crate) mod groups;
+pub(crate) mod log_dirs;
+pub(crate) mod offsets;
+pub(crate) mod quorum;
 pub(crate) mod reassign;
 pub(crate) mod topics;
+pub(crate) mod transactions;
 
 use std::{fmt::Display, path::Path};
 
@@ -57,6 +63,10 @@ pub(crate) enum Cell {
     Number(i64),
     /// Numbers in a significant order.
     Numbers(Vec<i32>),
+    /// Names in a significant order.
+    Names(Vec<String>),
+    /// Yes or no.
+    Bool(bool),
     /// Unknown or missing.
     None,
 }
@@ -67,6 +77,8 @@ impl Cell {
             Self::Text(text) => text.into(),
             Self::Number(number) => number.into(),
             Self::Numbers(numbers) => numbers.into(),
+            Self::Names(names) => names.into(),
+            Self::Bool(value) => value.into(),
             Self::None => serde_json::Value::Null,
         }
     }
@@ -81,6 +93,9 @@ impl Display for Cell {
                 let all: Vec<String> = numbers.iter().map(i32::to_string).collect();
                 f.write_str(&all.join(","))
             }
+            Self::Names(names) if names.is_empty() => f.write_str("-"),
+            Self::Names(names) => f.write_str(&names.join(",")),
+            Self::Bool(value) => write!(f, "{value}"),
             Self::None => f.write_str("-"),
         }
     }
@@ -107,6 +122,12 @@ impl From<i64> for Cell {
 impl From<i32> for Cell {
     fn from(number: i32) -> Self {
         Self::Number(number.into())
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
     }
 }
 
@@ -181,6 +202,23 @@ fn topic_selection(text: &str) -> Result<TopicSelection, String> {
     match numbers.collect() {
         Ok(numbers) => Ok(TopicSelection { topic: topic.to_owned(), partitions: Some(numbers) }),
         Err(_) => Err("expected TOPIC or TOPIC:0,1,2".into()),
+    }
+}
+
+/// Topics and partitions, as bare arguments or by flag.
+#[derive(Debug, Args)]
+struct Selections {
+    /// Topics, or some of their partitions.
+    #[arg(value_name = "TOPIC[:0,1]", value_parser = topic_selection)]
+    bare: Vec<TopicSelection>,
+    /// A topic, or some of its partitions. May be given several times.
+    #[arg(short = 't', long = "topic", value_name = "TOPIC[:0,1]", value_parser = topic_selection)]
+    flagged: Vec<TopicSelection>,
+}
+
+impl Selections {
+    fn all(&self) -> Vec<TopicSelection> {
+        self.bare.iter().chain(&self.flagged).cloned().collect()
     }
 }
 

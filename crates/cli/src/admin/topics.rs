@@ -142,7 +142,7 @@ pub(crate) struct Delete {
 
 /// Topics, as bare arguments or with the flags of Kafka's tools.
 #[derive(Debug, Args)]
-struct Names {
+pub(super) struct Names {
     /// Names of topics.
     #[arg(value_name = "TOPIC")]
     bare: Vec<String>,
@@ -152,7 +152,7 @@ struct Names {
 }
 
 impl Names {
-    fn all(self) -> Vec<String> {
+    pub(super) fn all(self) -> Vec<String> {
         self.bare.into_iter().chain(self.flagged).collect()
     }
 

@@ -23,6 +23,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("reassign", "--verify", "reassign list"),
     ("reassign", "--execute", "reassign execute"),
     ("reassign", "--cancel", "reassign cancel"),
+    ("log-dirs", "--describe", "log-dirs describe"),
 ];
 
 const NO_GENERATE: &str = "reassign has no --generate: write the file, see `curtail reassign execute --help`, \
@@ -33,6 +34,8 @@ const PROPERTIES: &str = "a file of client properties is --command-config FILE; 
 const RESOURCE: &str =
     "use --topic NAME, --broker ID, --all-brokers, --group NAME or --client-metrics NAME";
 const REPLICAS_AND_ISR: &str = "use `curtail topics describe`, which prints replicas and ISR";
+const FEATURE_LEVEL: &str =
+    "use --feature metadata.version=LEVEL; `curtail features describe` prints the levels";
 const ONE_READER: &str = "leave it out: one consumer reads all partitions";
 
 /// A flag of Kafka's tools, by the command here that lacks it; an empty command stands for all.
@@ -105,6 +108,11 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ),
     ("elect", "--partition", "use --topic NAME:0,1"),
     ("elect", "--path-to-json-file", "use --topic NAME:0,1 for each topic"),
+    ("transactions", "--transactional-id-pattern", "leave it out, and filter the output of list"),
+    ("quorum", "--human-readable", "leave it out: times are milliseconds since 1970-01-01 UTC"),
+    ("features", "--metadata", FEATURE_LEVEL),
+    ("features", "--release-version", FEATURE_LEVEL),
+    ("brokers", "--include-fenced-brokers", "leave it out: only live brokers are listed"),
     ("perf", "--threads", ONE_READER),
     ("perf", "--num-fetch-threads", ONE_READER),
     ("lab", "--bootstrap-server", "use --cluster HOST:PORT"),
@@ -132,6 +140,12 @@ const TOOLS: &[(&str, &str)] = &[
     ("consumer-perf-test", "perf consume"),
     ("e2e-latency", "perf e2e"),
     ("server-start", "cluster"),
+    ("metadata-quorum", "quorum"),
+    ("cluster", "brokers"),
+    ("get-offsets", "get-offsets"),
+    ("transactions", "transactions"),
+    ("log-dirs", "log-dirs"),
+    ("features", "features"),
     ("topics", "topics"),
     ("configs", "configs"),
     ("acls", "acls"),
@@ -148,7 +162,8 @@ pub(super) fn tool(word: &str) -> Option<String> {
 /// What to write instead of an unexpected argument, if Kafka's tools accept it.
 pub(super) fn argument(mistake: &Mistake<'_>, argument: &str) -> Option<String> {
     let unexpected = format!("unexpected argument '{argument}'");
-    let [command, ..] = mistake.words.as_slice() else {
+    let words = mistake.words();
+    let [command, ..] = words.as_slice() else {
         let example = "curtail topics list --bootstrap-server HOST:PORT";
         let first = argument.starts_with('-').then_some("the command comes first");
         return first.map(|first| format!("{unexpected}; {first}, for example `{example}`"));
@@ -192,8 +207,13 @@ fn action(mistake: &Mistake<'_>, command: &str, unexpected: &str) -> String {
 
 /// The flag for a value without one.
 fn value(mistake: &Mistake<'_>, value: &str) -> Option<String> {
-    match mistake.words.as_slice() {
+    match mistake.words().as_slice() {
         ["produce" | "consume"] => Some(format!("a topic is given as --topic {value}")),
+        ["cluster"] => Some(format!(
+            "this command starts a cluster; use `curtail brokers {}`",
+            if value == "list-endpoints" { "list" } else { value }
+        ))
+        .filter(|_| ["cluster-id", "unregister", "list-endpoints"].contains(&value)),
         ["elect"] => Some(format!("partitions are given as --topic {value} or --topic {value}:0,1")),
         ["perf", _] => Some(
             "values are given with their flags, such as --bootstrap-server HOST:PORT and --topic NAME"
@@ -207,7 +227,7 @@ fn value(mistake: &Mistake<'_>, value: &str) -> Option<String> {
 fn setting(mistake: &Mistake<'_>) -> Option<String> {
     let at = mistake.given.iter().position(|given| given == "--config")?;
     let setting = mistake.given.get(at + 1).filter(|setting| setting.contains('='))?;
-    (mistake.words == ["topics", "alter"]).then(|| {
+    (mistake.words() == ["topics", "alter"]).then(|| {
         format!("`curtail topics alter` changes no settings; use `curtail configs alter --topic NAME --add {setting}`")
     })
 }

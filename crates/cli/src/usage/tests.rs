@@ -19,7 +19,7 @@ fn mistakes_in_arguments_are_one_line() {
     for (command, expected) in [
         (
             "nonsense",
-            "unknown command 'nonsense'; expected cluster, proxy, fault, perf, lab, doctor, produce, consume, topics, groups, configs, acls, reassign or elect",
+            "unknown command 'nonsense'; expected cluster, proxy, fault, perf, lab, doctor, produce, consume, topics, groups, configs, acls, reassign, elect, get-offsets, transactions, log-dirs, quorum, features or brokers",
         ),
         ("topcis list", "unknown command 'topcis'; did you mean 'topics'?"),
         ("perf producer", "unknown command 'producer'; did you mean 'produce'?"),
@@ -150,6 +150,27 @@ fn habits_of_kafkas_tools_have_an_equivalent() {
             "topics create t --config client.properties",
             "invalid value 'client.properties' for --config: expected name=value, a setting of the topic; a file of client properties is --command-config FILE; --help shows the usage",
         ),
+        (
+            "log-dirs --describe",
+            "use `curtail log-dirs describe`: the action is a word here, not --describe",
+        ),
+        (
+            "features upgrade --metadata 4.0",
+            "unexpected argument '--metadata'; use --feature metadata.version=LEVEL; `curtail features describe` prints the levels",
+        ),
+        (
+            "cluster list-endpoints",
+            "unexpected argument 'list-endpoints'; this command starts a cluster; use `curtail brokers list`",
+        ),
+        (
+            "-Q --zookeeper h:1",
+            "unexpected argument '--zookeeper'; use --bootstrap-server HOST:PORT",
+        ),
+        (
+            "kafka-metadata-quorum.sh describe",
+            "unknown command 'kafka-metadata-quorum.sh'; use `curtail quorum`",
+        ),
+        ("kafka-cluster cluster-id", "unknown command 'kafka-cluster'; use `curtail brokers`"),
         (
             "kafka-console-consumer.sh --topic t",
             "unknown command 'kafka-console-consumer.sh'; use `curtail consume`",

@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 
 const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
-struct Bench(Cluster);
+pub(crate) struct Bench(pub(crate) Cluster);
 
 impl Bench {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(Cluster::start(&["--partitions", "2"]))
     }
 
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         run(&[arguments, &["--bootstrap-server", &self.0.bootstrap]].concat())
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.run(&[arguments, &["--json"]].concat()).ok()).unwrap()
     }
 
     /// Puts lines into partition 0.
-    fn produce(&self, topic: &str, lines: &[u8]) {
+    pub(crate) fn produce(&self, topic: &str, lines: &[u8]) {
         let arguments = ["produce", "-t", topic, "-p", "0", "-b", &self.0.bootstrap];
         run_with_input(&arguments, lines).ok();
     }

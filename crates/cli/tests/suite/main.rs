@@ -16,3 +16,4 @@ mod listeners;
 mod perf;
 mod proxy;
 mod publish;
+mod tools;

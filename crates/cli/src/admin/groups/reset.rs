@@ -102,7 +102,8 @@ impl To {
     }
 }
 
-fn time(text: &str) -> Result<Timestamp, String> {
+/// Parses a time, in UTC unless it has an offset.
+pub(in crate::admin) fn time(text: &str) -> Result<Timestamp, String> {
     let with_zone = text.parse::<Timestamp>();
     let in_utc = || text.parse::<civil::DateTime>()?.to_zoned(TimeZone::UTC);
     let time = with_zone.or_else(|_| in_utc().map(|zoned| zoned.timestamp()));
