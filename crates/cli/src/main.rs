@@ -50,8 +50,10 @@ enum Command {
     /// help. Exit code 0 if the target holds, 2 if not, 1 on error.
     Doctor(Box<doctor::Arguments>),
     /// Sends lines of standard input as records.
+    #[command(short_flag = 'P')]
     Produce(console::produce::Arguments),
-    /// Prints the records of a topic.
+    /// Prints the records of topics.
+    #[command(short_flag = 'C')]
     Consume(console::consume::Arguments),
     /// Creates, lists, describes, alters and deletes topics, and deletes records.
     #[command(subcommand)]
@@ -70,6 +72,9 @@ enum Command {
     Reassign(admin::reassign::Command),
     /// Elects preferred leaders, or out-of-sync ones (unclean).
     Elect(admin::elect::Arguments),
+    /// Prints brokers, topics and partitions.
+    #[command(short_flag = 'L')]
+    Metadata(admin::metadata::Arguments),
     /// Prints offsets of partitions: first, last, or by time.
     #[command(short_flag = 'Q')]
     GetOffsets(Box<admin::offsets::Arguments>),
@@ -106,6 +111,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Acls(command) => admin::acls::run(command),
         Command::Reassign(command) => admin::reassign::run(command),
         Command::Elect(arguments) => admin::elect::run(&arguments),
+        Command::Metadata(arguments) => admin::metadata::run(arguments),
         Command::GetOffsets(arguments) => admin::offsets::run(&arguments),
         Command::Transactions(command) => admin::transactions::run(command),
         Command::LogDirs(command) => admin::log_dirs::run(command),

@@ -1,11 +1,14 @@
 //! `curtail configs`.
 
+mod clients;
+
 use clap::{Args, Subcommand};
 use curtail::{
     Admin,
     admin::{ConfigChange, ConfigResource, ConfigSource, Mode},
 };
 
+use self::clients::Clients;
 use super::{Cell, Format, admin, block_on, report};
 use crate::{
     failure::Failure,
@@ -16,9 +19,9 @@ use crate::{
 /// Subcommands of `curtail configs`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Prints settings that differ from Kafka's defaults, or all.
+    /// Prints settings that differ from Kafka's defaults, or all; quotas and SCRAM credentials.
     Describe(Describe),
-    /// Changes settings.
+    /// Changes settings, quotas and SCRAM credentials.
     Alter(Alter),
 }
 
@@ -30,6 +33,9 @@ pub(crate) struct Describe {
     of: Resources,
     #[command(flatten)]
     format: Format,
+    /// All quotas of users, clients and addresses, and the SCRAM credentials of all users.
+    #[arg(long)]
+    all_quotas: bool,
     /// Print all settings, including those with Kafka's defaults.
     #[arg(long)]
     all: bool,
@@ -42,6 +48,7 @@ pub(crate) struct Alter {
     #[command(flatten)]
     of: Resources,
     /// Set values, separated by commas. A value with commas is in square brackets: `cleanup.policy=[compact,delete]`.
+    /// For a user, `SCRAM-SHA-512=[iterations=8192,password=SECRET]` sets a password.
     #[arg(long, visible_alias = "add-config", value_name = "NAME=VALUE,...", value_parser = additions)]
     add: Vec<Additions>,
     /// Append a value to a list setting. May be given several times.
@@ -99,6 +106,9 @@ fn additions(text: &str) -> Result<Additions, String> {
 /// Resources whose settings are described or altered.
 #[derive(Debug, Args)]
 struct Resources {
+    /// Topics.
+    #[arg(value_name = "TOPIC")]
+    bare: Vec<String>,
     /// A topic. May be given several times.
     #[arg(short, long = "topic", value_name = "TOPIC")]
     topics: Vec<String>,
@@ -114,11 +124,29 @@ struct Resources {
     /// A subscription to metrics of clients (KIP-714). May be given several times.
     #[arg(long = "client-metrics", value_name = "NAME")]
     client_metrics: Vec<String>,
+    #[command(flatten)]
+    clients: Clients,
 }
 
 impl Resources {
+    /// The clients, if they are what is meant. Their quotas and credentials are no settings.
+    fn of_clients(&mut self) -> Result<Option<Clients>, Failure> {
+        if self.clients.is_empty() {
+            return Ok(None);
+        }
+        let Self { bare, topics, brokers, all_brokers, groups, .. } = self;
+        let is_alone =
+            bare.is_empty() && topics.is_empty() && brokers.is_empty() && groups.is_empty();
+        if !is_alone || *all_brokers {
+            let text =
+                "--user, --client and --ip cannot be combined with topics, brokers or groups";
+            return Err(Failure::new(text));
+        }
+        Ok(Some(std::mem::take(&mut self.clients)))
+    }
+
     fn at_least_one(self) -> Result<Vec<ConfigResource>, Failure> {
-        let topics = self.topics.into_iter().map(ConfigResource::Topic);
+        let topics = self.bare.into_iter().chain(self.topics).map(ConfigResource::Topic);
         let brokers = self.brokers.into_iter().map(ConfigResource::Broker);
         let all = self.all_brokers.then_some(ConfigResource::AllBrokers);
         let groups = self.groups.into_iter().map(ConfigResource::Group);
@@ -126,7 +154,7 @@ impl Resources {
         let resources: Vec<_> =
             topics.chain(brokers).chain(all).chain(groups).chain(metrics).collect();
         if resources.is_empty() {
-            let text = "no resource given; use --topic, --broker, --all-brokers, --group or --client-metrics";
+            let text = "no resource given; use --topic, --broker, --all-brokers, --group, --client-metrics, --user, --client or --ip";
             return Err(Failure::new(text));
         }
         Ok(resources)
@@ -143,8 +171,15 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     })
 }
 
-async fn describe(arguments: Describe) -> Result<(), Failure> {
+async fn describe(mut arguments: Describe) -> Result<(), Failure> {
+    let clients = arguments.of.of_clients()?;
     let admin = admin(&arguments.client)?;
+    if arguments.all_quotas {
+        return clients::describe_all(&admin, &arguments.format).await;
+    }
+    if let Some(clients) = clients {
+        return clients::describe(&admin, &clients, &arguments.format).await;
+    }
     let resources = arguments.of.at_least_one()?;
     let mut rows = Vec::new();
     let all_known = report(admin.describe_configs(&resources).await?, |resource, mut settings| {
@@ -170,8 +205,12 @@ async fn describe(arguments: Describe) -> Result<(), Failure> {
     all_known
 }
 
-async fn alter(arguments: Alter) -> Result<(), Failure> {
+async fn alter(mut arguments: Alter) -> Result<(), Failure> {
+    let clients = arguments.of.of_clients()?;
     let admin = admin(&arguments.client)?;
+    if let Some(clients) = clients {
+        return clients::alter(&admin, &clients, arguments).await;
+    }
     let resources = arguments.of.at_least_one()?;
     are_known(&admin, &resources, &arguments.delete).await?;
     let pairs = |properties: Vec<Property>, change: fn(String, String) -> ConfigChange| {
@@ -184,9 +223,7 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
         .chain(arguments.delete.into_iter().map(ConfigChange::Delete))
         .collect();
     if changes.is_empty() {
-        let text =
-            "no change given; use for example --add retention.ms=3600000 or --delete retention.ms";
-        return Err(Failure::new(text));
+        return Err(no_change("retention.ms", "3600000"));
     }
     let wanted: Vec<_> = resources.into_iter().map(|at| (at, changes.clone())).collect();
     let (mode, done) = match arguments.dry_run {
@@ -196,6 +233,12 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
     report(admin.incremental_alter_configs(&wanted, mode).await?, |resource, ()| {
         output::line(format_args!("{done} settings of {resource}."))
     })
+}
+
+fn no_change(name: &str, value: &str) -> Failure {
+    Failure::new(format!(
+        "no change given; use for example --add {name}={value} or --delete {name}"
+    ))
 }
 
 /// Fails if a resource lacks one of these settings. Brokers accept the deletion of a setting that does not exist. An error

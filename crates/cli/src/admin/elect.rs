@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use curtail::admin::{Elected, Election};
 
-use super::{TopicSelection, admin, block_on, partitions_of, report, topic_selection};
+use super::{Selections, TopicSelection, admin, block_on, partitions_of, report};
 use crate::{failure::Failure, output, settings::ClientArguments};
 
 /// Arguments of `curtail elect`.
@@ -14,11 +14,10 @@ pub(crate) struct Arguments {
     /// Election type: preferred replica, or an out-of-sync one if none in sync is alive (loses records).
     #[arg(long, value_enum, ignore_case = true, default_value_t = Kind::Preferred)]
     election_type: Kind,
-    /// A topic, or some of its partitions. May be given several times.
-    #[arg(short, long = "topic", value_name = "TOPIC[:0,1]", value_parser = topic_selection)]
-    topics: Vec<TopicSelection>,
+    #[command(flatten)]
+    topics: Selections,
     /// All partitions of all topics.
-    #[arg(long, alias = "all-topic-partitions", conflicts_with = "topics")]
+    #[arg(long, alias = "all-topic-partitions", conflicts_with_all = ["bare", "flagged"])]
     all_topics: bool,
 }
 
@@ -33,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on(async {
         let admin = admin(&arguments.client)?;
         let topics = match arguments.all_topics {
-            false => arguments.topics.clone(),
+            false => arguments.topics.all(),
             true => {
                 let all = admin.list_topics().await?.into_iter();
                 all.map(|topic| TopicSelection { topic: topic.name, partitions: None }).collect()

@@ -82,9 +82,8 @@ pub(crate) struct Delete {
 pub(crate) struct DeleteOffsets {
     #[command(flatten)]
     client: ClientArguments,
-    /// The group.
-    #[arg(short, long, value_name = "GROUP")]
-    group: String,
+    #[command(flatten)]
+    group: One,
     /// A topic, or some of its partitions. May be given several times.
     #[arg(short, long = "topic", value_name = "TOPIC[:0,1]", required = true, value_parser = topic_selection)]
     topics: Vec<TopicSelection>,
@@ -106,12 +105,31 @@ impl Names {
     fn at_least_one(self, alternative: &str) -> Result<Vec<String>, Failure> {
         let names: Vec<String> = self.bare.into_iter().chain(self.flagged).collect();
         if names.is_empty() {
-            let text = format!("no group given; use for example --group billing{alternative}");
-            return Err(Failure::new(text));
+            return Err(Failure::new(format!("{NO_GROUP}{alternative}")));
         }
         Ok(names)
     }
 }
+
+/// A group, as a bare argument or by flag.
+#[derive(Debug, Args)]
+struct One {
+    /// The group.
+    #[arg(value_name = "GROUP", conflicts_with = "flagged")]
+    bare: Option<String>,
+    /// The group.
+    #[arg(short = 'g', long = "group", value_name = "GROUP")]
+    flagged: Option<String>,
+}
+
+impl One {
+    fn name(&self) -> Result<&str, Failure> {
+        let name = self.bare.as_deref().or(self.flagged.as_deref());
+        name.ok_or_else(|| Failure::new(NO_GROUP))
+    }
+}
+
+const NO_GROUP: &str = "no group given; use for example --group billing";
 
 /// Runs `curtail groups`.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
@@ -294,9 +312,9 @@ async fn delete(arguments: Delete) -> Result<(), Failure> {
 }
 
 async fn delete_offsets(arguments: &DeleteOffsets) -> Result<(), Failure> {
+    let group = arguments.group.name()?;
     let admin = admin(&arguments.client)?;
     let partitions = partitions_of(&admin, &arguments.topics).await?;
-    let group = &arguments.group;
     // A coordinator also reports success for a partition without an offset.
     let before = committed(&admin, group).await?;
     let deleted = match admin.delete_group_offsets(group, &partitions).await {

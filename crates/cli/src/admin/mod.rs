@@ -7,6 +7,7 @@ pub(crate) mod elect;
 pub(crate) mod features;
 pub(crate) mod groups;
 pub(crate) mod log_dirs;
+pub(crate) mod metadata;
 pub(crate) mod offsets;
 pub(crate) mod quorum;
 pub(crate) mod reassign;
@@ -29,7 +30,7 @@ use crate::{failure::Failure, names, output, settings::ClientArguments};
 #[derive(Debug, Args)]
 pub(crate) struct Format {
     /// Print JSON instead of a table.
-    #[arg(long)]
+    #[arg(short = 'J', long)]
     json: bool,
 }
 

@@ -93,6 +93,9 @@ pub(crate) struct DeleteRecords {
     #[command(flatten)]
     format: Format,
     /// The topic of the --before partitions.
+    #[arg(value_name = "TOPIC", requires = "before", conflicts_with = "topic")]
+    bare: Option<String>,
+    /// The topic of the --before partitions.
     #[arg(short, long, value_name = "TOPIC", requires = "before")]
     topic: Option<String>,
     /// A partition and the first offset to keep; -1 keeps none. May be given several times.
@@ -100,8 +103,7 @@ pub(crate) struct DeleteRecords {
         long,
         value_name = "PARTITION:OFFSET",
         value_parser = partition_and_offset,
-        allow_hyphen_values = true,
-        requires = "topic"
+        allow_hyphen_values = true
     )]
     before: Vec<(i32, i64)>,
     /// Kafka's file: {"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}.
@@ -151,6 +153,8 @@ pub(super) struct Names {
     flagged: Vec<String>,
 }
 
+const NO_TOPIC: &str = "no topic given; use for example --topic payments";
+
 impl Names {
     pub(super) fn all(self) -> Vec<String> {
         self.bare.into_iter().chain(self.flagged).collect()
@@ -159,7 +163,7 @@ impl Names {
     fn at_least_one(self) -> Result<Vec<String>, Failure> {
         let names = self.all();
         if names.is_empty() {
-            return Err(Failure::new("no topic given; use for example --topic payments"));
+            return Err(Failure::new(NO_TOPIC));
         }
         Ok(names)
     }
@@ -271,8 +275,12 @@ async fn alter(arguments: Alter) -> Result<(), Failure> {
 }
 
 async fn delete_records(arguments: DeleteRecords) -> Result<(), Failure> {
+    let topic = arguments.bare.or(arguments.topic);
+    if topic.is_none() && !arguments.before.is_empty() {
+        return Err(Failure::new(NO_TOPIC));
+    }
     let admin = admin(&arguments.client)?;
-    let before: Vec<(TopicPartition, i64)> = match (&arguments.offset_json_file, &arguments.topic) {
+    let before: Vec<(TopicPartition, i64)> = match (&arguments.offset_json_file, &topic) {
         (Some(path), _) => {
             let example = r#"{"partitions": [{"topic": "t", "partition": 0, "offset": 42}]}"#;
             let file: OffsetFile = read_json(path, example)?;

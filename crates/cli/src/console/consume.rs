@@ -25,13 +25,16 @@ use crate::{failure::Failure, names, output, settings::ClientArguments};
 pub(crate) struct Arguments {
     #[command(flatten)]
     client: ClientArguments,
-    /// Topic to read. A topic that does not exist is an error, unless -X allow.auto.create.topics=true creates it.
-    #[arg(short, long)]
-    topic: String,
-    /// Partition to read [default: all].
+    /// Topics to read. A topic that does not exist is an error, unless -X allow.auto.create.topics=true creates it.
+    #[arg(value_name = "TOPIC")]
+    bare: Vec<String>,
+    /// Topic to read. May be given several times.
+    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
+    flagged: Vec<String>,
+    /// Partition to read of each topic [default: all].
     #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
-    /// Join this group (group.id), share the topic with its other members, and commit the printed records. Ctrl-C leaves
+    /// Join this group (group.id), share the topics with its other members, and commit the printed records. Ctrl-C leaves
     /// the group.
     #[arg(short = 'G', long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
@@ -72,6 +75,18 @@ pub(crate) struct Arguments {
     null: bool,
 }
 
+impl Arguments {
+    /// The topics, each once.
+    fn topics(&self) -> Result<BTreeSet<&str>, Failure> {
+        let topics: BTreeSet<&str> =
+            self.bare.iter().chain(&self.flagged).map(String::as_str).collect();
+        match topics.is_empty() {
+            true => Err(Failure::new("no topic given; use for example --topic payments")),
+            false => Ok(topics),
+        }
+    }
+}
+
 /// Start position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
@@ -100,6 +115,7 @@ impl Start {
 
 /// Reads until an end condition or a signal.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let topics = arguments.topics()?;
     let config = config(arguments)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     runtime.block_on(async {
@@ -107,16 +123,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut consumer = Consumer::new(config)?;
         consumer.connect().await?;
         let admin = names::admin(&arguments.client.all()?)?;
-        if !creates && let Some(missing) = names::missing_topic(&admin, &arguments.topic).await? {
-            return Err(missing.into());
+        for topic in topics.iter().filter(|_| !creates) {
+            if let Some(missing) = names::missing_topic(&admin, topic).await? {
+                return Err(missing.into());
+            }
         }
         let read = match &arguments.group {
-            None => match assign(arguments, &mut consumer, &admin).await {
+            None => match assign(arguments, &topics, &mut consumer, &admin).await {
                 Ok(()) => read(arguments, &mut consumer).await,
                 Err(failure) => Err(failure),
             },
             Some(_) => {
-                consumer.subscribe([&arguments.topic])?;
+                consumer.subscribe(&topics)?;
                 tokio::select! {
                     biased;
                     _ = tokio::signal::ctrl_c() => Ok(()),
@@ -222,23 +240,34 @@ fn give_back(
     Ok(())
 }
 
+/// The partitions of a topic, or only this one.
+async fn selected(
+    consumer: &Consumer,
+    topic: &str,
+    partition: Option<i32>,
+) -> Result<Vec<TopicPartition>, Error> {
+    let known = consumer.partitions_for(topic).await?;
+    match partition {
+        None => Ok(known.iter().map(|info| TopicPartition::new(topic, info.partition)).collect()),
+        Some(wanted) if known.iter().any(|info| info.partition == wanted) => {
+            Ok(vec![TopicPartition::new(topic, wanted)])
+        }
+        Some(partition) => {
+            Err(Error::UnknownPartition { topic: topic.into(), partition, partitions: known.len() })
+        }
+    }
+}
+
 async fn assign(
     arguments: &Arguments,
+    topics: &BTreeSet<&str>,
     consumer: &mut Consumer,
     admin: &Admin,
 ) -> Result<(), Failure> {
-    let topic = arguments.topic.as_str();
-    let known = consumer.partitions_for(topic).await?;
-    let partitions: Vec<_> = match arguments.partition {
-        None => known.iter().map(|info| TopicPartition::new(topic, info.partition)).collect(),
-        Some(wanted) if known.iter().any(|info| info.partition == wanted) => {
-            vec![TopicPartition::new(topic, wanted)]
-        }
-        Some(wanted) => {
-            let (topic, partitions) = (topic.into(), known.len());
-            return Err(Error::UnknownPartition { topic, partition: wanted, partitions }.into());
-        }
-    };
+    let mut partitions = Vec::new();
+    for topic in topics {
+        partitions.extend(selected(consumer, topic, arguments.partition).await?);
+    }
     consumer.assign(partitions.iter().cloned());
     match arguments.offset {
         Start::Beginning => consumer.seek_to_beginning(&partitions)?,

@@ -29,10 +29,9 @@ const ACTIONS: &[(&str, &str, &str)] = &[
 const NO_GENERATE: &str = "reassign has no --generate: write the file, see `curtail reassign execute --help`, \
                            and start it with `curtail reassign execute`";
 const AS_BYTES: &str = "leave it out: keys and values are printed as they are";
-const ONE_TOPIC: &str = "name one topic with --topic";
+const NO_PATTERN: &str = "name each topic with --topic";
 const PROPERTIES: &str = "a file of client properties is --command-config FILE; one property is --command-property NAME=VALUE";
-const RESOURCE: &str =
-    "use --topic NAME, --broker ID, --all-brokers, --group NAME or --client-metrics NAME";
+const RESOURCE: &str = "use --topic NAME, --broker ID, --all-brokers, --group NAME, --client-metrics NAME, --user NAME, --client ID or --ip ADDRESS";
 const REPLICAS_AND_ISR: &str = "use `curtail topics describe`, which prints replicas and ISR";
 const FEATURE_LEVEL: &str =
     "use --feature metadata.version=LEVEL; `curtail features describe` prints the levels";
@@ -48,8 +47,8 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("consume", "--consumer-property", "use -X NAME=VALUE"),
     ("consume", "--consumer.config", "use --command-config FILE"),
     ("consume", "--consumer-config", "use --command-config FILE"),
-    ("consume", "--include", ONE_TOPIC),
-    ("consume", "--whitelist", ONE_TOPIC),
+    ("consume", "--include", NO_PATTERN),
+    ("consume", "--whitelist", NO_PATTERN),
     (
         "consume",
         "--skip-message-on-error",
@@ -208,13 +207,12 @@ fn action(mistake: &Mistake<'_>, command: &str, unexpected: &str) -> String {
 /// The flag for a value without one.
 fn value(mistake: &Mistake<'_>, value: &str) -> Option<String> {
     match mistake.words().as_slice() {
-        ["produce" | "consume"] => Some(format!("a topic is given as --topic {value}")),
+        ["produce"] => Some(format!("a topic is given as --topic {value}")),
         ["cluster"] => Some(format!(
             "this command starts a cluster; use `curtail brokers {}`",
             if value == "list-endpoints" { "list" } else { value }
         ))
         .filter(|_| ["cluster-id", "unregister", "list-endpoints"].contains(&value)),
-        ["elect"] => Some(format!("partitions are given as --topic {value} or --topic {value}:0,1")),
         ["perf", _] => Some(
             "values are given with their flags, such as --bootstrap-server HOST:PORT and --topic NAME"
                 .to_owned(),

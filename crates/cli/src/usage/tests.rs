@@ -19,7 +19,7 @@ fn mistakes_in_arguments_are_one_line() {
     for (command, expected) in [
         (
             "nonsense",
-            "unknown command 'nonsense'; expected cluster, proxy, fault, perf, lab, doctor, produce, consume, topics, groups, configs, acls, reassign, elect, get-offsets, transactions, log-dirs, quorum, features or brokers",
+            "unknown command 'nonsense'; expected cluster, proxy, fault, perf, lab, doctor, produce, consume, topics, groups, configs, acls, reassign, elect, metadata, get-offsets, transactions, log-dirs, quorum, features or brokers",
         ),
         ("topcis list", "unknown command 'topcis'; did you mean 'topics'?"),
         ("perf producer", "unknown command 'producer'; did you mean 'produce'?"),
@@ -121,7 +121,7 @@ fn habits_of_kafkas_tools_have_an_equivalent() {
             "consume --topic t --max-messages 5",
             "unexpected argument '--max-messages'; use --count N",
         ),
-        ("consume t", "unexpected argument 't'; a topic is given as --topic t"),
+        ("produce t", "unexpected argument 't'; a topic is given as --topic t"),
         (
             "topics list --zookeeper h:1",
             "unexpected argument '--zookeeper'; use --bootstrap-server HOST:PORT",
@@ -136,7 +136,7 @@ fn habits_of_kafkas_tools_have_an_equivalent() {
         ),
         (
             "configs describe --entity-type topics",
-            "unexpected argument '--entity-type'; use --topic NAME, --broker ID, --all-brokers, --group NAME or --client-metrics NAME",
+            "unexpected argument '--entity-type'; use --topic NAME, --broker ID, --all-brokers, --group NAME, --client-metrics NAME, --user NAME, --client ID or --ip ADDRESS",
         ),
         (
             "topics alter t --config retention.ms=1",

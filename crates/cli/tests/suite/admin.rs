@@ -31,10 +31,10 @@ impl Bench {
 }
 
 /// The commands on any cluster.
-struct At<'a>(&'a str);
+pub(crate) struct At<'a>(pub(crate) &'a str);
 
 impl At<'_> {
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         run(&[arguments, &["--bootstrap-server", self.0]].concat())
     }
 
@@ -48,7 +48,7 @@ impl At<'_> {
         self.until_printed(arguments, |found| found == expected);
     }
 
-    fn until_printed(&self, arguments: &[&str], expected: impl Fn(&Value) -> bool) {
+    pub(crate) fn until_printed(&self, arguments: &[&str], expected: impl Fn(&Value) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let arguments = [arguments, &["--json"]].concat();
         loop {

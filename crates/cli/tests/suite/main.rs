@@ -5,6 +5,7 @@
 
 mod admin;
 mod bad_input;
+mod clients;
 mod cluster;
 mod commands;
 mod common;

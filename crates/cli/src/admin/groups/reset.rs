@@ -14,7 +14,7 @@ use curtail::{
 };
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, civil, tz::TimeZone};
 
-use super::{committed, is_missing, partitions_of};
+use super::{One, committed, is_missing, partitions_of};
 use crate::{
     admin::{Cell, Format, TopicSelection, admin, report, topic_selection},
     failure::Failure,
@@ -28,9 +28,8 @@ pub(crate) struct Arguments {
     client: ClientArguments,
     #[command(flatten)]
     format: Format,
-    /// The group.
-    #[arg(short, long, value_name = "GROUP")]
-    group: String,
+    #[command(flatten)]
+    group: One,
     #[command(flatten)]
     of: Of,
     #[command(flatten)]
@@ -157,9 +156,9 @@ fn csv_line(line: &str) -> Option<(TopicPartition, i64)> {
 const NONE: &str = "no partitions";
 
 pub(super) async fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let group = arguments.group.name()?;
     let file = arguments.to.from_file.as_deref().map(from_file).transpose()?;
     let admin = admin(&arguments.client)?;
-    let group = arguments.group.as_str();
     check_group(&admin, group, arguments.create).await?;
     let committed = committed(&admin, group).await?;
     let partitions = match &file {
