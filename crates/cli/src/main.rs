@@ -15,6 +15,7 @@ mod output;
 mod perf;
 mod proxy;
 mod settings;
+mod shell;
 mod usage;
 
 use std::process::ExitCode;
@@ -93,6 +94,10 @@ enum Command {
     /// Lists the brokers, prints the cluster's id, and unregisters brokers.
     #[command(subcommand)]
     Brokers(admin::brokers::Command),
+    /// Prints a script that completes commands and flags in a shell.
+    Completions(shell::Completions),
+    /// Writes pages for man.
+    Man(shell::Man),
 }
 
 fn run(command: Command) -> Result<(), Failure> {
@@ -118,6 +123,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Quorum(command) => admin::quorum::run(command),
         Command::Features(command) => admin::features::run(command),
         Command::Brokers(command) => admin::brokers::run(command),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
     }
 }
 

@@ -17,4 +17,5 @@ mod listeners;
 mod perf;
 mod proxy;
 mod publish;
+mod shell;
 mod tools;
