@@ -16,6 +16,7 @@ use crate::{
     failure::Failure,
     json_file::JsonFile,
     output::{self, count},
+    profile,
     settings::{BOOTSTRAP, Property, properties, property},
 };
 
@@ -49,6 +50,9 @@ pub(crate) struct Arguments {
     /// A file of client properties.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
+    /// A profile: the client properties of NAME.properties in ~/.config/curtail, or in curtail of XDG_CONFIG_HOME.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// Total time for which the runs write records.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     duration: Time,
@@ -59,7 +63,9 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     fn options(&self) -> Result<Options, Failure> {
-        let mut all = properties(self.command_config.as_deref(), &self.command_property)?;
+        let profile = profile::given(self.profile.as_deref())?;
+        let file = self.command_config.as_deref();
+        let mut all = properties(profile.as_deref(), file, &self.command_property)?;
         if let Some(servers) = &self.bootstrap_server {
             all.push((BOOTSTRAP.into(), servers.clone()));
         }

@@ -13,6 +13,7 @@ mod lab;
 mod names;
 mod output;
 mod perf;
+mod profile;
 mod proxy;
 mod settings;
 mod shell;

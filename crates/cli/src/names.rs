@@ -129,7 +129,7 @@ fn missing(kind: &str, name: &str, nearest: Option<&str>) -> String {
 const COMPARED: usize = 249;
 
 /// The name with the smallest edit distance, if a typing error could explain the difference.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let compared = |name: &str| name.chars().take(COMPARED).collect::<String>();
     let name = compared(name);
     let distances = known.map(|known| (strsim::levenshtein(&name, &compared(known)), known));

@@ -151,8 +151,10 @@ impl Arguments {
             bootstrap_server: Some(self.to.clone()),
             properties: self.properties.clone(),
             command_config: self.command_config.clone(),
+            profile: None,
         };
-        let AdminConfig { common, .. } = client.config(&[], &[])?;
+        // The cluster is that of --to, not of CURTAIL_PROFILE.
+        let AdminConfig { common, .. } = client.config_with(None, &[], &[])?;
         let secured = common.security.protocol.has_tls();
         Ok(secured.then(|| Arc::new(Tls(common)) as Arc<dyn Secure>))
     }

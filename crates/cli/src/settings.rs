@@ -13,7 +13,7 @@ use curtail::{
 use curtail_cluster::{ClusterConfig, is_topic_setting};
 pub(crate) use curtail_lab::doctor::settings::set_both;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, profile};
 
 /// Default address of a command: the one `curtail cluster` listens on.
 pub(crate) const DEFAULT_BOOTSTRAP: &str = "localhost:9092";
@@ -53,12 +53,18 @@ pub(crate) struct ClientArguments {
     /// A file of client properties.
     #[arg(short = 'F', long, value_name = "FILE")]
     pub(crate) command_config: Option<PathBuf>,
+    /// A profile: the client properties of NAME.properties in ~/.config/curtail, or in curtail of XDG_CONFIG_HOME [env:
+    /// CURTAIL_PROFILE].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
 }
 
 impl ClientArguments {
-    /// All properties, later ones win: the file, the flags, the address.
+    /// All properties, later ones win: the profile, the file, the flags, the address.
     pub(crate) fn all(&self) -> Result<Vec<(String, String)>, Failure> {
-        let mut all = properties(self.command_config.as_deref(), &self.properties)?;
+        let profile = profile::chosen(self.profile.as_deref())?;
+        let mut all =
+            properties(profile.as_deref(), self.command_config.as_deref(), &self.properties)?;
         if let Some(servers) = &self.bootstrap_server {
             all.push((BOOTSTRAP.into(), servers.clone()));
         }
@@ -68,10 +74,21 @@ impl ClientArguments {
         Ok(all)
     }
 
-    /// The settings of one client, later ones win: `defaults`, the file, the flags, the address, `fixed`. Settings of
-    /// other clients are errors in flags, but not in the file.
+    /// The settings of one client, later ones win: `defaults`, the profile, the file, the flags, the address, `fixed`.
+    /// Settings of other clients are errors in flags, but not in files.
     pub(crate) fn config<C: ByName>(
         &self,
+        defaults: &[(&str, &str)],
+        fixed: &[(&str, &str)],
+    ) -> Result<C, Failure> {
+        let profile = profile::chosen(self.profile.as_deref())?;
+        self.config_with(profile.as_deref(), defaults, fixed)
+    }
+
+    /// As [`Self::config`], with the file of a profile.
+    pub(crate) fn config_with<C: ByName>(
+        &self,
+        profile: Option<&Path>,
         defaults: &[(&str, &str)],
         fixed: &[(&str, &str)],
     ) -> Result<C, Failure> {
@@ -81,10 +98,13 @@ impl ClientArguments {
         }
         let mut flags: Vec<&Property> = self.properties.iter().collect();
         flags.sort_by_key(|property| !ConfigProviders::configures(&property.name));
-        // The variables of the file may need them.
+        // The variables of the files may need them.
         for property in flags.iter().filter(|property| ConfigProviders::configures(&property.name))
         {
             config.set(&property.name, &property.value)?;
+        }
+        if let Some(path) = profile {
+            config.set_from_file(path)?;
         }
         match &self.command_config {
             Some(path) if !path.exists() => return Err(no_file(path)),
@@ -142,16 +162,20 @@ by_name!(ProducerConfig, ConsumerConfig, AdminConfig);
 
 pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 
-/// Returns the properties of a file and then of flags, with those of config providers first. The last value of a name wins.
+/// Returns the properties of a profile's file, of a file and then of flags, with those of config providers first. The last
+/// value of a name wins.
 pub(crate) fn properties(
+    profile: Option<&Path>,
     file: Option<&Path>,
     flags: &[Property],
 ) -> Result<Vec<(String, String)>, Failure> {
-    let mut all = match file {
-        Some(path) if !path.exists() => return Err(no_file(path)),
-        Some(path) => load_properties(path)?,
-        None => Vec::new(),
-    };
+    if let Some(path) = file.filter(|path| !path.exists()) {
+        return Err(no_file(path));
+    }
+    let mut all = Vec::new();
+    for path in [profile, file].into_iter().flatten() {
+        all.extend(load_properties(path)?);
+    }
     all.extend(flags.iter().map(|p| (p.name.clone(), p.value.clone())));
     all.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
     Ok(all)

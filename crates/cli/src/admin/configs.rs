@@ -134,12 +134,11 @@ impl Resources {
         if self.clients.is_empty() {
             return Ok(None);
         }
-        let Self { bare, topics, brokers, all_brokers, groups, .. } = self;
-        let is_alone =
-            bare.is_empty() && topics.is_empty() && brokers.is_empty() && groups.is_empty();
-        if !is_alone || *all_brokers {
+        let Self { bare, topics, brokers, all_brokers, groups, client_metrics, .. } = self;
+        let lists = [bare, topics, groups, client_metrics];
+        if lists.iter().any(|names| !names.is_empty()) || !brokers.is_empty() || *all_brokers {
             let text =
-                "--user, --client and --ip cannot be combined with topics, brokers or groups";
+                "--user, --client and --ip cannot be combined with topics, brokers, groups or client metrics";
             return Err(Failure::new(text));
         }
         Ok(Some(std::mem::take(&mut self.clients)))

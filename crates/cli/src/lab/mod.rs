@@ -168,7 +168,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
         arguments.names.iter().map(|name| experiments::find(name)).collect::<Result<_, _>>()?;
     let setting = Setting {
         cluster: arguments.cluster.clone(),
-        cluster_properties: properties(None, &arguments.cluster_property)?,
+        cluster_properties: properties(None, None, &arguments.cluster_property)?,
         arms: arguments.arm.clone(),
         variants: arguments.variant.clone(),
         rounds: arguments.rounds,

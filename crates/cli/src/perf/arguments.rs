@@ -9,6 +9,7 @@ use curtail_lab::perf::{Target, Topic};
 use crate::{
     cluster::default_replicas,
     failure::Failure,
+    profile,
     settings::{BOOTSTRAP, Property, properties, property},
 };
 
@@ -48,6 +49,10 @@ pub(super) struct Common {
     /// A file of client properties.
     #[arg(long, visible_aliases = ["producer.config", "consumer.config"], value_name = "FILE")]
     pub(super) command_config: Option<PathBuf>,
+    /// A profile with the brokers to measure: the client properties of NAME.properties in ~/.config/curtail, or in curtail
+    /// of XDG_CONFIG_HOME.
+    #[arg(long, value_name = "NAME")]
+    pub(super) profile: Option<String>,
     /// Write the figures to this file, latencies in microseconds.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -61,9 +66,11 @@ pub(super) struct Setting {
 }
 
 impl Common {
-    /// The address from the flag, the properties or the file, in this order; otherwise an embedded cluster.
+    /// The address from the flag, the properties, the file or the profile, in this order; otherwise an embedded cluster.
     pub(super) fn setting(&self) -> Result<Setting, Failure> {
-        let mut properties = properties(self.command_config.as_deref(), &self.command_property)?;
+        let profile = profile::given(self.profile.as_deref())?;
+        let file = self.command_config.as_deref();
+        let mut properties = properties(profile.as_deref(), file, &self.command_property)?;
         let named = properties.iter().rfind(|(name, _)| name == BOOTSTRAP).map(|(_, v)| v.clone());
         properties.retain(|(name, _)| name != BOOTSTRAP);
         let target = match self.bootstrap_server.clone().or(named) {

@@ -21,6 +21,7 @@ fn the_address_flag_counts_most_and_there_is_a_default() {
         bootstrap_server: None,
         properties: vec![property("linger.ms=0").unwrap()],
         command_config: None,
+        profile: None,
     };
     let expected = pairs(&[("linger.ms", "0"), ("bootstrap.servers", "localhost:9092")]);
     assert_eq!(arguments.all().unwrap(), expected);
@@ -40,6 +41,7 @@ fn clients_of_several_kinds_share_a_file() {
             bootstrap_server: None,
             properties: vec![property("client.id=flag").unwrap()],
             command_config: Some(path),
+            profile: None,
         }
     };
     let shared = file("linger.ms=7\ngroup.id=g\nclient.id=file\nbootstrap.servers=a:1\n");
@@ -76,6 +78,7 @@ fn the_order_of_config_providers_and_variables_does_not_matter() {
             bootstrap_server: None,
             properties: flags.iter().map(|text| property(text).unwrap()).collect(),
             command_config: Some(path.clone()),
+            profile: None,
         };
         let config: ProducerConfig = arguments.config(&[], &[]).unwrap();
         assert_eq!(config.common.client_id, id, "file {file:?}, flags {flags:?}");
@@ -105,7 +108,7 @@ fn each_client_takes_its_own_properties() {
 
 #[test]
 fn a_property_in_place_of_a_file_is_explained_without_its_value() {
-    let said = |file: &str| match properties(Some(file.as_ref()), &[]) {
+    let said = |file: &str| match properties(None, Some(file.as_ref()), &[]) {
         Err(Failure::Message(text)) => text,
         other => panic!("{file}: {other:?}"),
     };

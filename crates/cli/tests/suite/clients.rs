@@ -108,7 +108,7 @@ fn mistakes_about_quotas_are_one_line() {
         ),
         (
             "configs describe",
-            "no resource given; use --topic, --broker, --all-brokers, --group, --user, --client or --ip",
+            "no resource given; use --topic, --broker, --all-brokers, --group, --client-metrics, --user, --client or --ip",
         ),
     ] {
         // Nothing listens there: each mistake is found before a connection.

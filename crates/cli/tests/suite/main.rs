@@ -15,6 +15,7 @@ mod kills;
 mod lab;
 mod listeners;
 mod perf;
+mod profile;
 mod proxy;
 mod publish;
 mod shell;

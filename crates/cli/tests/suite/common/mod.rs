@@ -35,7 +35,9 @@ impl Run {
 }
 
 pub(crate) fn curtail() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_curtail"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+    command.env_remove("CURTAIL_PROFILE");
+    command
 }
 
 /// Runs the command to its end.
