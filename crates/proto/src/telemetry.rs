@@ -71,7 +71,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Returns the interval for `PushIntervalMs`. One that is not positive stands for the default.
+    /// Returns the interval for `PushIntervalMs`. Zero and negative values stand for the default.
     #[must_use]
     pub fn interval_of(ms: i32) -> Duration {
         match u64::try_from(ms) {

@@ -1,7 +1,7 @@
 //! `MetricsData` of OpenTelemetry's protocol (OTLP 1), in protobuf: the payload of PushTelemetry (KIP-714).
 //!
 //! Only what a client's metrics need is written: gauges and sums with one number each (decision 0127). As in Java's clients
-//! each number is a metric of its own. Field numbers are those of `metrics.proto`, `resource.proto` and `common.proto` of
+//! each number is a separate metric. Field numbers are those of `metrics.proto`, `resource.proto` and `common.proto` of
 //! opentelemetry-proto 1.
 
 #[cfg(test)]

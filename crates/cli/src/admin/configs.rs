@@ -137,8 +137,7 @@ impl Resources {
         let Self { bare, topics, brokers, all_brokers, groups, client_metrics, .. } = self;
         let lists = [bare, topics, groups, client_metrics];
         if lists.iter().any(|names| !names.is_empty()) || !brokers.is_empty() || *all_brokers {
-            let text =
-                "--user, --client and --ip cannot be combined with topics, brokers, groups or client metrics";
+            let text = "--user, --client and --ip cannot be combined with topics, brokers, groups or client metrics";
             return Err(Failure::new(text));
         }
         Ok(Some(std::mem::take(&mut self.clients)))

@@ -87,7 +87,7 @@ fn mistakes_about_quotas_are_one_line() {
     for (command, expected) in [
         (
             "configs alter --user a --topic t --add x=1",
-            "--user, --client and --ip cannot be combined with topics, brokers or groups",
+            "--user, --client and --ip cannot be combined with topics, brokers, groups or client metrics",
         ),
         (
             "configs describe --ip 1.2.3.4 --client app",

@@ -115,7 +115,7 @@ async fn push_reaches_the_receiver_decompressed() {
     for codec in Codec::ALL {
         let mut compressed = Vec::new();
         Compression::from(codec).compress(&content, &mut compressed).unwrap();
-        // Each as the terminating push of a client of its own, which no interval delays.
+        // Each is the terminating push of another client, which no interval delays.
         let subscription = get(&mut client, Uuid([codec.id() + 10; 16])).await;
         let request = of(&subscription, &compressed)
             .with_terminating(true)

@@ -1,4 +1,4 @@
-//! The control connection outside of refreshes: requests that need any broker and no connection of their own.
+//! The control connection outside of refreshes: requests that any broker serves and that need no separate connection.
 //!
 //! # Invariants
 //! - A borrowed connection has one request in flight. A refresh that is due at that time does not wait for it: it opens

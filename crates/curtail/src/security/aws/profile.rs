@@ -92,7 +92,7 @@ impl Profiles {
                 };
             };
             let own = keys(profile);
-            // A profile may be the source of its own role.
+            // A profile may name itself as the source of its role.
             if let Some(keys) = own.clone().filter(|_| visited.contains(&name)) {
                 return Ok(Some(Plan::new(Base::Keys(keys), roles)));
             }
