@@ -19,6 +19,7 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
                [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
        load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
                [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
+               [--producers N] [--to-partitions P,P...] [--burst N]
                [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line "go" on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...
@@ -49,8 +50,14 @@ type options struct {
 	// fates is the file for the fates of the records.
 	fates string
 	// keys is the number of different keys; 0 for keyless records.
-	keys     int
-	seed     uint64
+	keys int
+	seed uint64
+	// producers send the records of a load in turn.
+	producers int
+	// toPartitions are the partitions of a load's records, in turn; empty if the client chooses.
+	toPartitions []int32
+	// burst is the number of records of a load that are due at the same time.
+	burst    int
 	group    string
 	assignor string
 	// role is the role of the tool drive, producer or consumer.
@@ -62,7 +69,7 @@ func parse(arguments []string) (*options, error) {
 	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", groupTool, driveTool}, arguments[0]) {
 		return nil, errors.New(usage)
 	}
-	args := &options{tool: arguments[0], rate: -1, acks: "1", until: untilAcknowledged, seed: 1, properties: map[string]string{}}
+	args := &options{tool: arguments[0], rate: -1, acks: "1", until: untilAcknowledged, seed: 1, producers: 1, burst: 1, properties: map[string]string{}}
 	for rest := arguments[1:]; len(rest) > 0; rest = rest[2:] {
 		if len(rest) == 1 {
 			return nil, fmt.Errorf("%s needs a value\n%s", rest[0], usage)
@@ -86,6 +93,9 @@ func parse(arguments []string) (*options, error) {
 	if args.bootstrap == "" || args.topic == "" || args.records < 1 || args.recordSize < 1 && args.tool != "consume" {
 		return nil, fmt.Errorf("--bootstrap-server, --topic, --num-records and --record-size are needed\n%s", usage)
 	}
+	if args.producers < 1 || args.burst < 1 {
+		return nil, errors.New("--producers and --burst are at least 1")
+	}
 	if args.warmup >= args.records {
 		return nil, errors.New("--warmup-records must be fewer than --num-records")
 	}
@@ -96,6 +106,18 @@ func parse(arguments []string) (*options, error) {
 		return nil, fmt.Errorf("--until is acknowledged or read, not %q", args.until)
 	}
 	return args, nil
+}
+
+func partitionList(value string) ([]int32, error) {
+	var partitions []int32
+	for word := range strings.SplitSeq(value, ",") {
+		partition, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		partitions = append(partitions, int32(partition))
+	}
+	return partitions, nil
 }
 
 func (args *options) set(flag, value string) error {
@@ -125,6 +147,12 @@ func (args *options) set(flag, value string) error {
 		args.keys, err = strconv.Atoi(value)
 	case "--seed":
 		args.seed, err = strconv.ParseUint(value, 10, 64)
+	case "--producers":
+		args.producers, err = strconv.Atoi(value)
+	case "--to-partitions":
+		args.toPartitions, err = partitionList(value)
+	case "--burst":
+		args.burst, err = strconv.Atoi(value)
 	case "--group":
 		args.group = value
 	case "--role":

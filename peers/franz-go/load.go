@@ -21,15 +21,17 @@ import (
 const (
 	// First record number of the warm-up.
 	earlier = 1 << 40
-	// Letters that values are cut from, beyond the length of one value.
-	letterPool = 1 << 16
+	// Letters that values are cut from, beyond the length of one value: so many that none repeat within a batch,
+	// where a codec would find them.
+	letterPool = 1 << 22
 	// Longest time from now to a start; a larger one belongs to another clock.
 	longestLead = time.Minute
 )
 
 // loader sends records open loop and records their outcomes.
 type loader struct {
-	client *kgo.Client
+	// clients send in turn.
+	clients []*kgo.Client
 	// consumer is nil if the acknowledgement ends a latency and not the poll.
 	consumer *kgo.Client
 	args     *options
@@ -44,12 +46,20 @@ func load(args *options) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(kafkaOptions, kgo.DefaultProduceTopic(args.topic))...)
-	if err != nil {
-		return nil, err
+	kafkaOptions = append(kafkaOptions, kgo.DefaultProduceTopic(args.topic))
+	if len(args.toPartitions) > 0 {
+		kafkaOptions = append(kafkaOptions, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
-	defer client.Close()
-	l := &loader{client: client, args: args, letters: letters(args.seed, letterPool+args.recordSize)}
+	var clients []*kgo.Client
+	for range args.producers {
+		client, err := kgo.NewClient(kafkaOptions...)
+		if err != nil {
+			return nil, err
+		}
+		defer client.Close()
+		clients = append(clients, client)
+	}
+	l := &loader{clients: clients, args: args, letters: letters(args.seed, letterPool+args.recordSize)}
 	if args.until == untilRead {
 		if l.consumer, err = consumerAtEnd(args); err != nil {
 			return nil, err
@@ -111,9 +121,9 @@ func awaitStart() (time.Time, error) {
 	return time.Now().Add(lead), nil
 }
 
-// due is the due time of a record, since the start.
+// due is the due time of a record, since the start: that of the first record of its burst.
 func (l *loader) due(index int) time.Duration {
-	return time.Duration(float64(index) * 1e9 / l.args.rate)
+	return time.Duration(float64(index-index%l.args.burst) * 1e9 / l.args.rate)
 }
 
 // send sends one record per fate and waits until each fate is known.
@@ -127,7 +137,7 @@ func (l *loader) send(first uint64, fates []fate, start time.Time) error {
 	for i := range fates {
 		fate := &fates[i]
 		fate.sent = max(0, sleepUntil(start.Add(l.due(i))).Sub(start))
-		l.client.Produce(ctx, l.record(first, i), func(record *kgo.Record, err error) {
+		l.clients[i%len(l.clients)].Produce(ctx, l.record(first, i), func(record *kgo.Record, err error) {
 			if err != nil {
 				l.mutex.Lock()
 				defer l.mutex.Unlock()
@@ -143,8 +153,10 @@ func (l *loader) send(first uint64, fates []fate, start time.Time) error {
 			fate.partition, fate.offset = record.Partition, record.Offset
 		})
 	}
-	if err := l.client.Flush(ctx); err != nil {
-		return err
+	for _, client := range l.clients {
+		if err := client.Flush(ctx); err != nil {
+			return err
+		}
 	}
 	return <-read
 }
@@ -155,6 +167,9 @@ func (l *loader) record(first uint64, index int) *kgo.Record {
 	at := index * 40_503 % letterPool
 	value = append(value, l.letters[at:at+l.args.recordSize-len(value)]...)
 	record := &kgo.Record{Value: value}
+	if chosen := l.args.toPartitions; len(chosen) > 0 {
+		record.Partition = chosen[index%len(chosen)]
+	}
 	if l.args.keys > 0 {
 		record.Key = binary.BigEndian.AppendUint64(nil, uint64(index%l.args.keys))
 	}

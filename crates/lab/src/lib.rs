@@ -18,6 +18,7 @@ pub mod experiments;
 #[cfg(feature = "experiments")]
 pub mod kills;
 pub mod latency;
+mod letters;
 #[cfg(feature = "experiments")]
 pub mod over_time;
 mod pacer;

@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::args::Args;
 use crate::consume::QUIET_LIMIT;
 use crate::measure::Report;
-use crate::open_loop::{self, Fates};
+use crate::open_loop::{self, Fates, Place};
 use crate::read_back::{ReadBack, Reader};
 use crate::settings::{self, Consumer, Producer};
 
@@ -20,11 +20,12 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     let fates = Arc::new(Fates::new(args.records));
     let consumer = settings::consumer_at_end(args, &[]);
     let read_back = ReadBack::start(args, runtime, consumer, &fates)?;
-    let producer = settings::producer(args, &[])?;
+    let producers = (0..args.producers).map(|_| settings::producer(args, &[]));
+    let producers: Vec<_> = producers.collect::<Result<_, _>>()?;
     drop(context);
     let is_end = read_back.is_none();
     let sent = Cell::new(0);
-    let send = |slot, key: Option<&[u8]>, value: &[u8]| {
+    let send = |slot, place: Place, key: Option<&[u8]>, value: &[u8]| {
         let fates = Arc::clone(&fates);
         let done = callback::new(move |metadata, error| match (metadata, error) {
             (_, Some(error)) => fates.failed(error),
@@ -33,13 +34,17 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
             }
             (_, None) => {}
         });
-        let record = ProducerRecord::with_key(args.topic.clone(), key, Some(value));
-        runtime.block_on(Producer::send(&producer, record, Some(Box::new(done))))?;
+        let (topic, partition) = (args.topic.clone(), place.partition);
+        let record = ProducerRecord::with_partition_key(topic, partition, key, Some(value))?;
+        let producer = &producers[place.producer];
+        runtime.block_on(Producer::send(producer, record, Some(Box::new(done))))?;
         sent.set(sent.get() + 1);
         Ok(())
     };
     let drain = || {
-        runtime.block_on(producer.flush())?;
+        for producer in &producers {
+            runtime.block_on(producer.flush())?;
+        }
         match &read_back {
             Some(read_back) => runtime.block_on(read_back.wait(sent.get())),
             None => Ok(()),
@@ -47,7 +52,9 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     };
     let (client, version) = (settings::CLIENT, settings::version());
     let report = open_loop::run(args, &fates, client, version, send, drain);
-    runtime.block_on(producer.close())?;
+    for producer in &producers {
+        runtime.block_on(producer.close())?;
+    }
     report
 }
 

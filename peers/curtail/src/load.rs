@@ -11,7 +11,7 @@ use crate::args::Args;
 use crate::await_each::AwaitEach;
 use crate::consume::QUIET_LIMIT;
 use crate::measure::Report;
-use crate::open_loop::{self, Fates};
+use crate::open_loop::{self, Fates, Place};
 use crate::read_back::{ReadBack, Reader};
 use crate::settings;
 
@@ -20,7 +20,8 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     let fates = Arc::new(Fates::new(args.records));
     let consumer = settings::consumer_at_end(args, &[]);
     let read_back = ReadBack::start(args, runtime, consumer, &fates)?;
-    let producer = settings::producer(args, &[])?;
+    let producers = (0..args.producers).map(|_| settings::producer(args, &[]));
+    let producers: Vec<_> = producers.collect::<Result<_, _>>()?;
     drop(context);
     let told = {
         let (fates, is_end) = (Arc::clone(&fates), read_back.is_none());
@@ -34,12 +35,15 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     };
     let start = || AwaitEach::start(runtime.handle(), told.clone());
     let awaiting = RefCell::new((start(), 0));
-    let send = |slot, key: Option<&[u8]>, value: &[u8]| {
+    let send = |slot, place: Place, key: Option<&[u8]>, value: &[u8]| {
         let mut record = Record::to(&args.topic).value(value);
         if let Some(key) = key {
             record = record.key(key);
         }
-        let delivery = runtime.block_on(producer.send(record))?;
+        if let Some(partition) = place.partition {
+            record = record.partition(partition);
+        }
+        let delivery = runtime.block_on(producers[place.producer].send(record))?;
         let (awaiting, sent) = &mut *awaiting.borrow_mut();
         awaiting.push(slot, delivery);
         *sent += 1;
@@ -55,7 +59,9 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     };
     let (client, version) = (settings::CLIENT, settings::version());
     let report = open_loop::run(args, &fates, client, version, send, drain);
-    runtime.block_on(producer.close())?;
+    for producer in producers {
+        runtime.block_on(producer.close())?;
+    }
     report
 }
 

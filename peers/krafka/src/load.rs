@@ -12,7 +12,7 @@ use crate::args::Args;
 use crate::await_each::AwaitEach;
 use crate::consume::QUIET_LIMIT;
 use crate::measure::Report;
-use crate::open_loop::{self, Fates};
+use crate::open_loop::{self, Fates, Place};
 use crate::read_back::{ReadBack, Reader};
 use crate::settings;
 
@@ -21,7 +21,9 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     let fates = Arc::new(Fates::new(args.records));
     let consumer = settings::consumer_at_end(args, &kafka);
     let read_back = ReadBack::start(args, runtime, consumer, &fates)?;
-    let producer = runtime.block_on(settings::producer(args, &kafka).build())?;
+    let producers = (0..args.producers)
+        .map(|_| runtime.block_on(settings::producer(args, &kafka).build()))
+        .collect::<Result<Vec<_>, _>>()?;
     let told = {
         let (fates, is_end) = (Arc::clone(&fates), read_back.is_none());
         move |slot, outcome: krafka::Result<RecordMetadata>| match outcome {
@@ -34,9 +36,10 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     };
     let start = || AwaitEach::start(runtime.handle(), told.clone());
     let (awaiting, sent) = (RefCell::new(start()), Cell::new(0));
-    let send = |slot, key: Option<&[u8]>, value: &[u8]| {
-        let record = settings::record(args, key, value);
-        let delivery = runtime.block_on(producer.enqueue(record))?;
+    let send = |slot, place: Place, key: Option<&[u8]>, value: &[u8]| {
+        let mut record = settings::record(args, key, value);
+        record.partition = place.partition;
+        let delivery = runtime.block_on(producers[place.producer].enqueue(record))?;
         awaiting.borrow().push(slot, delivery);
         sent.set(sent.get() + 1);
         Ok(())
@@ -50,7 +53,9 @@ pub fn run(args: &Args, runtime: &Runtime) -> Result<Report, Failure> {
     };
     let (client, version) = (settings::CLIENT, settings::VERSION.into());
     let report = open_loop::run(args, &fates, client, version, send, drain);
-    runtime.block_on(producer.close())?;
+    for producer in &producers {
+        runtime.block_on(producer.close())?;
+    }
     report
 }
 

@@ -10,6 +10,7 @@ usage: produce --bootstrap-server B --topic T --num-records N --record-size S --
                [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
        load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
                [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
+               [--producers N] [--to-partitions P,P...] [--burst N]
                [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line 'go' on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...
@@ -53,6 +54,12 @@ pub struct Args {
     /// Number of different keys; 0 for keyless records.
     pub keys: u64,
     pub seed: u64,
+    /// Producers of a load, which send in turn.
+    pub producers: usize,
+    /// Partitions of a load's records, in turn; empty if the client chooses.
+    pub to_partitions: Vec<i32>,
+    /// Records of a load that are due at the same time.
+    pub burst: u64,
     pub group: String,
     pub assignor: String,
     /// Role of `drive`: producer or consumer.
@@ -85,6 +92,9 @@ impl Args {
             fates: None,
             keys: 0,
             seed: 1,
+            producers: 1,
+            to_partitions: Vec::new(),
+            burst: 1,
             group: String::new(),
             assignor: String::new(),
             role: String::new(),
@@ -111,6 +121,12 @@ impl Args {
             "--fates" => self.fates = Some(value),
             "--keys" => self.keys = number(flag, &value)?,
             "--seed" => self.seed = number(flag, &value)?,
+            "--producers" => self.producers = number(flag, &value)?,
+            "--to-partitions" => {
+                let partitions = value.split(',').map(|partition| number(flag, partition));
+                self.to_partitions = partitions.collect::<Result<_, _>>()?;
+            }
+            "--burst" => self.burst = number(flag, &value)?,
             "--group" => self.group = value,
             "--assignor" => self.assignor = value,
             "--role" => self.role = value,
@@ -143,6 +159,9 @@ impl Args {
         if self.tool == Tool::Load && (self.rate.is_none() || self.record_size < 8) {
             let text = "load needs a --throughput above 0 and records of 8 bytes at least";
             return Err(text.into());
+        }
+        if self.producers == 0 || self.burst == 0 {
+            return Err("--producers and --burst are at least 1".into());
         }
         if self.warmup >= self.records && counted {
             return Err("--warmup-records must be fewer than --num-records".into());

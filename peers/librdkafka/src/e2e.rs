@@ -49,27 +49,28 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     properties::settle_idempotence(&mut config);
     let context = Context(Mutex::new(sender));
     let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
-    polled(&Arc::new(producer), |producer| measure(args, producer, &consumer, &acks))
+    let producers = [Arc::new(producer)];
+    polled(&producers, || measure(args, &producers[0], &consumer, &acks))
 }
 
-/// Runs a function with a producer, while another thread collects its delivery reports.
+/// Runs a function while a thread for each producer collects its delivery reports.
 pub fn polled<C: ProducerContext + 'static, T>(
-    producer: &Arc<BaseProducer<C>>,
-    work: impl FnOnce(&BaseProducer<C>) -> Result<T, Failure>,
+    producers: &[Arc<BaseProducer<C>>],
+    work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let poller = {
-        let (producer, stop) = (Arc::clone(producer), Arc::clone(&stop));
-        std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                producer.poll(Duration::from_millis(100));
-            }
-        })
-    };
-    let result = work(producer);
-    stop.store(true, Ordering::Relaxed);
-    poller.join().map_err(|_| "the polling thread panicked")?;
-    result
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for producer in producers {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    producer.poll(Duration::from_millis(100));
+                }
+            });
+        }
+        let result = work();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
 }
 
 fn measure(

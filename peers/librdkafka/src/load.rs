@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::args::{Args, Until};
 use crate::e2e::{consumer_at_end, polled};
 use crate::measure::Report;
-use crate::open_loop::{self, Fates};
+use crate::open_loop::{self, Fates, Place};
 use crate::properties::{self, Role};
 use crate::read_back::ReadBack;
 
@@ -48,15 +48,18 @@ pub fn run(args: &Args) -> Result<Report, Failure> {
     properties::apply(&mut config, &args.properties, Role::Producer, args.until == Until::Read)?;
     properties::settle_idempotence(&mut config);
     let fates = Arc::new(Fates::new(args.records));
-    let context = Context { fates: Arc::clone(&fates), until: args.until };
-    let producer: BaseProducer<Context> = BaseProducer::from_config_and_context(&config, context)?;
-    // The sender sleeps, so another thread must collect the reports.
-    polled(&Arc::new(producer), |producer| send(args, producer, &fates))
+    let producers = (0..args.producers).map(|_| {
+        let context = Context { fates: Arc::clone(&fates), until: args.until };
+        BaseProducer::from_config_and_context(&config, context).map(Arc::new)
+    });
+    let producers: Vec<Arc<BaseProducer<Context>>> = producers.collect::<Result<_, _>>()?;
+    // The sender sleeps, so other threads must collect the reports.
+    polled(&producers, || send(args, &producers, &fates))
 }
 
 fn send(
     args: &Args,
-    producer: &BaseProducer<Context>,
+    producers: &[Arc<BaseProducer<Context>>],
     fates: &Arc<Fates>,
 ) -> Result<Report, Failure> {
     let reading = match args.until {
@@ -67,15 +70,16 @@ fn send(
         }
     };
     let sent = Cell::new(0);
-    let send = |slot, key: Option<&[u8]>, value: &[u8]| {
+    let send = |slot, place: Place, key: Option<&[u8]>, value: &[u8]| {
         let mut record: BaseRecord<'_, [u8], [u8], usize> =
             BaseRecord::with_opaque_to(&args.topic, slot).payload(value);
         record.key = key;
+        record.partition = place.partition;
         sent.set(sent.get() + 1);
-        enqueue(producer, record)
+        enqueue(&producers[place.producer], record)
     };
     let drain = || {
-        drain(producer)?;
+        producers.iter().try_for_each(|producer| drain(producer))?;
         reading.as_ref().map_or(Ok(()), |reading| reading.wait(sent.get()))
     };
     let (client, version) = (properties::CLIENT, properties::version());

@@ -15,8 +15,9 @@ use crate::measure::{Cpu, Histogram, Report, sleep_until};
 const EARLIER: u64 = 1 << 40;
 /// Bytes of a value that hold the record's number.
 const NUMBER: usize = 8;
-/// Letters that values are cut from, beyond the length of one value.
-const POOL: usize = 1 << 16;
+/// Letters that values are cut from, beyond the length of one value: so many that none repeat within a batch, where a codec would
+/// find them.
+const POOL: usize = 1 << 22;
 /// Longest time from now to a start; a larger one belongs to another clock.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -42,6 +43,23 @@ fn await_start() -> Result<Instant, Failure> {
     let start =
         if start > clock { now.checked_add(start - clock) } else { now.checked_sub(clock - start) };
     start.ok_or_else(|| "the start is no time of this clock".into())
+}
+
+/// Producer and partition of a record.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub producer: usize,
+    /// `None` if the client chooses.
+    pub partition: Option<i32>,
+}
+
+impl Place {
+    fn of(args: &Args, index: u64) -> Self {
+        let in_turn = |count: usize| (index % count as u64) as usize;
+        let partitions = &args.to_partitions;
+        let partition = (!partitions.is_empty()).then(|| partitions[in_turn(partitions.len())]);
+        Self { producer: in_turn(args.producers), partition }
+    }
 }
 
 /// Values: the record's number, then letters. Keys: a number of different ones, in turn.
@@ -187,24 +205,26 @@ impl Fates {
 }
 
 /// Sends the warm-up, waits for `go`, and sends the measured records. `send` starts sending a record at its
-/// due time, independent of earlier records; `drain` waits until all have their fates.
+/// due time, independent of earlier records, with this producer; `drain` waits until all have their fates.
 pub fn run(
     args: &Args,
     fates: &Fates,
     client: &'static str,
     version: String,
-    mut send: impl FnMut(usize, Option<&[u8]>, &[u8]) -> Result<(), Failure>,
+    mut send: impl FnMut(usize, Place, Option<&[u8]>, &[u8]) -> Result<(), Failure>,
     mut drain: impl FnMut() -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
     let rate = args.rate.unwrap_or(f64::INFINITY);
     let mut records = Records::new(args);
-    let due = |index: u64| (index as f64 * 1e9 / rate) as u64;
+    // The records of a burst are due when the first of them would be due alone.
+    let due = |index: u64| ((index - index % args.burst) as f64 * 1e9 / rate) as u64;
     let mut all = |slots: std::ops::Range<u64>, start: u64| -> Result<(), Failure> {
         for slot in slots.clone() {
-            sleep_until(fates.origin, start + due(slot - slots.start));
+            let index = slot - slots.start;
+            sleep_until(fates.origin, start + due(index));
             let (key, value) = records.get(slot);
             fates.sent(slot as usize);
-            send(slot as usize, key.as_ref().map(|key| &key[..]), value)?;
+            send(slot as usize, Place::of(args, index), key.as_ref().map(|key| &key[..]), value)?;
         }
         drain()
     };

@@ -13,7 +13,6 @@ use curtail::{
     Consumer, ConsumerConfig, Delivery, Producer, ProducerConfig, Record, RecordMetadata,
     TopicPartition, consumer::RecordBatch,
 };
-use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
 use super::{
@@ -23,6 +22,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    letters::Letters,
     pacer::{Pacer, sleep_precisely},
     setup::client_runtime,
 };
@@ -46,8 +46,6 @@ pub(super) struct Trial<'a> {
 
 /// Bytes of a value that hold the run's mark and the record's number.
 pub(super) const SMALLEST: usize = 16;
-/// Random bytes that values are cut from, beyond the length of one value.
-const POOL: usize = 1 << 16;
 /// Share of a run that does not count: connections, caches and batches settle.
 const WARMUP: f64 = 0.2;
 /// Longest wait for the next record; the missing records then count as lost.
@@ -396,26 +394,21 @@ impl Shared {
 
 /// Values: the run's mark, the record's number, and letters.
 struct Values {
-    pool: Vec<u8>,
+    letters: Letters,
     value: Vec<u8>,
 }
 
 impl Values {
     fn new(size: usize, mark: u64) -> Self {
-        let mut random = SmallRng::seed_from_u64(mark);
         let rest = size.saturating_sub(SMALLEST);
-        let pool = (0..POOL + rest).map(|_| random.random_range(b'A'..=b'Z')).collect();
         let mut value = vec![0; SMALLEST + rest];
         value[..8].copy_from_slice(&mark.to_be_bytes());
-        Self { pool, value }
+        Self { letters: Letters::new(rest, mark), value }
     }
 
     fn get(&mut self, number: u64) -> &[u8] {
-        // An odd step visits each position of the pool before it repeats one.
-        let at = (number.wrapping_mul(40_503) as usize) % POOL;
         self.value[8..SMALLEST].copy_from_slice(&number.to_be_bytes());
-        let rest = &mut self.value[SMALLEST..];
-        rest.copy_from_slice(&self.pool[at..at + rest.len()]);
+        self.value[SMALLEST..].copy_from_slice(self.letters.get(number));
         &self.value
     }
 }

@@ -7,7 +7,7 @@ use super::{
     durability::{SOURCE, TARGET_MS, both_of_the_post, flat_out, measure, quantile_ms},
     testbed::Needs,
 };
-use crate::perf::Result;
+use crate::{peers::Peer, perf::Result};
 
 const REPLICAS: i16 = 3;
 /// Required throughput with all, relative to that with 1: the post's 161 of 195 MB/s.
@@ -74,6 +74,10 @@ impl Experiment for Acks {
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         measure(turn, self.name(), REPLICAS)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

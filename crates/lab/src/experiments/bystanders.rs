@@ -14,7 +14,7 @@ use super::{
     Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::quantile_ms,
-    load::{Load, Senders, rehearse},
+    load::{Load, Senders},
     testbed::Needs,
     windows::{Part, Windows},
     workload::properties,
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     latency::Latencies,
     over_time::OverTime,
+    peers::Peer,
     perf::{Error, Result},
 };
 
@@ -109,10 +110,9 @@ impl Experiment for Bystanders {
             size: SIZE,
             ..base
         };
-        rehearse(&load, turn)?;
         let all = places.healthy.iter().chain(&places.victims).copied();
         let (sent, ()) =
-            turn.send_by(load, Senders::partitions(all), |start, _| match turn.arm.name {
+            turn.send_by(load, Senders::partitions(all), |start| match turn.arm.name {
                 name if name == FROZEN.name => {
                     windows.run(start, || testbed.freeze(VICTIM), || testbed.thaw(VICTIM))
                 }
@@ -132,6 +132,10 @@ impl Experiment for Bystanders {
         }
         testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

@@ -131,18 +131,19 @@ impl Experiment for CatchUp {
         let runtime = readers::runtime()?;
         let mut consumer = readers::one_at_end(&runtime, &config, &topic)?;
         let over_time = SharedOverTime::default();
-        let (sent, read) = turn.send_by(load, Senders::partitions(0..PARTITIONS), |start, _| {
-            let at = |partition| TopicPartition::new(&*topic, partition);
-            let behind: Vec<TopicPartition> = behind.map(at).collect();
-            consumer.seek_to_beginning(&behind)?;
-            let expected = Expected {
-                over_time: over_time.clone(),
-                apart: apart(turn.arm.name),
-                backlog,
-                ..Expected::new(start, RATE, records)
-            };
-            runtime.block_on(Reader::new(expected).run(consumer))
-        })?;
+        let (sent, read) =
+            turn.send_after(load, Senders::partitions(0..PARTITIONS), |start, _| {
+                let at = |partition| TopicPartition::new(&*topic, partition);
+                let behind: Vec<TopicPartition> = behind.map(at).collect();
+                consumer.seek_to_beginning(&behind)?;
+                let expected = Expected {
+                    over_time: over_time.clone(),
+                    apart: apart(turn.arm.name),
+                    backlog,
+                    ..Expected::new(start, RATE, records)
+                };
+                runtime.block_on(Reader::new(expected).run(consumer))
+            })?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
         read.add_to(Order::Sent, &mut sample);

@@ -7,7 +7,7 @@ use curtail::ProducerConfig;
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
-    load::{Load, WarmUp, rehearse},
+    load::{Load, Senders, WarmUp, rehearse},
     testbed::Needs,
 };
 use crate::{peers::Peer, perf::Result};
@@ -74,7 +74,8 @@ impl Experiment for ColdStart {
         rehearse(&load, turn)?;
         let warm_up =
             if turn.arm.name == WARM.name { WarmUp::Connections } else { WarmUp::Nothing };
-        let (sent, ()) = turn.send_after(Load { warm_up, ..load }, |_| Ok(()))?;
+        let (sent, ()) =
+            turn.send_after(Load { warm_up, ..load }, Senders::default(), |_, _| Ok(()))?;
         let mut sample = sent.sample();
         let first = if turn.arm.name == WARM.name { "after warm_up" } else { "without warm_up" };
         let what = format!("first record of a new producer, {first}");

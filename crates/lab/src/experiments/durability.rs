@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{
     Arm, Figure, Model, Sample, Setting, Turn, Workload,
     check::{Order, read_back},
-    load::{Keys, Load, Senders, rehearse, with_properties},
+    load::{Keys, Load, Senders, with_properties},
     workload::properties,
 };
 use crate::perf::Result;
@@ -97,9 +97,8 @@ pub(super) fn measure(turn: &Turn<'_>, experiment: &str, replicas: i16) -> Resul
         keys: Keys::Cycle(KEYS),
         ..base
     };
-    rehearse(&load, turn)?;
     let flat_out = load.clone();
-    let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+    let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_| Ok(()))?;
     let mut sample = sent.sample();
     let order = Order::SentInTurn(PRODUCERS as u64);
     read_back(&sent, order, &mut sample)?;
@@ -119,7 +118,7 @@ fn as_fast_as_possible(
     turn.testbed.create_topic(&topic, PARTITIONS, replicas)?;
     let records = (FLAT_OUT * turn.setting.scale) as u64;
     let load = Load { topic: topic.clone(), records, warmup: 0, rate: f64::INFINITY, ..load };
-    let (sent, ()) = load.run_by(Senders::producers(PRODUCERS), |_, _| Ok(()))?;
+    let (sent, ()) = turn.send_by(load, Senders::producers(PRODUCERS), |_| Ok(()))?;
     let mut fast = sent.sample();
     read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut fast)?;
     turn.testbed.delete_topic(&topic)?;

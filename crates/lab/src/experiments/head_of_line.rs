@@ -154,7 +154,7 @@ impl Experiment for HeadOfLine {
         rehearse(&load, turn)?;
         let senders = places.senders(SLOW_ONE_OF, turn.arm.name == APART.name);
         let falters = turn.arm.name != NONE.name;
-        let (sent, lookups) = turn.send_by(load, senders, |start, producers| {
+        let (sent, lookups) = turn.send_after(load, senders, |start, producers| {
             std::thread::scope(|scope| {
                 let runtime = client_runtime()?;
                 let lookups =

@@ -13,10 +13,13 @@ use super::{
     Arm, Arms, ClusterKind, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
     durability::{KEYS, PARTITIONS, SIZE, SOURCE, TARGET_MS, WARMUP, quantile_ms},
-    load::{Keys, Load, rehearse},
+    load::{Keys, Load},
     testbed::Needs,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const REPLICAS: i16 = 3;
 const RUN: Duration = Duration::from_secs(4);
@@ -128,6 +131,13 @@ impl Experiment for LatencyThroughput {
         measure(&Turn { testbed: &secured, ..*turn }, self.name(), rate)
     }
 
+    fn admits(&self, arm: &Arm, _: Peer) -> Result<(), &'static str> {
+        let secured = find(arm.name).is_ok_and(|(case, _)| case.sasl_ssl);
+        (!secured)
+            .then_some(())
+            .ok_or("only Curtail is given the certificates and users of these brokers")
+    }
+
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
         let mut conditions = arms.intact();
         for case in &CASES {
@@ -160,7 +170,6 @@ fn measure(turn: &Turn<'_>, experiment: &str, rate: f64) -> Result<Sample> {
         keys: Keys::Cycle(KEYS),
         ..Load::new(turn, &topic)?
     };
-    rehearse(&load, turn)?;
     let (sent, ()) = turn.send(load, |_| Ok(()))?;
     let mut sample = sent.sample();
     sent.note_requests(&mut sample);

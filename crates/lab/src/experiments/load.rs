@@ -24,6 +24,8 @@ use super::{
 };
 use crate::{
     cpu::CpuTime,
+    letters::Letters,
+    peers::driver::InTurn,
     perf::{Error, Pacer, Result, sleep_precisely},
 };
 
@@ -33,8 +35,6 @@ const NUMBER: usize = 8;
 pub(super) const EARLIER: u64 = 1 << 40;
 /// Outcomes for which space is reserved before the first record.
 const MOST_AT_ONCE: usize = 1 << 20;
-/// Random bytes that values are cut from, beyond the length of one value.
-const POOL: usize = 1 << 16;
 
 /// Which records carry a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +162,16 @@ impl Senders {
     /// Index of the first record of the same burst.
     fn first_of_burst(&self, index: u64) -> u64 {
         index - index % self.burst
+    }
+
+    /// These senders for another client's driver; `None` if it cannot send so.
+    fn in_turn(&self) -> Option<InTurn> {
+        let partitions: Vec<i32> = self.slots.iter().filter_map(|slot| slot.partition).collect();
+        let producers = self.count_producers();
+        let one = producers == 1 && partitions.len() == self.slots.len();
+        let in_turn = self.slots.iter().enumerate().all(|(at, slot)| slot.producer == at);
+        let sendable = !self.end_with_script && (one || in_turn && partitions.is_empty());
+        sendable.then_some(InTurn { producers, partitions, burst: self.burst })
     }
 
     fn count_producers(&self) -> usize {
@@ -643,8 +653,11 @@ impl Sent {
         })
     }
 
-    /// Adds the number of produce requests to the sample.
+    /// Adds the number of produce requests to the sample, if the client reports it.
     pub(super) fn note_requests(&self, sample: &mut Sample) {
+        if self.requests == 0 {
+            return;
+        }
         sample.note("requests", Figure::Total(self.requests as f64));
     }
 
@@ -715,24 +728,20 @@ impl StickyByBatch {
 /// Values: the record's number, then letters.
 struct Values {
     first: u64,
-    pool: Vec<u8>,
+    letters: Letters,
     value: Vec<u8>,
 }
 
 impl Values {
     fn new(size: usize, seed: u64, first: u64) -> Self {
-        let mut random = SmallRng::seed_from_u64(seed);
         let rest = size.saturating_sub(NUMBER);
-        let pool = (0..POOL + rest).map(|_| random.random_range(b'A'..=b'Z')).collect();
-        Self { first, pool, value: vec![0; NUMBER + rest] }
+        Self { first, letters: Letters::new(rest, seed), value: vec![0; NUMBER + rest] }
     }
 
     fn get(&mut self, index: u64) -> &[u8] {
-        // An odd step visits each position of the pool before it repeats one.
-        let at = (index.wrapping_mul(40_503) as usize) % POOL;
         let (number, rest) = self.value.split_at_mut(NUMBER);
         number.copy_from_slice(&(self.first + index).to_be_bytes());
-        rest.copy_from_slice(&self.pool[at..at + rest.len()]);
+        rest.copy_from_slice(self.letters.get(index));
         &self.value
     }
 }

@@ -11,11 +11,11 @@ use super::{
     Workload,
     check::{Order, read_back},
     durability::{KEYS, PARTITIONS, SOURCE, WARMUP, quantile_ms},
-    load::{Keys, Load, Senders, rehearse},
+    load::{Keys, Load, Senders},
     testbed::Needs,
     workload::properties,
 };
-use crate::perf::Result;
+use crate::{peers::Peer, perf::Result};
 
 const PRODUCERS: usize = 24;
 const REPLICAS: i16 = 3;
@@ -110,14 +110,17 @@ impl Experiment for MicroBurst {
             keys: Keys::Cycle(KEYS),
             ..Load::new(turn, &topic)?
         };
-        rehearse(&load, turn)?;
         let senders = Senders { burst: burst(turn.arm), ..Senders::producers(PRODUCERS) };
-        let (sent, ()) = turn.send_by(load, senders, |_, _| Ok(()))?;
+        let (sent, ()) = turn.send_by(load, senders, |_| Ok(()))?;
         let mut sample = sent.sample();
         sent.note_requests(&mut sample);
         read_back(&sent, Order::SentInTurn(PRODUCERS as u64), &mut sample)?;
         turn.testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

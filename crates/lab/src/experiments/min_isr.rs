@@ -12,11 +12,14 @@ use super::{
     Simulated, Testbed, Turn, When, Workload,
     check::{Order, read_back},
     durability::{SIZE, SOURCE, quantile_ms},
-    load::{Load, Senders, nanos, rehearse, sleep_until, worst_ms},
+    load::{Load, Senders, nanos, sleep_until, worst_ms},
     testbed::{Faltering, Needs},
     workload::{falter, properties, victim},
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
@@ -29,6 +32,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
 /// Length of the prepared load, if a broker is slow to come back.
 const LONGEST: Duration = Duration::from_secs(90);
+/// Length of the load after the run if other clients take part, whose drivers cannot end early.
+const RETURN: Duration = Duration::from_secs(4);
 
 /// Largest ratio of the same percentile between values of the setting.
 const FACTOR: f64 = 1.25;
@@ -134,19 +139,21 @@ impl Experiment for MinIsr {
         testbed.create_topic_with(&topic, PARTITIONS, 3, &settings)?;
         let others = followed_by(testbed, &topic, victim)?;
         let run = length(turn.setting);
+        let with_others = turn.setting.clients.iter().any(|client| client.peer().is_some());
+        // Drivers of other clients cannot end early.
+        let longest = if with_others { run + RETURN } else { run + LONGEST };
         let base = Load::new(turn, &topic)?;
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
-            records: (RATE * (run + LONGEST).as_secs_f64()) as u64,
+            records: (RATE * longest.as_secs_f64()) as u64,
             warmup: (RATE * run.as_secs_f64() * 0.1) as u64,
             rate: RATE,
             size: SIZE,
             ..base
         };
-        rehearse(&load, turn)?;
-        let senders = Senders { end_with_script: true, ..Senders::partitions(others) };
-        let (sent, gone) = turn
-            .send_by(load, senders, |start, _| happen(testbed, case.replica, victim, start, run))?;
+        let senders = Senders { end_with_script: !with_others, ..Senders::partitions(others) };
+        let (sent, gone) =
+            turn.send_by(load, senders, |start| happen(testbed, case.replica, victim, start, run))?;
         testbed.await_healthy(&topic, PARTITIONS as usize)?;
         let mut sample = sent.sample();
         read_back(&sent, Order::Sent, &mut sample)?;
@@ -157,6 +164,10 @@ impl Experiment for MinIsr {
         }
         testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, setting: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

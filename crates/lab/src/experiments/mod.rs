@@ -300,52 +300,56 @@ impl Turn<'_> {
         name
     }
 
-    /// Sends the load with the measured client after a warm-up with records, as [`Load::run_observed`]. Other clients are
+    /// Sends the load with the measured client after a warm-up with records, as [`Load::run_observed_by`]. Other clients are
     /// not observed inside.
     ///
     /// # Errors
-    /// As [`Load::run_observed`]; a client that lacks a setting of the load.
+    /// As [`Load::run_observed_by`]; a client that lacks a setting of the load.
     fn send<T: Send>(
         &self,
         load: Load,
         script: impl FnOnce(Instant) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
-        self.send_after(Load { warm_up: WarmUp::Records, ..load }, script)
+        self.send_by(load, Senders::default(), script)
     }
 
-    /// As [`Turn::send`], after the load's own warm-up.
+    /// As [`Turn::send`], with other senders.
+    ///
+    /// # Errors
+    /// As [`Turn::send`].
+    fn send_by<T: Send>(
+        &self,
+        load: Load,
+        senders: Senders,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        let load = Load { warm_up: WarmUp::Records, ..load };
+        self.send_after(load, senders, |start, _| script(start))
+    }
+
+    /// As [`Turn::send_by`], after the load's own warm-up. The script also receives Curtail's producers, and none of other
+    /// clients.
     ///
     /// # Errors
     /// As [`Turn::send`].
     fn send_after<T: Send>(
         &self,
         load: Load,
-        script: impl FnOnce(Instant) -> Result<T> + Send,
+        senders: Senders,
+        script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
         match self.driver {
-            None => load.run_observed(self.testbed, self.observe(), script),
+            None => load.run_observed_by(self.testbed, self.observe(), senders, script),
             Some(driver) => {
                 self.testbed.begin_timeline()?;
                 let topic = load.topic.clone();
                 let brokers_here = self.setting.cluster == ClusterKind::Embedded;
-                let (mut sent, scripted) = load.sent_by(driver, brokers_here, script)?;
+                let script = |start| script(start, &[]);
+                let (mut sent, scripted) = load.sent_by(driver, senders, brokers_here, script)?;
                 sent.observation.traced(self.testbed.timeline(&topic, sent.start)?);
                 Ok((sent, scripted))
             }
         }
-    }
-
-    /// Sends the load with Curtail, as [`Load::run_observed_by`].
-    ///
-    /// # Errors
-    /// As [`Load::run_observed_by`].
-    fn send_by<T: Send>(
-        &self,
-        load: Load,
-        senders: Senders,
-        script: impl FnOnce(Instant, &[Producer]) -> Result<T> + Send,
-    ) -> Result<(Sent, T)> {
-        load.run_observed_by(self.testbed, self.observe(), senders, script)
     }
 
     /// The observations of a load, for experiments without their own consumers.

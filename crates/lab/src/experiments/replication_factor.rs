@@ -5,7 +5,10 @@ use super::{
     durability::{SOURCE, TARGET_MS, both_of_the_post, flat_out, measure, quantile_ms},
     testbed::Needs,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 const ONE: Arm = Arm { name: "1", about: "the leader alone", properties: &[] };
 const TWO: Arm = Arm { name: "2", about: "one follower", properties: &[] };
@@ -51,6 +54,10 @@ impl Experiment for ReplicationFactor {
 
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         measure(turn, self.name(), replicas(turn.arm)?)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {

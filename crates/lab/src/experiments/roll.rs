@@ -169,7 +169,7 @@ impl Experiment for Roll {
             turn.send(load, |start| Ok((None, restart_all(start)?)))?
         } else {
             let senders = Senders { end_with_script: true, ..Senders::default() };
-            turn.send_by(load, senders, |start, _| {
+            turn.send_after(load, senders, |start, _| {
                 let expected = Expected::new(start, RATE, records);
                 let reading = consumers.pop().map(|consumer| {
                     readers::read_until_told(consumer, expected, sent_of.subscribe())

@@ -64,9 +64,38 @@ pub(crate) struct Order {
     pub(crate) size: usize,
     /// Number of different keys; `None` for keyless records.
     pub(crate) keys: Option<u64>,
+    pub(crate) senders: InTurn,
     pub(crate) until: Until,
     pub(crate) seed: u64,
     pub(crate) properties: Vec<(String, String)>,
+}
+
+/// Producers and partitions of a load's records.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InTurn {
+    /// Producers, which send in turn.
+    pub(crate) producers: usize,
+    /// Partitions of the records, in turn; empty if the producers choose.
+    pub(crate) partitions: Vec<i32>,
+    /// Records that are due at the same time.
+    pub(crate) burst: u64,
+}
+
+impl InTurn {
+    fn flags(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.producers > 1 {
+            words.extend(flags(&[("--producers", self.producers.to_string())]));
+        }
+        if !self.partitions.is_empty() {
+            let list: Vec<String> = self.partitions.iter().map(i32::to_string).collect();
+            words.extend(flags(&[("--to-partitions", list.join(","))]));
+        }
+        if self.burst > 1 {
+            words.extend(flags(&[("--burst", self.burst.to_string())]));
+        }
+        words
+    }
 }
 
 /// Order of round trips: one record after the other, from the send to the poll.
@@ -158,8 +187,8 @@ const UNLIMITED: f64 = 1e9;
 
 impl Order {
     fn arguments(&self) -> Vec<String> {
-        let Self { bootstrap, topic, records, warmup, rate, size, keys, until, seed, properties } =
-            self;
+        let Self { bootstrap, topic, records, warmup, rate, size, keys, .. } = self;
+        let Self { senders, until, seed, properties, .. } = self;
         let mut words = flags(&[
             ("--bootstrap-server", bootstrap.clone()),
             ("--topic", topic.clone()),
@@ -172,6 +201,7 @@ impl Order {
         if let Some(keys) = keys {
             words.extend(flags(&[("--keys", keys.to_string())]));
         }
+        words.extend(senders.flags());
         if *until == Until::Read {
             words.extend(flags(&[("--until", "read".into())]));
         }

@@ -1,7 +1,7 @@
 use std::{ffi::OsString, fmt::Write as _, time::Duration};
 
 use super::{
-    driver::{Drained, Measured, Order, Reading, RoundTrips, Until},
+    driver::{Drained, InTurn, Measured, Order, Reading, RoundTrips, Until},
     fates::{Place, SIZE, Told, read},
     *,
 };
@@ -87,6 +87,7 @@ fn order() -> Order {
         rate: 1000.0,
         size: 100,
         keys: Some(7),
+        senders: InTurn { producers: 3, partitions: vec![4, 0], burst: 2 },
         until: Until::Acknowledged,
         seed: 9,
         properties: vec![("linger.ms".into(), "0".into())],
@@ -137,6 +138,7 @@ fn a_driver_receives_its_order_and_its_output_is_read() {
     let told = measured.first_error.unwrap();
     let expected = "go load --bootstrap-server 127.0.0.1:1,127.0.0.1:2 --topic t --num-records 5 \
                     --warmup-records 3 --throughput 1000 --record-size 100 --seed 9 --keys 7 \
+                    --producers 3 --to-partitions 4,0 --burst 2 \
                     --command-property linger.ms=0 --fates ";
     assert!(told.starts_with(expected), "{told}");
 }
@@ -150,7 +152,12 @@ fn a_driver_that_reads_the_load_receives_until_read() {
     let order = Order { until: Until::Read, ..order() };
     let measured = script(&text).load(&order).unwrap().go().unwrap().0.finish().unwrap();
     let told = measured.first_error.unwrap();
-    assert!(told.contains(" --keys 7 --until read --command-property "), "{told}");
+    assert!(
+        told.contains(
+            " --keys 7 --producers 3 --to-partitions 4,0 --burst 2 --until read --command-property "
+        ),
+        "{told}"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{fs, path::PathBuf};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{Error, Result};
+use crate::letters::Letters;
 
 /// Source of values, with the flags of Kafka's tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,25 +29,18 @@ pub enum Payload {
     Monotonic,
 }
 
-/// Random bytes that values are cut from, beyond the length of one value.
-const POOL: usize = 1 << 16;
-
 /// Generated values.
 #[derive(Debug)]
 pub(super) enum Values {
-    Pool { pool: Vec<u8>, size: usize },
+    Letters(Letters),
     Pieces { pieces: Vec<Vec<u8>>, order: SmallRng },
     Numbers { digits: Vec<u8> },
 }
 
 impl Values {
     pub(super) fn prepare(payload: &Payload) -> Result<Self> {
-        let mut random = SmallRng::seed_from_u64(0);
         match payload {
-            Payload::Random { size } => {
-                let pool = (0..POOL + size).map(|_| random.random_range(b'A'..=b'Z')).collect();
-                Ok(Self::Pool { pool, size: *size })
-            }
+            Payload::Random { size } => Ok(Self::Letters(Letters::new(*size, 0))),
             Payload::Monotonic => Ok(Self::Numbers { digits: Vec::new() }),
             Payload::File { path, delimiter } => {
                 let failed = |reason: String| {
@@ -62,7 +56,7 @@ impl Values {
                 if pieces.is_empty() {
                     return Err(failed("it holds no payload".into()));
                 }
-                Ok(Self::Pieces { pieces, order: random })
+                Ok(Self::Pieces { pieces, order: SmallRng::seed_from_u64(0) })
             }
         }
     }
@@ -70,11 +64,7 @@ impl Values {
     /// The value of record `index`.
     pub(super) fn get(&mut self, index: u64) -> &[u8] {
         match self {
-            Self::Pool { pool, size } => {
-                // An odd step visits each position of the pool before it repeats one.
-                let at = (index.wrapping_mul(40_503) as usize) % POOL;
-                &pool[at..at + *size]
-            }
+            Self::Letters(letters) => letters.get(index),
             Self::Pieces { pieces, order } => &pieces[order.random_range(0..pieces.len())],
             Self::Numbers { digits } => {
                 use std::io::Write as _;

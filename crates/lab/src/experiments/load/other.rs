@@ -16,21 +16,23 @@ use crate::{
 };
 
 impl Load {
-    /// As [`Load::run`], sent by a driver. Its client uses its own defaults for settings that the load leaves
+    /// As [`Load::run_by`], sent by a driver. Its client uses its own defaults for settings that the load leaves
     /// out.
     ///
     /// With `brokers_here`, the CPU time of the brokers in this process counts too, as it does for Curtail.
     ///
     /// # Errors
-    /// [`Error::Lacking`] if the client lacks a setting; a driver that fails; errors of the script.
+    /// [`Error::Lacking`] if the client lacks a setting, or cannot send as these senders do; a driver that fails;
+    /// errors of the script.
     pub(in crate::experiments) fn sent_by<T: Send>(
         self,
         driver: &Driver,
+        senders: Senders,
         brokers_here: bool,
         script: impl FnOnce(Instant) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
-        let order = self.order(driver)?;
-        self.sent_as(&order, driver, brokers_here, script)
+        let order = self.order(driver, &senders)?;
+        self.sent_as(&order, driver, senders, brokers_here, script)
     }
 
     /// Sent by a driver whose own consumer reads the load: a record's acknowledgement time is when it was
@@ -44,8 +46,9 @@ impl Load {
         brokers_here: bool,
         warmup: u64,
     ) -> Result<Sent> {
-        let order = Order { until: Until::Read, warmup, ..self.order(driver)? };
-        let (sent, ()) = self.sent_as(&order, driver, brokers_here, |_| Ok(()))?;
+        let senders = Senders::default();
+        let order = Order { until: Until::Read, warmup, ..self.order(driver, &senders)? };
+        let (sent, ()) = self.sent_as(&order, driver, senders, brokers_here, |_| Ok(()))?;
         Ok(sent)
     }
 
@@ -53,6 +56,7 @@ impl Load {
         self,
         order: &Order,
         driver: &Driver,
+        senders: Senders,
         brokers_here: bool,
         script: impl FnOnce(Instant) -> Result<T> + Send,
     ) -> Result<(Sent, T)> {
@@ -66,14 +70,17 @@ impl Load {
             (measured.map(|measured| (measured, here)), scripted)
         });
         let (measured, here) = measured?;
-        let mut sent = self.collect_told(start, measured);
+        let mut sent = self.collect_told(start, measured, senders);
         if brokers_here {
             sent.cpu = sent.cpu + here;
         }
         Ok((sent, scripted?))
     }
 
-    fn order(&self, driver: &Driver) -> Result<Order> {
+    fn order(&self, driver: &Driver, senders: &Senders) -> Result<Order> {
+        let Some(senders) = senders.in_turn() else {
+            return Err(Error::Lacking("its driver cannot send as this experiment does".into()));
+        };
         let properties = given(&self.config);
         if let Some(reason) = driver.peer().lacks(&properties) {
             return Err(Error::Lacking(reason));
@@ -89,19 +96,20 @@ impl Load {
                 Keys::None => None,
                 Keys::Cycle(count) => Some(count),
             },
+            senders,
             until: Until::Acknowledged,
             seed: self.seed,
             properties,
         })
     }
 
-    fn collect_told(self, start: Instant, measured: Measured) -> Sent {
+    fn collect_told(self, start: Instant, measured: Measured, senders: Senders) -> Sent {
         let Measured { fates, cpu, first_error } = measured;
         let fates = fates.into_iter().map(fate).collect();
         let observation = Observation::default();
         // The driver reports a record's partition but not its broker.
         let brokers = BTreeMap::new();
-        let (requests, senders) = (0, Senders::default());
+        let requests = 0;
         Sent { start, fates, first_error, observation, load: self, requests, senders, cpu, brokers }
     }
 }
@@ -178,7 +186,7 @@ mod tests {
     fn fates_of_another_client_are_measured_like_curtails() {
         let config = ProducerConfig::new("127.0.0.1:1").linger(Duration::ZERO);
         let script = |start: Instant| Ok(start.elapsed());
-        let (sent, _) = load(config).sent_by(&driver(), false, script).unwrap();
+        let (sent, _) = load(config).sent_by(&driver(), Senders::default(), false, script).unwrap();
         let sample = sent.sample();
         assert_eq!((sample.records, sample.errors, sample.bytes), (1, 1, 10));
         assert_eq!(sample.first_error.as_deref(), Some("too late"));
@@ -194,8 +202,24 @@ mod tests {
     fn a_setting_that_the_client_lacks_is_known_before_anything_is_sent() {
         let mut config = ProducerConfig::new("127.0.0.1:1");
         config.set("partitioner.availability.timeout.ms", "5").unwrap();
-        let run = load(config).sent_by(&driver(), false, |_| Ok(()));
+        let run = load(config).sent_by(&driver(), Senders::default(), false, |_| Ok(()));
         assert!(matches!(run, Err(Error::Lacking(text)) if text.contains("availability")));
+    }
+
+    #[test]
+    fn a_driver_receives_producers_or_partitions_in_turn_and_nothing_else() {
+        let of = |senders: Senders| senders.in_turn().map(|told| (told.producers, told.partitions));
+        assert_eq!(of(Senders::default()), Some((1, Vec::new())));
+        assert_eq!(of(Senders::producers(3)), Some((3, Vec::new())));
+        assert_eq!(of(Senders::partitions([4, 2])), Some((1, vec![4, 2])));
+        assert_eq!(of(Senders { end_with_script: true, ..Senders::default() }), None);
+        let mut mixed = Senders::producers(2);
+        mixed.slots[1].partition = Some(7);
+        assert_eq!(of(mixed), None);
+        let run = load(ProducerConfig::new("127.0.0.1:1"));
+        let until_the_end = Senders { end_with_script: true, ..Senders::default() };
+        let run = run.sent_by(&driver(), until_the_end, false, |_| Ok(()));
+        assert!(matches!(run, Err(Error::Lacking(text)) if text.contains("cannot send")));
     }
 
     #[test]

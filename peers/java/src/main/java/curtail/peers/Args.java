@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
 
@@ -18,6 +19,7 @@ final class Args {
                        [--warmup-records N] [--command-property k=v]... [--json FILE] [--fates FILE]
                load    --bootstrap-server B --topic T --num-records N --record-size S --throughput R
                        [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
+                       [--producers N] [--to-partitions P,P...] [--burst N]
                        [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line 'go' on
                        standard input
                churn   --bootstrap-server B --topics N --partitions N --senders N --num-records N --record-size S
@@ -50,6 +52,12 @@ final class Args {
     /** Whether a load is read back, and latencies end with the poll that returned the record. */
     boolean untilRead;
     long seed = 1;
+    /** Producers of a load, which send in turn. */
+    int producers = 1;
+    /** Partitions of a load's records, in turn; empty if the client chooses. */
+    int[] toPartitions = {};
+    /** Records of a load that are due at the same time. */
+    long burst = 1;
     /** Of the tool churn: topics, partitions of each, threads. */
     int topics;
     int partitions;
@@ -91,6 +99,9 @@ final class Args {
                 case "--until" -> untilRead = untilRead(value);
                 case "--keys" -> keys = Long.parseLong(value);
                 case "--seed" -> seed = Long.parseLong(value);
+                case "--producers" -> producers = Integer.parseInt(value);
+                case "--to-partitions" -> toPartitions = Stream.of(value.split(",")).mapToInt(Integer::parseInt).toArray();
+                case "--burst" -> burst = Long.parseLong(value);
                 case "--topics" -> topics = Integer.parseInt(value);
                 case "--partitions" -> partitions = Integer.parseInt(value);
                 case "--senders" -> senders = Integer.parseInt(value);
@@ -143,6 +154,9 @@ final class Args {
         if (bootstrap == null || topic == null || records < 1 || recordSize < 1 && !tool.equals("consume")) {
             throw new IllegalArgumentException(
                 "--bootstrap-server, --topic, --num-records and --record-size are needed\n" + USAGE);
+        }
+        if (producers < 1 || burst < 1) {
+            throw new IllegalArgumentException("--producers and --burst are at least 1");
         }
         if (warmup >= records) {
             throw new IllegalArgumentException("--warmup-records must be fewer than --num-records");

@@ -4,6 +4,8 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.concurrent.FutureTask;
@@ -19,30 +21,35 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class Load {
     /** First record number of the warm-up. */
     private static final long EARLIER = 1L << 40;
-    private static final int POOL = 1 << 16;
+    /** Letters that values are cut from: so many that none repeat within a batch, where a codec would find them. */
+    private static final int POOL = 1 << 22;
     /** Longest time from now to a start; a larger one belongs to another clock. */
     private static final long LONGEST_NANOS = 60_000_000_000L;
 
     private final Args args;
-    private final KafkaProducer<byte[], byte[]> producer;
+    private final List<KafkaProducer<byte[], byte[]>> producers;
     /** Reads the load back; null if latencies end with the acknowledgement. */
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final byte[] letters;
     private final AtomicReference<Exception> firstError = new AtomicReference<>();
 
-    private Load(Args args, KafkaProducer<byte[], byte[]> producer, KafkaConsumer<byte[], byte[]> consumer) {
+    private Load(Args args, List<KafkaProducer<byte[], byte[]>> producers, KafkaConsumer<byte[], byte[]> consumer) {
         this.args = args;
-        this.producer = producer;
+        this.producers = producers;
         this.consumer = consumer;
         letters = letters(args.seed, POOL + args.recordSize);
     }
 
     static Report run(Args args) throws Exception {
         ByteArraySerializer serializer = new ByteArraySerializer();
-        try (KafkaConsumer<byte[], byte[]> consumer = args.untilRead ? consumerAtEnd(args) : null;
-             KafkaProducer<byte[], byte[]> producer =
-                 new KafkaProducer<>(args.producer(Map.of()), serializer, serializer)) {
-            return new Load(args, producer, consumer).run();
+        List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> consumer = args.untilRead ? consumerAtEnd(args) : null) {
+            for (int i = 0; i < args.producers; i++) {
+                producers.add(new KafkaProducer<>(args.producer(Map.of()), serializer, serializer));
+            }
+            return new Load(args, producers, consumer).run();
+        } finally {
+            producers.forEach(KafkaProducer::close);
         }
     }
 
@@ -56,7 +63,7 @@ final class Load {
 
     private Report run() throws Exception {
         if (args.warmup > 0) {
-            producer.partitionsFor(args.topic);
+            producers.forEach(producer -> producer.partitionsFor(args.topic));
             send(EARLIER, new Fates((int) args.warmup), System.nanoTime());
             if (firstError.get() != null) {
                 throw new IllegalStateException("the warm-up failed: " + firstError.get());
@@ -100,15 +107,16 @@ final class Load {
     /** Sends one record per fate and waits until each fate is known. */
     private void send(long first, Fates fates, long start) throws Exception {
         FutureTask<Void> reading = consumer == null ? null : ReadBack.start(consumer, first, fates, start);
-        double interval = 1e9 / args.rate;
         byte[] value = new byte[args.recordSize];
         for (int i = 0; i < fates.size(); i++) {
             int index = i;
-            fates.sent(index, sleepUntil(start + (long) (i * interval)) - start);
+            fates.sent(index, sleepUntil(start + due(i)) - start);
             fill(value, first, i);
             byte[] key = args.keys == 0 ? null : ByteBuffer.allocate(8).putLong(i % args.keys).array();
             // The producer copies key and value before it returns.
-            producer.send(new ProducerRecord<>(args.topic, key, value), (metadata, error) -> {
+            Integer partition = args.toPartitions.length == 0 ? null : args.toPartitions[i % args.toPartitions.length];
+            ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(args.topic, partition, key, value);
+            producers.get(i % args.producers).send(record, (metadata, error) -> {
                 if (error != null) {
                     firstError.compareAndSet(null, error);
                 } else if (reading == null) {
@@ -116,10 +124,15 @@ final class Load {
                 }
             });
         }
-        producer.flush();
+        producers.forEach(KafkaProducer::flush);
         if (reading != null) {
             reading.get();
         }
+    }
+
+    /** When a record is due, in nanoseconds since the start: with the first record of its burst. */
+    private long due(long index) {
+        return (long) ((index - index % args.burst) * (1e9 / args.rate));
     }
 
     /** Fills a value with the record's number, then letters. */
@@ -152,13 +165,12 @@ final class Load {
     private Report report(Fates fates, long nanos, Cpu start, Cpu end) {
         Histogram latency = new Histogram();
         Histogram sendLatency = new Histogram();
-        double interval = 1e9 / args.rate;
         long records = 0;
         for (int i = 0; i < fates.size(); i++) {
             long acknowledged = fates.acknowledgedAt(i);
             if (acknowledged >= 0) {
                 records++;
-                latency.record(acknowledged - (long) (i * interval));
+                latency.record(acknowledged - due(i));
                 sendLatency.record(acknowledged - fates.sentAt(i));
             }
         }
