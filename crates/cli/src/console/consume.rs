@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
     /// Join this group (group.id), share the topics with its other members, and commit the printed records. Ctrl-C leaves
-    /// the group.
+    /// the group. Without it nothing is committed.
     #[arg(short = 'G', long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
     /// Group protocol: classic, or consumer (KIP-848), where the brokers assign partitions (group.protocol).
@@ -44,9 +44,9 @@ pub(crate) struct Arguments {
     /// Start position: beginning, end, an offset, -N for N records before the end of each partition, or s@MS for the first
     /// record at or after a timestamp in ms. An offset outside the log is an error, unless -X auto.offset.reset=earliest or
     /// latest chooses the position instead. With --group only beginning or end, which apply to partitions without a
-    /// committed offset.
-    #[arg(short, long, default_value = "beginning", allow_hyphen_values = true, value_parser = Start::parse)]
-    offset: Start,
+    /// committed offset [default: beginning].
+    #[arg(short, long, allow_hyphen_values = true, value_parser = Start::parse)]
+    offset: Option<Start>,
     /// Start at the beginning, which is the default: --offset beginning.
     #[arg(long, conflicts_with = "offset")]
     from_beginning: bool,
@@ -84,6 +84,15 @@ impl Arguments {
             true => Err(Failure::new("no topic given; use for example --topic payments")),
             false => Ok(topics),
         }
+    }
+
+    fn start(&self) -> Start {
+        self.offset.unwrap_or(Start::Beginning)
+    }
+
+    /// Whether a flag gives the start position.
+    fn has_start(&self) -> bool {
+        self.offset.is_some() || self.from_beginning
     }
 }
 
@@ -154,12 +163,16 @@ const AUTO_CREATE: &str = "allow.auto.create.topics";
 /// The position in place of one outside the log.
 const RESET: &str = "auto.offset.reset";
 
-/// The settings given, and those that follow from the group.
+/// Properties and the settings that follow from the flags.
 fn config(arguments: &Arguments) -> Result<ConsumerConfig, Failure> {
+    let client = &arguments.client;
     // Before the others, so that a property given by name takes precedence.
     let create = (AUTO_CREATE, "false");
-    let Some(group) = &arguments.group else { return arguments.client.config(&[create], &[]) };
-    let reset = match arguments.offset {
+    let Some(group) = &arguments.group else {
+        // A profile or a file may name an application's group, whose offsets must not change.
+        return client.config(&[create], &[("enable.auto.commit", "false")]);
+    };
+    let reset = match arguments.start() {
         Start::Beginning => "earliest",
         Start::End => "latest",
         Start::At(_) | Start::BeforeEnd(_) | Start::Time(_) => {
@@ -168,9 +181,15 @@ fn config(arguments: &Arguments) -> Result<ConsumerConfig, Failure> {
             ));
         }
     };
-    let protocol = arguments.group_protocol.as_deref().map(|name| ("group.protocol", name));
-    let fixed: Vec<_> = [("group.id", group.as_str())].into_iter().chain(protocol).collect();
-    arguments.client.config(&[create, (RESET, reset)], &fixed)
+    let (mut defaults, mut fixed) = (vec![create], vec![("group.id", group.as_str())]);
+    fixed.extend(arguments.group_protocol.as_deref().map(|name| ("group.protocol", name)));
+    // A flag takes precedence over a profile and a file, and a property by name over the flag.
+    let is_given = client.properties.iter().any(|property| property.name == RESET);
+    match arguments.has_start() && !is_given {
+        true => fixed.push((RESET, reset)),
+        false => defaults.push((RESET, reset)),
+    }
+    client.config(&defaults, &fixed)
 }
 
 /// The longest single poll. Polls end with the first records; this only bounds how late an end is noticed.
@@ -269,7 +288,7 @@ async fn assign(
         partitions.extend(selected(consumer, topic, arguments.partition).await?);
     }
     consumer.assign(partitions.iter().cloned());
-    match arguments.offset {
+    match arguments.start() {
         Start::Beginning => consumer.seek_to_beginning(&partitions)?,
         Start::End => consumer.seek_to_end(&partitions)?,
         Start::At(offset) => {

@@ -214,6 +214,20 @@ fn several_topics_are_consumed_alone_and_in_a_group() {
     assert_eq!(missing, "topic 'bb' does not exist; did you mean 'b'?");
 }
 
+/// Such a group may be an application's, whose offsets would change.
+#[test]
+fn a_group_of_a_file_has_no_commits_of_consume_without_the_group_flag() {
+    let bench = Bench::start();
+    bench.run(&["topics", "create", "t", "--partitions", "1"]).ok();
+    bench.produce("t", b"a\nb\n");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("client.properties");
+    std::fs::write(&path, "group.id=billing\n").unwrap();
+    let read = ["consume", "t", "-e", "--command-config", path.to_str().unwrap()];
+    assert_eq!(bench.run(&read).ok(), "a\nb\n");
+    assert_eq!(bench.json(&["groups", "list"]), json!([]));
+}
+
 /// The quotas that the embedded cluster lacks.
 #[test]
 fn quotas_of_addresses_and_fractions_apache() {
