@@ -146,6 +146,10 @@ impl<'a> Mistake<'a> {
             [] => self.expected(value)?,
             values => format!("expected {}", one_of(values)),
         };
+        // SCRAM passwords of `curtail configs alter`.
+        if argument == "--add" {
+            return Some(format!("invalid value for {argument}: {expected}"));
+        }
         Some(format!("invalid value '{value}' for {argument}: {expected}"))
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Alter {
 struct Additions(Vec<Property>);
 
 /// Parses kafka-configs' syntax: `a=1,b=[x,y]`. Commas in square brackets belong to the value, but the brackets around it
-/// do not.
+/// do not. Errors do not quote values, which may be passwords.
 fn additions(text: &str) -> Result<Additions, String> {
     let mut pieces = vec![String::new()];
     let mut bracketed = false;
@@ -87,10 +87,12 @@ fn additions(text: &str) -> Result<Additions, String> {
     let mut all: Vec<Property> = Vec::new();
     for piece in pieces {
         let Ok(Property { name, value }) = property(&piece) else {
-            return Err(match all.last() {
-                Some(Property { name, .. }) => format!(
-                    "expected name=value after each comma; a value with commas is in square brackets: {name}=[x,y]"
-                ),
+            // After a password, other names may be parts of it.
+            let password = all.iter().find(|added| clients::mechanism(&added.name).is_some());
+            return Err(match password.or(all.last()) {
+                Some(Property { name, .. }) => {
+                    format!("expected name=value after each comma; {}", brackets(name))
+                }
                 None => "expected name=value, several separated by commas".into(),
             });
         };
@@ -231,6 +233,10 @@ async fn alter(mut arguments: Alter) -> Result<(), Failure> {
     report(admin.incremental_alter_configs(&wanted, mode).await?, |resource, ()| {
         output::line(format_args!("{done} settings of {resource}."))
     })
+}
+
+fn brackets(name: &str) -> String {
+    format!("a value with commas is in square brackets: {name}=[x,y]")
 }
 
 fn no_change(name: &str, value: &str) -> Failure {

@@ -76,6 +76,14 @@ fn mistakes_in_arguments_are_one_line() {
             "doctor --target-p99 50 --throughput 1MB/s",
             "invalid value '50' for --target-p99: expected a time above 0 such as 50ms, 1.5s or 800us",
         ),
+        (
+            "configs alter --user a --add SCRAM-SHA-512=[password=hunter2",
+            "invalid value for --add: expected a closing square bracket",
+        ),
+        (
+            "configs alter --user a --add-config hunter2",
+            "invalid value for --add: expected name=value, several separated by commas",
+        ),
         ("topics alter t", "missing --partitions <N>"),
         ("lab run", "missing <NAME>..."),
         ("acls add --topic t", "missing --principal <PRINCIPAL>, --operation <OPERATION>"),

@@ -99,7 +99,7 @@ fn mistakes_about_quotas_are_one_line() {
         ),
         (
             "configs alter --user a --add producer_byte_rate=fast",
-            "producer_byte_rate=fast: expected a number, as quotas are",
+            "producer_byte_rate: expected a number, as quotas are",
         ),
         ("configs alter --user a --append x=1", "quotas are numbers; use --add or --delete"),
         (

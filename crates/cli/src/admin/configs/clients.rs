@@ -11,7 +11,7 @@ use curtail::{
     },
 };
 
-use super::{Additions, Alter, no_change};
+use super::{Additions, Alter, brackets, no_change};
 use crate::{
     admin::{Cell, Format, report},
     failure::Failure,
@@ -192,7 +192,7 @@ impl std::fmt::Debug for Secret {
 }
 
 /// The hash function that a name stands for.
-fn mechanism(name: &str) -> Option<ScramMechanism> {
+pub(super) fn mechanism(name: &str) -> Option<ScramMechanism> {
     let known = [ScramMechanism::Sha256, ScramMechanism::Sha512];
     known.into_iter().find(|mechanism| mechanism.name() == name)
 }
@@ -216,19 +216,34 @@ fn secret(name: &str, value: &str) -> Result<Secret, Failure> {
 }
 
 impl Changes {
-    fn new(add: Vec<Additions>, delete: Vec<String>) -> Result<Self, Failure> {
-        let mut all = Self::default();
-        for Property { name, value } in add.into_iter().flat_map(|Additions(added)| added) {
+    /// Adds the settings of one `--add`. Errors do not quote values, which may be passwords.
+    fn add(&mut self, added: Vec<Property>) -> Result<(), Failure> {
+        let mut before = None;
+        for Property { name, value } in added {
             if let Some(mechanism) = mechanism(&name) {
                 let set = Some(secret(&name, &value)?);
-                all.passwords.push(Password { mechanism, set });
+                self.passwords.push(Password { mechanism, set });
+                before = Some(name);
                 continue;
             }
             let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-            let number = number.ok_or_else(|| {
-                Failure::new(format!("{name}={value}: expected a number, as quotas are"))
+            let number = number.ok_or_else(|| match &before {
+                // The name may be a part of a password with commas.
+                Some(mechanism) => Failure::new(format!(
+                    "expected a number after {mechanism}, as quotas are; {}",
+                    brackets(mechanism)
+                )),
+                None => Failure::new(format!("{name}: expected a number, as quotas are")),
             })?;
-            all.quotas.push(QuotaChange::Set(name, number));
+            self.quotas.push(QuotaChange::Set(name, number));
+        }
+        Ok(())
+    }
+
+    fn new(add: Vec<Additions>, delete: Vec<String>) -> Result<Self, Failure> {
+        let mut all = Self::default();
+        for Additions(added) in add {
+            all.add(added)?;
         }
         for name in delete {
             match mechanism(&name) {
@@ -338,6 +353,7 @@ async fn alter_passwords(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::configs::additions;
 
     fn clients(users: &[&str], clients: &[&str]) -> Clients {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -361,6 +377,28 @@ mod tests {
         assert_eq!(clients(&["a"], &[]).scram_users(), ["a"]);
         let mixed = Clients { ip_defaults: true, ..clients(&["a"], &[]) };
         assert!(mixed.entities().is_err());
+    }
+
+    #[test]
+    fn errors_of_additions_do_not_quote_values() {
+        for text in [
+            "hunter2",
+            "SCRAM-SHA-512=hunter2",
+            "producer_byte_rate=hunter2",
+            "scram-sha-512=[password=hunter2]",
+            "SCRAM-SHA-512=iterations=8192,password=hunter2",
+            "SCRAM-SHA-512=password=x,hunter2",
+            "SCRAM-SHA-512=password=x,hunter2=y",
+            "SCRAM-SHA-512=password=x,hunter2=y,z",
+            "SCRAM-SHA-512=[password=hunter2",
+        ] {
+            let changes = |added| Changes::new(vec![added], Vec::new());
+            let error = match additions(text).map(changes) {
+                Ok(Err(Failure::Message(error))) | Err(error) => error,
+                other => panic!("{text}: {other:?}"),
+            };
+            assert!(error.contains("expected ") && !error.contains("hunter2"), "{text}: {error}");
+        }
     }
 
     #[test]
