@@ -37,17 +37,19 @@ pub(super) enum Base {
 }
 
 impl Profiles {
-    /// Reads the files. A missing file is empty.
+    /// Reads the files. A missing file is empty, and so is an inaccessible one that no variable names.
     pub(super) fn read(variables: &Variables) -> Result<Self, String> {
         let mut profiles = Self::default();
         for (variable, name, is_config) in [
             ("AWS_CONFIG_FILE", "config", true),
             ("AWS_SHARED_CREDENTIALS_FILE", "credentials", false),
         ] {
-            let Some(path) = path(variables, variable, name) else { continue };
+            let named = variables.get(variable).map(PathBuf::from);
+            let is_named = named.is_some();
+            let Some(path) = named.or_else(|| of_home(variables, name)) else { continue };
             match fs::read_to_string(&path).map(Zeroizing::new) {
                 Ok(text) => profiles.add(&text, is_config),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_missing(error.kind(), is_named) => {}
                 Err(error) => return Err(format!("{}: {error}", path.display())),
             }
         }
@@ -153,12 +155,18 @@ fn profile_name(section: &str, is_config: bool) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn path(variables: &Variables, variable: &str, name: &str) -> Option<PathBuf> {
-    let of_home = || {
-        let home = variables.get("HOME").or_else(|| variables.get("USERPROFILE"))?;
-        Some(PathBuf::from(home).join(".aws").join(name))
-    };
-    variables.get(variable).map(PathBuf::from).or_else(of_home)
+fn of_home(variables: &Variables, name: &str) -> Option<PathBuf> {
+    let home = variables.get("HOME").or_else(|| variables.get("USERPROFILE"))?;
+    Some(PathBuf::from(home).join(".aws").join(name))
+}
+
+/// Whether an error means that there is no file. Services often run with a home folder that is a file or closed to them.
+fn is_missing(error: io::ErrorKind, is_named: bool) -> bool {
+    match error {
+        io::ErrorKind::NotFound => true,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => !is_named,
+        _ => false,
+    }
 }
 
 fn secret(profile: &Profile, name: &str) -> Option<Secret> {

@@ -132,3 +132,17 @@ fn files_are_found_by_variable_or_in_the_home_folder() {
     let folder = Variables::of([("AWS_CONFIG_FILE", "/")]);
     assert!(Profiles::read(&folder).unwrap_err().starts_with("/: "));
 }
+
+#[test]
+fn inaccessible_files_of_the_home_folder_are_missing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let home = file.path().display().to_string();
+    let profiles = Profiles::read(&Variables::of([("HOME", &*home)])).unwrap();
+    assert_eq!(profiles.plan("default").unwrap(), None);
+    let named = format!("{home}/.aws/config");
+    let named = Profiles::read(&Variables::of([("AWS_CONFIG_FILE", &*named)]));
+    assert!(named.unwrap_err().starts_with(&home));
+    // Permissions do not bind the superuser, who may run the tests.
+    let denied = std::io::ErrorKind::PermissionDenied;
+    assert!(is_missing(denied, false) && !is_missing(denied, true));
+}
