@@ -33,7 +33,7 @@ pub struct AwsConfig {
     /// The cluster's region. If unset, that in the broker's name, `AWS_REGION`, `AWS_DEFAULT_REGION`, or that of the
     /// profile.
     pub region: Option<String>,
-    /// The application's source of credentials, in place of all others.
+    /// The application's source of credentials, in place of all others. Excludes a profile and a role.
     pub credentials: Option<AwsCredentialsSource>,
     /// Whether OAUTHBEARER has tokens of Amazon MSK: `sasl.login.callback.handler.class` is
     /// `software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler`.

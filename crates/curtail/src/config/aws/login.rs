@@ -82,26 +82,44 @@ impl AwsConfig {
                 )));
             }
         }
-        let profile = self.profile.clone().or_else(|| text("awsProfileName"));
-        let arn = self.role_arn.clone().or_else(|| text("awsRoleArn"));
-        let role = arn.map(|arn| Role {
-            arn,
-            session_name: self
-                .role_session_name
-                .clone()
-                .or_else(|| text("awsRoleSessionName"))
-                .unwrap_or_else(|| SESSION_NAME.into()),
-            external_id: self.role_external_id.clone().or_else(|| text("awsRoleExternalId")),
-            with: keys(text("awsRoleAccessKeyId"), secret),
-            sts_region: self.sts_region.clone().or_else(|| text("awsStsRegion")),
-        });
-        // Java would ignore the role, and so authenticate under another identity than the settings ask for.
-        if profile.is_some() && role.is_some() {
+        let setting = |own: &Option<String>, name: &str| own.clone().or_else(|| text(name));
+        let profile = setting(&self.profile, "awsProfileName");
+        let arn = setting(&self.role_arn, "awsRoleArn");
+        let session_name = setting(&self.role_session_name, "awsRoleSessionName");
+        let external_id = setting(&self.role_external_id, "awsRoleExternalId");
+        let with = keys(secret)?;
+        // Each would be ignored, and the client authenticate under another identity than the settings ask for.
+        let ignored = [
+            ("awsProfileName", profile.is_some()),
+            ("awsRoleArn", arn.is_some()),
+            ("awsRoleSessionName", session_name.is_some()),
+            ("awsRoleExternalId", external_id.is_some()),
+            ("awsRoleAccessKeyId", with.is_some()),
+        ];
+        if let Some((name, _)) =
+            ignored.iter().find(|(_, is_set)| *is_set && self.credentials.is_some())
+        {
+            return Err(contradiction(format!(
+                "{name} and SecurityConfig::aws_msk_iam_with cannot be set together; the function is the only source of credentials"
+            )));
+        }
+        if with.is_some() && arn.is_none() {
+            return Err(contradiction("awsRoleAccessKeyId needs awsRoleArn".into()));
+        }
+        // Java ignores the role.
+        if profile.is_some() && arn.is_some() {
             return Err(contradiction(
                 "awsProfileName and awsRoleArn cannot be set together; a profile may have a role_arn and a source_profile"
                     .into(),
             ));
         }
+        let role = arn.map(|arn| Role {
+            arn,
+            session_name: session_name.unwrap_or_else(|| SESSION_NAME.into()),
+            external_id,
+            with,
+            sts_region: setting(&self.sts_region, "awsStsRegion"),
+        });
         Ok(AwsLogin {
             source: match &self.credentials {
                 Some(source) => AwsSource::Callback(source.clone()),
@@ -115,10 +133,21 @@ impl AwsConfig {
     }
 }
 
-fn keys(id: Option<String>, secret: impl Fn(&str) -> Option<Secret>) -> Option<AwsCredentials> {
-    Some(AwsCredentials {
-        access_key_id: id?,
-        secret_access_key: secret("awsRoleSecretAccessKey")?,
-        session_token: secret("awsRoleSessionToken"),
-    })
+/// Returns the credentials of a role's request. A part of them is an error: Java ignores it, and uses credentials from
+/// elsewhere.
+fn keys(option: impl Fn(&str) -> Option<Secret>) -> Result<Option<AwsCredentials>, ConfigError> {
+    const NAMES: [&str; 2] = ["awsRoleAccessKeyId", "awsRoleSecretAccessKey"];
+    let session_token = option("awsRoleSessionToken");
+    let missing = match NAMES.map(&option) {
+        [Some(id), Some(secret_access_key)] => {
+            let access_key_id = id.reveal().to_owned();
+            return Ok(Some(AwsCredentials { access_key_id, secret_access_key, session_token }));
+        }
+        [None, None] if session_token.is_none() => return Ok(None),
+        [None, _] => NAMES[0],
+        [_, None] => NAMES[1],
+    };
+    Err(ConfigError::Contradiction(format!(
+        "the keys of awsRoleArn in sasl.jaas.config are incomplete: {missing} is missing"
+    )))
 }

@@ -407,12 +407,40 @@ fn options_of_the_login_module_select_the_source() {
     assert_eq!(login(&format!("{options}{keys}")), Ok((None, Some(Role { with, ..role() }))));
     for (options, part) in [
         ("awsProfileName=a awsRoleArn=b", "cannot be set together"),
+        ("awsRoleArn=b awsRoleAccessKeyId=K", "awsRoleSecretAccessKey is missing"),
+        ("awsRoleArn=b awsRoleSecretAccessKey=hush", "awsRoleAccessKeyId is missing"),
+        ("awsRoleArn=b awsRoleSessionToken=hush", "awsRoleAccessKeyId is missing"),
+        (keys, "awsRoleAccessKeyId needs awsRoleArn"),
         (
             "awsShouldUseFips=true",
             "the option 'awsShouldUseFips' in sasl.jaas.config is not supported",
         ),
     ] {
         let error: String = login(options).unwrap_err();
-        assert!(error.contains(part), "{error}");
+        assert!(error.contains(part) && !error.contains("hush"), "{error}");
+    }
+}
+
+#[test]
+fn function_for_credentials_excludes_a_profile_and_a_role() {
+    type Change = fn(&mut crate::security::AwsConfig);
+    let with = |change: Change| {
+        let mut security =
+            SecurityConfig::aws_msk_iam_with(|| async { Ok(AwsCredentials::new("OWN", "hush")) });
+        change(&mut security.sasl.aws);
+        security.sasl.login().map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(|aws| aws.region = Some("eu-west-1".into())), Ok(()));
+    let changes: [(Change, &str); 4] = [
+        (|aws| aws.profile = Some("p".into()), "awsProfileName"),
+        (|aws| aws.role_arn = Some("a".into()), "awsRoleArn"),
+        (|aws| aws.role_session_name = Some("s".into()), "awsRoleSessionName"),
+        (|aws| aws.role_external_id = Some("e".into()), "awsRoleExternalId"),
+    ];
+    for (change, name) in changes {
+        let error = with(change).unwrap_err();
+        let expected =
+            format!("{name} and SecurityConfig::aws_msk_iam_with cannot be set together");
+        assert!(error.starts_with(&expected), "{error}");
     }
 }
