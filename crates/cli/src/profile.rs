@@ -30,8 +30,8 @@ pub(crate) fn chosen(flag: Option<&str>) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// The file of the profile that the flag names. For commands that put load on a cluster, which the environment must not
-/// choose.
+/// The file of the profile that the flag names. The environment must not choose the cluster of a command that puts load on
+/// it, or that has a file of properties.
 pub(crate) fn given(flag: Option<&str>) -> Result<Option<PathBuf>, Failure> {
     flag.map(file).transpose()
 }

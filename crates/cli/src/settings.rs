@@ -54,15 +54,24 @@ pub(crate) struct ClientArguments {
     #[arg(short = 'F', long, value_name = "FILE")]
     pub(crate) command_config: Option<PathBuf>,
     /// A profile: the client properties of NAME.properties in ~/.config/curtail, or in curtail of XDG_CONFIG_HOME [env:
-    /// CURTAIL_PROFILE].
+    /// CURTAIL_PROFILE, ignored with --command-config].
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
 }
 
 impl ClientArguments {
+    /// The profile's file. With a file of properties the environment's profile does not count: its password could go to
+    /// another cluster.
+    fn profile_file(&self) -> Result<Option<PathBuf>, Failure> {
+        match self.command_config {
+            Some(_) => profile::given(self.profile.as_deref()),
+            None => profile::chosen(self.profile.as_deref()),
+        }
+    }
+
     /// All properties, later ones win: the profile, the file, the flags, the address.
     pub(crate) fn all(&self) -> Result<Vec<(String, String)>, Failure> {
-        let profile = profile::chosen(self.profile.as_deref())?;
+        let profile = self.profile_file()?;
         let mut all =
             properties(profile.as_deref(), self.command_config.as_deref(), &self.properties)?;
         if let Some(servers) = &self.bootstrap_server {
@@ -81,7 +90,7 @@ impl ClientArguments {
         defaults: &[(&str, &str)],
         fixed: &[(&str, &str)],
     ) -> Result<C, Failure> {
-        let profile = profile::chosen(self.profile.as_deref())?;
+        let profile = self.profile_file()?;
         self.config_with(profile.as_deref(), defaults, fixed)
     }
 

@@ -72,6 +72,24 @@ fn a_profile_has_the_address_and_the_security_of_a_cluster() {
     assert!(folder.run(&perf).failed().starts_with("topic 'missing' does not exist"));
 }
 
+/// Otherwise the password of one cluster would be sent to another.
+#[test]
+fn the_variable_does_not_count_with_a_file_of_properties() {
+    let wrong = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n".to_owned();
+    let folder = Folder::with(&[("prod", wrong + "bootstrap.servers=prod.invalid:9092\n")]);
+    let file = folder.path().join("test.properties");
+    fs::write(&file, "client.id=x\n").unwrap();
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let file = ["--command-config", file.to_str().unwrap()];
+    for tool in [&["topics", "create", "t"][..], &["consume", "t", "-e"], &["produce", "-t", "t"]] {
+        let at_cluster = [tool, &file, &["-b", &cluster.bootstrap]].concat();
+        folder.run_in("prod", &at_cluster).ok();
+    }
+    let both = [&["topics", "list"][..], &file, &["--profile", "prod"]].concat();
+    let refused = folder.run(&both).failed();
+    assert!(refused.contains("sasl.jaas.config is required"), "the flag counts: {refused}");
+}
+
 #[test]
 fn wrong_profiles_are_one_line_that_lists_the_known_ones() {
     let folder = Folder::with(&[("prod", String::new()), ("wrong", "linger=5\n".to_owned())]);
