@@ -17,7 +17,7 @@ use crate::{
     json_file::JsonFile,
     output::{self, count},
     profile,
-    settings::{BOOTSTRAP, Property, properties, property},
+    settings::{BOOTSTRAP, Property, properties, property, set_both},
 };
 
 /// Arguments of `curtail doctor`.
@@ -75,7 +75,9 @@ impl Arguments {
         if let Some(acks) = &self.acks {
             all.push(("acks".into(), acks.clone()));
         }
-        let Clients { producer, consumer, admin } = Clients::from_properties(all)?;
+        let mut clients = Clients::default();
+        set_both(&mut clients.producer, &mut clients.consumer, &all)?;
+        let Clients { producer, consumer, admin } = clients.validated()?;
         Ok(Options {
             producer,
             consumer,

@@ -69,7 +69,7 @@ impl ClientArguments {
         }
     }
 
-    /// All properties, later ones win: the profile, the file, the flags, the address.
+    /// All properties, to be set in this order, later ones win: the profile, the file, the flags, the address.
     pub(crate) fn all(&self) -> Result<Vec<(String, String)>, Failure> {
         let profile = self.profile_file()?;
         let mut all =
@@ -105,12 +105,10 @@ impl ClientArguments {
         for (name, value) in defaults {
             config.set(name, value)?;
         }
-        let mut flags: Vec<&Property> = self.properties.iter().collect();
-        flags.sort_by_key(|property| !ConfigProviders::configures(&property.name));
+        let flags = pairs(&self.properties);
         // The variables of the files may need them.
-        for property in flags.iter().filter(|property| ConfigProviders::configures(&property.name))
-        {
-            config.set(&property.name, &property.value)?;
+        for (name, value) in providers(&flags) {
+            config.set(name, value)?;
         }
         if let Some(path) = profile {
             config.set_from_file(path)?;
@@ -120,8 +118,8 @@ impl ClientArguments {
             Some(path) => config.set_from_file(path)?,
             None => {}
         }
-        for property in flags {
-            config.set(&property.name, &property.value)?;
+        for (name, value) in &flags {
+            config.set(name, value)?;
         }
         if let Some(servers) = &self.bootstrap_server {
             config.set(BOOTSTRAP, servers)?;
@@ -171,8 +169,11 @@ by_name!(ProducerConfig, ConsumerConfig, AdminConfig);
 
 pub(crate) const BOOTSTRAP: &str = "bootstrap.servers";
 
-/// Returns the properties of a profile's file, of a file and then of flags, with those of config providers first. The last
-/// value of a name wins.
+/// Returns the properties of a profile's file, of a file and then of flags, to be set in this order. The last value of a
+/// name wins.
+///
+/// In each source the config providers come first, because the variables of its other properties may need them. Config
+/// providers of flags come before the files as well. [`ClientArguments::config`] has the same order.
 pub(crate) fn properties(
     profile: Option<&Path>,
     file: Option<&Path>,
@@ -181,13 +182,31 @@ pub(crate) fn properties(
     if let Some(path) = file.filter(|path| !path.exists()) {
         return Err(no_file(path));
     }
-    let mut all = Vec::new();
+    let flags = pairs(flags);
+    let mut all: Vec<_> = providers(&flags).cloned().collect();
     for path in [profile, file].into_iter().flatten() {
-        all.extend(load_properties(path)?);
+        let mut properties = load_properties(path)?;
+        providers_first(&mut properties);
+        all.extend(properties);
     }
-    all.extend(flags.iter().map(|p| (p.name.clone(), p.value.clone())));
-    all.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
+    all.extend(flags);
     Ok(all)
+}
+
+/// The properties of flags, config providers first.
+fn pairs(flags: &[Property]) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = flags.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+    providers_first(&mut pairs);
+    pairs
+}
+
+/// Stable, so that the last value of a name stays the last.
+fn providers_first(properties: &mut [(String, String)]) {
+    properties.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
+}
+
+fn providers(properties: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
+    properties.iter().filter(|(name, _)| ConfigProviders::configures(name))
 }
 
 /// The failure for a file of properties that does not exist. Its name may be a setting, which other flags take.

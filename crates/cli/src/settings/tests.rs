@@ -90,6 +90,41 @@ fn the_order_of_config_providers_and_variables_does_not_matter() {
 }
 
 #[test]
+fn variables_have_the_providers_of_their_source_in_every_client() {
+    const CLASS: &str = "org.apache.kafka.common.config.provider.EnvVarConfigProvider";
+    let of_env =
+        |name: &str| format!("config.providers={name}\nconfig.providers.{name}.class={CLASS}\n");
+    let value = std::env::var("CARGO_PKG_NAME").unwrap();
+    let variable = |provider: &str| format!("${{{provider}:CARGO_PKG_NAME}}");
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let profile = format!("client.id={}\n{}", variable("a"), of_env("a"));
+    let profile = file("profile", profile);
+    let given = format!("client.rack={}\n{}", variable("b"), of_env("b"));
+    let arguments = ClientArguments {
+        bootstrap_server: None,
+        properties: vec![property("bootstrap.servers=h:1").unwrap()],
+        command_config: Some(file("file", given)),
+        profile: None,
+    };
+    let config: ConsumerConfig = arguments.config_with(Some(&profile), &[], &[]).unwrap();
+    let shown = |config: &ConsumerConfig| {
+        (config.common.client_id.clone(), config.common.client_rack.clone())
+    };
+    assert_eq!(shown(&config), (value.clone(), value));
+    let all =
+        properties(Some(&profile), arguments.command_config.as_deref(), &arguments.properties);
+    let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
+    set_both(&mut producer, &mut consumer, &all.unwrap()).unwrap();
+    assert_eq!(shown(&consumer), shown(&config));
+    assert_eq!(producer.common.client_id, config.common.client_id);
+}
+
+#[test]
 fn each_client_takes_its_own_properties() {
     let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
     let list = [("linger.ms", "7"), ("fetch.max.wait.ms", "3"), ("client.id", "me")];
