@@ -57,17 +57,27 @@ impl Profiles {
     }
 
     /// Adds the text of a file. Its settings replace those of the same name.
+    ///
+    /// Indentation counts as in the AWS CLI: a line that is indented deeper than the setting before it is a part of that
+    /// setting. Other SDKs refuse a section whose first setting is indented.
     pub(super) fn add(&mut self, text: &str, is_config: bool) {
         let mut section = None;
-        for line in text.lines() {
-            // An indented line belongs to a setting with several values, none of which matters here.
-            if line.starts_with([' ', '\t']) || line.starts_with(['#', ';']) {
+        // Indentation of the section's last setting, in characters.
+        let mut last = None;
+        for indented in text.lines() {
+            let line = indented.trim_start_matches([' ', '\t']);
+            let indentation = indented.len() - line.len();
+            // None of the settings with several lines matters here.
+            let continues = last.is_some_and(|last| indentation > last);
+            if continues || line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
             }
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
                 section = profile_name(name.trim(), is_config);
+                last = None;
                 continue;
             }
+            last = Some(indentation);
             let (Some(section), Some((name, value))) = (&section, line.split_once('=')) else {
                 continue;
             };
@@ -93,46 +103,43 @@ impl Profiles {
                     false => Err(format!("there is no profile '{name}', a source_profile")),
                 };
             };
-            let own = keys(profile);
-            // A profile may name itself as the source of its role.
-            if let Some(keys) = own.clone().filter(|_| visited.contains(&name)) {
+            let role = role(profile);
+            let own = keys(profile).map_err(|why| format!("profile '{name}': {why}"))?;
+            // As in the AWS CLI, the keys of a source take precedence over its role. A profile may name itself as the
+            // source.
+            if let Some(keys) = own.filter(|_| role.is_none() || !roles.is_empty()) {
                 return Ok(Some(Plan::new(Base::Keys(keys), roles)));
             }
             if visited.contains(&name) {
                 return Err(format!("the source_profile of '{name}' leads back to it"));
             }
             visited.push(name.clone());
-            let Some(role) = role(profile) else {
-                let base = match own {
-                    Some(keys) => Base::Keys(keys),
-                    None if roles.is_empty() && unsupported(profile).is_none() => return Ok(None),
-                    None => {
-                        let why = unsupported(profile).unwrap_or("it has no credentials");
-                        return Err(format!("profile '{name}': {why}"));
-                    }
-                };
-                return Ok(Some(Plan::new(base, roles)));
+            let Some(role) = role else {
+                let unsupported = unsupported(profile);
+                if roles.is_empty() && unsupported.is_none() {
+                    return Ok(None);
+                }
+                let why = unsupported.unwrap_or("it has no credentials");
+                return Err(format!("profile '{name}': {why}"));
             };
             if let Some(file) = text(profile, "web_identity_token_file") {
                 let base = Base::WebIdentity { role, token_file: file.into() };
                 return Ok(Some(Plan::new(base, roles)));
             }
             roles.push(role);
-            let base = match text(profile, "credential_source").as_deref() {
-                Some("Environment") => Base::Environment,
-                Some("EcsContainer") => Base::Container,
-                Some("Ec2InstanceMetadata") => Base::Machine,
-                Some(_) => return Err(format!("profile '{name}': unknown credential_source")),
-                None => {
-                    name = text(profile, "source_profile").ok_or_else(|| {
-                        format!(
-                            "profile '{name}': role_arn needs source_profile or credential_source"
-                        )
-                    })?;
+            let why = match (text(profile, "credential_source"), text(profile, "source_profile")) {
+                (None, Some(source)) => {
+                    name = source;
                     continue;
                 }
+                (Some(source), None) => match base(&source) {
+                    Some(base) => return Ok(Some(Plan::new(base, roles))),
+                    None => "unknown credential_source",
+                },
+                (None, None) => "role_arn needs source_profile or credential_source",
+                (Some(_), Some(_)) => "source_profile and credential_source exclude each other",
             };
-            return Ok(Some(Plan::new(base, roles)));
+            return Err(format!("profile '{name}': {why}"));
         }
     }
 }
@@ -177,12 +184,27 @@ fn text(profile: &Profile, name: &str) -> Option<String> {
     secret(profile, name).map(|value| value.reveal().to_owned())
 }
 
-fn keys(profile: &Profile) -> Option<AwsCredentials> {
-    Some(AwsCredentials {
-        access_key_id: text(profile, "aws_access_key_id")?,
-        secret_access_key: secret(profile, "aws_secret_access_key")?,
-        session_token: secret(profile, "aws_session_token"),
-    })
+/// Returns the keys of a profile. An incomplete pair is an error: without it the login would use credentials from elsewhere.
+fn keys(profile: &Profile) -> Result<Option<AwsCredentials>, &'static str> {
+    match (text(profile, "aws_access_key_id"), secret(profile, "aws_secret_access_key")) {
+        (Some(access_key_id), Some(secret_access_key)) => {
+            let session_token = secret(profile, "aws_session_token");
+            Ok(Some(AwsCredentials { access_key_id, secret_access_key, session_token }))
+        }
+        (None, None) => Ok(None),
+        (Some(_), None) => Err("aws_access_key_id needs aws_secret_access_key"),
+        (None, Some(_)) => Err("aws_secret_access_key needs aws_access_key_id"),
+    }
+}
+
+/// The source that `credential_source` names.
+fn base(credential_source: &str) -> Option<Base> {
+    match credential_source {
+        "Environment" => Some(Base::Environment),
+        "EcsContainer" => Some(Base::Container),
+        "Ec2InstanceMetadata" => Some(Base::Machine),
+        _ => None,
+    }
 }
 
 fn role(profile: &Profile) -> Option<Role> {

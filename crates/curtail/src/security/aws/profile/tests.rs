@@ -40,6 +40,16 @@ role_arn = x
 source_profile = loop
 [profile half]
 role_arn = x
+[profile both]
+role_arn = x
+source_profile = base
+credential_source = Environment
+[profile of-rich]
+role_arn = arn:aws:iam::1:role/of-rich
+source_profile = rich
+[profile rich]
+role_arn = arn:aws:iam::1:role/rich
+source_profile = base
 [base]
 aws_access_key_id = not-a-profile
 ";
@@ -53,6 +63,13 @@ aws_secret_access_key = hush2
 aws_session_token = hush3
 [self]
 aws_access_key_id = SELF
+aws_secret_access_key = hush
+[rich]
+aws_access_key_id = RICH
+aws_secret_access_key = hush
+[id-only]
+aws_access_key_id = ID
+[secret-only]
 aws_secret_access_key = hush
 ";
 
@@ -101,6 +118,54 @@ fn profiles_of_both_files_are_combined() {
     assert!(!format!("{profiles:?}").contains("hush"));
 }
 
+/// As in the AWS CLI and the SDKs for Python, Rust and JavaScript.
+#[test]
+fn keys_of_a_source_profile_take_precedence_over_its_role() {
+    let profiles = profiles();
+    let rich = AwsCredentials::new("RICH", "hush");
+    let of_rich = Plan { base: Base::Keys(rich), roles: vec![role_of("of-rich")] };
+    assert_eq!(profiles.plan("of-rich").unwrap(), Some(of_rich));
+    let base = AwsCredentials::new("BASE", "hush2").session_token("hush3");
+    let alone = Plan { base: Base::Keys(base), roles: vec![role_of("rich")] };
+    assert_eq!(profiles.plan("rich").unwrap(), Some(alone), "the role of the profile itself");
+}
+
+/// As Python's configparser reads them, and so the AWS CLI.
+#[test]
+fn a_line_continues_a_setting_only_if_it_is_indented_deeper() {
+    let text = "
+[indented]
+  aws_access_key_id = ID
+  s3 =
+    region = nested
+    # A comment.
+  aws_secret_access_key = hush
+
+  region = eu-west-1
+[mixed]
+region = eu-west-1
+\tregion = nested
+[deeper]
+\t\tregion = eu-west-1
+\toutput = json
+ [after]
+region = eu-west-2
+";
+    let mut profiles = Profiles::default();
+    profiles.add(text, false);
+    for (name, region) in [
+        ("indented", "eu-west-1"),
+        ("mixed", "eu-west-1"),
+        ("deeper", "eu-west-1"),
+        ("after", "eu-west-2"),
+    ] {
+        assert_eq!(profiles.region(name).as_deref(), Some(region), "{name}");
+    }
+    let keys = AwsCredentials::new("ID", "hush");
+    let expected = Plan { base: Base::Keys(keys), roles: Vec::new() };
+    assert_eq!(profiles.plan("indented").unwrap(), Some(expected));
+}
+
 #[test]
 fn profiles_without_usable_credentials_are_refused_with_the_reason() {
     for (name, part) in [
@@ -109,6 +174,9 @@ fn profiles_without_usable_credentials_are_refused_with_the_reason() {
         ("lost", "no profile 'missing'"),
         ("loop", "leads back to it"),
         ("half", "role_arn needs source_profile or credential_source"),
+        ("both", "profile 'both': source_profile and credential_source exclude each other"),
+        ("id-only", "profile 'id-only': aws_access_key_id needs aws_secret_access_key"),
+        ("secret-only", "profile 'secret-only': aws_secret_access_key needs aws_access_key_id"),
     ] {
         let error = profiles().plan(name).unwrap_err();
         assert!(error.contains(part) && !error.contains("hush"), "{error}");
