@@ -14,7 +14,7 @@ use super::{
     sigv4, uri_encoded,
 };
 use crate::{
-    config::{Role, SESSION_NAME},
+    config::{HIDDEN, Role, SESSION_NAME},
     error::one_line,
     security::{
         AwsCredentials, Secret, SslConfig,
@@ -26,6 +26,8 @@ use crate::{
 
 /// Time after which keys in a file are read again.
 const FILE_LIFETIME: Duration = Duration::from_secs(900);
+/// Limit for a response of AWS STS, in bytes: credentials have a few thousand.
+const MAX_XML: usize = 64 * 1024;
 /// Limit for a connection to a service of this machine: on another machine nothing may respond.
 const NEARBY: Duration = Duration::from_secs(1);
 
@@ -221,8 +223,8 @@ impl Finder<'_> {
             ("RoleSessionName", role.session_name.as_str()),
         ];
         let pair = |(name, value): &(&str, &str)| format!("{name}={}", uri_encoded(value));
-        let form: Vec<String> = form.iter().chain(&always).map(pair).collect();
-        let body = form.join("&");
+        let pairs: Vec<String> = form.iter().chain(&always).map(pair).collect();
+        let body = pairs.join("&");
         let kind = "application/x-www-form-urlencoded; charset=utf-8".to_owned();
         let mut headers = vec![("content-type", kind)];
         if let Some(credentials) = with {
@@ -245,8 +247,17 @@ impl Finder<'_> {
             .filter(|(name, _)| *name != "host")
             .fold(request, |request, (name, value)| request.header(*name, value));
         let from = format!("AWS STS for the role {}", one_line(&role.arn));
-        let answer = self.send(&from, &uri, request, body).await?;
-        of_xml(&from, &answer)
+        let (status, answer) = self.exchange(&from, &uri, request, body).await?;
+        if status == 200 {
+            return of_xml(&from, &answer);
+        }
+        let keys = with.into_iter().flat_map(|credentials| {
+            [Some(&credentials.secret_access_key), credentials.session_token.as_ref()]
+        });
+        let token = form.iter().find(|(name, _)| *name == "WebIdentityToken");
+        let token = token.map(|(_, token)| *token);
+        let secrets: Vec<&str> = keys.flatten().map(Secret::reveal).chain(token).collect();
+        Err(failed(&from, status, &xml_error(&answer, &secrets).unwrap_or_default()))
     }
 
     /// Address and region of AWS STS.
@@ -264,7 +275,7 @@ impl Finder<'_> {
         Ok((parsed(name, &url)?, region.unwrap_or("us-east-1").to_owned()))
     }
 
-    /// Sends a request and returns the body of a response with status 200.
+    /// Sends a request and returns the body of a response with status 200. An error does not quote other bodies.
     async fn send(
         &self,
         from: &str,
@@ -272,6 +283,20 @@ impl Finder<'_> {
         request: hyper::http::request::Builder,
         body: String,
     ) -> Outcome<Zeroizing<Vec<u8>>> {
+        match self.exchange(from, uri, request, body).await? {
+            (200, body) => Ok(body),
+            (status, _) => Err(failed(from, status, "")),
+        }
+    }
+
+    /// Sends a request and returns the status and the body of its response.
+    async fn exchange(
+        &self,
+        from: &str,
+        uri: &Uri,
+        request: hyper::http::request::Builder,
+        body: String,
+    ) -> Outcome<(u16, Zeroizing<Vec<u8>>)> {
         let ssl = SslConfig::default();
         let host = bare_host(uri);
         let is_tls = uri.scheme_str() == Some("https");
@@ -292,18 +317,17 @@ impl Finder<'_> {
             .body(body)
             .map_err(|error| refused(format!("{from}: no valid request: {error}")))?;
         let sent = http::exchange(self.env, &target, request, limits).await;
-        let (status, body) =
-            sent.map_err(|trouble| trouble.map(|reason| format!("{from}: {reason}")))?;
-        if status == 200 {
-            return Ok(body);
-        }
-        let said = xml_error(&body).unwrap_or_default();
-        let reason = format!("{from}: it responds with status {status}{said}");
-        // STS reports its limits of requests with status 400.
-        Err(match (400..500).contains(&status) && status != 429 && !said.contains("Throttl") {
-            true => refused(reason),
-            false => Trouble::Unreachable(reason.into()),
-        })
+        sent.map_err(|trouble| trouble.map(|reason| format!("{from}: {reason}")))
+    }
+}
+
+/// The failure for a status other than 200, with the error that the service reports.
+fn failed(from: &str, status: u16, said: &str) -> Trouble {
+    let reason = format!("{from}: it responds with status {status}{said}");
+    // STS reports its limits of requests with status 400.
+    match (400..500).contains(&status) && status != 429 && !said.contains("Throttl") {
+        true => refused(reason),
+        false => Trouble::Unreachable(reason.into()),
     }
 }
 
@@ -367,11 +391,15 @@ pub(super) fn of_json(from: &str, body: &[u8]) -> Outcome {
     Ok(Found { credentials, expires_ms })
 }
 
+/// Text of a response of AWS STS, unless it is too large to be one.
+fn xml(body: &[u8]) -> Option<&str> {
+    std::str::from_utf8(body).ok().filter(|text| text.len() <= MAX_XML)
+}
+
 /// Reads credentials of AWS STS. Errors quote nothing.
 pub(super) fn of_xml(from: &str, body: &[u8]) -> Outcome {
-    let text = std::str::from_utf8(body).ok();
     let read = || -> Option<Found> {
-        let document = Document::parse(text?).ok()?;
+        let document = Document::parse(xml(body)?).ok()?;
         let credentials =
             document.descendants().find(|node| node.tag_name().name() == "Credentials")?;
         let field = |name: &str| {
@@ -388,12 +416,19 @@ pub(super) fn of_xml(from: &str, body: &[u8]) -> Outcome {
     read().ok_or_else(|| refused(format!("{from}: its response has no credentials")))
 }
 
-/// `: code, message` of an error of AWS STS.
-pub(super) fn xml_error(body: &[u8]) -> Option<String> {
-    let document = Document::parse(std::str::from_utf8(body).ok()?).ok()?;
+/// `: code, message` of an error of AWS STS, without the `secrets` of the request.
+pub(super) fn xml_error(body: &[u8], secrets: &[&str]) -> Option<String> {
+    let document = Document::parse(xml(body)?).ok()?;
     let text = |name: &str| {
         let node = document.descendants().find(|node| node.tag_name().name() == name)?;
         node.text().map(str::trim)
     };
-    Some(format!(": {}", one_line(&format!("{}, {}", text("Code")?, text("Message")?))))
+    let mut said = format!("{}, {}", text("Code")?, text("Message")?);
+    // The message for a wrong signature has the signed request, with its session token.
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        for form in [(*secret).to_owned(), uri_encoded(secret)] {
+            said = said.replace(&form, HIDDEN);
+        }
+    }
+    Some(format!(": {}", one_line(&said)))
 }

@@ -244,6 +244,55 @@ async fn failures_name_the_source_in_one_line_without_secrets() {
     assert!(named.reason().contains("AWS_PROFILE names no profile"), "{named:?}");
 }
 
+fn error_of_sts(message: &str) -> String {
+    format!(
+        "<ErrorResponse><Error><Code>SomeCode</Code><Message>{message}</Message></Error></ErrorResponse>"
+    )
+}
+
+#[tokio::test]
+async fn an_error_of_sts_that_echoes_the_request_shows_no_secret() {
+    let [id, secret] = KEYS;
+    let message = "signed: x-amz-security-token:hush/token= or hush%2Ftoken%3D, by hush-env";
+    let service = Service::start([(403, error_of_sts(message))]).await;
+    let url = ("AWS_ENDPOINT_URL_STS", &*service.url);
+    let session = ("AWS_SESSION_TOKEN", "hush/token=");
+    let error = find([id, secret, session, url], None, Some(&role())).await.unwrap_err();
+    let expected = "SomeCode, signed: x-amz-security-token:[hidden] or [hidden], by [hidden]";
+    assert!(error.reason().ends_with(expected), "{error:?}");
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "hush.jwt").unwrap();
+    let service = Service::start([(400, error_of_sts("not hush.jwt"))]).await;
+    let variables = [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", file.path().to_str().unwrap()),
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/w"),
+        ("AWS_ENDPOINT_URL_STS", &service.url),
+    ];
+    let error = find(variables, None, None).await.unwrap_err();
+    assert!(error.reason().ends_with("SomeCode, not [hidden]"), "{error:?}");
+}
+
+#[tokio::test]
+async fn bodies_of_errors_are_read_only_from_sts_and_up_to_64_kib() {
+    let [id, secret] = KEYS;
+    let long = error_of_sts(&"x".repeat(64 * 1024));
+    let service = Service::start([(403, long)]).await;
+    let variables = [id, secret, ("AWS_ENDPOINT_URL_STS", &service.url)];
+    let error = find(variables, None, Some(&role())).await.unwrap_err();
+    assert!(error.reason().ends_with("it responds with status 403"), "{error:?}");
+
+    let service = Service::start([(403, error_of_sts("hush"))]).await;
+    let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*service.url)];
+    let error = find(variables, None, None).await.unwrap_err();
+    assert!(error.reason().ends_with("it responds with status 403"), "{error:?}");
+
+    let service = Service::start([(403, error_of_sts("hush"))]).await;
+    let variables = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", &*service.url)];
+    let error = find(variables, None, None).await.unwrap_err();
+    assert!(error.reason().ends_with("it responds with status 403"), "{error:?}");
+}
+
 #[test]
 fn message_has_the_fields_of_the_presigned_request() {
     let credentials = AwsCredentials::new("AKID", "hush").session_token("t/=");
@@ -300,7 +349,7 @@ proptest! {
     fn arbitrary_responses_and_files_cause_no_panic(text in "[\\[\\]<>/={}:\"TZ0-9 \na-zCredntials#;-]{0,120}") {
         let _ = credentials::of_json("x", text.as_bytes());
         let _ = credentials::of_xml("x", text.as_bytes());
-        let _ = credentials::xml_error(text.as_bytes());
+        let _ = credentials::xml_error(text.as_bytes(), &["a"]);
         let _ = calendar::extended(&text);
         let _ = region_of_host(&text);
         let mut profiles = Profiles::default();
