@@ -33,7 +33,7 @@ pub(crate) struct Describe {
     of: Resources,
     #[command(flatten)]
     format: Format,
-    /// All quotas of users, clients and addresses, and the SCRAM credentials of all users.
+    /// All quotas of users, clients and addresses, and the SCRAM credentials of all users. Cannot be combined with resources.
     #[arg(long)]
     all_quotas: bool,
     /// Print all settings, including those with Kafka's defaults.
@@ -131,14 +131,18 @@ struct Resources {
 }
 
 impl Resources {
+    /// Whether a resource with settings is given.
+    fn have_settings(&self) -> bool {
+        let lists = [&self.bare, &self.topics, &self.groups, &self.client_metrics];
+        lists.iter().any(|names| !names.is_empty()) || !self.brokers.is_empty() || self.all_brokers
+    }
+
     /// The clients, if they are what is meant. Their quotas and credentials are no settings.
     fn of_clients(&mut self) -> Result<Option<Clients>, Failure> {
         if self.clients.is_empty() {
             return Ok(None);
         }
-        let Self { bare, topics, brokers, all_brokers, groups, client_metrics, .. } = self;
-        let lists = [bare, topics, groups, client_metrics];
-        if lists.iter().any(|names| !names.is_empty()) || !brokers.is_empty() || *all_brokers {
+        if self.have_settings() {
             let text = "--user, --client and --ip cannot be combined with topics, brokers, groups or client metrics";
             return Err(Failure::new(text));
         }
@@ -173,6 +177,11 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 
 async fn describe(mut arguments: Describe) -> Result<(), Failure> {
     let clients = arguments.of.of_clients()?;
+    if arguments.all_quotas && (clients.is_some() || arguments.of.have_settings()) {
+        let text =
+            "--all-quotas cannot be combined with users, clients, addresses or other resources";
+        return Err(Failure::new(text));
+    }
     let admin = admin(&arguments.client)?;
     if arguments.all_quotas {
         return clients::describe_all(&admin, &arguments.format).await;

@@ -129,7 +129,7 @@ pub(crate) struct Abort {
     /// Topic.
     #[arg(short, long, value_name = "TOPIC[:N]", value_parser = topic_selection)]
     topic: Option<TopicSelection>,
-    /// Partition.
+    /// Partition, if the topic names none.
     #[arg(long, value_name = "N")]
     partition: Option<i32>,
     /// First offset of the transaction in the partition.
@@ -285,6 +285,9 @@ fn complete(topics: &mut [TopicSelection], partitions: &[i32]) {
 async fn abort(arguments: &Abort) -> Result<(), Failure> {
     let mut topics: Vec<TopicSelection> =
         arguments.bare.iter().chain(&arguments.topic).cloned().collect();
+    if arguments.partition.is_some() && topics.iter().any(|topic| topic.partitions.is_some()) {
+        return Err(Failure::new("--partition cannot be combined with a partition of the topic"));
+    }
     complete(&mut topics, arguments.partition.as_slice());
     let at = match &topics[..] {
         [TopicSelection { topic, partitions: Some(partitions) }] if partitions.len() == 1 => {

@@ -103,6 +103,14 @@ fn mistakes_about_quotas_are_one_line() {
         ),
         ("configs alter --user a --append x=1", "quotas are numbers; use --add or --delete"),
         (
+            "configs describe --all-quotas --user a",
+            "--all-quotas cannot be combined with users, clients, addresses or other resources",
+        ),
+        (
+            "configs describe --all-quotas t",
+            "--all-quotas cannot be combined with users, clients, addresses or other resources",
+        ),
+        (
             "configs alter --client a --add SCRAM-SHA-256=[password=x]",
             "SCRAM credentials belong to users; use --user NAME",
         ),

@@ -142,6 +142,10 @@ fn mistakes_about_transactions_are_one_line() {
     );
     assert!(failed(&["abort", "t", "--start-offset", "0"]).ends_with("--topic payments:0"));
     assert!(failed(&["abort", "t:0"]).starts_with("missing --start-offset"));
+    for topic in [&["t:0"][..], &["--topic", "t:0"]] {
+        let two = [&["abort", "--partition", "3", "--start-offset", "0"], topic].concat();
+        assert_eq!(failed(&two), "--partition cannot be combined with a partition of the topic");
+    }
 }
 
 #[test]
