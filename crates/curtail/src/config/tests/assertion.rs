@@ -1,6 +1,6 @@
 //! The grant that settings select.
 
-use super::{BEARER, secured};
+use super::security::{BEARER, secured};
 use crate::{
     ProducerConfig,
     config::{Grant, Login, Origin},

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{AdminConfig, ConfigError, ConsumerConfig, ProducerConfig};
+use crate::{
+    AdminConfig, ConfigError, ConsumerConfig, ProducerConfig,
+    config::{load_properties, parse_properties},
+};
 
 /// A file that is deleted with the value.
 struct File(PathBuf);
@@ -95,4 +98,35 @@ fn a_contradiction_names_the_file_and_later_settings_can_complete_a_file() {
     assert_eq!(config.linger.as_millis(), 7);
     let missing = ProducerConfig::from_file("no/such/file.properties").unwrap_err();
     assert!(matches!(missing, ConfigError::File { .. }), "{missing:?}");
+}
+
+#[test]
+fn properties_files_are_read_as_java_does() {
+    let text = "# comment\n! another\n\n  a=1\nb : 2\nc 3\nd\ne=\nf = x \\\n   y\\\\\n\
+                g\\ h\\==\\u0041\\t\\q\r\ni==:\nj=\\ud83d\\ude00\nk=a\\\n#b\na=3\n";
+    let expected = [
+        ("a", "1"),
+        ("b", "2"),
+        ("c", "3"),
+        ("d", ""),
+        ("e", ""),
+        ("f", "x y\\"),
+        ("g h=", "A\tq"),
+        ("i", "=:"),
+        ("j", "\u{1f600}"),
+        ("k", "a#b"),
+        ("a", "3"),
+    ];
+    let read = parse_properties(text).unwrap();
+    let read: Vec<_> = read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    assert_eq!(read, expected);
+    assert!(parse_properties("a=1\nb=\\u12g4").unwrap_err().starts_with("line 2"));
+    let dangling = parse_properties("a=1\\").unwrap();
+    assert_eq!(dangling, [("a".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = load_properties("no/such/file.properties").unwrap_err().to_string();
+    assert!(error.starts_with("cannot read properties from no/such/file.properties: "), "{error}");
 }
