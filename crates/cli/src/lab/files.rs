@@ -148,6 +148,29 @@ pub(super) fn without(
     })
 }
 
+/// Flags of client properties, whose values may be passwords.
+const PROPERTIES: [&str; 3] = ["-X", "--property", "--command-property"];
+
+/// The arguments without the values of client properties, which a report must not contain.
+pub(super) fn hidden(arguments: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    let mut follows = false;
+    arguments.map(move |argument| {
+        let is_value = std::mem::replace(&mut follows, PROPERTIES.contains(&argument.as_str()));
+        let flag = PROPERTIES.iter().find(|flag| argument.starts_with(*flag));
+        let start = match flag {
+            _ if is_value => 0,
+            Some(flag) if !follows => {
+                flag.len() + usize::from(argument[flag.len()..].starts_with('='))
+            }
+            _ => return argument,
+        };
+        match argument[start..].find('=') {
+            Some(end) => format!("{}=[hidden]", &argument[..start + end]),
+            None => argument,
+        }
+    })
+}
+
 /// Quotes the command for a shell, with the program by its name.
 pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
     let arguments = std::iter::once("curtail".to_owned()).chain(arguments.skip(1).map(quoted));

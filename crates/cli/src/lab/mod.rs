@@ -10,6 +10,7 @@ mod table;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use curtail::{AdminConfig, security::SecurityConfig};
 use curtail_lab::{
     experiments::{self, ClusterKind, Event, Experiment, Setting, Variant},
     peers::Client,
@@ -17,8 +18,8 @@ use curtail_lab::{
 
 use crate::{
     failure::Failure,
-    output,
-    settings::{Property, properties, property},
+    output, profile,
+    settings::{ClientArguments, Property, properties, property},
 };
 
 /// Subcommands of `curtail lab`.
@@ -27,7 +28,7 @@ pub(crate) enum Command {
     /// Lists the experiments.
     List,
     /// Runs experiments. Exit code 0 if all conditions hold, 2 if not, 1 on error.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Runs a Trogdor or OpenMessaging Benchmark file.
     Bench(bench::Arguments),
     /// Kills brokers and clients repeatedly (kill -9) and checks that no acknowledged record was lost. Exit code 0 if no
@@ -55,6 +56,17 @@ pub(crate) struct RunArguments {
     /// host:port of an existing one.
     #[arg(long, value_name = "CLUSTER", default_value = "embedded", value_parser = cluster)]
     cluster: ClusterKind,
+    /// A security property of Curtail's clients at an existing cluster: security.*, ssl.* or sasl.*. May be given several
+    /// times.
+    #[arg(short = 'X', long = "property", alias = "command-property", value_name = "NAME=VALUE", value_parser = property)]
+    properties: Vec<Property>,
+    /// A file of client properties with the security settings for an existing cluster. Other settings are not used.
+    #[arg(short = 'F', long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// A profile with the security settings for an existing cluster: the client properties of NAME.properties in
+    /// ~/.config/curtail, or in curtail of XDG_CONFIG_HOME.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// Clients to run, separated by commas: curtail, curtail-completions (outcomes by batch), java, java-3.6, java-3.2,
     /// java-2.8, librdkafka, franz-go, confluent-rust, krafka. Drivers of clients other than Curtail are built from the
     /// project's checkout.
@@ -117,6 +129,34 @@ pub(crate) struct ReportArguments {
     html: PathBuf,
 }
 
+impl RunArguments {
+    /// Security settings for an existing cluster, if the arguments name some.
+    fn security(&self) -> Result<Option<SecurityConfig>, Failure> {
+        let Self { properties, command_config, profile, .. } = self;
+        if properties.is_empty() && command_config.is_none() && profile.is_none() {
+            return Ok(None);
+        }
+        let is_security = |name: &str| {
+            let families = ["security.", "ssl.", "sasl.", "config.providers"];
+            families.iter().any(|family| name.starts_with(family))
+        };
+        if let Some(Property { name, .. }) = properties.iter().find(|p| !is_security(&p.name)) {
+            return Err(Failure::new(format!(
+                "--property {name}: it is no security setting; --variant NAME:{name}=VALUE shows what a setting does"
+            )));
+        }
+        let client = ClientArguments {
+            bootstrap_server: None,
+            properties: properties.clone(),
+            command_config: command_config.clone(),
+            profile: None,
+        };
+        let profile = profile::given(profile.as_deref())?;
+        let config: AdminConfig = client.config_with(profile.as_deref(), &[], &[])?;
+        Ok(Some(config.common.security))
+    }
+}
+
 pub(super) fn cluster(text: &str) -> Result<ClusterKind, String> {
     match text {
         "embedded" => Ok(ClusterKind::Embedded),
@@ -169,6 +209,7 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     let setting = Setting {
         cluster: arguments.cluster.clone(),
         cluster_properties: properties(None, None, &arguments.cluster_property)?,
+        security: arguments.security()?,
         arms: arguments.arm.clone(),
         variants: arguments.variant.clone(),
         rounds: arguments.rounds,
@@ -181,7 +222,8 @@ fn run_all(arguments: &RunArguments) -> Result<(), Failure> {
     };
     // Created before the run, so that an unwritable file is reported at once.
     let mut outputs = files::Outputs::create(arguments)?;
-    let command = files::command(files::without(std::env::args(), &files::OUTPUTS));
+    let command = files::without(std::env::args(), &files::OUTPUTS);
+    let command = files::command(files::hidden(command));
     let commit = publish::commit();
     let mut reports = Vec::new();
     for experiment in found {

@@ -542,3 +542,41 @@ fn a_wrong_benchmark_is_one_line() {
     let error = run(&["lab", "bench", "no-such-file.json"]).failed();
     assert!(error.contains("cannot read no-such-file.json"), "{error}");
 }
+
+#[test]
+fn an_experiment_runs_on_an_existing_cluster_with_sasl() {
+    let data = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(&[
+        "--security-protocol",
+        "SASL_PLAINTEXT",
+        "--user",
+        "alice:hunter22:PLAIN",
+        "--data",
+        data.path().to_str().unwrap(),
+    ]);
+    let file = data.path().join("client-alice.properties");
+    let at = ["cold-start", "--cluster", &cluster.bootstrap, "--rounds", "1"];
+    let properties = curtail::config::load_properties(&file).unwrap();
+    let security = properties.iter().filter(|(name, _)| name != "bootstrap.servers");
+    let pairs: Vec<String> =
+        security.map(|(name, value)| format!("--property={name}={value}")).collect();
+    let by_name: Vec<&str> = pairs.iter().map(String::as_str).collect();
+    let by_file = ["--command-config", file.to_str().unwrap()];
+    for flags in [&by_file[..], &by_name] {
+        let json = tempfile::NamedTempFile::new().unwrap();
+        let to = ["lab", "run", "--scale", "0.01", "--json", json.path().to_str().unwrap()];
+        let ran = run(&[&to, &at[..], flags].concat());
+        // The figures of so short a run may miss a condition.
+        assert!(matches!(ran.code, Some(0 | 2)), "{ran:?}");
+        let text = std::fs::read_to_string(json.path()).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["cluster"], *cluster.bootstrap, "{text}");
+        assert!(report["arms"].as_array().unwrap().iter().all(|arm| arm["errors"] == 0), "{text}");
+        assert!(!text.contains("hunter22"), "{text}");
+    }
+    let refused = |flags: &[&str]| run(&[&["lab", "run", "cold-start"], flags].concat()).failed();
+    let embedded = refused(&by_file);
+    assert!(embedded.ends_with("use --cluster host:port"), "{embedded}");
+    let other = refused(&["--cluster", "h:1", "-X", "linger.ms=5"]);
+    assert!(other.starts_with("--property linger.ms: it is no security setting"), "{other}");
+}

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use curtail::ProducerConfig;
-
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
@@ -63,7 +61,7 @@ impl Experiment for ColdStart {
         turn.testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
         let scale = turn.setting.scale;
         let load = Load {
-            config: ProducerConfig::new(turn.testbed.bootstrap()),
+            config: turn.testbed.producer(),
             records: (RATE * FIRST.as_secs_f64() * scale).ceil() as u64,
             rate: RATE,
             size: SIZE,

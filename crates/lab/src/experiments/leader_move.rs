@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail::{ProducerConfig, admin::TopicDescription};
+use curtail::admin::TopicDescription;
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Model, Modelled, Published,
@@ -235,7 +235,7 @@ fn one_by_one(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let testbed = turn.testbed;
     testbed.create_topic(&topic, PARTITIONS, REPLICAS)?;
     let run = RUN.mul_f64(turn.setting.scale.max(0.1));
-    let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::ZERO);
+    let config = testbed.producer().linger(Duration::ZERO);
     let load = Load {
         config: with_properties(config, turn.arm.properties)?,
         records: (RATE * run.as_secs_f64()) as u64,
@@ -292,7 +292,7 @@ fn on_apache(name: &str, turn: &Turn<'_>) -> Result<Sample> {
     let few = [FEW.name, FEW_ANY.name, FEW_BASELINE.name].contains(&turn.arm.name);
     let partitions = if few { 6 } else { 100 };
     let run = APACHE_RUN.mul_f64(turn.setting.scale.max(0.2));
-    let config = ProducerConfig::new(testbed.bootstrap()).linger(Duration::from_millis(5));
+    let config = testbed.producer().linger(Duration::from_millis(5));
     let load = Load {
         config: with_properties(config, turn.arm.properties)?,
         records: (RATE * run.as_secs_f64()) as u64,

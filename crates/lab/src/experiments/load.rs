@@ -367,7 +367,9 @@ impl Load {
     }
 
     async fn count_partitions(&self) -> Result<i32> {
-        let admin = Admin::new(AdminConfig::new(self.config.common.bootstrap_servers.join(",")))?;
+        let common = &self.config.common;
+        let config = AdminConfig::new(common.bootstrap_servers.join(","));
+        let admin = Admin::new(config.security(common.security.clone()))?;
         let mut described = admin.describe_topics(&[&self.topic]).await?;
         let topic = described.pop().map(|(_, topic)| topic).transpose()?;
         Ok(topic.map_or(0, |topic| topic.partitions.len() as i32))

@@ -65,7 +65,7 @@ pub use workload::{
     When, Workload,
 };
 
-use curtail::{ConfigError, ConsumerConfig, Producer, ProducerConfig};
+use curtail::{ConfigError, ConsumerConfig, Producer, ProducerConfig, security::SecurityConfig};
 
 use self::{
     load::{Load, Senders, Sent, WarmUp},
@@ -145,6 +145,8 @@ pub struct Setting {
     /// Settings of the brokers, by Kafka's names, over those of the experiment. Not for an existing cluster, and not in
     /// virtual time.
     pub cluster_properties: Vec<(String, String)>,
+    /// Security settings of Curtail's clients, for an existing cluster.
+    pub security: Option<SecurityConfig>,
     /// The arms to run; empty for all.
     pub arms: Vec<String>,
     /// Each arm also runs with these changes, in turn with the unchanged one.
@@ -174,6 +176,7 @@ impl Setting {
         Self {
             cluster,
             cluster_properties: Vec::new(),
+            security: None,
             arms: Vec::new(),
             variants: Vec::new(),
             rounds: None,
@@ -197,6 +200,16 @@ impl Setting {
         if self.cluster == ClusterKind::Sim && !self.cluster_properties.is_empty() {
             let text = "the simulation takes no broker properties; use embedded or apache";
             return Err(Error::Options(text.into()));
+        }
+        if self.security.is_some() {
+            if !matches!(self.cluster, ClusterKind::Bootstrap(_)) {
+                let text = "security settings are for an existing cluster; use --cluster host:port";
+                return Err(Error::Options(text.into()));
+            }
+            if self.clients.iter().any(|client| matches!(client, Client::Peer(_))) {
+                let text = "security settings are for Curtail's clients; leave out others";
+                return Err(Error::Options(text.into()));
+            }
         }
         if self.rounds == Some(0) {
             return Err(Error::Options("the number of rounds must be at least 1".into()));

@@ -1,7 +1,5 @@
 //! Producing on one broker: as fast as possible, and at a rate that every client can keep.
 
-use curtail::ProducerConfig;
-
 use super::{
     Arm, Arms, Condition, Experiment, Published, Sample, Setting, Testbed, Turn,
     check::{Order, read_back},
@@ -83,7 +81,7 @@ impl Experiment for Produce {
         let topic = turn.topic(self.name());
         turn.testbed.create_topic(&topic, PARTITIONS, 1)?;
         let records = (case.records * turn.setting.scale).ceil() as u64;
-        let config = ProducerConfig::new(turn.testbed.bootstrap());
+        let config = turn.testbed.producer();
         let load = Load {
             config: with_properties(config, turn.arm.properties)?,
             records,

@@ -18,6 +18,21 @@ fn options_are_left_out_with_their_values() {
 }
 
 #[test]
+fn values_of_client_properties_are_hidden() {
+    for (given, expected) in [
+        ("-X a.b=hush=x --why", "-X a.b=[hidden] --why"),
+        ("-Xa=hush -X=b=hush", "-Xa=[hidden] -X=b=[hidden]"),
+        ("--property a=hush --property=b=hush", "--property a=[hidden] --property=b=[hidden]"),
+        ("--command-property=a=hush", "--command-property=a=[hidden]"),
+        ("--cluster-property a=1 --scale=0.5", "--cluster-property a=1 --scale=0.5"),
+        ("-X", "-X"),
+    ] {
+        let kept: Vec<_> = hidden(given.split(' ').map(str::to_owned)).collect();
+        assert_eq!(kept.join(" "), expected);
+    }
+}
+
+#[test]
 fn the_words_of_a_command_are_its_arguments() {
     let arguments = [
         "curtail",

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use curtail::security::SecurityConfig;
+
 use super::*;
 use crate::{
     experiments::{Condition, Published, Testbed},
@@ -153,6 +155,19 @@ fn chosen_arms_run_for_the_chosen_rounds() {
                 ..setting.clone()
             },
             "the simulation takes no broker properties; use embedded or apache",
+        ),
+        (
+            Setting { security: Some(SecurityConfig::default()), ..setting.clone() },
+            "security settings are for an existing cluster; use --cluster host:port",
+        ),
+        (
+            Setting {
+                cluster: ClusterKind::Bootstrap("h:1".into()),
+                security: Some(SecurityConfig::default()),
+                clients: vec![Client::Peer(Peer::Java)],
+                ..setting.clone()
+            },
+            "security settings are for Curtail's clients; leave out others",
         ),
         (
             Setting { arms: named(&["ours", "mine"]), ..setting },

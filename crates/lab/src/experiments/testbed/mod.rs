@@ -55,6 +55,8 @@ pub(crate) struct Needs {
     pub(crate) trace: bool,
     /// Whether clients use SASL_SSL (PLAIN, with a certificate that the cluster creates). Embedded only.
     pub(crate) sasl_ssl: bool,
+    /// Security settings of clients at an existing cluster.
+    pub(crate) security: Option<SecurityConfig>,
 }
 
 /// Schedule of a broker that is frozen repeatedly.
@@ -141,7 +143,9 @@ impl Testbed {
     /// Starts the cluster of a setting.
     pub(super) fn start(setting: &Setting, needs: &Needs) -> Result<Self> {
         let own_properties = setting.cluster_properties.clone();
-        Self::on(&setting.cluster, &Needs { trace: setting.why, own_properties, ..needs.clone() })
+        let security = setting.security.clone();
+        let trace = setting.why;
+        Self::on(&setting.cluster, &Needs { trace, own_properties, security, ..needs.clone() })
     }
 
     /// Starts a cluster of this kind, or connects to the one it names.
@@ -178,7 +182,7 @@ impl Testbed {
             }
             ClusterKind::Bootstrap(servers) => Cluster::Foreign(servers.clone()),
         };
-        let security = security(&cluster);
+        let security = needs.security.clone().unwrap_or_else(|| security(&cluster));
         let tracer = needs.trace.then(Tracer::install).transpose()?;
         let mut testbed = Self { cluster, security, tracer, admin: None };
         let runtime = client_runtime()?;
