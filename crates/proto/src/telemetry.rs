@@ -139,13 +139,21 @@ pub struct Telemetry {
     due: Instant,
     /// Whether payloads are compressed. A broker that has refused a codec receives none.
     compresses: bool,
+    /// Requests without a response since the last push that had one.
+    failures: u32,
 }
 
 impl Telemetry {
     /// Starts without a subscription, which is due.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { state: State::SubscriptionNeeded, subscription: None, due: now, compresses: true }
+        Self {
+            state: State::SubscriptionNeeded,
+            subscription: None,
+            due: now,
+            compresses: true,
+            failures: 0,
+        }
     }
 
     /// Returns the newest subscription.
@@ -220,6 +228,10 @@ impl Telemetry {
             true => State::SubscriptionNeeded,
             false => State::PushNeeded,
         };
+        // With metrics, only a push shows that the broker takes them.
+        if subscription.metrics.is_empty() {
+            self.failures = 0;
+        }
         // Without the id there is nothing to push for.
         if subscription.client_instance_id.is_zero() {
             self.end_unless_closing();
@@ -246,6 +258,7 @@ impl Telemetry {
 
     /// Reports the response to PushTelemetry.
     pub fn pushed(&mut self, error: ErrorCode, throttle: Duration, now: Instant) {
+        self.failures = 0;
         if self.state == State::TerminatingPushInProgress {
             self.state = State::Terminated;
             return;
@@ -268,15 +281,18 @@ impl Telemetry {
     }
 
     /// Reports that a request has no response: the connection was lost, or there was none. Another broker may know a
-    /// different subscription.
+    /// different subscription. The wait for it doubles with each failure, up to [`DEFAULT_INTERVAL`].
     pub fn failed(&mut self, now: Instant, unit: f64) {
         if self.state == State::TerminatingPushInProgress {
             self.state = State::Terminated;
             return;
         }
+        let interval = self.interval();
+        let doubled = interval.saturating_mul(1 << self.failures.min(20));
+        self.failures = self.failures.saturating_add(1);
         // All clients of a broker lose their connections at once.
-        let wait = self.interval().mul_f64(EARLIEST_PUSH + unit.clamp(0.0, 1.0));
-        self.subscribe_after(wait, now);
+        let wait = doubled.min(DEFAULT_INTERVAL.max(interval));
+        self.subscribe_after(wait.mul_f64(EARLIEST_PUSH + unit.clamp(0.0, 1.0)), now);
     }
 
     /// Ends the pushes. Returns whether a terminating push is due: never without a subscription to metrics.

@@ -144,6 +144,39 @@ fn lost_connection_leads_to_another_subscription_with_the_same_id() {
 }
 
 #[test]
+fn failures_in_a_row_double_the_wait_up_to_five_minutes() {
+    let start = Instant::now();
+    let mut machine = subscribed(start);
+    let mut waits = Vec::new();
+    let mut now = start + INTERVAL;
+    for _ in 0..7 {
+        assert!(matches!(machine.step(now), Step::Push { .. } | Step::Subscribe(_)));
+        machine.failed(now, 0.5);
+        let Step::Wait(until) = machine.step(now) else { panic!("{machine:?}") };
+        waits.push((until - now).as_secs());
+        now = until;
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+    // A broker that answers this request may still close the connection at each push.
+    assert_eq!(machine.step(now), Step::Subscribe(ID));
+    machine.subscribed(subscription(&["*"]), NONE, now, 0.5);
+    let Step::Wait(due) = machine.step(now) else { panic!("{machine:?}") };
+    let _ = machine.step(due);
+    machine.failed(due, 0.5);
+    assert_eq!(machine.step(due), Step::Wait(due + DEFAULT_INTERVAL));
+    // The response to a push ends the series.
+    let mut machine = pushing(now);
+    machine.failed(now, 0.5);
+    assert_eq!(machine.step(now + INTERVAL), Step::Subscribe(ID));
+    machine.subscribed(subscription(&["*"]), NONE, now, 0.5);
+    let _ = machine.step(now + INTERVAL);
+    machine.pushed(ErrorCode::NONE, NONE, now);
+    let _ = machine.step(now + INTERVAL);
+    machine.failed(now, 0.5);
+    assert_eq!(machine.step(now), Step::Wait(now + INTERVAL));
+}
+
+#[test]
 fn caller_that_waits_for_the_id_hurries_only_the_first_subscription() {
     let now = Instant::now();
     let mut machine = Telemetry::new(now);
