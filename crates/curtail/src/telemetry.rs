@@ -137,7 +137,7 @@ impl Telemetry {
     /// Ends the task at once.
     pub(crate) fn end(&self) {
         // Also for calls that would start the task after this.
-        self.machine.lock().close();
+        self.machine.lock().end();
         if let Some(task) = &*self.task.lock() {
             task.abort();
         }

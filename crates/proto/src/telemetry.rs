@@ -295,16 +295,35 @@ impl Telemetry {
         self.subscribe_after(wait.mul_f64(EARLIEST_PUSH + unit.clamp(0.0, 1.0)), now);
     }
 
-    /// Ends the pushes. Returns whether a terminating push is due: never without a subscription to metrics.
+    /// Ends the regular pushes. Returns whether a terminating push is due or in progress: never without a subscription to
+    /// metrics. Later calls change nothing.
     pub fn close(&mut self) -> bool {
-        let pushes = matches!(self.state, State::PushNeeded | State::PushInProgress);
-        let renews = self.state == State::SubscriptionInProgress;
-        let subscribed = self.subscription.as_ref().is_some_and(|s| !s.metrics.is_empty());
-        self.state = match (pushes || renews) && subscribed {
+        if self.is_closing() {
+            return true;
+        }
+        self.state = match self.would_push() {
             true => State::TerminatingPushNeeded,
             false => State::Terminated,
         };
         !self.has_ended()
+    }
+
+    /// Whether a close would lead to a terminating push, or has done so.
+    #[must_use]
+    pub fn would_push(&self) -> bool {
+        let pushes = matches!(self.state, State::PushNeeded | State::PushInProgress);
+        let renews = self.state == State::SubscriptionInProgress;
+        let subscribed = self.subscription.as_ref().is_some_and(|s| !s.metrics.is_empty());
+        self.is_closing() || (pushes || renews) && subscribed
+    }
+
+    /// Ends all pushes at once, including a terminating one.
+    pub fn end(&mut self) {
+        self.state = State::Terminated;
+    }
+
+    fn is_closing(&self) -> bool {
+        matches!(self.state, State::TerminatingPushNeeded | State::TerminatingPushInProgress)
     }
 
     fn interval(&self) -> Duration {

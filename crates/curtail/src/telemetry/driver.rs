@@ -88,7 +88,7 @@ async fn push(
     };
     let source = telemetry.source.upgrade();
     let (Some(source), Some(subscription)) = (source, subscription) else {
-        telemetry.machine.lock().close();
+        telemetry.machine.lock().end();
         return;
     };
     let collected = ledger.collect(

@@ -222,6 +222,21 @@ fn terminating_push_is_sent_once_and_only_with_a_subscription() {
 }
 
 #[test]
+fn second_close_leaves_the_terminating_push_pending() {
+    let now = Instant::now();
+    let mut machine = subscribed(now);
+    assert!(machine.close() && machine.close());
+    assert_eq!(machine.step(now), Step::Push { terminating: true });
+    assert!(machine.close() && !machine.has_ended(), "in progress");
+    machine.pushed(ErrorCode::NONE, NONE, now);
+    assert!(!machine.close() && machine.has_ended());
+    let mut ended = subscribed(now);
+    assert!(ended.close());
+    ended.end();
+    assert_eq!((ended.close(), ended.step(now)), (false, Step::End));
+}
+
+#[test]
 fn selector_matches_prefixes_and_everything() {
     let table: [(&[&str], &str, bool); 7] = [
         (&[], "a.b", false),
@@ -260,6 +275,7 @@ enum Event {
     Failed,
     Hurry,
     Close,
+    End,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -272,6 +288,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Failed),
         1 => Just(Event::Hurry),
         1 => Just(Event::Close),
+        1 => Just(Event::End),
     ]
 }
 
@@ -285,15 +302,17 @@ proptest! {
         let mut now = Instant::now();
         let mut machine = Telemetry::new(now);
         let (mut in_progress, mut terminated) = (None, false);
+        let (mut closes, mut ended) = (false, false);
         for (event, ms, unit) in events {
             now += Duration::from_millis(ms);
             let throttle = Duration::from_millis(ms % 7);
             match (event, in_progress) {
                 (Event::Step, _) => match machine.step(now) {
                     step @ (Step::Subscribe(_) | Step::Push { .. }) => {
-                        prop_assert!(in_progress.is_none() && !terminated, "{step:?}");
+                        prop_assert!(in_progress.is_none() && !terminated && !ended, "{step:?}");
                         if let Step::Push { terminating } = step {
                             prop_assert!(machine.subscription().is_some());
+                            prop_assert_eq!(terminating, closes);
                             terminated = terminating;
                         }
                         in_progress = Some(step);
@@ -322,8 +341,17 @@ proptest! {
                 }
                 (Event::Hurry, _) => machine.hurry(now),
                 // The client waits for a request in progress before it takes the next step.
-                (Event::Close, None) if !terminated => {
-                    machine.close();
+                (Event::Close, None) => {
+                    let would_push = machine.would_push();
+                    prop_assert_eq!(machine.close(), would_push);
+                    closes = true;
+                }
+                (Event::Close, Some(Step::Push { terminating: true })) => {
+                    prop_assert_eq!(machine.close(), !ended);
+                }
+                (Event::End, _) => {
+                    machine.end();
+                    ended = true;
                 }
                 _ => {}
             }
