@@ -19,6 +19,9 @@ pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
 /// The shortest push interval, which is also the shortest that Kafka's brokers accept as a setting.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The largest payload while a broker names no limit: the default of the brokers' `telemetry.max.bytes`.
+pub const DEFAULT_MAX_BYTES: usize = 1 << 20;
+
 /// The first push follows the subscription after this share of the push interval, and up to one interval more.
 const EARLIEST_PUSH: f64 = 0.5;
 
@@ -78,6 +81,12 @@ impl Subscription {
             Ok(ms) if ms > 0 => Duration::from_millis(ms).max(LEAST_INTERVAL),
             _ => DEFAULT_INTERVAL,
         }
+    }
+
+    /// Returns the limit for `TelemetryMaxBytes`. Zero and negative values stand for the default. Java ignores the field.
+    #[must_use]
+    pub fn max_bytes_of(bytes: i32) -> usize {
+        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(DEFAULT_MAX_BYTES)
     }
 }
 

@@ -70,7 +70,7 @@ fn subscription(answer: &GetTelemetrySubscriptionsResponse) -> Subscription {
         id: answer.subscription_id,
         interval: Subscription::interval_of(answer.push_interval_ms),
         codecs: codecs.collect(),
-        max_bytes: usize::try_from(answer.telemetry_max_bytes).unwrap_or(0),
+        max_bytes: Subscription::max_bytes_of(answer.telemetry_max_bytes),
         delta: answer.delta_temporality,
         metrics: Selector::new(answer.requested_metrics.iter().map(ToString::to_string).collect()),
     }

@@ -266,6 +266,13 @@ fn interval_is_bounded_below() {
     }
 }
 
+#[test]
+fn payload_limit_is_one_mebibyte_if_the_broker_names_none() {
+    for (bytes, expected) in [(0, 1 << 20), (-1, 1 << 20), (1, 1), (i32::MAX, i32::MAX as usize)] {
+        assert_eq!(Subscription::max_bytes_of(bytes), expected, "{bytes}");
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Step,
