@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     task::AbortHandle,
     time::{Instant, sleep_until},
@@ -52,21 +52,25 @@ impl<K: Ord + Send + 'static> Idle<K> {
 
     /// Keeps a connection whose last request was answered, in place of an earlier one.
     pub(crate) fn put(&self, key: K, connection: Connection) {
-        let mut kept = self.kept.lock();
+        self.insert(self.kept.lock(), key, connection);
+    }
+
+    /// As [`Self::put`], unless there is one that can still be used.
+    pub(crate) fn put_spare(&self, key: K, connection: Connection) {
+        let kept = self.kept.lock();
+        if !kept.open.get(&key).is_some_and(Connection::is_usable) {
+            self.insert(kept, key, connection);
+        }
+    }
+
+    fn insert(&self, mut kept: MutexGuard<'_, Kept<K>>, key: K, connection: Connection) {
         if connection.closes_at().is_some() && kept.watch.is_none() {
             let watch = watch(Arc::downgrade(&self.kept));
             kept.watch = Some(self.runtime.spawn(watch).abort_handle());
         }
-        let former = kept.open.insert(key, connection);
+        let replaced = kept.open.insert(key, connection);
         drop(kept);
-        drop(former);
-    }
-
-    /// As [`Self::put`], unless there is one.
-    pub(crate) fn put_spare(&self, key: K, connection: Connection) {
-        if !self.kept.lock().open.contains_key(&key) {
-            self.put(key, connection);
-        }
+        drop(replaced);
     }
 
     /// As [`Self::put`], in place of all earlier ones.

@@ -1,5 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
+use curtail_wire::{ApiKey, metadata::MetadataRequest};
 use proptest::prelude::*;
 use tokio::{
     runtime::Builder,
@@ -92,4 +93,29 @@ proptest! {
         let paused = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         paused.block_on(check(operations, is_limited.then_some(LIMIT)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn spare_connection_replaces_one_that_cannot_be_used() {
+    let world = World::new(&[1], &[]);
+    let common = CommonConfig::default();
+    let (runtime, _guard) = Runtime::of(&common).unwrap();
+    let pool = Idle::new(&runtime);
+    let open = async || Connection::open(&world.env(), &common, "h", 1).await.unwrap();
+    let mut unusable = open().await;
+    // Its response arrives while the connection is kept.
+    let frame = unusable.frame(ApiKey::METADATA, 12, 9, |w| {
+        MetadataRequest::default().encode(12, w);
+    });
+    unusable.write(&frame).await.unwrap();
+    pool.put(1, unusable);
+    sleep(LIMIT).await;
+    pool.put_spare(1, open().await);
+    assert!(pool.take(&1).is_some());
+    // A usable one stays.
+    pool.put(1, open().await);
+    let mut other = open().await;
+    other.set_receive_limit(7, "other");
+    pool.put_spare(1, other);
+    assert_eq!(pool.take(&1).unwrap().limited_by, None);
 }
