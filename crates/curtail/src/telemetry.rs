@@ -115,7 +115,8 @@ impl Telemetry {
             Err(_) => Err(Error::Timeout {
                 what: "the client instance id",
                 limit,
-                last: self.problem().map(Arc::new),
+                // A request that waits for the connection has recorded no problem yet.
+                last: self.problem().or_else(|| control.problem()).map(Arc::new),
             }),
         }
     }

@@ -344,12 +344,21 @@ impl Connection {
     /// # Cancel safety
     /// Not cancel safe: drop the connection together with the future.
     pub(crate) async fn write(&mut self, frame: &[u8]) -> Result<()> {
+        self.renew_session().await?;
+        self.write_now(frame).await
+    }
+
+    /// Renews the SASL session if that is due.
+    ///
+    /// # Cancel safety
+    /// As [`Self::write`].
+    pub(crate) async fn renew_session(&mut self) -> Result<()> {
         if let Some(session) = self.session.as_ref().filter(|session| session.is_due()) {
             let authenticator = session.authenticator.clone();
             let renew_at = authenticator.run(self).await?;
             self.session = Some(Session { authenticator, renew_at });
         }
-        self.write_now(frame).await
+        Ok(())
     }
 
     async fn write_now(&mut self, frame: &[u8]) -> Result<()> {

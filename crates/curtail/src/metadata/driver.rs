@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     pin::pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Release},
     time::{Duration, Instant as StdInstant},
 };
 
@@ -43,9 +43,8 @@ pub(super) async fn run(guard: EndGuard, open: Arc<Idle<()>>) {
     let mut failures = 0;
     loop {
         let group = next_group(shared).await;
-        shared.is_refreshing.store(true, Relaxed);
         let answer = control.ask(shared, &group, failures).await;
-        shared.is_refreshing.store(false, Relaxed);
+        shared.is_refreshing.store(false, Release);
         match answer {
             Ok(answer) => {
                 failures = 0;
@@ -72,9 +71,13 @@ async fn next_group(shared: &Shared) -> Vec<Arc<str>> {
         let due = shared.wanted.lock().refresh.next_due(now.into_std());
         match due.map(Instant::from_std) {
             Some(due) if due <= now => {
+                // Before the group is taken, and so no longer due: until then others do not take the connection.
+                shared.is_refreshing.store(true, Release);
                 if let Some(group) = take_group(shared, now.into_std()) {
                     return group;
                 }
+                shared.is_refreshing.store(false, Release);
+                shared.version.send_modify(|v| *v += 1);
             }
             Some(due) => tokio::select! {
                 biased;

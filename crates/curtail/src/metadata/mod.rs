@@ -32,7 +32,10 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-pub(crate) use self::{control::ControlConnection, retired::Retired};
+pub(crate) use self::{
+    control::{ControlConnection, Throttled},
+    retired::Retired,
+};
 use crate::{
     Error, Result,
     config::CommonConfig,

@@ -1,5 +1,6 @@
 //! The driver in virtual time, against scripted brokers.
 
+mod control;
 pub(crate) mod net;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -17,7 +17,10 @@ use super::{
     Telemetry,
     payload::{Collected, Ledger},
 };
-use crate::{Error, Result, metadata::ControlConnection};
+use crate::{
+    Error, Result,
+    metadata::{ControlConnection, Throttled},
+};
 
 /// Runs until the machine has no further step, or the client is gone.
 pub(super) async fn run(telemetry: Arc<Telemetry>, control: ControlConnection) {
@@ -43,13 +46,16 @@ pub(super) async fn run(telemetry: Arc<Telemetry>, control: ControlConnection) {
 async fn subscribe(telemetry: &Telemetry, control: &ControlConnection, id: Uuid) {
     let request = GetTelemetrySubscriptionsRequest::default()
         .with_client_instance_id(uuid::Uuid::from_bytes(id.0));
-    let answer: Result<GetTelemetrySubscriptionsResponse> = control.request(true, request).await;
+    let answer = async {
+        control.borrow::<GetTelemetrySubscriptionsRequest>(true).await?.request(request).await
+    };
+    let answer: Result<GetTelemetrySubscriptionsResponse> = answer.await;
     let (now, unit) = (Instant::now().into_std(), control.env().entropy.unit());
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => return failed(telemetry, error, unit),
     };
-    let throttle = millis(answer.throttle_time_ms);
+    let throttle = answer.throttle();
     let mut machine = telemetry.machine.lock();
     if let Err(code) = ErrorCode(answer.error_code).ok() {
         let what = "GetTelemetrySubscriptions".into();
@@ -82,6 +88,12 @@ async fn push(
     ledger: &mut Ledger,
     terminating: bool,
 ) {
+    // Before the metrics are collected: without a connection, the next push must cover the time of this one. The last push
+    // does not wait for a new connection.
+    let borrowed = match control.borrow::<PushTelemetryRequest>(!terminating).await {
+        Ok(borrowed) => borrowed,
+        Err(error) => return failed(telemetry, error, control.env().entropy.unit()),
+    };
     let (subscription, codec) = {
         let machine = telemetry.machine.lock();
         (machine.subscription().cloned(), machine.codec())
@@ -105,9 +117,7 @@ async fn push(
         .with_terminating(terminating)
         .with_compression_type(codec.id() as i8)
         .with_metrics(metrics.into());
-    // The last push does not wait for a new connection.
-    let answer: Result<PushTelemetryResponse> = control.request(!terminating, request).await;
-    let answer = match answer {
+    let answer: PushTelemetryResponse = match borrowed.request(request).await {
         Ok(answer) => answer,
         Err(error) => {
             // The broker may have the values: differences are not sent again.
@@ -122,7 +132,19 @@ async fn push(
         ledger.sent(collected);
     }
     let now = Instant::now().into_std();
-    telemetry.machine.lock().pushed(code, millis(answer.throttle_time_ms), now);
+    telemetry.machine.lock().pushed(code, answer.throttle(), now);
+}
+
+impl Throttled for GetTelemetrySubscriptionsResponse {
+    fn throttle(&self) -> Duration {
+        millis(self.throttle_time_ms)
+    }
+}
+
+impl Throttled for PushTelemetryResponse {
+    fn throttle(&self) -> Duration {
+        millis(self.throttle_time_ms)
+    }
 }
 
 /// Compresses a payload, unless that makes it larger.

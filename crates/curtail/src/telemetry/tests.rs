@@ -1,9 +1,9 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use curtail_proto::telemetry::{Selector, Subscription};
 use curtail_wire::{Uuid, compression::Codec};
 use prost::Message as _;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use self::decoded::{Data, MetricsData, Value, pairs};
 use super::{
@@ -12,6 +12,11 @@ use super::{
 };
 use crate::{
     TopicPartition,
+    config::CommonConfig,
+    metadata::{
+        AutoCreate, MetadataHandle,
+        tests::net::{Behaviour, Receiver, World},
+    },
     metrics::{ConsumerMetrics, PartitionLag, ProducerMetrics, ProducerStats},
 };
 
@@ -200,4 +205,49 @@ fn payload_that_is_too_large_keeps_the_metrics_of_the_whole_client() {
     let data = MetricsData::decode(&*collected.payload).unwrap();
     let total = "org.apache.kafka.consumer.fetch.manager.records.consumed.total";
     assert_eq!(number(&data, total).0, 1.0);
+}
+
+struct Client(ProducerStats);
+
+impl Source for Client {
+    fn snapshot(&self) -> Snapshot {
+        producer(&self.0, self.0.started.elapsed().as_secs())
+    }
+
+    fn attributes(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn push_without_a_connection_is_part_of_the_next_one() {
+    let interval = Duration::from_secs(10);
+    let world = World::new(&[1], &["t"]);
+    *world.receiver.lock() = Some(Receiver { interval, ..Receiver::default() });
+    let common = CommonConfig {
+        bootstrap_servers: vec!["127.0.0.1:1".into()],
+        // Each push opens a connection.
+        connections_max_idle: Some(Duration::from_secs(1)),
+        ..CommonConfig::default()
+    };
+    let metadata = MetadataHandle::start(&world.env(), &common, AutoCreate::Never).unwrap();
+    let client = Arc::new(Client(ProducerStats::new(true)));
+    let source: Arc<dyn Source> = client.clone();
+    metadata.push_metrics(Arc::downgrade(&source));
+    metadata.topic("t", Instant::now() + interval).await.unwrap();
+    let received = || {
+        let receiver = world.receiver.lock();
+        let pushes = receiver.as_ref().unwrap().pushes.iter();
+        let sent = pushes.map(|push| number(&MetricsData::decode(&*push.metrics).unwrap(), SENT).0);
+        sent.sum::<f64>()
+    };
+    client.0.broker(1).batch_acknowledged(Duration::from_millis(1), 7);
+    sleep(2 * interval).await;
+    assert_eq!(received(), 7.0);
+    world.set(1, Behaviour::Dead);
+    client.0.broker(1).batch_acknowledged(Duration::from_millis(1), 3);
+    sleep(2 * interval).await;
+    world.set(1, Behaviour::Answers);
+    sleep(10 * interval).await;
+    assert_eq!(received(), 10.0);
 }

@@ -1,5 +1,7 @@
 //! A network of scripted brokers in virtual time. They support ApiVersions and Metadata, and record every request
-//! with its time and broker.
+//! with its time and broker. With [`World::receiver`] they also receive metrics of clients (KIP-714).
+
+mod receiver;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -7,7 +9,10 @@ use std::{
     io::{self, IoSlice},
     net::{Ipv4Addr, SocketAddr},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -27,6 +32,8 @@ use tokio::{
     io::ReadBuf,
     time::{Instant, Sleep, sleep_until},
 };
+
+pub(crate) use self::receiver::Receiver;
 
 /// Behaviour of a broker, by its port; node ids are the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +67,9 @@ pub(crate) struct World {
     /// Topics without a leader.
     pub(crate) leaderless: Mutex<BTreeSet<String>>,
     pub(crate) asked: Mutex<Vec<Asked>>,
+    pub(crate) receiver: Mutex<Option<Receiver>>,
+    /// Connections opened.
+    pub(crate) connections: AtomicUsize,
     pub(crate) partitions: usize,
     began: Instant,
 }
@@ -73,6 +83,8 @@ impl World {
             creates: Mutex::new(false),
             leaderless: Mutex::default(),
             asked: Mutex::default(),
+            receiver: Mutex::default(),
+            connections: AtomicUsize::new(0),
             partitions: 3,
             began: Instant::now(),
         })
@@ -147,6 +159,17 @@ impl World {
         }
     }
 
+    /// The throttle time of the response to a request.
+    fn throttle(&self, frame: &Bytes) -> Duration {
+        let (header, _) = split_request(frame).unwrap();
+        match (header.api, &*self.receiver.lock()) {
+            (ApiKey::GET_TELEMETRY_SUBSCRIPTIONS | ApiKey::PUSH_TELEMETRY, Some(receiver)) => {
+                receiver.throttle
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The response to a request, if the broker responds.
     fn answer(&self, port: u16, frame: &Bytes) -> io::Result<Option<Vec<u8>>> {
         let (header, body) = split_request(frame).unwrap();
@@ -169,10 +192,21 @@ impl World {
         if api == ApiKey::METADATA {
             let request = MetadataRequest::decode(version, &body).unwrap();
             self.metadata(&request, error).encode(version, &mut w);
+        } else if let Some(receiver) = &mut *self.receiver.lock()
+            && let Some(answer) = receiver.answer(&header, body)
+        {
+            return Ok(Some(answer));
         } else {
+            let mut apis = vec![(ApiKey::API_VERSIONS, 3), (ApiKey::METADATA, 13)];
+            if self.receiver.lock().is_some() {
+                apis.extend([
+                    (ApiKey::GET_TELEMETRY_SUBSCRIPTIONS, 0),
+                    (ApiKey::PUSH_TELEMETRY, 0),
+                ]);
+            }
             w.i16(0);
-            w.array(2);
-            for (api, max) in [(ApiKey::API_VERSIONS, 3), (ApiKey::METADATA, 13)] {
+            w.array(apis.len());
+            for (api, max) in apis {
                 w.i16(api.0);
                 w.i16(0);
                 w.i16(max);
@@ -204,9 +238,11 @@ impl Net for WorldNet {
             if world.behaviour(addr.port()) == Behaviour::Dead {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
+            world.connections.fetch_add(1, Ordering::Relaxed);
             let pipe = Mutex::new(Pipe {
                 requests: FrameSplitter::default(),
                 answers: VecDeque::new(),
+                muted_until: Instant::now(),
                 timer: Box::pin(sleep_until(Instant::now())),
             });
             Ok(Box::new(WorldSocket { world, addr, pipe }) as Box<dyn Socket>)
@@ -228,6 +264,8 @@ struct WorldSocket {
 struct Pipe {
     requests: FrameSplitter,
     answers: VecDeque<(Instant, Vec<u8>)>,
+    /// Until then the broker reads no request, as it has throttled the last one (KIP-219).
+    muted_until: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -239,7 +277,12 @@ impl Socket for WorldSocket {
         }
         while let Some(frame) = pipe.requests.next_frame().unwrap() {
             if let Some(answer) = self.world.answer(self.addr.port(), &frame)? {
-                pipe.answers.push_back((Instant::now() + Duration::from_millis(1), answer));
+                let begins = Instant::now().max(pipe.muted_until);
+                pipe.answers.push_back((begins + Duration::from_millis(1), answer));
+                let throttle = self.world.throttle(&frame);
+                if !throttle.is_zero() {
+                    pipe.muted_until = begins + throttle;
+                }
             }
         }
         Ok(bufs.iter().map(|buf| buf.len()).sum())
