@@ -30,6 +30,9 @@ use crate::{Error, Result, config::CommonConfig, metadata::ControlConnection};
 /// How long a close waits for the terminating push.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// With a short limit, the terminating push has one part in this many.
+const CLOSE_SHARE: u32 = 4;
+
 /// The error without `enable.metrics.push`, which is Java's.
 pub(crate) const DISABLED: Error =
     Error::IllegalState("client metrics are not pushed; set enable.metrics.push=true");
@@ -133,6 +136,14 @@ impl Telemetry {
             let _ = timeout(limit.min(FAREWELL), self.has_ended()).await;
         }
         self.end();
+    }
+
+    /// Returns how much of a close's `limit` belongs to the terminating push; zero if none is due.
+    pub(crate) fn share_of_close(&self, limit: Duration) -> Duration {
+        match self.machine.lock().would_push() {
+            true => FAREWELL.min(limit / CLOSE_SHARE),
+            false => Duration::ZERO,
+        }
     }
 
     /// Ends the task at once.

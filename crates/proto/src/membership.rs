@@ -316,6 +316,8 @@ pub struct Membership<E> {
     coordinator: Option<Node>,
     /// Identity of a membership whose end the coordinator has not been told yet.
     departure: Option<Identity>,
+    /// Id of the last membership that has ended.
+    last_member: Option<Arc<str>>,
     /// Whether to join again as soon as no handover is due.
     rejoin: bool,
     handing: Handing<E>,
@@ -346,6 +348,7 @@ impl<E: Clone> Membership<E> {
             reconciliation,
             coordinator: None,
             departure: None,
+            last_member: None,
             rejoin: false,
             handing: Handing::Nothing,
             beat_at: now,
@@ -442,6 +445,11 @@ impl<E: Clone> Membership<E> {
     pub fn identity(&self) -> Option<Identity> {
         let known = self.generation >= 0 && !self.member.is_empty();
         known.then(|| Identity { generation: self.generation, member: self.member.clone() })
+    }
+
+    /// The member's id at its coordinator, or that of its last membership.
+    pub fn last_member(&self) -> Option<Arc<str>> {
+        self.identity().map(|identity| identity.member).or_else(|| self.last_member.clone())
     }
 
     /// Subscribes to these topics only. A member that has failed retries.
@@ -727,6 +735,7 @@ impl<E: Clone> Membership<E> {
     }
 
     fn forget_membership(&mut self) {
+        self.last_member = self.last_member();
         self.member = self.settings.protocol.own_id();
         self.generation = -1;
         self.leading = None;

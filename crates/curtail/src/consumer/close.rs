@@ -108,7 +108,9 @@ impl Consumer {
             }
         };
         let began = Instant::now();
-        let closing = async { timeout(limit, farewell).await };
+        // An unresponsive coordinator must leave time for the last metrics.
+        let for_group = limit.saturating_sub(self.shared.metadata.telemetry_share(limit));
+        let closing = async { timeout(for_group, farewell).await };
         let _ = within(&self.shared.runtime, closing).await;
         // After the commits and the departure, which belong to the last metrics.
         let left = limit.saturating_sub(began.elapsed());

@@ -69,14 +69,13 @@ impl Source for Shared {
 
     fn attributes(&self) -> Vec<(&'static str, String)> {
         let mut attributes = telemetry::common_attributes(&self.config.common);
-        let Some(group) = self.group.as_ref().map(|group| group.metadata()) else {
-            return attributes;
-        };
-        attributes.push(("group_id", group.group_id));
-        attributes.extend(group.group_instance_id.map(|id| ("group_instance_id", id)));
-        if !group.member_id.is_empty() {
-            attributes.push(("group_member_id", group.member_id));
-        }
+        let Some(group) = &self.group else { return attributes };
+        let metadata = group.metadata();
+        attributes.push(("group_id", metadata.group_id));
+        attributes.extend(metadata.group_instance_id.map(|id| ("group_instance_id", id)));
+        // The terminating push follows the departure.
+        let member = group.last_member();
+        attributes.extend(member.map(|id| ("group_member_id", id.to_string())));
         attributes
     }
 }

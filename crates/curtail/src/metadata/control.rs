@@ -191,6 +191,12 @@ impl MetadataHandle {
         }
     }
 
+    /// Returns how much of a close's `limit` belongs to [`Self::close_telemetry`].
+    pub(crate) fn telemetry_share(&self, limit: Duration) -> Duration {
+        let telemetry = self.shared.telemetry.get();
+        telemetry.map_or(Duration::ZERO, |telemetry| telemetry.share_of_close(limit))
+    }
+
     /// Ends the push of metrics at once.
     pub(crate) fn end_telemetry(&self) {
         self.shared.end_telemetry();

@@ -6,6 +6,7 @@ use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, Error, ErrorCode, Producer, ProducerConfig,
     Record, TopicPartition, TransactionalProducer, Uuid,
     admin::{ConfigChange, ConfigEntry, ConfigResource, ConfigResourceKind, Mode},
+    consumer::CloseOptions,
 };
 use curtail_cluster::{ClientMetrics, Cluster, ClusterConfig, Codec};
 use prost::Message as _;
@@ -145,6 +146,7 @@ async fn consumer_pushes_the_metrics_of_its_fetches_and_its_group() {
         let attributes = pairs(&resource.attributes);
         assert!(attributes.contains(&("group_id".into(), "g".into())), "{attributes:?}");
         assert!(attributes.contains(&("group_instance_id".into(), "i".into())), "{attributes:?}");
+        assert!(attributes.iter().any(|(key, _)| key == "group_member_id"), "{attributes:?}");
         let names: Vec<_> = data.metrics().map(|metric| metric.name.as_str()).collect();
         for name in ["coordinator.commit.latency.avg", "coordinator.rebalance.latency.max"] {
             let name = format!("org.apache.kafka.consumer.{name}");
@@ -153,6 +155,34 @@ async fn consumer_pushes_the_metrics_of_its_fetches_and_its_group() {
         break;
     }
     assert_eq!(consumed, 5.0);
+}
+
+#[tokio::test]
+async fn unresponsive_coordinator_leaves_time_for_the_terminating_push() {
+    const LEAVE_GROUP: i16 = 13;
+    let (backend, mut pushes) = receiving(&[("metrics", "*"), ("interval.ms", "100")]).await;
+    let config = ConsumerConfig::new(backend.bootstrap()).group_id("g");
+    let mut consumer = Consumer::new(config).unwrap();
+    consumer.subscribe(["t"]).unwrap();
+    while consumer.assignment().is_empty() {
+        consumer.poll(Duration::from_millis(20)).await.unwrap();
+    }
+    consumer.client_instance_id(LIMIT).await.unwrap();
+    let member = consumer.handle().group_metadata().unwrap().member_id;
+    embedded(&backend).delay(None, Some(LEAVE_GROUP), Duration::from_secs(3600));
+    let began = Instant::now();
+    let limit = Duration::from_secs(2);
+    consumer.close_with(CloseOptions::new().timeout(limit)).await;
+    assert!(began.elapsed() < limit, "the push was acknowledged");
+    loop {
+        let (push, data) = next(&mut pushes).await;
+        if push.terminating {
+            let resource = data.resource_metrics[0].resource.as_ref().unwrap();
+            let expected = ("group_member_id".to_owned(), member);
+            assert!(pairs(&resource.attributes).contains(&expected), "{resource:?}");
+            break;
+        }
+    }
 }
 
 #[tokio::test]

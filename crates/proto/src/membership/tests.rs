@@ -600,9 +600,11 @@ fn a_leaving_member_sends_leave_group_unless_it_keeps_its_place() {
     ] {
         let instance = instance.map(Arc::from);
         let mut member = Member::with(Settings { instance, ..settings(&[Assignor::Range]) });
+        assert_eq!(member.machine.last_member(), None);
         member.settle(&[0]);
         member.machine.leave(departure);
         assert!(member.machine.owned().is_empty());
+        assert_eq!(member.machine.last_member().as_deref(), Some("m"));
         if leaves {
             assert_eq!(member.next(), Step::Leave(node(1), identity(1, "m")));
             assert!(member.machine.is_departing());

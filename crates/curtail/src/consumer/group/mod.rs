@@ -261,6 +261,11 @@ impl Group {
         metadata
     }
 
+    /// The member id, or that of the last membership, for metrics. Java keeps that label, too.
+    pub(super) fn last_member(&self) -> Option<Arc<str>> {
+        self.look(|machine| machine.last_member())
+    }
+
     fn identity(&self) -> Option<Identity> {
         self.look(|machine| machine.identity())
     }
