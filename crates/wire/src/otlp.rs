@@ -37,45 +37,71 @@ pub struct Number {
     pub start_ns: u64,
 }
 
-/// Encodes numbers as of `time_ns`, in nanoseconds since 1970-01-01 UTC, with attributes that all of them share. Stops
-/// before the first number with which the payload would exceed `limit` bytes. Returns the payload and how many numbers it
-/// has; without any it is empty.
-#[must_use]
-pub fn metrics_data(
-    shared: &[(&str, &str)],
-    numbers: &[Number],
+/// A payload under construction.
+#[derive(Debug)]
+pub struct MetricsData {
+    resource: Message,
+    metrics: Message,
     time_ns: u64,
-    limit: usize,
-) -> (Vec<u8>, usize) {
-    let mut resource = Message::default();
-    resource.message(1, |resource| resource.attributes(1, shared.iter().copied()));
-    // The lengths of the two messages around the metrics, with their tags.
-    let around = resource.0.len() + 4 * varint::MAX_LEN_32;
-    let room = limit.saturating_sub(around).min(i32::MAX as usize);
-    let mut metrics = Message::default();
-    let mut count = 0;
-    for number in numbers {
-        let before = metrics.0.len();
-        metrics.message(2, |metric| metric.number(number, time_ns));
-        if metrics.0.len() > room {
-            metrics.0.truncate(before);
-            break;
+    /// The limit of `metrics`, in bytes.
+    room: usize,
+    count: usize,
+    is_full: bool,
+}
+
+impl MetricsData {
+    /// Begins a payload of numbers as of `time_ns`, in nanoseconds since 1970-01-01 UTC, with attributes that all of them
+    /// share, of at most `limit` bytes.
+    #[must_use]
+    pub fn new(shared: &[(&str, &str)], time_ns: u64, limit: usize) -> Self {
+        let mut resource = Message::default();
+        resource.message(1, |resource| resource.attributes(1, shared.iter().copied()));
+        // The lengths of the two messages around the metrics, with their tags.
+        let around = resource.0.len() + 4 * varint::MAX_LEN_32;
+        let room = limit.saturating_sub(around).min(i32::MAX as usize);
+        Self { resource, metrics: Message::default(), time_ns, room, count: 0, is_full: false }
+    }
+
+    /// Encodes a number. The first one with which the payload would exceed its limit makes it full: neither that nor a later
+    /// one is encoded.
+    pub fn push(&mut self, number: &Number) {
+        if self.is_full {
+            return;
         }
-        count += 1;
+        let before = self.metrics.0.len();
+        self.metrics.message(2, |metric| metric.number(number, self.time_ns));
+        if self.metrics.0.len() > self.room {
+            self.metrics.0.truncate(before);
+            self.is_full = true;
+        } else {
+            self.count += 1;
+        }
     }
-    if count == 0 {
-        return (Vec::new(), 0);
+
+    /// Whether a number did not fit.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
-    let mut data = Message::default();
-    data.message(1, |of_resource| {
-        of_resource.0.append(&mut resource.0);
-        of_resource.bytes(2, &metrics.0);
-    });
-    (data.0, count)
+
+    /// Returns the payload and how many numbers it has; without any it is empty.
+    #[must_use]
+    pub fn finish(self) -> (Vec<u8>, usize) {
+        let Self { mut resource, metrics, count, .. } = self;
+        if count == 0 {
+            return (Vec::new(), 0);
+        }
+        let mut data = Message::default();
+        data.message(1, |of_resource| {
+            of_resource.0.append(&mut resource.0);
+            of_resource.bytes(2, &metrics.0);
+        });
+        (data.0, count)
+    }
 }
 
 /// A protobuf message under construction.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Message(Vec<u8>);
 
 impl Message {

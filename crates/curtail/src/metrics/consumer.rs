@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     Distribution, GroupMetrics, NamedMetric, PrometheusText,
     histogram::Histogram,
-    named::{Group, NANOS_IN_MS},
+    named::{Group, NANOS_IN_MS, Sink},
     stats::{Counter, nanos},
 };
 use crate::TopicPartition;
@@ -130,10 +130,16 @@ impl ConsumerMetrics {
     /// `consumer-node-metrics`, with a tag `node-id`, covers each broker.
     #[must_use]
     pub fn named(&self) -> Vec<NamedMetric> {
-        let client = ("client-id", self.client_id.clone());
-        let seconds = self.period.as_secs_f64();
-        let group = |group, tags| Group { group, tags, seconds, out: Vec::new() };
-        let mut whole = group(WHOLE, vec![client.clone()]);
+        let mut named = Vec::new();
+        self.list_whole(&mut named);
+        self.list_partitions(&mut named);
+        self.list_nodes(&mut named);
+        named
+    }
+
+    /// Lists the metrics of the whole consumer and of its group.
+    pub(crate) fn list_whole(&self, out: &mut dyn Sink) {
+        let mut whole = self.group(WHOLE, Vec::new(), out);
         let all = self.all_brokers();
         all.list(&mut whole);
         whole.rate("records-consumed", self.records_consumed_total);
@@ -146,28 +152,50 @@ impl ConsumerMetrics {
         }
         let buffered: usize = self.partitions.values().map(|p| p.buffered_bytes).sum();
         whole.put("buffered-bytes", buffered as f64);
-        let mut named = whole.out;
         if let Some(metrics) = &self.group {
-            let mut coordinator = group(COORDINATOR, vec![client.clone()]);
+            let mut coordinator = self.group(COORDINATOR, Vec::new(), out);
             metrics.list(&mut coordinator, self.partitions.len());
-            named.append(&mut coordinator.out);
+        }
+    }
+
+    /// Lists the metrics of each partition.
+    pub(crate) fn list_partitions(&self, out: &mut dyn Sink) {
+        const LAG: &str = "records-lag";
+        const BUFFERED: &str = "buffered-bytes";
+        // A consumer may have hundreds of thousands of partitions.
+        if !out.wants(WHOLE, LAG) && !out.wants(WHOLE, BUFFERED) {
+            return;
         }
         for (at, partition) in &self.partitions {
-            let topic = ("topic", at.topic.to_string());
-            let tags = vec![client.clone(), topic, ("partition", at.partition.to_string())];
-            let mut of_one = group(WHOLE, tags);
-            if let Some(lag) = partition.lag {
-                of_one.put("records-lag", lag as f64);
+            if out.is_full() {
+                return;
             }
-            of_one.put("buffered-bytes", partition.buffered_bytes as f64);
-            named.append(&mut of_one.out);
+            let topic = ("topic", at.topic.to_string());
+            let tags = vec![topic, ("partition", at.partition.to_string())];
+            let mut of_one = self.group(WHOLE, tags, out);
+            if let Some(lag) = partition.lag {
+                of_one.put(LAG, lag as f64);
+            }
+            of_one.put(BUFFERED, partition.buffered_bytes as f64);
         }
+    }
+
+    /// Lists the metrics of each broker.
+    pub(crate) fn list_nodes(&self, out: &mut dyn Sink) {
         for (id, broker) in &self.brokers {
-            let mut node = group(NODE, vec![client.clone(), ("node-id", format!("node-{id}"))]);
-            broker.list(&mut node);
-            named.append(&mut node.out);
+            broker.list(&mut self.group(NODE, vec![("node-id", format!("node-{id}"))], out));
         }
-        named
+    }
+
+    fn group<'a>(
+        &self,
+        group: &'static str,
+        tags: Vec<(&'static str, String)>,
+        out: &'a mut dyn Sink,
+    ) -> Group<'a> {
+        let client = ("client-id", self.client_id.clone());
+        let tags = std::iter::once(client).chain(tags).collect();
+        Group { group, tags, seconds: self.period.as_secs_f64(), out }
     }
 }
 
@@ -182,7 +210,7 @@ impl FetchMetrics {
         [("fetch", &self.fetch_latency), ("buffer", &self.buffer_time)]
     }
 
-    fn list(&self, group: &mut Group) {
+    fn list(&self, group: &mut Group<'_>) {
         group.figures("fetch-latency", &self.fetch_latency, NANOS_IN_MS);
         group.figures("record-buffer-time", &self.buffer_time, NANOS_IN_MS);
         group.figures("fetch-size", &self.fetch_size, 1.0);

@@ -70,8 +70,8 @@ impl GroupMetrics {
     }
 
     /// Names, groups and units are those of Java's `ConsumerCoordinatorMetrics` and `AbstractCoordinator`.
-    pub(super) fn list(&self, group: &mut Group, assigned: usize) {
-        let counted = |group: &mut Group, name: &str, time: &str, of: &Distribution| {
+    pub(super) fn list(&self, group: &mut Group<'_>, assigned: usize) {
+        let counted = |group: &mut Group<'_>, name: &str, time: &str, of: &Distribution| {
             group.figures(time, of, NANOS_IN_MS);
             group.rate(name, of.count());
         };

@@ -22,6 +22,7 @@ pub(crate) use self::{
     consumer::{Arrival, ConsumerStats, FetchStats},
     group::GroupStats,
     histogram::Histogram,
+    named::Sink,
     stats::{BrokerStats, ProducerStats},
 };
 pub use self::{

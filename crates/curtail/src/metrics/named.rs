@@ -31,34 +31,79 @@ impl ProducerMetrics {
     /// Returns every metric under its Kafka name, for the whole producer and for each broker.
     #[must_use]
     pub fn named(&self) -> Vec<NamedMetric> {
-        let client = ("client-id", self.client_id.clone());
-        let seconds = self.period.as_secs_f64();
-        let mut whole = Group { group: WHOLE, tags: vec![client.clone()], seconds, out: vec![] };
+        let mut named = Vec::new();
+        self.list_whole(&mut named);
+        self.list_nodes(&mut named);
+        named
+    }
+
+    /// Lists the metrics of the whole producer.
+    pub(crate) fn list_whole(&self, out: &mut dyn Sink) {
+        let mut whole = self.group(WHOLE, Vec::new(), out);
         whole.broker(&self.all_brokers());
         whole.producer(self);
-        let mut named = whole.out;
+    }
+
+    /// Lists the metrics of each broker.
+    pub(crate) fn list_nodes(&self, out: &mut dyn Sink) {
         for (id, broker) in &self.brokers {
-            let tags = vec![client.clone(), ("node-id", format!("node-{id}"))];
-            let mut node = Group { group: NODE, tags, seconds, out: vec![] };
-            node.broker(broker);
-            named.append(&mut node.out);
+            self.group(NODE, vec![("node-id", format!("node-{id}"))], out).broker(broker);
         }
-        named
+    }
+
+    fn group<'a>(
+        &self,
+        group: &'static str,
+        tags: Vec<(&'static str, String)>,
+        out: &'a mut dyn Sink,
+    ) -> Group<'a> {
+        let client = ("client-id", self.client_id.clone());
+        let tags = std::iter::once(client).chain(tags).collect();
+        Group { group, tags, seconds: self.period.as_secs_f64(), out }
+    }
+}
+
+/// A list of metrics.
+pub(crate) trait Sink {
+    /// Whether the list has room for a metric and wants it.
+    fn wants(&mut self, group: &'static str, name: &str) -> bool;
+
+    /// Adds a metric that it wants.
+    fn add(&mut self, metric: NamedMetric);
+
+    /// Whether it has no room for further metrics.
+    fn is_full(&self) -> bool;
+}
+
+impl Sink for Vec<NamedMetric> {
+    fn wants(&mut self, _: &'static str, _: &str) -> bool {
+        true
+    }
+
+    fn add(&mut self, metric: NamedMetric) {
+        self.push(metric);
+    }
+
+    fn is_full(&self) -> bool {
+        false
     }
 }
 
 /// A group under construction.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     pub(super) group: &'static str,
     pub(super) tags: Vec<(&'static str, String)>,
     pub(super) seconds: f64,
-    pub(super) out: Vec<NamedMetric>,
+    pub(super) out: &'a mut dyn Sink,
 }
 
-impl Group {
+impl Group<'_> {
     pub(super) fn put(&mut self, name: impl Into<String>, value: f64) {
-        let (group, tags) = (self.group, self.tags.clone());
-        self.out.push(NamedMetric { group, name: name.into(), tags, value });
+        let name = name.into();
+        if self.out.wants(self.group, &name) {
+            let (group, tags) = (self.group, self.tags.clone());
+            self.out.add(NamedMetric { group, name, tags, value });
+        }
     }
 
     pub(super) fn rate(&mut self, name: &str, total: u64) {

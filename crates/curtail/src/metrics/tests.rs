@@ -106,3 +106,51 @@ fn without_phase_stamps_only_times_are_missing() {
     assert!(metrics.phases().iter().all(|(_, phase)| phase.count() == 0));
     assert_eq!((metrics.batch_size.count(), metrics.record_send_total), (1, 10));
 }
+
+type Wants = fn(&str) -> bool;
+
+/// A list with room for `room` metrics, of names that it wants.
+struct Small {
+    wants: Wants,
+    room: usize,
+    asked: usize,
+}
+
+impl Sink for Small {
+    fn wants(&mut self, _: &'static str, name: &str) -> bool {
+        self.asked += 1;
+        self.room > 0 && (self.wants)(name)
+    }
+
+    fn add(&mut self, _: NamedMetric) {
+        self.room -= 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.room == 0
+    }
+}
+
+#[test]
+fn partitions_are_listed_only_while_the_list_has_room_for_their_metrics() {
+    let lag = PartitionLag { lag: Some(1), buffered_bytes: 0 };
+    let partitions = (0..20_000).map(|index| (crate::TopicPartition::new("t", index), lag));
+    let metrics = ConsumerMetrics {
+        client_id: "c".into(),
+        taken: Instant::now(),
+        period: Duration::from_secs(1),
+        records_consumed_total: 1,
+        bytes_consumed_total: 1,
+        certificates_outdated: false,
+        brokers: BTreeMap::new(),
+        group: None,
+        partitions: partitions.collect(),
+    };
+    let cases: [(Wants, usize, usize); 3] =
+        [(|_| false, usize::MAX, 2), (|_| true, 10, 20), (|name| name == "records-lag", 10, 30)];
+    for (wants, room, most) in cases {
+        let mut list = Small { wants, room, asked: 0 };
+        metrics.list_partitions(&mut list);
+        assert!(list.asked <= most, "{}", list.asked);
+    }
+}

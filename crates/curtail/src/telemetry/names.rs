@@ -98,12 +98,13 @@ fn is_javas(group: &str, name: &str) -> bool {
         && of_group.is_some_and(|(_, stems)| stems.contains(&stem))
 }
 
-/// Returns the name in OpenTelemetry of a metric with a Kafka name, as Java's `TelemetryMetricNamingConvention` makes it:
+/// Appends the name in OpenTelemetry of a metric with a Kafka name, as Java's `TelemetryMetricNamingConvention` makes it:
 /// `producer-metrics`, `record-send-rate` is `org.apache.kafka.producer.record.send.rate`.
-pub(super) fn full_name(group: &str, name: &str) -> String {
-    let prefix = if is_javas(group, name) { JAVA } else { OWN };
+pub(super) fn push_full_name(out: &mut String, group: &str, name: &str) {
+    out.push_str(if is_javas(group, name) { JAVA } else { OWN });
     let group = group.strip_suffix("-metrics").unwrap_or(group);
-    format!("{prefix}{}.{}", group.replace('-', "."), name.replace('-', "."))
+    let dotted = group.chars().chain(['.']).chain(name.chars());
+    out.extend(dotted.map(|letter| if letter == '-' { '.' } else { letter }));
 }
 
 /// Whether the metric is a counter. All others are current values.

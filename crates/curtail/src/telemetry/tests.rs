@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use self::decoded::{Data, MetricsData, Value, pairs};
 use super::{
-    names::{full_name, is_counter},
+    Source,
+    names::{is_counter, push_full_name},
     payload::{Ledger, Snapshot},
 };
 use crate::{
@@ -111,7 +112,9 @@ fn names_are_those_of_the_kip_for_javas_metrics_and_others_have_a_separate_prefi
         ),
         ("consumer-node-metrics", "fetch-latency-max", "curtail.consumer.node.fetch.latency.max"),
     ] {
-        assert_eq!(full_name(group, name), expected);
+        let mut full_name = String::new();
+        push_full_name(&mut full_name, group, name);
+        assert_eq!(full_name, expected);
     }
     assert!(is_counter("rebalance-latency-total") && !is_counter("connection-count"));
 }

@@ -2,9 +2,21 @@ use proptest::prelude::*;
 use prost::Message as _;
 
 use super::{
-    decoded::{Data, MetricsData, Value, pairs},
+    decoded::{self, Data, Value, pairs},
     *,
 };
+
+fn metrics_data(
+    shared: &[(&str, &str)],
+    numbers: &[Number],
+    time_ns: u64,
+    limit: usize,
+) -> (Vec<u8>, usize) {
+    let mut data = MetricsData::new(shared, time_ns, limit);
+    numbers.iter().for_each(|number| data.push(number));
+    assert_eq!(data.is_full(), data.count < numbers.len());
+    data.finish()
+}
 
 fn number() -> impl Strategy<Value = Number> {
     let kind = prop_oneof![Just(Kind::Gauge), Just(Kind::Delta), Just(Kind::Cumulative)];
@@ -23,7 +35,7 @@ fn number() -> impl Strategy<Value = Number> {
 }
 
 /// The numbers that a decoded payload has.
-fn numbers(data: &MetricsData, time_ns: u64) -> Vec<Number> {
+fn numbers(data: &decoded::MetricsData, time_ns: u64) -> Vec<Number> {
     let one = |metric: &decoded::Metric| {
         let [point] = metric.points() else { panic!("{metric:?}") };
         assert_eq!(point.time_unix_nano, time_ns);
@@ -58,7 +70,7 @@ proptest! {
         let attributes: Vec<_> = shared.iter().map(|(key, value)| (&**key, &**value)).collect();
         let (payload, count) = metrics_data(&attributes, &all, time_ns, limit);
         prop_assert!(payload.len() <= limit);
-        let data = MetricsData::decode(&*payload).unwrap();
+        let data = decoded::MetricsData::decode(&*payload).unwrap();
         let mut expected = all[..count].to_vec();
         for number in expected.iter_mut().filter(|number| number.kind == Kind::Gauge) {
             number.start_ns = 0;

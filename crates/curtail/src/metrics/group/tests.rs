@@ -1,10 +1,11 @@
 use super::*;
 
 fn value(metrics: &GroupMetrics, name: &str) -> f64 {
-    let mut group = Group { group: "g", tags: Vec::new(), seconds: 1800.0, out: Vec::new() };
+    let mut named = Vec::new();
+    let mut group = Group { group: "g", tags: Vec::new(), seconds: 1800.0, out: &mut named };
     metrics.list(&mut group, 3);
-    assert!(group.out.iter().all(|metric| metric.value.is_finite()));
-    let mut found = group.out.iter().filter(|metric| metric.name == name);
+    assert!(named.iter().all(|metric| metric.value.is_finite()));
+    let mut found = named.iter().filter(|metric| metric.name == name);
     let value = found.next().unwrap_or_else(|| panic!("no {name}")).value;
     assert!(found.next().is_none(), "{name} twice");
     value
