@@ -48,7 +48,9 @@ use crate::{
     rebalance::Stagehand,
     records::{Records, Rows, Turn},
     runtime::{Owned, Process},
+    timing,
     token::{Function, Tokens},
+    tree,
 };
 
 pub(crate) const TOO_LARGE: &str =
@@ -410,14 +412,7 @@ impl Inner {
         columns: Option<(Wanted, usize)>,
     ) -> PyResult<Call> {
         self.check(py)?;
-        let limit = match Duration::try_from_secs_f64(seconds) {
-            Ok(limit) => limit,
-            Err(_) if seconds.is_infinite() && seconds > 0.0 => {
-                Duration::from_secs(u32::MAX.into())
-            }
-            Err(_) => return Err(PyValueError::new_err("timeout must be seconds, from 0 on")),
-        };
-        let deadline = Instant::now().checked_add(limit);
+        let deadline = Instant::now().checked_add(timing::limit(seconds)?);
         let deadline = deadline.ok_or_else(|| PyValueError::new_err("timeout is too long"))?;
         let port = Port::current(py, self.home)?;
         let (pending, future) = port.get().pending(py)?;
@@ -838,6 +833,15 @@ impl Consumer {
                 Box::pin(async move { Ok(consumer.partitions_for(&topic).await?.len()) })
             },
             |py, count: usize| Ok(count.into_pyobject(py)?.into_any().unbind()),
+        )
+    }
+
+    fn _start_client_instance_id(&self, py: Python<'_>, timeout: f64) -> PyResult<Call> {
+        let limit = timing::limit(timeout)?;
+        self.0.get(py)?.job(
+            py,
+            move |consumer| Box::pin(consumer.client_instance_id(limit)),
+            tree::uuid,
         )
     }
 

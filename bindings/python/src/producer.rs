@@ -17,7 +17,9 @@ use crate::{
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
+    timing,
     token::{Function, Tokens},
+    tree,
 };
 
 /// The native part of `curtail_kafka.Producer`.
@@ -159,6 +161,12 @@ impl Producer {
         let (home, producer) = self.open(py)?;
         let count = async move { producer.partitions_for(&topic).await };
         Port::spawn(py, home, count, |py, count| Ok(count.into_pyobject(py)?.into_any().unbind()))
+    }
+
+    fn _start_client_instance_id(&self, py: Python<'_>, timeout: f64) -> PyResult<Call> {
+        let limit = timing::limit(timeout)?;
+        let (home, producer) = self.open(py)?;
+        Port::spawn(py, home, async move { producer.client_instance_id(limit).await }, tree::uuid)
     }
 
     fn _metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -225,6 +225,16 @@ impl Cluster {
         Ok(())
     }
 
+    /// Makes the brokers accept metrics of clients, which are dropped, or refuse them.
+    fn receive_client_metrics(&self, py: Python<'_>, receive: bool) -> PyResult<()> {
+        let cluster = &self.0.get(py)?.cluster;
+        match receive {
+            true => cluster.receive_client_metrics(|_| Ok(())),
+            false => cluster.stop_receiving_client_metrics(),
+        }
+        Ok(())
+    }
+
     fn settled(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.0.get(py)?;
         inner.wait(py, inner.cluster.settled())

@@ -1,8 +1,8 @@
-//! Phase timestamps of acknowledged batches, as times of Python's `time.monotonic()`.
+//! Phase timestamps of acknowledged batches, as times of Python's `time.monotonic()`, and time limits.
 
 use std::time::{Duration, Instant};
 
-use pyo3::{prelude::*, sync::PyOnceLock, types::PyModule};
+use pyo3::{exceptions::PyValueError, prelude::*, sync::PyOnceLock, types::PyModule};
 
 /// The same moment on both clocks, read once: times of one record then keep their order and distances.
 static ANCHOR: PyOnceLock<(Instant, f64)> = PyOnceLock::new();
@@ -45,6 +45,17 @@ impl Timing {
             "Timing(created={created:.6}, first_written={first_written:.6}, written={written:.6}, \
              acknowledged={acknowledged:.6})"
         )
+    }
+}
+
+/// Returns the limit for an argument `timeout`.
+pub(crate) fn limit(seconds: f64) -> PyResult<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(limit) => Ok(limit),
+        Err(_) if seconds.is_infinite() && seconds > 0.0 => {
+            Ok(Duration::from_secs(u32::MAX.into()))
+        }
+        Err(_) => Err(PyValueError::new_err("timeout must be seconds, from 0 on")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{mem, time::Instant, vec};
 
-use curtail::{Error, TopicPartition};
+use curtail::{Error, TopicPartition, Uuid};
 use pyo3::{
     IntoPyObjectExt, intern,
     prelude::*,
@@ -39,6 +39,14 @@ impl From<&TopicPartition> for Tree {
         let fields = vec![Self::Text(at.topic.to_string()), Self::Int(at.partition.into())];
         Self::Object("TopicPartition", &[], fields)
     }
+}
+
+/// A UUID, as Python's class.
+pub(crate) fn uuid(py: Python<'_>, id: Uuid) -> PyResult<Py<PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item(intern!(py, "bytes"), PyBytes::new(py, &id.0))?;
+    let class = PyModule::import(py, intern!(py, "uuid"))?.getattr(intern!(py, "UUID"))?;
+    Ok(class.call((), Some(&fields))?.unbind())
 }
 
 /// A value that is being built.

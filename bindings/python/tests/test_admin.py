@@ -64,8 +64,7 @@ def test_every_method_of_the_rust_client_exists() -> None:
     assert len(rust) > 30
     members = inspect.getmembers(curtail.Admin, inspect.iscoroutinefunction)
     python = {name for name, _ in members if not name.startswith("_")}
-    # The id of a client that pushes metrics (KIP-714): no client of the package has the call yet.
-    assert python - {"connect", "close"} == rust - {"client_instance_id"}
+    assert python - {"connect", "close"} == rust
 
 
 def test_data_classes_have_the_fields_of_the_native_code() -> None:

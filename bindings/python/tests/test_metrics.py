@@ -1,11 +1,13 @@
 import re
 from pathlib import Path
 from typing import Any, get_type_hints
+from uuid import UUID
 
 import pytest
 
 import curtail_kafka as curtail
-from curtail_kafka import metrics
+from curtail_kafka import metrics, sync
+from curtail_kafka.testing import Cluster
 
 RUST = Path(__file__).parents[3] / "crates" / "curtail" / "src" / "metrics"
 CLASSES = ["ProducerMetrics", "BrokerMetrics", "ConsumerMetrics", "FetchMetrics", "GroupMetrics"]
@@ -76,3 +78,45 @@ async def test_metrics_of_a_transactional_producer(servers: str, curtail_topic: 
             assert "curtail_producer" in producer.prometheus()
     with pytest.raises(curtail.ClosedError):
         producer.metrics()
+
+
+async def test_clients_have_an_id_for_their_metrics(curtail_cluster: Cluster) -> None:
+    servers = curtail_cluster.bootstrap_servers
+    with curtail_cluster.receiving_metrics():
+        async with (
+            curtail.Producer(servers) as producer,
+            curtail.TransactionalProducer(servers, transactional_id="measured") as transactional,
+            curtail.Consumer(servers) as consumer,
+            curtail.Admin(servers, enable_metrics_push=True) as admin,
+        ):
+            ids = set()
+            for client in (producer, transactional, consumer, admin):
+                assigned = await client.client_instance_id(20)
+                assert isinstance(assigned, UUID) and assigned.int
+                assert await client.client_instance_id(0) == assigned
+                ids.add(assigned)
+            assert len(ids) == 4
+
+
+async def test_clients_have_no_id_without_a_receiver_of_metrics(servers: str) -> None:
+    async with (
+        curtail.Producer(servers) as producer,
+        curtail.Consumer(servers) as consumer,
+        curtail.Admin(servers, enable_metrics_push=True) as admin,
+        curtail.Admin(servers) as off,
+    ):
+        for client in (producer, consumer):
+            with pytest.raises(curtail.TimeoutError):
+                await client.client_instance_id(0.1)
+        with pytest.raises(curtail.UnsupportedVersionError):
+            await admin.client_instance_id(20)
+        with pytest.raises(curtail.IllegalStateError):
+            await off.client_instance_id(20)
+
+
+def test_threads_have_the_call(curtail_cluster: Cluster) -> None:
+    servers = curtail_cluster.bootstrap_servers
+    with curtail_cluster.receiving_metrics(), sync.Producer(servers) as producer:
+        assert producer.client_instance_id(20).int
+        with pytest.raises(ValueError, match="timeout must be seconds"):
+            producer.client_instance_id(-1)

@@ -1,5 +1,6 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Self, Unpack
+from uuid import UUID
 
 from . import _native
 from ._call import THREADED, finished
@@ -368,6 +369,14 @@ class Admin(Client, _native.Admin):
                 raise ConfigError(f"user '{one.user}': the password is empty")
             every.append((one.user, one.mechanism, password, one.iterations, one.salt))
         return await finished(self._start_alter_user_scram_credentials(every))
+
+    async def client_instance_id(self, timeout: float) -> UUID:
+        """Returns the id that a broker assigns to this client (KIP-714), always the same one.
+
+        Waits for it up to ``timeout`` seconds. It needs ``enable_metrics_push=True``. Brokers
+        assign none without a receiver of metrics.
+        """
+        return await finished(self._start_client_instance_id(timeout))
 
     async def _discard(self) -> None:
         self._close()

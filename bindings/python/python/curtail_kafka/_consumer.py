@@ -3,6 +3,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Self, Unpack
+from uuid import UUID
 
 from . import _native
 from ._call import THREADED, Methods, pause
@@ -248,6 +249,14 @@ class Consumer(Client, _native.Consumer):
         """Returns the number of partitions of a topic."""
         count: int = await self._methods.served(self._start_partitions_for(topic))
         return count
+
+    async def client_instance_id(self, timeout: float) -> UUID:
+        """Returns the id that a broker assigns to this client for its metrics (KIP-714).
+
+        Waits for it up to ``timeout`` seconds. Brokers assign none without a receiver of metrics.
+        """
+        id: UUID = await self._methods.served(self._start_client_instance_id(timeout))
+        return id
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -24,6 +24,7 @@ use crate::{
     group::{self, Offset},
     port::{Call, Home, Port},
     runtime::{Owned, Process},
+    timing,
     token::{Function, Tokens},
     tree::Tree,
 };
@@ -146,6 +147,14 @@ impl Admin {
 
     fn _start_describe_cluster(&self, py: Python<'_>) -> PyResult<Call> {
         self.call(py, |admin| async move { admin.describe_cluster().await }, ToTree::tree)
+    }
+
+    fn _start_client_instance_id(&self, py: Python<'_>, timeout: f64) -> PyResult<Call> {
+        let limit = timing::limit(timeout)?;
+        let work = move |admin: curtail::Admin| async move {
+            admin.client_instance_id(limit).await.map(|id| id.0)
+        };
+        self.call(py, work, ToTree::tree)
     }
 
     fn _start_list_groups(&self, py: Python<'_>) -> PyResult<Call> {

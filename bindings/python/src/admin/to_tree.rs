@@ -182,7 +182,7 @@ impl ToTree for Duration {
     }
 }
 
-/// A topic id.
+/// A UUID.
 impl ToTree for [u8; 16] {
     fn tree(self) -> Tree {
         Tree::Object("UUID", &["bytes"], vec![Tree::Bytes(self.to_vec())])

@@ -30,6 +30,7 @@ use crate::{
     runtime::{Owned, Process},
     sent::Sent,
     stage::{Refused, Stage},
+    timing,
     token::{Function, Tokens},
 };
 
@@ -112,6 +113,11 @@ impl TransactionalProducer {
 
     fn _start_partitions_for(&self, py: Python<'_>, topic: String) -> PyResult<Call> {
         self.0.get(py)?.send(py, |waiting| Command::PartitionsFor(waiting, topic))
+    }
+
+    fn _start_client_instance_id(&self, py: Python<'_>, timeout: f64) -> PyResult<Call> {
+        let limit = timing::limit(timeout)?;
+        self.0.get(py)?.send(py, |waiting| Command::ClientInstanceId(waiting, limit))
     }
 
     fn _metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -4,7 +4,7 @@
 //! - The end of a transaction continues when the program stops waiting for it, and the consumer waits for its outcome.
 //! - A commit that timed out is repeated, because it cannot be withdrawn. Only the producer's close ends that.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use curtail::{
     Error, Result, TopicPartition,
@@ -20,6 +20,7 @@ use crate::{
     hold::{Hold, Outcome},
     port::{Home, Pending, Port, Waiting, none, signalled},
     stage::Stage,
+    tree,
 };
 
 type Offsets = Vec<(TopicPartition, OffsetAndMetadata)>;
@@ -32,6 +33,7 @@ pub(super) enum Command {
     Init(Waiting),
     WarmUp(Waiting, Vec<String>),
     PartitionsFor(Waiting, String),
+    ClientInstanceId(Waiting, Duration),
     Begin(Waiting, Arc<Stage>),
     /// With the signal that the earlier records are appended.
     Flush(Waiting, oneshot::Receiver<()>),
@@ -95,6 +97,9 @@ impl Owner {
                 let convert =
                     |py: Python<'_>, count: usize| Ok(count.into_pyobject(py)?.into_any().unbind());
                 waiting.run(producer.partitions_for(&topic), convert).await;
+            }
+            Command::ClientInstanceId(waiting, limit) => {
+                waiting.run(producer.client_instance_id(limit), tree::uuid).await;
             }
             // Of a transaction that did not begin: the program has stopped waiting.
             _ => {}

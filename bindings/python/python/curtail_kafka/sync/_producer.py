@@ -3,6 +3,7 @@ import atexit
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Self, Unpack
+from uuid import UUID
 from weakref import WeakSet
 
 from .. import _native
@@ -74,6 +75,14 @@ class Producer(Client, _native.Producer):
         """Returns the number of partitions of a topic."""
         count: int = finished(self._start_partitions_for(topic))
         return count
+
+    def client_instance_id(self, timeout: float) -> UUID:
+        """Returns the id that a broker assigns to this client for its metrics (KIP-714).
+
+        Waits for it up to ``timeout`` seconds. Brokers assign none without a receiver of metrics.
+        """
+        id: UUID = finished(self._start_client_instance_id(timeout))
+        return id
 
     def send_many(self, topic: str, records: Iterable[NewRecord]) -> list[RecordMetadata]:
         """Sends records, and waits until each is acknowledged or failed.

@@ -3,6 +3,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
+from uuid import UUID
 
 from .. import _native
 from ._call import THREADED, Future, finished
@@ -65,6 +66,14 @@ class TransactionalProducer(Client, _native.TransactionalProducer):
         """Returns the number of partitions of a topic. Outside a transaction only."""
         count: int = finished(self._start_partitions_for(topic))
         return count
+
+    def client_instance_id(self, timeout: float) -> UUID:
+        """Returns the client's id, as :meth:`Producer.client_instance_id`.
+
+        Outside a transaction only.
+        """
+        id: UUID = finished(self._start_client_instance_id(timeout))
+        return id
 
     def transaction(self, consumer: Consumer | None = None) -> "Transaction":
         """Returns a transaction for ``with``.

@@ -120,6 +120,18 @@ class Cluster:
         finally:
             self._native.delay(broker, api, 0.0)
 
+    @contextmanager
+    def receiving_metrics(self) -> Iterator[None]:
+        """Accepts the metrics that clients push (KIP-714), and drops them, until the block ends.
+
+        Brokers assign a client instance id only during that time.
+        """
+        self._native.receive_client_metrics(True)
+        try:
+            yield
+        finally:
+            self._native.receive_client_metrics(False)
+
     async def restart(self, broker: int) -> None:
         """Restarts a broker that was killed or stopped."""
         await asyncio.to_thread(self.sync.restart, broker)
