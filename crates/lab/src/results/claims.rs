@@ -161,6 +161,21 @@ const RETURN: Metric = Metric::Noted("return_p99_ms", "p99", Unit::Ms);
 const SILENCE: Metric =
     Metric::Noted("stall_ms", "longest time without an acknowledgement", Unit::Ms);
 
+/// After a load at a steady rate, one without a limit.
+const FLAT_OUT: Metric = Metric::Rate { amount: "flat_out_mb", seconds: "flat_out_s" };
+
+const ACKS_ALL: &str = "Steady rate, acks=all";
+const ACKS_ONE: &str = "Steady rate, acks=1";
+const REPLICAS: &str = "Steady rate, 3 replicas";
+const TEN_MB: &str = "10 MB/s, default settings";
+const FORTY_MB: &str = "40 MB/s, default settings";
+const BURST: &str = "24 producers send at the same moment, `linger.ms` 0";
+const BESIDE_FROZEN: &str = "A broker is unresponsive; partitions without a replica on it";
+const BESIDE_SLOW: &str = "A broker responds 20 ms late; partitions without a replica on it";
+const MIN_ISR: &str = "`min.insync.replicas` 2, all replicas in sync";
+const MIN_ISR_SLOW: &str = "`min.insync.replicas` 2, a slow replica";
+const MIN_ISR_GONE: &str = "`min.insync.replicas` 2, one of 3 replicas stopped";
+
 const fn claim(
     experiment: &'static str,
     clusters: &'static [Cluster],
@@ -442,22 +457,10 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::Max,
         arm("baseline", 1.0, 0.0),
     ),
-    claim(
-        "bystanders",
-        ALL,
-        "frozen",
-        "A broker is unresponsive; partitions without a replica on it",
-        Metric::P999,
-        BEFORE,
-    ),
-    claim(
-        "bystanders",
-        ALL,
-        "slow",
-        "A broker responds 20 ms late; partitions without a replica on it",
-        Metric::P999,
-        BEFORE,
-    ),
+    claim("bystanders", ALL, "frozen", BESIDE_FROZEN, Metric::P999, BEFORE),
+    claim("bystanders", ALL, "slow", BESIDE_SLOW, Metric::P999, BEFORE),
+    claim("bystanders", APACHE, "frozen", BESIDE_FROZEN, Metric::P999, Aim::Others),
+    claim("bystanders", APACHE, "slow", BESIDE_SLOW, Metric::P999, Aim::Others),
     claim(
         "cold-start",
         REAL_TIME,
@@ -566,16 +569,15 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim("consume", APACHE, "backlog-100", READ_100, Metric::Cpu, Aim::Others),
     claim("consume", APACHE, "backlog-1000", READ_1000, Metric::Throughput, Aim::Others),
     claim("consume", APACHE, "backlog-1000", READ_1000, Metric::Cpu, Aim::Others),
-    claim("acks", ALL, "all", "Steady rate, acks=all", Metric::P99, limit(50.0)),
-    claim(
-        "acks",
-        ALL,
-        "all",
-        "acks=all against acks=1",
-        Metric::Rate { amount: "flat_out_mb", seconds: "flat_out_s" },
-        arm("1", 0.83, 0.0),
-    ),
-    claim("replication-factor", ALL, "3", "Steady rate, 3 replicas", Metric::P99, limit(50.0)),
+    claim("acks", ALL, "all", ACKS_ALL, Metric::P99, limit(50.0)),
+    claim("acks", APACHE, "all", ACKS_ALL, Metric::P99, Aim::Others),
+    claim("acks", APACHE, "all", ACKS_ALL, Metric::P999, Aim::Others),
+    claim("acks", APACHE, "1", ACKS_ONE, Metric::P99, Aim::Others),
+    claim("acks", APACHE, "all", ACKS_ALL, FLAT_OUT, Aim::Others),
+    claim("acks", ALL, "all", "acks=all against acks=1", FLAT_OUT, arm("1", 0.83, 0.0)),
+    claim("replication-factor", ALL, "3", REPLICAS, Metric::P99, limit(50.0)),
+    claim("replication-factor", APACHE, "3", REPLICAS, Metric::P99, Aim::Others),
+    claim("replication-factor", APACHE, "3", REPLICAS, Metric::P999, Aim::Others),
     claim(
         "min-isr",
         ALL,
@@ -584,24 +586,17 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::P50,
         arm("1", 1.25, 0.0),
     ),
-    claim(
-        "min-isr",
-        ALL,
-        "2-gone",
-        "`min.insync.replicas` 2, one of 3 replicas stopped",
-        SILENCE,
-        limit(500.0),
-    ),
+    claim("min-isr", ALL, "2-gone", MIN_ISR_GONE, SILENCE, limit(500.0)),
+    claim("min-isr", APACHE, "2", MIN_ISR, Metric::P99, Aim::Others),
+    claim("min-isr", APACHE, "2-slow", MIN_ISR_SLOW, Metric::P99, Aim::Others),
+    claim("min-isr", APACHE, "2-gone", MIN_ISR_GONE, SILENCE, Aim::Others),
     claim("linger", ALL, "5", "90 producers, `linger.ms` 5", Metric::P99, arm("0", 1.0, 5.0)),
     claim("linger", ALL, "10", "90 producers, `linger.ms` 10", Metric::P99, arm("0", 1.0, 10.0)),
-    claim(
-        "latency-throughput",
-        REAL_TIME,
-        "default-40",
-        "40 MB/s, default settings",
-        Metric::P99,
-        limit(50.0),
-    ),
+    claim("linger", APACHE, "0", "90 producers, `linger.ms` 0", Metric::P99, Aim::Others),
+    claim("linger", APACHE, "5", "90 producers, `linger.ms` 5", Metric::P99, Aim::Others),
+    claim("latency-throughput", REAL_TIME, "default-40", FORTY_MB, Metric::P99, limit(50.0)),
+    claim("latency-throughput", APACHE, "default-10", TEN_MB, Metric::P99, Aim::Others),
+    claim("latency-throughput", APACHE, "default-40", FORTY_MB, Metric::P99, Aim::Others),
     claim(
         "latency-throughput",
         EMBEDDED,
@@ -626,6 +621,8 @@ pub(super) const CLAIMS: &[Claim] = &[
         Metric::Noted("requests", "requests", Unit::Count),
         arm("burst", 0.8, 0.0),
     ),
+    claim("micro-burst", APACHE, "burst", BURST, Metric::P99, Aim::Others),
+    claim("micro-burst", APACHE, "burst", BURST, Metric::P999, Aim::Others),
     claim("catch-up", ALL, "caught-up", "A consumer without a backlog", Metric::P99, limit(50.0)),
     claim(
         "catch-up",
