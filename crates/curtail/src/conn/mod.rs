@@ -257,7 +257,8 @@ impl Connection {
             let (security, peer) = (&common.security, &self.peer);
             let authenticator =
                 Authenticator::new(security, source, peer, &self.client_id, &self.versions)?;
-            let renew_at = authenticator.run(self).await?;
+            // Rare, and larger than the future of any write.
+            let renew_at = Box::pin(authenticator.run(self)).await?;
             self.session = Some(Session { authenticator, renew_at });
         }
         self.splitter.set_limit(DEFAULT_LIMIT);
