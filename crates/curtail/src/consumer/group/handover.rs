@@ -76,7 +76,8 @@ impl Shared {
         let Some(group) = &self.group else {
             return Err(Error::IllegalState("committed offsets need a group.id"));
         };
-        within(&self.runtime, committed::look_up(self, group, partitions)).await?
+        // The deepest future of the consumer; without a box its callers' futures exceed the compiler's default limit of 128.
+        within(&self.runtime, Box::pin(committed::look_up(self, group, partitions))).await?
     }
 }
 
