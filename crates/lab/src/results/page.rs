@@ -93,7 +93,14 @@ fn section(results: &Results, cluster: Cluster) -> String {
         Cluster::Apache => {
             let (least, ours): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.client != CURTAIL);
+            let (settings, ours): (Vec<_>, Vec<_>) =
+                ours.into_iter().partition(|row| FOLDED.contains(&row.claim.experiment));
             let mut text = format!("\n## {title}\n\n{}{crash_test}", table(&ours, ""));
+            if !settings.is_empty() {
+                let summary = "Reading a backlog, settings, replicas and bursts. ".to_owned()
+                    + &self::summary(&settings, &[]);
+                text += &folded(&summary, &format!("\n{}", table(&settings, "")));
+            }
             if !least.is_empty() {
                 let words = "With `curtail-completions`, the load that costs least. ";
                 let summary = words.to_owned() + &self::summary(&least, &[]);
@@ -107,6 +114,19 @@ fn section(results: &Results, cluster: Cluster) -> String {
         }
     }
 }
+
+/// Experiments on Apache Kafka whose claims are folded: those on what a setting costs. The page stays short enough to be read.
+const FOLDED: [&str; 9] = [
+    "acks",
+    "catch-up",
+    "consume",
+    "head-of-line",
+    "latency-throughput",
+    "linger",
+    "micro-burst",
+    "min-isr",
+    "replication-factor",
+];
 
 /// A block that opens with a click.
 fn folded(summary: &str, content: &str) -> String {
