@@ -21,8 +21,8 @@ import (
 const (
 	// First record number of the warm-up.
 	earlier = 1 << 40
-	// Letters that values are cut from, beyond the length of one value: so many that none repeat within a batch,
-	// where a codec would find them.
+	// Letters that values are cut from, beyond the length of one value. With fewer, values repeat within a batch, and a
+	// codec compresses the repetitions.
 	letterPool = 1 << 22
 	// Longest time from now to a start; a larger one belongs to another clock.
 	longestLead = time.Minute

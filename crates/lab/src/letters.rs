@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use rand::{RngCore, SeedableRng, rngs::SmallRng};
 
 /// Letters from which values are cut, beyond the length of one value. The drivers under `peers/` use the same number and step.
 ///
@@ -22,8 +22,11 @@ pub(crate) struct Letters {
 
 impl Letters {
     pub(crate) fn new(size: usize, seed: u64) -> Self {
-        let mut random = SmallRng::seed_from_u64(seed);
-        let pool = (0..POOL + size).map(|_| random.random_range(b'A'..=b'Z')).collect();
+        let mut pool = vec![0; POOL + size];
+        SmallRng::seed_from_u64(seed).fill_bytes(&mut pool);
+        for letter in &mut pool {
+            *letter = b'A' + *letter % 26;
+        }
         Self { pool, size }
     }
 

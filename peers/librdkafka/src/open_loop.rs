@@ -15,8 +15,8 @@ use crate::measure::{Cpu, Histogram, Report, sleep_until};
 const EARLIER: u64 = 1 << 40;
 /// Bytes of a value that hold the record's number.
 const NUMBER: usize = 8;
-/// Letters that values are cut from, beyond the length of one value: so many that none repeat within a batch, where a codec would
-/// find them.
+/// Letters that values are cut from, beyond the length of one value. With fewer, values repeat within a batch, and a codec
+/// compresses the repetitions.
 const POOL: usize = 1 << 22;
 /// Longest time from now to a start; a larger one belongs to another clock.
 const LONGEST: Duration = Duration::from_secs(60);

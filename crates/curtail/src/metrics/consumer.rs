@@ -193,9 +193,7 @@ impl ConsumerMetrics {
         tags: Vec<(&'static str, String)>,
         out: &'a mut dyn Sink,
     ) -> Group<'a> {
-        let client = ("client-id", self.client_id.clone());
-        let tags = std::iter::once(client).chain(tags).collect();
-        Group { group, tags, seconds: self.period.as_secs_f64(), out }
+        Group::new(group, &self.client_id, tags, self.period, out)
     }
 }
 

@@ -7,6 +7,8 @@
 //! the period lies between two snapshots. Metrics that Java lacks follow the same pattern: `request-latency-p99`,
 //! `record-queue-time-p999`.
 
+use std::time::Duration;
+
 use super::{BrokerMetrics, Distribution, ProducerMetrics};
 
 /// A value under its Kafka name.
@@ -57,9 +59,7 @@ impl ProducerMetrics {
         tags: Vec<(&'static str, String)>,
         out: &'a mut dyn Sink,
     ) -> Group<'a> {
-        let client = ("client-id", self.client_id.clone());
-        let tags = std::iter::once(client).chain(tags).collect();
-        Group { group, tags, seconds: self.period.as_secs_f64(), out }
+        Group::new(group, &self.client_id, tags, self.period, out)
     }
 }
 
@@ -97,7 +97,19 @@ pub(super) struct Group<'a> {
     pub(super) out: &'a mut dyn Sink,
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    pub(super) fn new(
+        group: &'static str,
+        client_id: &str,
+        tags: Vec<(&'static str, String)>,
+        period: Duration,
+        out: &'a mut dyn Sink,
+    ) -> Self {
+        let client = ("client-id", client_id.to_owned());
+        let tags = std::iter::once(client).chain(tags).collect();
+        Self { group, tags, seconds: period.as_secs_f64(), out }
+    }
+
     pub(super) fn put(&mut self, name: impl Into<String>, value: f64) {
         let name = name.into();
         if self.out.wants(self.group, &name) {

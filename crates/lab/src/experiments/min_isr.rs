@@ -139,8 +139,7 @@ impl Experiment for MinIsr {
         testbed.create_topic_with(&topic, PARTITIONS, 3, &settings)?;
         let others = followed_by(testbed, &topic, victim)?;
         let run = length(turn.setting);
-        let with_others = turn.setting.clients.iter().any(|client| client.peer().is_some());
-        // Drivers of other clients cannot end early.
+        let with_others = turn.has_others();
         let longest = if with_others { run + RETURN } else { run + LONGEST };
         let base = Load::new(turn, &topic)?;
         let load = Load {

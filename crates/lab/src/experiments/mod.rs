@@ -365,6 +365,11 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether other clients take part. Their drivers cannot end a load early.
+    fn has_others(&self) -> bool {
+        self.setting.clients.iter().any(|client| client.peer().is_some())
+    }
+
     /// The observations of a load, for experiments without their own consumers.
     fn observe(&self) -> Observe {
         if self.setting.reader { Observe::PhasesWithReader } else { Observe::Phases }

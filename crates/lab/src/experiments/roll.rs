@@ -139,7 +139,7 @@ impl Experiment for Roll {
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
         let partitions = partitions(turn.arm.name);
-        let with_others = turn.setting.clients.iter().any(|client| client.peer().is_some());
+        let with_others = turn.has_others();
         let brokers = testbed.broker_ids().len() as u32;
         let length = if with_others { PER_BROKER * brokers } else { LONGEST };
         let base = Load::new(turn, &topic)?;

@@ -21,7 +21,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class Load {
     /** First record number of the warm-up. */
     private static final long EARLIER = 1L << 40;
-    /** Letters that values are cut from: so many that none repeat within a batch, where a codec would find them. */
+    /** Letters that values are cut from. With fewer, values repeat within a batch, and a codec compresses the repetitions. */
     private static final int POOL = 1 << 22;
     /** Longest time from now to a start; a larger one belongs to another clock. */
     private static final long LONGEST_NANOS = 60_000_000_000L;
