@@ -106,6 +106,8 @@ pub(super) struct Reconciliation {
     /// Whether an acknowledgement is due: an assignment was taken, or an offer withdrawn.
     owes_word: bool,
     acknowledged: u32,
+    /// Whether a heartbeat with owned partitions was sent, and none has had a response without an error since.
+    claiming: bool,
     /// Names of the topics in the target and of the owned topics.
     names: BTreeMap<Uuid, Arc<str>>,
     /// Earliest time of the next request for topic names.
@@ -127,6 +129,7 @@ impl Reconciliation {
             fresh: false,
             owes_word: false,
             acknowledged: 0,
+            claiming: false,
             names: BTreeMap::new(),
             resolve_at: now,
             claimed: BTreeSet::new(),
@@ -152,6 +155,7 @@ impl Reconciliation {
         self.target.clear();
         self.fresh = false;
         self.owes_word = false;
+        self.claiming = false;
         self.claimed.clear();
     }
 
@@ -162,10 +166,12 @@ impl Reconciliation {
         self.claimed.extend(offer.iter().cloned());
     }
 
-    /// Whether a heartbeat in flight reports the owned partitions. Until its response the application must not take
-    /// any: the coordinator may assign to others the partitions that are not reported as owned.
+    /// Whether the coordinator may have acted on a heartbeat with owned partitions whose result is unknown. Until a
+    /// response without an error the application must not take any: the coordinator may have assigned to others the
+    /// partitions that were not reported as owned. An error proves nothing. Kafka's `CoordinatorRuntime` returns one when
+    /// an append times out, and does not revert the append.
     pub(super) fn is_claiming(&self) -> bool {
-        self.saying.as_ref().is_some_and(|saying| self.claims_in(saying))
+        self.claiming
     }
 
     fn claims_in(&self, to_tell: &Told) -> bool {
@@ -269,6 +275,7 @@ impl<E: Clone> Membership<E> {
         {
             reconciliation.met = true;
             reconciliation.pattern_known |= to_tell.pattern.is_some();
+            reconciliation.claiming |= reconciliation.claims_in(&to_tell);
             reconciliation.saying = Some(to_tell);
         }
         step
@@ -307,6 +314,7 @@ impl<E: Clone> Membership<E> {
         match reply {
             Ok(reply) if reply.epoch > JOINS => {
                 reconciliation.told = Some(saying);
+                reconciliation.claiming = false;
                 self.counted(reply, now);
             }
             // The coordinator takes the member for gone: this is no response to the request.

@@ -202,6 +202,38 @@ fn an_offer_that_is_withdrawn_is_acknowledged_at_once() {
 }
 
 #[test]
+fn an_offer_waits_until_the_coordinator_responds_to_what_is_owned() {
+    let gone = || Err(Trouble::Lost("gone"));
+    // The coordinator refuses a request whose append has timed out, and keeps the assignment that it has appended.
+    let timed_out = || refused(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    for trouble in [gone, timed_out] {
+        let mut member = Member::of_coordinator(None);
+        member.flush();
+        member.find(1);
+        member.heartbeat();
+        member.answer(reply(1, Some(&[0, 1])));
+        member.name_topic();
+        member.pass(INTERVAL);
+        assert_eq!(member.heartbeat().owned, None);
+        member.answer(trouble());
+        assert!(member.machine.wants_application(), "that heartbeat has freed no partition");
+        member.pass(SECOND);
+        member.find(1);
+        assert_eq!(member.heartbeat().owned, Some(TopicIds::new()));
+        member.answer(trouble());
+        assert_eq!(member.machine.handover(), None, "another member may have partition 1");
+        member.pass(SECOND);
+        member.find(1);
+        assert_eq!(member.heartbeat().owned, Some(TopicIds::new()));
+        assert_eq!(member.machine.handover(), None);
+        member.answer(reply(2, Some(&[0])));
+        let adopt = Handover::Adopt { revoked: Vec::new(), added: keys(&[0]) };
+        assert_eq!(member.hand_over(), adopt);
+        assert_eq!(member.heartbeat().owned, Some(ids(&[0])));
+    }
+}
+
+#[test]
 fn partitions_that_the_application_begins_to_take_count_as_owned() {
     let mut member = Member::of_coordinator(None);
     member.flush();
