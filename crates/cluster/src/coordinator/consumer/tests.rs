@@ -81,6 +81,32 @@ fn an_outdated_or_future_epoch_is_fenced() {
     assert_eq!(refused(&mut bench, unsaid), ErrorCode::FENCED_MEMBER_EPOCH);
 }
 
+/// Kafka's `CurrentAssignmentBuilder` does not wait for the revocation of partitions that the member does not own.
+#[test]
+fn partitions_that_a_heartbeat_does_not_report_are_free_at_once() {
+    let mut bench = Bench::with_topic("t", 4);
+    bench.join("a", &["t"]);
+    bench.pass(Duration::from_secs(2));
+    bench.join("b", &["t"]);
+
+    // Member a has not begun with its partitions, and sends a complete heartbeat after a lost one.
+    let complete = |owned: &[i32]| Heartbeat {
+        epoch: 2,
+        owned: Some(Partitions::from([(topic_id("t"), owned.iter().copied().collect())])),
+        ..bench::joining("a", &["t"])
+    };
+    let told = bench.send(complete(&[])).unwrap();
+    assert_eq!((told.epoch, bench.state_of("a")), (3, MemberState::Stable));
+    assert_eq!(told.assignment, Some(bench.of("t", &[0, 1])));
+    assert_eq!(bench.beat("b").unwrap().assignment, Some(bench.of("t", &[2, 3])));
+
+    // Without that response member a is still in epoch 2.
+    assert_eq!(bench.send(complete(&[])).unwrap(), told);
+    let took_all = bench.send(complete(&[0, 1, 2, 3])).unwrap_err();
+    assert_eq!(took_all.code, ErrorCode::FENCED_MEMBER_EPOCH);
+    assert_eq!(bench.claims("b"), [2, 3]);
+}
+
 #[test]
 fn members_without_heartbeats_or_revocations_are_removed() {
     let mut bench = Bench::with_topic("t", 4);
