@@ -294,7 +294,7 @@ impl<P, B: Carried, E> Link<P, B, E> {
     /// A request was built with the batches of the permit, under [`Self::next_correlation_id`]. Its bytes wait for the
     /// socket.
     pub fn handle_sent(&mut self, batches: Vec<B>, envelope: E, now: Instant) {
-        self.path.sent(self.in_flight.len(), now);
+        self.path.sent(self.in_flight.len(), is_small(&batches), now);
         self.enqueue(batches, envelope, now);
     }
 
@@ -319,7 +319,7 @@ impl<P, B: Carried, E> Link<P, B, E> {
             reserved: batches.iter().map(Carried::reserved).sum(),
             record_bytes: batches.iter().map(Carried::record_bytes).sum(),
             width: batches.len(),
-            is_small: batches.iter().map(Carried::bytes).sum::<usize>() <= SMALL,
+            is_small: is_small(&batches),
             batches,
         };
         let mut unsent = Unsent { built, is_begun: false, was_blocked: false, unanswered: None };
@@ -710,4 +710,9 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }
+}
+
+/// Whether a request with these batches measures the round trip.
+fn is_small<B: Carried>(batches: &[B]) -> bool {
+    batches.iter().map(Carried::bytes).sum::<usize>() <= SMALL
 }

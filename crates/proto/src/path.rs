@@ -25,10 +25,7 @@ pub mod policy;
 mod response_time;
 mod trouble;
 
-use std::{
-    cmp::Reverse,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 pub(crate) use self::gate::Flight;
 use self::pipelining::Pipelining;
@@ -40,8 +37,9 @@ pub use self::{
 };
 use crate::later::Later;
 
-/// Least window.
-pub const FLOOR: usize = 64 << 10;
+/// Least window. An application at a pace of 4 MB/s needs as much while a broker responds 30 ms late, before the model
+/// has learned how slow the broker is.
+pub const FLOOR: usize = 256 << 10;
 
 /// Requests in flight that keep a near broker busy: the broker serves the first, and has received the second.
 const NEAR: usize = 2;
@@ -56,14 +54,14 @@ const ROUND_TRIPS: u32 = 16;
 /// Most bytes of a request that measures the round trip.
 pub const SMALL: usize = 64 << 10;
 
-/// Time without a request that had the connection to itself after which the next one must measure the round trip. At
-/// full rate that costs one small turn.
+/// Time without a small request that had the connection to itself after which the next one must measure the round trip.
+/// At full rate that costs one small turn.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// The same in round trips, of which a probe costs about one.
 const PROBE_ROUND_TRIPS: u32 = 32;
 
-/// How long a measured round trip and a request's number of batches count at least.
+/// How long a request's number of batches counts at least.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// How long the window must have been half full for the queue to count as standing (CoDel's interval, RFC 8289).
@@ -120,12 +118,10 @@ pub struct Path {
     pace: Pace,
     /// Read time of the previous response on this connection.
     last: Option<Instant>,
-    /// Shortest response time of a small request that had the connection to itself.
-    round_trip: Recent<Duration>,
-    /// When a request last had the connection to itself.
+    round_trips: RoundTrips,
+    /// When a small request last had the connection to itself.
     alone_at: Option<Instant>,
-    /// Most batches of a request.
-    widest: Recent<Reverse<usize>>,
+    widest: Widest,
     half_full_since: Option<Instant>,
 }
 
@@ -160,27 +156,52 @@ impl Pace {
     }
 }
 
-/// The least of the values seen in the last ten to twenty seconds. If there are none, the last ones count.
-#[derive(Clone, Copy, Debug)]
-struct Recent<T> {
-    since: Option<Instant>,
-    current: Option<T>,
-    former: Option<T>,
+/// The last response times of small requests that had the connection to themselves.
+///
+/// They are counted, not timed: a sender whose requests are small shows within a few of them that its broker became
+/// slow. Their median counts. The shortest would leave out what a commit usually takes, and the longest may have met a
+/// pause.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoundTrips {
+    last: [Duration; 5],
+    count: usize,
 }
 
-impl<T: Copy + Ord> Recent<T> {
-    const NONE: Self = Self { since: None, current: None, former: None };
+impl RoundTrips {
+    fn add(&mut self, took: Duration) {
+        self.last.rotate_right(1);
+        self.last[0] = took;
+        self.count = self.last.len().min(self.count + 1);
+    }
 
-    fn add(&mut self, value: T, now: Instant) {
+    /// The median; `None` before the first.
+    fn usual(&self) -> Option<Duration> {
+        let mut known = self.last;
+        let known = &mut known[..self.count];
+        known.sort_unstable();
+        known.get(self.count.saturating_sub(1) / 2).copied()
+    }
+}
+
+/// Most batches of a request in the last ten to twenty seconds. If there was none, the last ones count.
+#[derive(Clone, Copy, Debug, Default)]
+struct Widest {
+    since: Option<Instant>,
+    current: Option<usize>,
+    former: Option<usize>,
+}
+
+impl Widest {
+    fn add(&mut self, batches: usize, now: Instant) {
         let is_old = |since| now.saturating_duration_since(since) >= MEMORY;
         if self.since.is_none_or(is_old) {
             (self.former, self.current, self.since) = (self.current, None, Some(now));
         }
-        self.current = Some(self.current.map_or(value, |least| least.min(value)));
+        self.current = self.current.max(Some(batches));
     }
 
-    fn least(&self) -> Option<T> {
-        self.current.into_iter().chain(self.former).min()
+    fn most(&self) -> Option<usize> {
+        self.current.max(self.former)
     }
 }
 
@@ -193,9 +214,9 @@ impl Path {
             pipelining: Pipelining::default(),
             pace: Pace::default(),
             last: None,
-            round_trip: Recent::NONE,
+            round_trips: RoundTrips::default(),
             alone_at: None,
-            widest: Recent::NONE,
+            widest: Widest::default(),
             half_full_since: None,
         }
     }
@@ -230,7 +251,7 @@ impl Path {
         if self.bounds.target.is_none() {
             return false;
         }
-        let round_trip = self.round_trip.least().unwrap_or_default();
+        let round_trip = self.round_trips.usual().unwrap_or_default();
         let pause = PROBE_EVERY.max(round_trip.saturating_mul(PROBE_ROUND_TRIPS));
         self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= pause)
     }
@@ -245,10 +266,11 @@ impl Path {
         }
     }
 
-    /// Records that a request was sent, with this many in flight before it.
-    pub fn sent(&mut self, in_flight: usize, now: Instant) {
+    /// Records that a request was sent, with this many in flight before it. `is_small` if it has at most [`SMALL`] bytes
+    /// on the wire.
+    pub fn sent(&mut self, in_flight: usize, is_small: bool, now: Instant) {
         self.pipelining.sent(in_flight, now);
-        if in_flight == 0 {
+        if in_flight == 0 && is_small {
             self.alone_at = Some(now);
         }
     }
@@ -272,9 +294,9 @@ impl Path {
         let turn = now.saturating_duration_since(self.turn_began(written));
         self.last = Some(now);
         if ahead == 0 && is_small {
-            self.round_trip.add(now.saturating_duration_since(written), now);
+            self.round_trips.add(now.saturating_duration_since(written));
         }
-        self.widest.add(Reverse(batches), now);
+        self.widest.add(batches, now);
         let patience = self.patience(bytes);
         let is_late = turn > patience;
         // A longer turn is a pause, which does not show the pace afterwards.
@@ -341,14 +363,14 @@ impl Path {
     /// How long the outstanding bytes may take.
     fn horizon(&self) -> Duration {
         let target = self.bounds.target.unwrap_or_default();
-        let round_trip = self.round_trip.least().unwrap_or_default();
+        let round_trip = self.round_trips.usual().unwrap_or_default();
         target.max(round_trip.saturating_mul(ROUND_TRIPS))
     }
 
     /// As many bytes as the broker takes within the horizon, but no more than full requests need to keep it busy.
     fn window(&self) -> usize {
         let horizon = self.horizon();
-        let batches = self.widest.least().map_or(1, |Reverse(batches)| batches);
+        let batches = self.widest.most().unwrap_or(1);
         let full = self.bounds.batch.saturating_mul(batches).min(self.bounds.request);
         let most = full.saturating_mul(self.depth() + SPARE);
         self.pace.bytes_in(horizon).map_or(self.bounds.request, |bytes| bytes.min(most)).max(FLOOR)
@@ -357,7 +379,7 @@ impl Path {
     /// Requests in flight that keep the broker busy: two, and as many more as fit into the round trip. Without a
     /// window, as many as are allowed.
     pub fn depth(&self) -> usize {
-        let Some(round_trip) = self.round_trip.least() else { return self.bounds.in_flight };
+        let Some(round_trip) = self.round_trips.usual() else { return self.bounds.in_flight };
         let turn = self.pace.turn().as_nanos().max(1);
         let on_their_way = usize::try_from(round_trip.as_nanos() / turn).unwrap_or(usize::MAX);
         NEAR.saturating_add(on_their_way).min(self.bounds.in_flight)

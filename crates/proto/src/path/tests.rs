@@ -28,69 +28,171 @@ struct Model {
     partitions: usize,
 }
 
-/// Measurements of a sender that appends as fast as the gate admits.
-#[derive(Debug)]
+/// Size of every record.
+const RECORD: usize = 1 << 10;
+
+/// Measurements of one run. Times are in microseconds.
+#[derive(Debug, Default)]
 struct Got {
     /// Bytes per microsecond.
     rate: f64,
-    /// Median time from the append to the response.
-    p50: Duration,
+    /// From the append to the response, in ascending order.
+    waits: Vec<f64>,
+    /// From the time when a record was due to its append.
+    lateness: Vec<f64>,
+    /// After each response.
     windows: Vec<usize>,
 }
 
-/// Records of a kilobyte, appended whenever the gate admits one; requests of everything that waits, as many as the
-/// depth allows. Runs for this many responses, and measures the second half.
-fn unthrottled(model: Model, bounds: Bounds, responses: usize) -> Got {
-    const RECORD: usize = 1 << 10;
-    let start = Instant::now();
-    let at = |us: f64| start + Duration::from_nanos((us * 1000.0) as u64);
-    let (mut path, gate) = (Path::new(bounds), Gate::new(Some(bounds.request)));
-    let (mut now, mut free_at) = (0.0_f64, 0.0_f64);
-    let mut waiting: VecDeque<f64> = VecDeque::new();
-    let mut flying: VecDeque<(f64, usize, Vec<f64>, f64)> = VecDeque::new();
-    let (mut waits, mut windows, mut bytes, mut since) = (Vec::new(), Vec::new(), 0, 0.0);
-    for number in 0..responses {
-        while gate.admits(|| Duration::from_nanos((now * 1000.0) as u64)) && waiting.len() < 32_768
-        {
-            gate.charge(RECORD);
-            waiting.push_back(now);
-        }
-        let is_probe = path.wants_probe(at(now));
-        while flying.len() < path.depth() && !waiting.is_empty() && (!is_probe || flying.is_empty())
-        {
-            let full = (bounds.batch * model.partitions).min(bounds.request);
-            let most = if is_probe { SMALL } else { full } / RECORD;
-            path.sent(flying.len(), at(now));
-            let records: Vec<f64> = waiting.drain(..most.min(waiting.len())).collect();
-            let time = model.fixed_us + (records.len() * RECORD) as f64 / model.bytes_per_us;
-            free_at = free_at.max(now + model.network_us / 2.0) + time;
-            flying.push_back((now, flying.len(), records, free_at + model.network_us / 2.0));
-        }
-        let oldest = flying.front().map(|(written, _, records, _)| Oldest {
-            written: at(*written),
-            bytes: records.len() * RECORD,
-        });
-        path.publish(flying.len(), 0, oldest, start, &gate);
-        let (written, ahead, records, done) = flying.pop_front().expect("something is in flight");
-        now = done;
-        let size = records.len() * RECORD;
-        let batches = records.len().div_ceil(bounds.batch / RECORD).max(1);
-        let (is_small, read) = (size <= SMALL, at(now));
-        let response =
-            Response { written: at(written), ahead, bytes: size, batches, is_small, now: read };
-        path.answered(&response, &gate);
-        gate.release(size);
-        windows.push(gate.window());
-        if number == responses / 2 {
-            since = now;
-        } else if number > responses / 2 {
-            bytes += size;
-            waits.extend(records.iter().map(|sent| now - sent));
+impl Got {
+    /// Median time from the append to the response.
+    fn p50(&self) -> Duration {
+        Duration::from_nanos((self.waits[self.waits.len() / 2] * 1000.0) as u64)
+    }
+
+    fn latest(&self) -> f64 {
+        self.lateness.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// A request in flight to a [`Model`].
+struct Flying {
+    written: f64,
+    ahead: usize,
+    /// When each record was appended.
+    records: Vec<f64>,
+    done: f64,
+}
+
+impl Flying {
+    fn bytes(&self) -> usize {
+        self.records.len() * RECORD
+    }
+}
+
+/// A sequential sender, the path and a broker, in virtual time.
+struct World {
+    bounds: Bounds,
+    start: Instant,
+    path: Path,
+    gate: Gate,
+    now: f64,
+    free_at: f64,
+    waiting: VecDeque<f64>,
+    flying: VecDeque<Flying>,
+    got: Got,
+}
+
+impl World {
+    fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            start: Instant::now(),
+            path: Path::new(bounds),
+            gate: Gate::new(Some(bounds.request)),
+            now: 0.0,
+            free_at: 0.0,
+            waiting: VecDeque::new(),
+            flying: VecDeque::new(),
+            got: Got::default(),
         }
     }
-    waits.sort_by(f64::total_cmp);
-    let p50 = Duration::from_nanos((waits[waits.len() / 2] * 1000.0) as u64);
-    Got { rate: bytes as f64 / (now - since), p50, windows }
+
+    fn at(&self, us: f64) -> Instant {
+        self.start + Duration::from_nanos((us * 1000.0) as u64)
+    }
+
+    /// Runs until this time. The sender appends a record each `every` microseconds, or, if the gate does not admit it,
+    /// once it does; with 0 it appends as fast as the gate admits, up to the memory's 32 MiB. Requests carry everything
+    /// that waits, as many as the path allows.
+    fn run(&mut self, model: Model, every: f64, until: f64) {
+        let mut due = self.now;
+        self.got = Got::default();
+        let (began, mut bytes) = (self.now, 0);
+        while self.now < until {
+            while due <= self.now && self.waiting.len() < 32_768 && self.admits() {
+                self.got.lateness.push(self.now - due);
+                self.gate.charge(RECORD);
+                self.waiting.push_back(self.now);
+                due += every;
+            }
+            self.send(model);
+            let opens_at = self.gate.opens_at().map_or(f64::INFINITY, |at| at.as_secs_f64() * 1e6);
+            let next_append = if due > self.now { due } else { opens_at.max(self.now + 1.0) };
+            let next_done = self.flying.front().map_or(f64::INFINITY, |request| request.done);
+            if next_append < next_done && self.waiting.len() < 32_768 {
+                self.now = next_append;
+            } else {
+                bytes += self.answer();
+            }
+        }
+        self.got.waits.sort_by(f64::total_cmp);
+        self.got.rate = bytes as f64 / (self.now - began);
+    }
+
+    fn admits(&self) -> bool {
+        self.gate.admits(|| Duration::from_nanos((self.now * 1000.0) as u64))
+    }
+
+    fn send(&mut self, model: Model) {
+        let now = self.at(self.now);
+        let full = (self.bounds.batch * model.partitions).min(self.bounds.request);
+        while !self.waiting.is_empty() && self.flying.len() < self.bounds.in_flight {
+            let is_probe = self.flying.is_empty() && self.path.wants_probe(now);
+            let is_complete =
+                self.gate.is_full() || self.waiting.len() * RECORD >= self.bounds.batch;
+            if !self.flying.is_empty() && !self.path.allows(self.flying.len(), is_complete, now) {
+                break;
+            }
+            let most = if is_probe { SMALL } else { full } / RECORD;
+            let ahead = self.flying.len();
+            let records: Vec<f64> = self.waiting.drain(..most.min(self.waiting.len())).collect();
+            self.path.sent(ahead, records.len() * RECORD <= SMALL, now);
+            let time = model.fixed_us + (records.len() * RECORD) as f64 / model.bytes_per_us;
+            self.free_at = self.free_at.max(self.now + model.network_us / 2.0) + time;
+            let done = self.free_at + model.network_us / 2.0;
+            self.flying.push_back(Flying { written: self.now, ahead, records, done });
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let oldest = self.flying.front();
+        let oldest = oldest
+            .map(|request| Oldest { written: self.at(request.written), bytes: request.bytes() });
+        self.path.publish(self.flying.len(), 0, oldest, self.start, &self.gate);
+    }
+
+    /// The next response, and its bytes.
+    fn answer(&mut self) -> usize {
+        let request = self.flying.pop_front().expect("something is in flight");
+        self.now = request.done;
+        let bytes = request.bytes();
+        let response = Response {
+            written: self.at(request.written),
+            ahead: request.ahead,
+            bytes,
+            batches: request.records.len().div_ceil(self.bounds.batch / RECORD).max(1),
+            is_small: bytes <= SMALL,
+            now: self.at(self.now),
+        };
+        self.path.answered(&response, &self.gate);
+        self.gate.release(bytes);
+        self.publish();
+        self.got.windows.push(self.gate.window());
+        self.got.waits.extend(request.records.iter().map(|sent| self.now - sent));
+        bytes
+    }
+}
+
+const SECOND: f64 = 1e6;
+
+/// A sender that appends as fast as the gate admits, measured for three seconds after three others.
+fn unthrottled(model: Model, bounds: Bounds) -> Got {
+    let mut world = World::new(bounds);
+    world.run(model, 0.0, 3.0 * SECOND);
+    world.run(model, 0.0, 6.0 * SECOND);
+    world.got
 }
 
 const NEARBY: Model =
@@ -99,25 +201,25 @@ const NEARBY: Model =
 /// `docs/decisions/0098`: a nearby broker, at 150 MB/s.
 #[test]
 fn a_sender_without_limit_waits_for_the_target_and_keeps_the_throughput() {
-    let got = unthrottled(NEARBY, BOUNDS, 2000);
+    let got = unthrottled(NEARBY, BOUNDS);
     let most = 393_216.0 / (100.0 + 393_216.0 / 150.0);
     assert!(got.rate > 0.97 * most, "{} of {most} bytes/us", got.rate);
-    assert!(got.p50 <= TARGET, "{:?}", got.p50);
+    assert!(got.p50() <= TARGET, "{:?}", got.p50());
 }
 
 /// Commits of 3 ms: a window of the target's 10 ms would hold three of them.
 #[test]
 fn a_broker_with_slow_commits_keeps_three_quarters_of_its_throughput() {
-    let got = unthrottled(Model { fixed_us: 3000.0, ..NEARBY }, BOUNDS, 2000);
+    let got = unthrottled(Model { fixed_us: 3000.0, ..NEARBY }, BOUNDS);
     let most = 393_216.0 / (3000.0 + 393_216.0 / 150.0);
     assert!(got.rate > 0.75 * most, "{} of {most} bytes/us", got.rate);
-    assert!(got.p50 <= Duration::from_millis(40), "{:?}", got.p50);
+    assert!(got.p50() <= Duration::from_millis(40), "{:?}", got.p50());
 }
 
 #[test]
 fn a_distant_broker_is_kept_busy() {
     let model = Model { network_us: 5000.0, bytes_per_us: 100.0, ..NEARBY };
-    let got = unthrottled(model, BOUNDS, 4000);
+    let got = unthrottled(model, BOUNDS);
     assert!(got.rate > 90.0, "{} bytes/us", got.rate);
 }
 
@@ -125,9 +227,8 @@ fn a_distant_broker_is_kept_busy() {
 #[test]
 fn the_window_converges() {
     for model in [NEARBY, Model { fixed_us: 3000.0, ..NEARBY }] {
-        let windows = unthrottled(model, BOUNDS, 2000).windows;
-        let last = &windows[1500..];
-        let (least, most) = (last.iter().min().unwrap(), last.iter().max().unwrap());
+        let windows = unthrottled(model, BOUNDS).windows;
+        let (least, most) = (windows.iter().min().unwrap(), windows.iter().max().unwrap());
         assert!(*most < least + least / 2, "{least} to {most}: {model:?}");
     }
 }
@@ -266,7 +367,7 @@ fn senders_that_wait_keep_newcomers_out() {
 fn respond(path: &mut Path, gate: &Gate, start: Instant, count: u64, takes: Duration) {
     for number in 0..count {
         let written = start + us(1000 * number);
-        path.sent(0, written);
+        path.sent(0, true, written);
         let now = written + takes;
         let response = Response { written, ahead: 0, bytes: 1000, batches: 1, is_small: true, now };
         path.answered(&response, gate);
@@ -344,4 +445,57 @@ fn a_turn_excludes_the_wait_that_its_request_allows() {
     }
     let limit = path.limit().unwrap();
     assert!(limit >= ms(20) && limit < ms(30), "{limit:?}");
+}
+
+/// Brokers that become 20 ms slower: at each request, and on the way.
+const SLOW: [Model; 2] =
+    [Model { fixed_us: 20_000.0, ..NEARBY }, Model { network_us: 20_000.0, ..NEARBY }];
+
+/// A sequential sender that waits for one broker is late at all of them.
+#[test]
+fn a_sender_with_a_pace_is_not_late_because_a_broker_becomes_slow() {
+    for (model, every) in SLOW.into_iter().flat_map(|model| [(model, 500.0), (model, 250.0)]) {
+        let mut world = World::new(BOUNDS);
+        world.run(NEARBY, every, 5.0 * SECOND);
+        world.run(model, every, 10.0 * SECOND);
+        assert!(world.got.latest() < 5000.0, "late by {} us: {model:?}", world.got.latest());
+    }
+}
+
+/// At 10 MB/s, more is outstanding than the least window holds.
+#[test]
+fn the_window_follows_a_broker_that_becomes_slow() {
+    for model in SLOW {
+        let mut world = World::new(BOUNDS);
+        world.run(NEARBY, 100.0, 5.0 * SECOND);
+        world.run(model, 100.0, 8.5 * SECOND);
+        world.run(model, 100.0, 20.0 * SECOND);
+        assert!(world.got.latest() < 1000.0, "late by {} us: {model:?}", world.got.latest());
+    }
+}
+
+/// A window of the target's 10 ms would hold half a turn, and requests would become ever smaller.
+#[test]
+fn a_sender_without_limit_keeps_the_throughput_of_a_broker_that_becomes_slow() {
+    let mut world = World::new(BOUNDS);
+    world.run(NEARBY, 0.0, 5.0 * SECOND);
+    world.run(SLOW[0], 0.0, 9.0 * SECOND);
+    world.run(SLOW[0], 0.0, 19.0 * SECOND);
+    let most = 393_216.0 / (20_000.0 + 393_216.0 / 150.0);
+    assert!(world.got.rate > 0.75 * most, "{} of {most} bytes/us", world.got.rate);
+    world.run(NEARBY, 0.0, 23.0 * SECOND);
+    world.run(NEARBY, 0.0, 25.0 * SECOND);
+    assert!(world.got.p50() <= TARGET, "{:?} once it is quick again", world.got.p50());
+}
+
+/// Its response time contains the time for its bytes, and must not count as a round trip.
+#[test]
+fn a_large_request_that_goes_alone_puts_off_no_probe() {
+    let (mut path, start) = (Path::new(BOUNDS), Instant::now());
+    for (is_small, is_due) in [(true, false), (false, true)] {
+        let later = start + 2 * PROBE_EVERY;
+        path.sent(0, true, start);
+        path.sent(0, is_small, later);
+        assert_eq!(path.wants_probe(later), is_due);
+    }
 }

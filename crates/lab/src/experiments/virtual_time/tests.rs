@@ -181,7 +181,9 @@ fn bystanders_counts_only_partitions_without_the_impaired_broker() {
     assert_eq!([none.rounds[0].faults.len(), slow.rounds[0].faults.len()], [0, 1]);
     assert!(none.extra["victims_p999_ms"] < 10.0, "{:?}", none.extra);
     assert!(slow.extra["victims_p999_ms"] > 20.0, "{:?}", slow.extra);
-    assert!(slow.latency_us.max < 20_000.0, "{:?}", slow.latency_us);
+    // Nor does the sender wait for it.
+    let before = slow.extra["before_p999_ms"];
+    assert!(slow.latency_us.p999 <= 1250.0 * before, "{:?}, {before} ms", slow.latency_us);
 }
 
 #[test]
