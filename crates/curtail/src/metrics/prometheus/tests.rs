@@ -1,3 +1,6 @@
+mod dashboard;
+mod promql;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
