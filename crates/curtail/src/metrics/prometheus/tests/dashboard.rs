@@ -214,6 +214,8 @@ fn wrong_expressions_of_a_dashboard_are_refused() {
         (&*phases(r#"phase=~"queue|fetch", quantile="0.99""#), "no phase \"fetch\""),
         (&*phases(r#"phase="queue", quantile="0.95""#), "no quantile \"0.95\""),
         (&*phases(r#"phase="queue""#), "without a quantile"),
+        (&*phases(r#"phase="queue", quantile="1""#), "match 1|1.0"),
+        (&*phases(r#"phase="queue", quantile="1.0""#), "match 1|1.0"),
         (r#"sum by (broker) (curtail_producer_phase_seconds{quantile="0.5"})"#, "sum of quantiles"),
         (r#"avg by (broker) (curtail_producer_phase_seconds{quantile="0.5"})"#, "{ expected"),
         ("curtail_producer_records_total{}", "a counter without rate"),

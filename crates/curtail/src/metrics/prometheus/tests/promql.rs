@@ -247,11 +247,14 @@ impl<'a> Parser<'a> {
                 }
                 continue;
             }
-            let known = |value: &str| values.is_some_and(|values| values.contains(value));
             let wanted: Vec<&str> =
                 if *is_pattern { value.split('|').collect() } else { vec![value] };
-            if let Some(unknown) = wanted.into_iter().find(|value| !known(value)) {
-                return Err(format!("no {label} {unknown:?} of {name}"));
+            for value in wanted.iter().copied() {
+                let in_text =
+                    if *label == "quantile" { as_in_text(value, &wanted)? } else { value };
+                if !values.is_some_and(|values| values.contains(in_text)) {
+                    return Err(format!("no {label} {value:?} of {name}"));
+                }
             }
         }
         let one_quantile = matchers.iter().any(|(label, ..)| *label == "quantile");
@@ -262,6 +265,18 @@ impl<'a> Parser<'a> {
         let labels = of_text.chain(SCRAPED).map(ToOwned::to_owned).collect();
         Ok(Vector { labels, unit: unit(name), per_second: false, kind: metric.kind })
     }
+}
+
+/// Returns a quantile as it is in the text. Prometheus 3 stores 1 as 1.0, and Prometheus 2 as it is in the text, so a
+/// query must match both.
+fn as_in_text<'a>(quantile: &'a str, wanted: &[&str]) -> Outcome<&'a str> {
+    let in_text = quantile.strip_suffix(".0").unwrap_or(quantile);
+    let is_whole = !in_text.contains('.');
+    let stored = format!("{in_text}.0");
+    if is_whole && !(wanted.contains(&in_text) && wanted.contains(&&*stored)) {
+        return Err(format!("quantile {quantile}: match {in_text}|{stored}"));
+    }
+    Ok(in_text)
 }
 
 fn unit(name: &str) -> Unit {
