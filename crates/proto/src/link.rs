@@ -294,18 +294,20 @@ impl<P, B: Carried, E> Link<P, B, E> {
     /// A request was built with the batches of the permit, under [`Self::next_correlation_id`]. Its bytes wait for the
     /// socket.
     pub fn handle_sent(&mut self, batches: Vec<B>, envelope: E, now: Instant) {
-        self.path.sent(self.in_flight.len(), is_small(&batches), now);
-        self.enqueue(batches, envelope, now);
+        let is_small = is_small(&batches);
+        self.path.sent(self.in_flight.len(), is_small, now);
+        self.enqueue(batches, envelope, is_small, now);
     }
 
     /// The request of [`Self::handle_expiry`] was built again, under [`Self::next_correlation_id`].
     pub fn handle_sent_again(&mut self, withdrawn: Withdrawn<B>, envelope: E) {
-        self.enqueue(withdrawn.batches, envelope, withdrawn.built);
+        let is_small = is_small(&withdrawn.batches);
+        self.enqueue(withdrawn.batches, envelope, is_small, withdrawn.built);
         // The previous request has waited for the socket.
         self.handle_blocked();
     }
 
-    fn enqueue(&mut self, batches: Vec<B>, envelope: E, built: Instant) {
+    fn enqueue(&mut self, batches: Vec<B>, envelope: E, is_small: bool, built: Instant) {
         let mut deadline = built.later(self.settings.request_timeout);
         if planted(Plant::ExpiryCloses)
             && let Some(oldest) = batches.iter().map(Carried::created).min()
@@ -319,7 +321,7 @@ impl<P, B: Carried, E> Link<P, B, E> {
             reserved: batches.iter().map(Carried::reserved).sum(),
             record_bytes: batches.iter().map(Carried::record_bytes).sum(),
             width: batches.len(),
-            is_small: is_small(&batches),
+            is_small,
             batches,
         };
         let mut unsent = Unsent { built, is_begun: false, was_blocked: false, unanswered: None };

@@ -37,8 +37,8 @@ pub use self::{
 };
 use crate::later::Later;
 
-/// Least window. An application at a pace of 4 MB/s needs as much while a broker responds 30 ms late, before the model
-/// has learned how slow the broker is.
+/// Least window. It does not hold up an application at a pace of 4 MB/s whose broker becomes 20 ms slower, before the
+/// model has learned how slow the broker is.
 pub const FLOOR: usize = 256 << 10;
 
 /// Requests in flight that keep a near broker busy: the broker serves the first, and has received the second.

@@ -32,6 +32,19 @@ impl Member {
         Self::with(settings_of("m", instance))
     }
 
+    /// A member with partitions 0 and 1 in its target, none of them taken, and a heartbeat in flight that frees none.
+    fn offered() -> Self {
+        let mut member = Self::of_coordinator(None);
+        member.flush();
+        member.find(1);
+        member.heartbeat();
+        member.answer(reply(1, Some(&[0, 1])));
+        member.name_topic();
+        member.pass(INTERVAL);
+        assert_eq!(member.heartbeat().owned, None);
+        member
+    }
+
     fn heartbeat(&mut self) -> GroupHeartbeat {
         match self.next() {
             Step::GroupHeartbeat(_, heartbeat) => heartbeat,
@@ -180,14 +193,7 @@ fn commits_without_a_response_do_not_hold_partitions_indefinitely() {
 
 #[test]
 fn an_offer_that_is_withdrawn_is_acknowledged_at_once() {
-    let mut member = Member::of_coordinator(None);
-    member.flush();
-    member.find(1);
-    member.heartbeat();
-    member.answer(reply(1, Some(&[0, 1])));
-    member.name_topic();
-    member.pass(INTERVAL);
-    assert_eq!(member.heartbeat().owned, None);
+    let mut member = Member::offered();
     member.answer(reply(1, Some(&[0])));
     assert_eq!(
         member.heartbeat().owned,
@@ -207,14 +213,7 @@ fn an_offer_waits_until_the_coordinator_responds_to_what_is_owned() {
     // The coordinator refuses a request whose append has timed out, and keeps the assignment that it has appended.
     let timed_out = || refused(ErrorCode::COORDINATOR_NOT_AVAILABLE);
     for trouble in [gone, timed_out] {
-        let mut member = Member::of_coordinator(None);
-        member.flush();
-        member.find(1);
-        member.heartbeat();
-        member.answer(reply(1, Some(&[0, 1])));
-        member.name_topic();
-        member.pass(INTERVAL);
-        assert_eq!(member.heartbeat().owned, None);
+        let mut member = Member::offered();
         member.answer(trouble());
         assert!(member.machine.wants_application(), "that heartbeat has freed no partition");
         member.pass(SECOND);
