@@ -13,6 +13,7 @@ use curtail_cluster::Cluster;
 use tokio::{task::JoinSet, time::timeout};
 
 const TOPIC: &str = "routed";
+const OTHER: &str = "other";
 
 async fn three_brokers() -> Backend {
     let backend = Backend::embedded(3).await;
@@ -513,9 +514,12 @@ async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
     const RECORDS: u32 = 60;
     let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 1).await;
-    // Each record is a batch.
+    backend.create_topic(OTHER, 3, 1).await;
     let properties = [
+        // Each record is a batch.
         ("batch.size", "1"),
+        // A request in flight is all that a broker is sent, so what waits for it counts.
+        ("max.in.flight.requests.per.connection", "1"),
         ("delivery.timeout.ms", "120000"),
         ("request.timeout.ms", "100000"),
         ("curtail.suspicion.enable", "false"),
@@ -524,6 +528,13 @@ async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let [first, second] = [0, 1].map(|partition| leader(&backend, partition));
     assert_ne!(first, second);
+    let leads_other = |&partition: &i32| {
+        let (leader, _) = cluster.leader(OTHER, partition).expect("a leader");
+        leader != first && leader != second
+    };
+    let third = (0..3).find(leads_other).expect("a partition of the third broker");
+    let record = Record::to(OTHER).partition(third).value("the producer has its id");
+    acknowledged(producer.send(record).await.expect("sent")).await;
     producer.partitions_for(TOPIC).await.expect("partitions");
     let gauge = |broker: i32, of: fn(&BrokerMetrics) -> u64| {
         producer.metrics().brokers.get(&broker).map_or(0, of)
@@ -533,12 +544,18 @@ async fn a_backlog_is_shared_with_a_broker_that_is_proven_later() {
     cluster.freeze(second);
     let frozen = Instant::now();
     let in_flight = |broker| gauge(broker, |b| b.requests_in_flight as u64);
-    let tries = send_keyless(&producer, 20).await;
-    until("one broker has acknowledged, and the other is tried", || {
-        outstanding(&tries) < 20 && in_flight(second) == 1
-    })
-    .await;
-    until("the first broker has no more to do", || in_flight(first) == 0).await;
+    let mut tries = send_keyless(&producer, 20).await;
+    loop {
+        until("one broker has acknowledged all but the record that tries the other", || {
+            outstanding(&tries) as u64 == in_flight(second)
+        })
+        .await;
+        if in_flight(second) == 1 {
+            break;
+        }
+        // It has taken all before the other was sent one. Then a later record tries that.
+        tries.append(&mut send_keyless(&producer, 1).await);
+    }
     cluster.freeze(first);
     let backlog = send_keyless(&producer, RECORDS).await;
     assert_eq!(outstanding(&backlog), RECORDS as usize, "both are frozen");
