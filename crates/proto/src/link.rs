@@ -714,7 +714,8 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     }
 }
 
-/// Whether a request with these batches measures the round trip.
+/// Whether a request with these batches measures the round trip if it goes alone: it has at most [`SMALL`] bytes, or
+/// cannot be smaller.
 fn is_small<B: Carried>(batches: &[B]) -> bool {
-    batches.iter().map(Carried::bytes).sum::<usize>() <= SMALL
+    batches.len() == 1 || batches.iter().map(Carried::bytes).sum::<usize>() <= SMALL
 }

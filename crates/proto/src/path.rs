@@ -51,7 +51,7 @@ const SPARE: usize = 1;
 /// limit the throughput, which shrinks the window again. With 16, three quarters of the throughput remain.
 const ROUND_TRIPS: u32 = 16;
 
-/// Most bytes of a request that measures the round trip.
+/// Most bytes of a request that measures the round trip, unless it is a single batch.
 pub const SMALL: usize = 64 << 10;
 
 /// Time without a small request that had the connection to itself after which the next one must measure the round trip.
@@ -102,7 +102,7 @@ pub struct Response {
     pub bytes: usize,
     /// Number of its batches.
     pub batches: usize,
-    /// Whether it had at most [`SMALL`] bytes on the wire.
+    /// Whether it had at most [`SMALL`] bytes on the wire, or a single batch.
     pub is_small: bool,
     /// When the response was read.
     pub now: Instant,
@@ -246,11 +246,13 @@ impl Path {
     }
 
     /// Whether the next request should wait until none is in flight, and have at most [`SMALL`] bytes: nothing else
-    /// shows the round trip while requests queue.
+    /// shows the round trip while requests queue, and the window depends on it.
     pub fn wants_probe(&self, now: Instant) -> bool {
-        if self.bounds.target.is_none() {
-            return false;
-        }
+        self.bounds.target.is_some() && self.lacks_round_trip(now)
+    }
+
+    /// Whether no request that measures the round trip was sent for a while.
+    fn lacks_round_trip(&self, now: Instant) -> bool {
         let round_trip = self.round_trips.usual().unwrap_or_default();
         let pause = PROBE_EVERY.max(round_trip.saturating_mul(PROBE_ROUND_TRIPS));
         self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= pause)
@@ -259,27 +261,41 @@ impl Path {
     /// Whether one more request may leave, as far as the broker's pace is concerned. One with a complete batch may
     /// while fewer are in flight than keep the broker busy ([`Self::depth`]). Others should wait for more records
     /// unless the broker would be idle.
+    ///
+    /// Both wait for an idle connection if nothing has measured the round trip for a while; the first only with a window,
+    /// which depends on it. A broker's first response is slow. Taken for the round trip, it would keep many small
+    /// requests in flight for good, each behind the others in the broker.
     pub fn allows(&self, in_flight: usize, is_complete: bool, now: Instant) -> bool {
         match is_complete {
             true => in_flight < self.depth() && !self.wants_probe(now),
-            false => self.pipelining.allows(in_flight, now),
+            false => {
+                let round_trip = self.round_trips.usual();
+                self.pipelining.allows(in_flight, round_trip, now) && !self.lacks_round_trip(now)
+            }
         }
     }
 
-    /// Records that a request was sent, with this many in flight before it. `is_small` if it has at most [`SMALL`] bytes
-    /// on the wire.
+    /// Records that a request was sent, with this many in flight before it. `is_small` as in [`Response::is_small`].
     pub fn sent(&mut self, in_flight: usize, is_small: bool, now: Instant) {
-        self.pipelining.sent(in_flight, now);
-        if in_flight == 0 && is_small {
+        self.pipelining.sent(in_flight, self.round_trips.usual(), now);
+        if self.measures_round_trip(in_flight, is_small) {
             self.alone_at = Some(now);
         }
     }
 
+    /// Without a window, no request is kept small for the measurement, so all that go alone count.
+    fn measures_round_trip(&self, ahead: usize, is_small: bool) -> bool {
+        ahead == 0 && (is_small || self.bounds.target.is_none())
+    }
+
     /// Records a response, before its bytes are released, and publishes what it shows.
     pub fn answered(&mut self, response: &Response, gate: &Gate) {
-        let Response { written, ahead, now, .. } = *response;
+        let Response { written, ahead, is_small, now, .. } = *response;
         let took = now.saturating_duration_since(written);
-        self.pipelining.answered(written, ahead, now);
+        if self.measures_round_trip(ahead, is_small) {
+            self.round_trips.add(took);
+        }
+        self.pipelining.answered(written, ahead, self.round_trips.usual(), now);
         let ceiling = self.bounds.suspicion.map_or(took, |suspicion| suspicion.ceiling);
         self.response_time.answered(took, ceiling);
         gate.set_usual(&self.response_time);
@@ -290,12 +306,9 @@ impl Path {
 
     /// Takes the broker's pace from a response, and sets the window.
     fn measure(&mut self, response: &Response, gate: &Gate) {
-        let Response { written, ahead, bytes, batches, is_small, now } = *response;
+        let Response { written, bytes, batches, now, .. } = *response;
         let turn = now.saturating_duration_since(self.turn_began(written));
         self.last = Some(now);
-        if ahead == 0 && is_small {
-            self.round_trips.add(now.saturating_duration_since(written));
-        }
         self.widest.add(batches, now);
         let patience = self.patience(bytes);
         let is_late = turn > patience;
@@ -379,7 +392,8 @@ impl Path {
     /// Requests in flight that keep the broker busy: two, and as many more as fit into the round trip. Without a
     /// window, as many as are allowed.
     pub fn depth(&self) -> usize {
-        let Some(round_trip) = self.round_trips.usual() else { return self.bounds.in_flight };
+        let round_trip = self.bounds.target.and(self.round_trips.usual());
+        let Some(round_trip) = round_trip else { return self.bounds.in_flight };
         let turn = self.pace.turn().as_nanos().max(1);
         let on_their_way = usize::try_from(round_trip.as_nanos() / turn).unwrap_or(usize::MAX);
         NEAR.saturating_add(on_their_way).min(self.bounds.in_flight)

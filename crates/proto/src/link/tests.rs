@@ -11,6 +11,7 @@ const MS: Duration = Duration::from_millis(1);
 struct Parcel {
     number: u32,
     created: Instant,
+    bytes: usize,
 }
 
 impl Carried for Parcel {
@@ -19,7 +20,7 @@ impl Carried for Parcel {
     }
 
     fn bytes(&self) -> usize {
-        100
+        self.bytes
     }
 
     fn reserved(&self) -> usize {
@@ -66,7 +67,7 @@ fn open() -> (TestLink, Instant) {
 }
 
 fn parcel(number: u32, created: Instant) -> Parcel {
-    Parcel { number, created }
+    Parcel { number, created, bytes: 100 }
 }
 
 /// Sends one batch, and writes it.
@@ -314,6 +315,19 @@ fn the_request_that_measures_the_round_trip_goes_alone_and_is_small() {
     assert!(link.handle_response(0, now + MS).is_ok());
     let permit = link.poll_transmit(now + MS, |_| true).expect("a permit");
     assert_eq!(permit.most, 1 << 20);
+}
+
+#[test]
+fn a_single_batch_measures_the_round_trip_whatever_its_size() {
+    for (batches, measures) in [(1, true), (2, false)] {
+        let (mut link, now) = open();
+        let large = |number| Parcel { bytes: SMALL + 1, ..parcel(number, now) };
+        link.handle_sent((0..batches).map(large).collect(), 0, now);
+        assert!(link.handle_written(|| now).is_some());
+        assert!(link.handle_response(0, now + MS).is_ok());
+        let permit = link.poll_transmit(now + MS, |_| true).expect("a permit");
+        assert_eq!(permit.most > SMALL, measures);
+    }
 }
 
 #[test]

@@ -27,7 +27,6 @@ const CAUTION: u32 = 4;
 /// them.
 #[derive(Debug, Default)]
 pub(super) struct Pipelining {
-    round_trip: Option<Duration>,
     service: Option<Duration>,
     last_answer: Option<Instant>,
     /// When one more request finds the broker idle: from when it should have served the last one until that one's
@@ -37,15 +36,17 @@ pub(super) struct Pipelining {
 }
 
 impl Pipelining {
-    /// Records a response. `ahead` is the number of requests that were in flight when its request was sent.
-    pub(super) fn answered(&mut self, sent: Instant, ahead: usize, now: Instant) {
-        match (ahead, self.last_answer) {
-            (0, _) => smooth(&mut self.round_trip, now.saturating_duration_since(sent)),
-            (_, Some(last)) if last > sent => {
-                let lead = last.saturating_duration_since(sent);
-                self.followed(lead, now.saturating_duration_since(last));
-            }
-            _ => {}
+    /// Records a response to a request that was sent behind others if `ahead` is not 0.
+    pub(super) fn answered(
+        &mut self,
+        sent: Instant,
+        ahead: usize,
+        round_trip: Option<Duration>,
+        now: Instant,
+    ) {
+        if let Some(last) = self.last_answer.filter(|&last| ahead > 0 && last > sent) {
+            let lead = last.saturating_duration_since(sent);
+            self.followed(lead, now.saturating_duration_since(last), round_trip);
         }
         self.last_answer = Some(now);
     }
@@ -55,42 +56,45 @@ impl Pipelining {
     /// The gap is the service time only if the request had to wait in the broker. If `lead` is at most the network's
     /// time, the request found the broker idle. Then the gap is the one between the two requests, which only bounds
     /// the service time.
-    fn followed(&mut self, lead: Duration, gap: Duration) {
-        let has_waited = lead > self.network();
+    fn followed(&mut self, lead: Duration, gap: Duration, round_trip: Option<Duration>) {
+        // The network's part of the time of a request sent alone.
+        let network =
+            round_trip.unwrap_or_default().saturating_sub(self.service.unwrap_or_default());
+        let has_waited = lead > network;
         if has_waited || self.service.is_none_or(|service| gap < service) {
             smooth(&mut self.service, gap);
         }
     }
 
-    /// The network's part of the time of a request sent alone.
-    fn network(&self) -> Duration {
-        let (round_trip, service) = (self.round_trip, self.service);
-        round_trip.unwrap_or_default().saturating_sub(service.unwrap_or_default())
-    }
-
     /// Whether a request that is not full should be sent now with `in_flight` in flight.
-    pub(super) fn allows(&self, in_flight: usize, now: Instant) -> bool {
-        self.is_in_turn(in_flight, now)
-            || in_flight == self.depth() && self.since_probe >= PROBE_EVERY
+    pub(super) fn allows(
+        &self,
+        in_flight: usize,
+        round_trip: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        let depth = self.depth(round_trip);
+        self.is_in_turn(in_flight, depth, now)
+            || in_flight == depth && self.since_probe >= PROBE_EVERY
     }
 
     /// Records the request sent with `in_flight` in flight before it.
-    pub(super) fn sent(&mut self, in_flight: usize, now: Instant) {
-        self.since_probe = if self.is_in_turn(in_flight, now) { self.since_probe + 1 } else { 0 };
-        let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else { return };
+    pub(super) fn sent(&mut self, in_flight: usize, round_trip: Option<Duration>, now: Instant) {
+        let is_in_turn = self.is_in_turn(in_flight, self.depth(round_trip), now);
+        self.since_probe = if is_in_turn { self.since_probe + 1 } else { 0 };
+        let (Some(round_trip), Some(service)) = (round_trip, self.service) else { return };
         let ahead = service.saturating_mul(u32::try_from(in_flight).unwrap_or(u32::MAX));
         let begins = self.idle.as_ref().map_or(now, |idle| idle.start.clamp(now, now.later(ahead)));
         self.idle = Some(begins.later(service).later(service / CAUTION)..begins.later(round_trip));
     }
 
-    fn is_in_turn(&self, in_flight: usize, now: Instant) -> bool {
-        let depth = self.depth();
+    fn is_in_turn(&self, in_flight: usize, depth: usize, now: Instant) -> bool {
         in_flight < depth
             || in_flight == depth && self.idle.as_ref().is_some_and(|idle| idle.contains(&now))
     }
 
-    fn depth(&self) -> usize {
-        let (Some(round_trip), Some(service)) = (self.round_trip, self.service) else {
+    fn depth(&self, round_trip: Option<Duration>) -> usize {
+        let (Some(round_trip), Some(service)) = (round_trip, self.service) else {
             // Two requests in flight reveal the service time.
             return 2;
         };
@@ -107,6 +111,31 @@ fn smooth(average: &mut Option<Duration>, sample: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::RoundTrips;
+
+    /// The estimate and the round trip, which comes from the requests that are sent alone.
+    #[derive(Default)]
+    struct Connection {
+        pipelining: Pipelining,
+        round_trips: RoundTrips,
+    }
+
+    impl Connection {
+        fn allows(&self, in_flight: usize, now: Instant) -> bool {
+            self.pipelining.allows(in_flight, self.round_trips.usual(), now)
+        }
+
+        fn sent(&mut self, in_flight: usize, now: Instant) {
+            self.pipelining.sent(in_flight, self.round_trips.usual(), now);
+        }
+
+        fn answered(&mut self, sent: Instant, ahead: usize, now: Instant) {
+            if ahead == 0 {
+                self.round_trips.add(now - sent);
+            }
+            self.pipelining.answered(sent, ahead, self.round_trips.usual(), now);
+        }
+    }
 
     /// Simulates a broker that serves one request after the other, `network` away in each direction. It sends small
     /// requests as soon as they are allowed, at most five in flight. Returns the greatest number in flight once the
@@ -114,14 +143,14 @@ mod tests {
     fn under_way(network: u64, service: u64) -> usize {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
-        let mut pipelining = Pipelining::default();
+        let mut connection = Connection::default();
         let mut under_way: std::collections::VecDeque<(u64, usize, u64)> = Default::default();
         let (mut now, mut broker_free, mut most) = (0, 0, [0; 6]);
         for round in 0..4000u32 {
-            while under_way.len() < 5 && pipelining.allows(under_way.len(), at(now)) {
+            while under_way.len() < 5 && connection.allows(under_way.len(), at(now)) {
                 let begins = broker_free.max(now + network);
                 broker_free = begins + service;
-                pipelining.sent(under_way.len(), at(now));
+                connection.sent(under_way.len(), at(now));
                 under_way.push_back((now, under_way.len(), broker_free + network));
                 if round > 500 {
                     most[under_way.len()] += 1;
@@ -129,7 +158,7 @@ mod tests {
             }
             if let Some((sent, ahead, answer)) = under_way.pop_front() {
                 now = answer;
-                pipelining.answered(at(sent), ahead, at(now));
+                connection.answered(at(sent), ahead, at(now));
             }
         }
         // More often than probes alone would.
@@ -152,19 +181,19 @@ mod tests {
     fn the_estimate_follows_a_change() {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
-        let mut pipelining = Pipelining::default();
+        let mut connection = Connection::default();
         for n in 0..50 {
             let t = n * 1000;
-            pipelining.answered(at(t), 0, at(t + 100));
-            pipelining.answered(at(t), 1, at(t + 190));
+            connection.answered(at(t), 0, at(t + 100));
+            connection.answered(at(t), 1, at(t + 190));
         }
-        assert!(!pipelining.allows(1, at(49_200)));
+        assert!(!connection.allows(1, at(49_200)));
         for n in 0..50 {
             let t = 100_000 + n * 10_000;
-            pipelining.answered(at(t), 0, at(t + 1000));
-            pipelining.answered(at(t), 1, at(t + 1100));
+            connection.answered(at(t), 0, at(t + 1000));
+            connection.answered(at(t), 1, at(t + 1100));
         }
-        assert!(pipelining.allows(4, at(600_000)));
+        assert!(connection.allows(4, at(600_000)));
     }
 
     /// Simulates small requests arriving at these times for a broker `network` away in each direction that serves one
@@ -172,7 +201,7 @@ mod tests {
     fn held(network: u64, service: u64, comes: impl Iterator<Item = u64>) -> u64 {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
-        let mut pipelining = Pipelining::default();
+        let mut connection = Connection::default();
         let mut under_way: std::collections::VecDeque<(u64, usize, u64)> = Default::default();
         let mut comes = comes.peekable();
         let (mut ready, mut broker_free) = (Vec::new(), 0);
@@ -184,13 +213,13 @@ mod tests {
                 ready.push(next);
                 comes.next();
             } else if let Some((sent, ahead, _)) = under_way.pop_front() {
-                pipelining.answered(at(sent), ahead, at(now));
+                connection.answered(at(sent), ahead, at(now));
             }
             let ahead = under_way.len();
-            if !ready.is_empty() && (ahead == 0 || ahead < 5 && pipelining.allows(ahead, at(now))) {
+            if !ready.is_empty() && (ahead == 0 || ahead < 5 && connection.allows(ahead, at(now))) {
                 waited.extend(ready.drain(..).map(|came| now - came));
                 broker_free = broker_free.max(now + network) + service;
-                pipelining.sent(ahead, at(now));
+                connection.sent(ahead, at(now));
                 under_way.push_back((now, ahead, broker_free + network));
             }
         }
@@ -210,13 +239,13 @@ mod tests {
     fn no_request_follows_one_whose_response_is_late() {
         let start = Instant::now();
         let at = |us: u64| start + Duration::from_micros(us);
-        let mut pipelining = Pipelining::default();
+        let mut connection = Connection::default();
         for n in 0..50 {
-            pipelining.answered(at(n * 10_000), 0, at(n * 10_000 + 700));
-            pipelining.answered(at(n * 10_000 + 10), 1, at(n * 10_000 + 1100));
+            connection.answered(at(n * 10_000), 0, at(n * 10_000 + 700));
+            connection.answered(at(n * 10_000 + 10), 1, at(n * 10_000 + 1100));
         }
-        pipelining.sent(0, at(600_000));
-        let allowed = |after: u64| pipelining.allows(1, at(600_000 + after));
+        connection.sent(0, at(600_000));
+        let allowed = |after: u64| connection.allows(1, at(600_000 + after));
         assert_eq!([0, 450, 550, 650, 750].map(allowed), [false, false, true, true, false]);
     }
 

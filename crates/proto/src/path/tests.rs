@@ -85,7 +85,7 @@ impl World {
             bounds,
             start: Instant::now(),
             path: Path::new(bounds),
-            gate: Gate::new(Some(bounds.request)),
+            gate: Gate::new(bounds.target.map(|_| bounds.request)),
             now: 0.0,
             free_at: 0.0,
             waiting: VecDeque::new(),
@@ -140,16 +140,22 @@ impl World {
             if !self.flying.is_empty() && !self.path.allows(self.flying.len(), is_complete, now) {
                 break;
             }
-            let most = if is_probe { SMALL } else { full } / RECORD;
+            let most = if is_probe { SMALL.max(self.bounds.batch) } else { full } / RECORD;
             let ahead = self.flying.len();
             let records: Vec<f64> = self.waiting.drain(..most.min(self.waiting.len())).collect();
-            self.path.sent(ahead, records.len() * RECORD <= SMALL, now);
+            let is_small = self.is_small(records.len() * RECORD);
+            self.path.sent(ahead, is_small, now);
             let time = model.fixed_us + (records.len() * RECORD) as f64 / model.bytes_per_us;
             self.free_at = self.free_at.max(self.now + model.network_us / 2.0) + time;
             let done = self.free_at + model.network_us / 2.0;
             self.flying.push_back(Flying { written: self.now, ahead, records, done });
         }
         self.publish();
+    }
+
+    /// Whether a request measures the round trip, as in [`Response::is_small`]: a batch holds up to `Bounds::batch`.
+    fn is_small(&self, bytes: usize) -> bool {
+        bytes <= SMALL.max(self.bounds.batch)
     }
 
     fn publish(&self) {
@@ -169,7 +175,7 @@ impl World {
             ahead: request.ahead,
             bytes,
             batches: request.records.len().div_ceil(self.bounds.batch / RECORD).max(1),
-            is_small: bytes <= SMALL,
+            is_small: self.is_small(bytes),
             now: self.at(self.now),
         };
         self.path.answered(&response, &self.gate);
@@ -493,5 +499,34 @@ fn a_large_request_that_goes_alone_puts_off_no_probe() {
         path.sent(0, true, start);
         path.sent(0, is_small, later);
         assert_eq!(path.wants_probe(later), is_due);
+    }
+}
+
+/// The first response of a broker does not decide for good how many small requests are in flight. Each would wait in
+/// the broker for those before it.
+#[test]
+fn a_slow_first_response_is_forgotten() {
+    let unbounded = Bounds { target: None, ..BOUNDS };
+    for bounds in [BOUNDS, unbounded] {
+        let mut world = World::new(bounds);
+        world.run(Model { fixed_us: 150_000.0, ..NEARBY }, 500.0, 1000.0);
+        let warm = Model { fixed_us: 10_000.0, ..NEARBY };
+        world.run(warm, 500.0, 5.0 * SECOND);
+        world.run(warm, 500.0, 10.0 * SECOND);
+        assert!(world.got.p50() <= us(20_000), "{:?}: {bounds:?}", world.got.p50());
+    }
+}
+
+/// A batch of more than [`SMALL`] bytes cannot go in a smaller request, so such a request shows the round trip.
+///
+/// **Was a bug:** none did, each request had to be a probe, and a sender had one batch in flight.
+#[test]
+fn batches_larger_than_a_probe_keep_the_throughput() {
+    let far = Model { network_us: 20_000.0, ..NEARBY };
+    for (batch, model) in [(256 << 10, NEARBY), (256 << 10, far), (1 << 20, far)] {
+        let bounds = Bounds { batch, ..BOUNDS };
+        let got = unthrottled(model, bounds);
+        let without = unthrottled(model, Bounds { target: None, ..bounds });
+        assert!(got.rate > 0.9 * without.rate, "{} of {}: {model:?}", got.rate, without.rate);
     }
 }
