@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    CommonConfig, contradiction,
+    CommonConfig, INT_MAX_MILLIS, contradiction,
     table::{Kind, Property, Settings},
 };
 use crate::error::ConfigError;
@@ -44,7 +44,8 @@ impl Settings for AdminConfig {
     fn settle(&mut self) {
         if !self.common.given.contains("default.api.timeout.ms") {
             let default = CommonConfig::default().default_api_timeout;
-            self.common.default_api_timeout = default.max(self.common.request_timeout);
+            let least = self.common.request_timeout.min(INT_MAX_MILLIS);
+            self.common.default_api_timeout = default.max(least);
         }
     }
 }

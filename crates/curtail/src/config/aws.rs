@@ -19,6 +19,7 @@ pub(super) const BEARER_HANDLER: &str =
 /// Without settings the credentials come from the first of: the environment, a web identity, the profile `AWS_PROFILE`
 /// or `default`, the container, the machine.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct AwsConfig {
     /// The option `awsProfileName` of `sasl.jaas.config`: the profile of AWS's files whose credentials are used.
     pub profile: Option<String>,

@@ -10,7 +10,7 @@ use super::{
         LONG_MILLIS, LONGEST_LOGIN, PROXY, RECOVERY, SERVERS, SHORT_NAME, SHORT_SECRET,
         SOCKET_BUFFER, TEXT,
     },
-    host_and_port, redact,
+    host_and_port, properties, redact,
     table::{Property, Settings, property, settings},
 };
 use crate::error::ConfigError;
@@ -30,20 +30,16 @@ pub enum DnsLookup {
 /// Settings made explicitly: the default of another setting, or whether a combination is refused, may depend on that.
 ///
 /// As in Java, `acks=1` disables idempotence unless it was enabled explicitly, and a long `linger.ms` extends
-/// `delivery.timeout.ms` unless that was set. [`ProducerConfig::set`], files and the builder methods keep this. An
-/// assignment to a field does not.
+/// `delivery.timeout.ms` unless that was set. [`ProducerConfig::set`], files and setters record it alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     names: BTreeSet<&'static str>,
-    /// `enable.idempotence` was not set, and `acks` or `retries` switched it off.
-    pub(super) idempotence_switched_off: bool,
     /// `compression.<codec>.level`, by the codec's id. Each codec has a separate level.
     pub(super) compression_levels: [Option<i32>; 5],
 }
 
 impl Given {
     /// Whether the setting of this name was made explicitly.
-    #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -51,22 +47,26 @@ impl Given {
     pub(super) fn insert(&mut self, name: &'static str) {
         self.names.insert(name);
     }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.names.remove(name);
+    }
 }
 
 settings! {
-    /// Settings common to all clients.
+    /// Settings common to all clients, which [`ProducerConfig::common`] and the like take over from another client.
     CommonConfig, COMMON: {
         /// `bootstrap.servers`: `host:port`, at least one.
         none bootstrap_servers: Vec<String> = Vec::new() => "bootstrap.servers", SERVERS;
         /// `client.dns.lookup`: which addresses of a name are tried.
-        plain dns_lookup: DnsLookup = DnsLookup::default() => "client.dns.lookup", DNS_LOOKUP;
+        plain dns_lookup, get_dns_lookup: DnsLookup = DnsLookup::default() => "client.dns.lookup", DNS_LOOKUP;
         /// `client.id`: the name that brokers see in requests.
-        text client_id: String = "curtail".into() => "client.id", TEXT;
+        text client_id, get_client_id: String = "curtail".into() => "client.id", TEXT;
         /// `client.rack`: the client's rack, for `partitioner.rack.aware` of a producer, for a consumer's reads from a
         /// nearby replica (KIP-392), and for its share of a group's partitions (KIP-881); empty for none.
         none client_rack: String = String::new() => "client.rack", TEXT;
         /// `connections.max.idle.ms`: how long a connection without a request stays open; -1 (`None`) for no limit.
-        plain connections_max_idle: Option<Duration> = Some(Duration::from_secs(540))
+        plain connections_max_idle, get_connections_max_idle: Option<Duration> = Some(Duration::from_secs(540))
             => "connections.max.idle.ms", IDLE_MILLIS;
         /// `curtail.io.thread`: whether the client's tasks run on a thread that all such clients of the process share, and
         /// not on the runtime on which the client is made. Then an application that blocks its runtime delays no heartbeat,
@@ -76,60 +76,67 @@ settings! {
         /// partitioner, for records that [`crate::Producer::try_send`] queued before their topic was known; and, if
         /// the client was made outside a tokio runtime, interceptors. Other interceptors run on the runtime on which
         /// the client was made, and acknowledgements wait for them (decision 0101).
-        plain io_thread: bool = false => "curtail.io.thread", BOOLEAN;
+        plain io_thread, get_io_thread: bool = false => "curtail.io.thread", BOOLEAN;
         /// `curtail.phase.stamps`: whether batches and responses receive phase timestamps for the metrics; switch it off only
         /// to measure its cost (decision 0029). Has no effect on an [`crate::Admin`].
-        plain phase_stamps: bool = true => "curtail.phase.stamps", BOOLEAN;
+        plain phase_stamps, get_phase_stamps: bool = true => "curtail.phase.stamps", BOOLEAN;
         /// `curtail.socks5.password`: the password for the proxy, of up to 255 bytes.
         none socks5_password: Option<Secret> = None => "curtail.socks5.password", SHORT_SECRET;
         /// `curtail.socks5.proxy`: the `host:port` of a SOCKS5 proxy through which the client connects to brokers and
         /// bootstrap servers, whose names the proxy resolves; unset or empty for none. The client connects to a token
         /// endpoint directly.
-        name socks5_proxy: Option<String> = None => "curtail.socks5.proxy", PROXY;
+        name socks5_proxy, get_socks5_proxy: Option<String> = None => "curtail.socks5.proxy", PROXY;
         /// `curtail.socks5.username`: the user name for the proxy, of up to 255 bytes; unset or empty for no login.
         none socks5_username: Option<String> = None => "curtail.socks5.username", SHORT_NAME;
         /// `curtail.tcp.keepalive.idle.seconds`: idle time before a connection's first TCP keepalive probe, in whole seconds;
         /// zero for no probes. Java leaves it to the operating system (on Linux 7200).
-        plain tcp_keepalive_idle: Duration = Duration::from_secs(10)
+        plain tcp_keepalive_idle, get_tcp_keepalive_idle: Duration = Duration::from_secs(10)
             => "curtail.tcp.keepalive.idle.seconds", KEEPALIVE_IDLE;
         /// `curtail.tcp.keepalive.interval.seconds`: time between TCP keepalive probes, in whole seconds.
-        plain tcp_keepalive_interval: Duration = Duration::from_secs(5)
+        plain tcp_keepalive_interval, get_tcp_keepalive_interval: Duration = Duration::from_secs(5)
             => "curtail.tcp.keepalive.interval.seconds", KEEPALIVE_INTERVAL;
         /// `curtail.tcp.user.timeout.ms`: how long the peer's kernel may leave written data or a probe unacknowledged before
         /// the connection is closed (`TCP_USER_TIMEOUT`, Linux only); zero leaves it to the operating system. A producer's
         /// connections wait for at least `request.timeout.ms` (decision 0051).
-        plain tcp_user_timeout: Duration = Duration::from_secs(2) => "curtail.tcp.user.timeout.ms", INT_MILLIS;
+        plain tcp_user_timeout, get_tcp_user_timeout: Duration = Duration::from_secs(2)
+            => "curtail.tcp.user.timeout.ms", INT_MILLIS;
         /// `default.api.timeout.ms`: limit of calls without a separate timeout.
         none default_api_timeout: Duration = Duration::from_secs(60) => "default.api.timeout.ms", INT_MILLIS;
         /// `enable.metrics.push`: whether the client pushes its metrics to brokers that ask for them (KIP-714). An
         /// [`crate::Admin`] has no metrics: there it is whether [`crate::Admin::client_instance_id`] works.
-        plain enable_metrics_push: bool = true => "enable.metrics.push", BOOLEAN;
+        plain enable_metrics_push, get_enable_metrics_push: bool = true => "enable.metrics.push", BOOLEAN;
         /// `metadata.max.age.ms`: the age at which metadata is refreshed without other cause.
-        plain metadata_max_age: Duration = Duration::from_secs(300) => "metadata.max.age.ms", LONG_MILLIS;
+        plain metadata_max_age, get_metadata_max_age: Duration = Duration::from_secs(300)
+            => "metadata.max.age.ms", LONG_MILLIS;
         /// `metadata.recovery.rebootstrap.trigger.ms`: the time without metadata after which only `bootstrap.servers` are
         /// asked (KIP-1102).
-        plain metadata_rebootstrap_trigger: Duration = Duration::from_secs(300)
+        plain metadata_rebootstrap_trigger, get_metadata_rebootstrap_trigger: Duration = Duration::from_secs(300)
             => "metadata.recovery.rebootstrap.trigger.ms", LONG_MILLIS;
         /// `metadata.recovery.strategy`: whether the client returns to `bootstrap.servers` when no known broker responds
         /// (KIP-899).
-        plain metadata_recovery: RecoveryStrategy = RecoveryStrategy::Rebootstrap
+        plain metadata_recovery, get_metadata_recovery: RecoveryStrategy = RecoveryStrategy::Rebootstrap
             => "metadata.recovery.strategy", RECOVERY;
         /// `receive.buffer.bytes`: the sockets' receive buffers; -1 (`None`) leaves them to the operating system.
-        none receive_buffer: Option<usize> = None => "receive.buffer.bytes", SOCKET_BUFFER;
+        value receive_buffer, get_receive_buffer: Option<usize> = None => "receive.buffer.bytes", SOCKET_BUFFER;
         /// `reconnect.backoff.max.ms`: the longest backoff before another connection attempt to an unreachable broker.
-        none reconnect_backoff_max: Duration = Duration::from_secs(1) => "reconnect.backoff.max.ms", LONG_MILLIS;
+        value reconnect_backoff_max, get_reconnect_backoff_max: Duration = Duration::from_secs(1)
+            => "reconnect.backoff.max.ms", LONG_MILLIS;
         /// `reconnect.backoff.ms`: the first backoff before another connection attempt to an unreachable broker.
-        none reconnect_backoff: Duration = Duration::from_millis(50) => "reconnect.backoff.ms", LONG_MILLIS;
+        value reconnect_backoff, get_reconnect_backoff: Duration = Duration::from_millis(50)
+            => "reconnect.backoff.ms", LONG_MILLIS;
         /// `request.timeout.ms`: the time limit for a response, after which the connection is closed.
-        plain request_timeout: Duration = Duration::from_secs(30) => "request.timeout.ms", INT_MILLIS;
+        plain request_timeout, get_request_timeout: Duration = Duration::from_secs(30)
+            => "request.timeout.ms", INT_MILLIS;
         /// `retry.backoff.max.ms`: the longest backoff between retries.
-        none retry_backoff_max: Duration = Duration::from_secs(1) => "retry.backoff.max.ms", LONG_MILLIS;
+        value retry_backoff_max, get_retry_backoff_max: Duration = Duration::from_secs(1)
+            => "retry.backoff.max.ms", LONG_MILLIS;
         /// `retry.backoff.ms`: the first backoff between retries.
-        none retry_backoff: Duration = Duration::from_millis(100) => "retry.backoff.ms", LONG_MILLIS;
+        value retry_backoff, get_retry_backoff: Duration = Duration::from_millis(100)
+            => "retry.backoff.ms", LONG_MILLIS;
         /// `send.buffer.bytes`: the sockets' send buffers; -1 (`None`) leaves them to the operating system.
-        none send_buffer: Option<usize> = None => "send.buffer.bytes", SOCKET_BUFFER;
+        value send_buffer, get_send_buffer: Option<usize> = None => "send.buffer.bytes", SOCKET_BUFFER;
         /// `socket.connection.setup.timeout.ms`: time limit for a connection, TLS and login included.
-        plain connection_setup_timeout: Duration = Duration::from_secs(10)
+        plain connection_setup_timeout, get_connection_setup_timeout: Duration = Duration::from_secs(10)
             => "socket.connection.setup.timeout.ms", LONG_MILLIS;
     }
     without property {
@@ -140,7 +147,7 @@ settings! {
         /// Settings made explicitly.
         given: Given = Given::default();
     }
-    builders ProducerConfig [common], ConsumerConfig [common], AdminConfig [common]
+    methods ProducerConfig [common], ConsumerConfig [common], AdminConfig [common]
 }
 
 impl CommonConfig {
@@ -162,6 +169,19 @@ impl CommonConfig {
 }
 
 impl CommonConfig {
+    fn set_security(&mut self, security: SecurityConfig) {
+        let unset = Self::default();
+        self.security = security;
+        for property in super::security::table() {
+            let is_made = (property.get)(self) != (property.get)(&unset);
+            if is_made || property.name == "security.protocol" {
+                self.given.insert(property.name);
+            } else {
+                self.given.remove(property.name);
+            }
+        }
+    }
+
     fn validate_proxy(&self) -> Result<(), ConfigError> {
         let is_long = |text: &str| text.len() > LONGEST_LOGIN;
         let login = (&self.socks5_username, &self.socks5_password);
@@ -203,7 +223,7 @@ impl CommonConfig {
     }
 }
 
-/// Methods that set several settings, or take another type than the field's.
+/// Methods that set several settings, or take or return another type than the field's.
 macro_rules! common_methods {
     ($type:ident) => {
         impl $type {
@@ -215,7 +235,36 @@ macro_rules! common_methods {
                 let mut config = Self::default();
                 config.common.bootstrap_servers =
                     servers.filter(|s| !s.is_empty()).map(str::to_owned).collect();
+                config.give("bootstrap.servers");
                 config
+            }
+
+            /// Returns `bootstrap.servers`.
+            #[must_use]
+            pub fn get_bootstrap_servers(&self) -> &[String] {
+                &self.common.bootstrap_servers
+            }
+
+            /// Takes over the settings common to all clients that were made explicitly for another client, such as its
+            /// cluster and its security.
+            ///
+            /// ```
+            /// use curtail::{AdminConfig, ProducerConfig};
+            ///
+            /// let producer = ProducerConfig::new("localhost:9092").client_id("billing");
+            /// let admin = AdminConfig::default().common(producer.get_common());
+            /// assert_eq!(admin.get_client_id(), "billing");
+            /// ```
+            #[must_use]
+            pub fn common(mut self, common: &CommonConfig) -> Self {
+                properties::take_over(&mut self, common);
+                self
+            }
+
+            /// Returns the settings common to all clients.
+            #[must_use]
+            pub fn get_common(&self) -> &CommonConfig {
+                &self.common
             }
 
             /// Sets `retry.backoff.ms` and `retry.backoff.max.ms`: the first and the longest backoff between retries.
@@ -265,10 +314,19 @@ macro_rules! common_methods {
 
             /// Sets `security.protocol`, `ssl.*` and `sasl.*`. Configurations with clones of one [`SecurityConfig`]
             /// read its files once.
+            ///
+            /// Made explicitly are `security.protocol` and the settings that differ from their defaults.
             #[must_use]
             pub fn security(mut self, security: SecurityConfig) -> Self {
-                self.common.security = security;
+                self.common.set_security(security);
+                self.settle();
                 self
+            }
+
+            /// Returns `security.protocol`, `ssl.*` and `sasl.*`.
+            #[must_use]
+            pub fn get_security(&self) -> &SecurityConfig {
+                &self.common.security
             }
         }
     };
@@ -289,6 +347,12 @@ macro_rules! rack {
                 self.give("client.rack");
                 self
             }
+
+            /// Returns `client.rack`.
+            #[must_use]
+            pub fn get_client_rack(&self) -> &str {
+                &self.common.client_rack
+            }
         }
     };
 }
@@ -305,6 +369,12 @@ macro_rules! api_timeout {
                 self.common.default_api_timeout = timeout;
                 self.give("default.api.timeout.ms");
                 self
+            }
+
+            /// Returns `default.api.timeout.ms`.
+            #[must_use]
+            pub fn get_default_api_timeout(&self) -> Duration {
+                self.common.default_api_timeout
             }
         }
     };

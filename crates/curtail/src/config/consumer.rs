@@ -20,6 +20,7 @@ use crate::{
 /// How a consumer's fetches treat partitions with records in the buffer (KAFKA-17182). Variants other than the
 /// default are those that Java's clients have used or considered, for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BufferedPartitions {
     /// They stay in the fetch session. A partition with more bytes than the broker's share has free is not fetched.
     #[default]
@@ -60,68 +61,78 @@ settings! {
     /// Settings of a [`crate::Consumer`].
     ConsumerConfig, CONSUMER: {
         /// `allow.auto.create.topics`: whether a metadata request may create an unknown topic.
-        plain allow_auto_create_topics: bool = true => "allow.auto.create.topics", BOOLEAN;
+        plain allow_auto_create_topics, get_allow_auto_create_topics: bool = true
+            => "allow.auto.create.topics", BOOLEAN;
         /// `auto.commit.interval.ms`: the time between automatic commits.
-        plain auto_commit_interval: Duration = Duration::from_secs(5) => "auto.commit.interval.ms", INT_MILLIS;
+        plain auto_commit_interval, get_auto_commit_interval: Duration = Duration::from_secs(5)
+            => "auto.commit.interval.ms", INT_MILLIS;
         /// `auto.offset.reset`: where to start without a position, or with one outside the log.
-        plain auto_offset_reset: OffsetReset = OffsetReset::Latest => "auto.offset.reset", OFFSET_RESET;
+        plain auto_offset_reset, get_auto_offset_reset: OffsetReset = OffsetReset::Latest
+            => "auto.offset.reset", OFFSET_RESET;
         /// `check.crcs`: whether the checksums of batches are verified.
-        plain check_crcs: bool = true => "check.crcs", BOOLEAN;
+        plain check_crcs, get_check_crcs: bool = true => "check.crcs", BOOLEAN;
         /// `curtail.buffered.partitions`: how partitions with buffered records are fetched. `credit`: they stay in the fetch
         /// session (decision 0021). For comparison: `omit` (they leave the session, Java before 4.0), `skip-broker` (nothing
         /// is fetched from their broker, Java since 4.0), `skip-all` (nothing is fetched).
-        plain buffered_partitions: BufferedPartitions = BufferedPartitions::Credit
+        plain buffered_partitions, get_buffered_partitions: BufferedPartitions = BufferedPartitions::Credit
             => "curtail.buffered.partitions", BUFFERED_PARTITIONS;
         /// `curtail.decompressed.batch.max.bytes`: bytes that one batch may decompress to. A larger batch is an error that a
         /// seek can pass (decision 0026). A poll that has records opens no further batch once its batches have decompressed
         /// to this size, so its records hold at most twice this. The limit is per consumer (decision 0056).
-        plain max_decompressed_batch: usize = 128 * 1024 * 1024
+        plain max_decompressed_batch, get_max_decompressed_batch: usize = 128 * 1024 * 1024
             => "curtail.decompressed.batch.max.bytes", POSITIVE_BYTES;
         /// `curtail.prefetch.bytes`: bytes fetched ahead of `poll`, for all partitions together. In the Java client
         /// `fetch.max.bytes` and the number of brokers determine the limit.
-        plain prefetch_bytes: usize = 64 * 1024 * 1024 => "curtail.prefetch.bytes", POSITIVE_BYTES;
+        plain prefetch_bytes, get_prefetch_bytes: usize = 64 * 1024 * 1024 => "curtail.prefetch.bytes", POSITIVE_BYTES;
         /// `enable.auto.commit`: whether positions are committed automatically. Has no effect without a `group.id`.
-        plain enable_auto_commit: bool = true => "enable.auto.commit", BOOLEAN;
+        plain enable_auto_commit, get_enable_auto_commit: bool = true => "enable.auto.commit", BOOLEAN;
         /// `exclude.internal.topics`: whether a subscription by pattern excludes Kafka's internal topics.
-        plain exclude_internal_topics: bool = true => "exclude.internal.topics", BOOLEAN;
+        plain exclude_internal_topics, get_exclude_internal_topics: bool = true => "exclude.internal.topics", BOOLEAN;
         /// `fetch.max.bytes`: the largest response. A broker returns at least one batch of any size. The client refuses a
         /// response larger than 100 MiB and larger than this setting plus 1 MiB. Polls then return
         /// [`Error::ResponseTooLarge`](crate::Error::ResponseTooLarge).
-        plain fetch_max_bytes: i32 = 52_428_800 => "fetch.max.bytes", FETCH_BYTES;
+        plain fetch_max_bytes, get_fetch_max_bytes: i32 = 52_428_800 => "fetch.max.bytes", FETCH_BYTES;
         /// `fetch.max.wait.ms`: the longest time for which a broker delays a response without enough records.
-        plain fetch_max_wait: Duration = Duration::from_millis(500) => "fetch.max.wait.ms", INT_MILLIS;
+        plain fetch_max_wait, get_fetch_max_wait: Duration = Duration::from_millis(500)
+            => "fetch.max.wait.ms", INT_MILLIS;
         /// `fetch.min.bytes`: bytes for which a broker waits before it responds, within `fetch.max.wait.ms`.
-        plain fetch_min_bytes: i32 = 1 => "fetch.min.bytes", FETCH_BYTES;
+        plain fetch_min_bytes, get_fetch_min_bytes: i32 = 1 => "fetch.min.bytes", FETCH_BYTES;
         /// `group.id`: consumers with the same id share the topics to which they subscribe. Required to subscribe and to
         /// commit offsets.
-        name group_id: Option<String> = None => "group.id", NAME;
+        name group_id, get_group_id: Option<String> = None => "group.id", NAME;
         /// `group.instance.id`: makes the consumer a static member, which keeps its partitions across a restart
         /// (KIP-345).
-        name group_instance_id: Option<String> = None => "group.instance.id", NAME;
+        name group_instance_id, get_group_instance_id: Option<String> = None => "group.instance.id", NAME;
         /// `group.protocol`: which side computes the assignment of a group.
-        plain group_protocol: GroupProtocol = GroupProtocol::Classic => "group.protocol", GROUP_PROTOCOL;
+        plain group_protocol, get_group_protocol: GroupProtocol = GroupProtocol::Classic
+            => "group.protocol", GROUP_PROTOCOL;
         /// `group.remote.assignor`: the coordinator's assignor, such as `uniform` or `range`, with
         /// `group.protocol=consumer`. If unset, the brokers' first assignor.
-        name group_remote_assignor: Option<String> = None => "group.remote.assignor", NAME;
+        name group_remote_assignor, get_group_remote_assignor: Option<String> = None => "group.remote.assignor", NAME;
         /// `heartbeat.interval.ms`: the time between heartbeats, usually at most a third of `session.timeout.ms`. With
         /// `group.protocol=classic` only; otherwise the brokers' setting applies.
-        plain heartbeat_interval: Duration = Duration::from_secs(3) => "heartbeat.interval.ms", INT_MILLIS;
+        plain heartbeat_interval, get_heartbeat_interval: Duration = Duration::from_secs(3)
+            => "heartbeat.interval.ms", INT_MILLIS;
         /// `isolation.level`: whether records of aborted and open transactions are left out.
-        plain isolation_level: IsolationLevel = IsolationLevel::ReadUncommitted => "isolation.level", ISOLATION;
+        plain isolation_level, get_isolation_level: IsolationLevel = IsolationLevel::ReadUncommitted
+            => "isolation.level", ISOLATION;
         /// `max.partition.fetch.bytes`: the limit for one partition in a response.
-        plain max_partition_fetch_bytes: i32 = 1_048_576 => "max.partition.fetch.bytes", FETCH_BYTES;
+        plain max_partition_fetch_bytes, get_max_partition_fetch_bytes: i32 = 1_048_576
+            => "max.partition.fetch.bytes", FETCH_BYTES;
         /// `max.poll.interval.ms`: the time without a poll after which the application loses its partitions to other members.
         /// Also the longest wait of a rebalance for its members.
-        plain max_poll_interval: Duration = Duration::from_secs(300) => "max.poll.interval.ms", POSITIVE_MILLIS;
+        plain max_poll_interval, get_max_poll_interval: Duration = Duration::from_secs(300)
+            => "max.poll.interval.ms", POSITIVE_MILLIS;
         /// `max.poll.records`: the limit for one poll, 1 or more.
-        plain max_poll_records: usize = 500 => "max.poll.records", POSITIVE_COUNT;
+        plain max_poll_records, get_max_poll_records: usize = 500 => "max.poll.records", POSITIVE_COUNT;
         /// `partition.assignment.strategy`: supported assignors, the preferred one first. With `group.protocol=classic`
         /// only.
         none partition_assignment_strategy: Vec<Assignor> = vec![Assignor::Range, Assignor::CooperativeSticky]
             => "partition.assignment.strategy", ASSIGNORS;
         /// `session.timeout.ms`: the time without a heartbeat after which a member is considered dead. With
         /// `group.protocol=classic` only; otherwise the brokers' setting applies.
-        plain session_timeout: Duration = Duration::from_secs(45) => "session.timeout.ms", INT_MILLIS;
+        plain session_timeout, get_session_timeout: Duration = Duration::from_secs(45)
+            => "session.timeout.ms", INT_MILLIS;
     }
     without property {
         /// Settings common to all clients.
@@ -129,7 +140,7 @@ settings! {
         /// Interceptors, in place of `interceptor.classes`.
         interceptors: ConsumerInterceptors = ConsumerInterceptors::default();
     }
-    builders ConsumerConfig []
+    methods ConsumerConfig []
 }
 
 impl Settings for ConsumerConfig {
@@ -163,6 +174,12 @@ impl ConsumerConfig {
         self.partition_assignment_strategy = assignors.into_iter().collect();
         self.give("partition.assignment.strategy");
         self
+    }
+
+    /// Returns `partition.assignment.strategy`.
+    #[must_use]
+    pub fn get_partition_assignment_strategy(&self) -> &[Assignor] {
+        &self.partition_assignment_strategy
     }
 
     /// Checks combinations of settings. Stricter than Java in one point: a broker that may delay a response for

@@ -1,5 +1,7 @@
 //! Forms of values: what a property's text means, and how a value is shown.
 
+pub(super) mod security;
+
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use curtail_wire::fetch::IsolationLevel;
@@ -20,7 +22,7 @@ pub(super) struct Form<T> {
 
 macro_rules! form {
     ($name:ident: $type:ty = $expected:expr, $read:expr, $show:expr) => {
-        pub(super) const $name: Form<$type> =
+        pub(in crate::config) const $name: Form<$type> =
             Form { expected: $expected, read: $read, show: $show };
     };
 }

@@ -1,6 +1,21 @@
-//! Settings of the clients, as typed fields or as properties.
+//! Settings of the clients.
 //!
-//! Names, meanings and defaults follow the Java client. TLS and SASL have their settings in [`crate::security`].
+//! Names, meanings and defaults follow the Java client. A setting is made by its setter (`linger`), by name
+//! ([`ProducerConfig::set`]) or in a file ([`ProducerConfig::from_file`]), and each of them means the same. Getters have
+//! the prefix `get_`, because setters have the setting's name. TLS and SASL have their types in [`crate::security`].
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use curtail::ProducerConfig;
+//!
+//! let mut config = ProducerConfig::new("localhost:9092").linger(Duration::from_millis(20));
+//! config.set("batch.size", "32768")?;
+//! assert_eq!(config.get_batch_size(), 32_768);
+//! assert_eq!(config.get("linger.ms").as_deref(), Some("20"));
+//! assert!(config.is_given("linger.ms") && !config.is_given("acks"));
+//! # Ok::<(), curtail::ConfigError>(())
+//! ```
 
 mod admin;
 pub(crate) mod aws;
@@ -37,7 +52,7 @@ pub use providers::ConfigProviders;
 pub(crate) use redact::HIDDEN;
 pub(crate) use security::Login;
 use security::{
-    CipherSuite, HostCheck, Mechanism, Secret, SecurityConfig, SecurityProtocol, SslConfig, Store,
+    CipherSuite, HostCheck, Mechanism, Secret, SecurityConfig, SecurityProtocol, SslConfig,
     StoreType, TlsVersion,
 };
 
@@ -47,7 +62,12 @@ pub use curtail_wire::{
     fetch::IsolationLevel,
 };
 
+use std::time::Duration;
+
 use crate::error::ConfigError;
+
+/// Largest duration of a setting that is an `int` in Java.
+const INT_MAX_MILLIS: Duration = Duration::from_millis(i32::MAX as u64);
 
 fn contradiction(text: String) -> Result<(), ConfigError> {
     Err(ConfigError::Contradiction(text))

@@ -6,13 +6,18 @@ mod login;
 
 use std::time::Duration;
 
+pub(super) use self::assertion::ASSERTION;
 pub use self::assertion::{AssertionConfig, SigningAlgorithm};
 #[cfg(feature = "oidc")]
 pub(crate) use self::login::{
     ASSERTION_FILE, ASSERTION_KEY_FILE, ASSERTION_TEMPLATE_FILE, Grant, Origin, ProviderLogin,
     TokenEndpoint,
 };
-use super::{Secret, SslConfig};
+use super::{
+    CommonConfig, Secret, SslConfig,
+    forms::{BOOLEAN, LONG_MILLIS, OPTIONAL_MILLIS, OPTIONAL_TEXT, security as forms},
+    table::{Property, group, property},
+};
 
 pub(super) const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 #[cfg(feature = "oidc")]
@@ -52,69 +57,58 @@ impl JwtRetriever {
     }
 }
 
-/// Source of tokens and times of their renewal. `Debug` hides secrets.
-///
-/// All connections of a client share one token. A separate task renews it before it expires, so an open connection
-/// never waits for a token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OidcConfig {
-    /// `sasl.oauthbearer.token.endpoint.url`: an https address from which OAUTHBEARER fetches its tokens, or
-    /// `file:///path` of a file that has one.
-    pub token_endpoint_url: Option<String>,
-    /// `sasl.oauthbearer.jwt.retriever.class`: the flow.
-    pub retriever: JwtRetriever,
-    /// `sasl.oauthbearer.assertion.*`.
-    pub assertion: AssertionConfig,
-    /// `sasl.oauthbearer.client.credentials.client.id`, or the option `clientId` of `sasl.jaas.config`.
-    pub client_id: Option<String>,
-    /// `sasl.oauthbearer.client.credentials.client.secret`, or the option `clientSecret` of `sasl.jaas.config`.
-    pub client_secret: Option<Secret>,
-    /// `sasl.oauthbearer.scope`. With client credentials also the option `scope` of `sasl.jaas.config`.
-    pub scope: Option<String>,
-    /// `sasl.oauthbearer.header.urlencode`: whether the client id and secret are URL-encoded in the Authorization
-    /// header. RFC 6749 requires that, but many providers do not follow it.
-    pub header_urlencode: bool,
-    /// `sasl.login.connect.timeout.ms`: limit until TLS is established; `socket.connection.setup.timeout.ms` if
-    /// unset.
-    pub connect_timeout: Option<Duration>,
-    /// `sasl.login.read.timeout.ms`: limit for the whole response; `request.timeout.ms` if unset.
-    pub read_timeout: Option<Duration>,
-    /// `sasl.login.retry.backoff.ms`: backoff after the first failure; it doubles with each further failure.
-    pub retry_backoff: Duration,
-    /// `sasl.login.retry.backoff.max.ms`: longest backoff, also used after a failure that a retry cannot fix.
-    pub retry_backoff_max: Duration,
-    /// `sasl.login.refresh.window.factor`: part of a token's lifetime after which it is renewed, 0.5 to 1.
-    pub refresh_window_factor: f64,
-    /// `sasl.login.refresh.window.jitter`: largest random delay, as part of the lifetime, 0 to 0.25.
-    pub refresh_window_jitter: f64,
-    /// `sasl.login.refresh.min.period.seconds`: shortest time between renewals.
-    pub refresh_min_period: Duration,
-    /// `sasl.login.refresh.buffer.seconds`: a token is renewed at least this long before it expires.
-    pub refresh_buffer: Duration,
-    /// Trusted certificates for the token endpoint: the `ssl.*` options of `sasl.jaas.config`. Without them, the
-    /// platform's certificates. As in Java, the client's own `ssl.*` apply to brokers only.
-    pub ssl: Option<SslConfig>,
-}
-
-impl Default for OidcConfig {
-    fn default() -> Self {
-        Self {
-            token_endpoint_url: None,
-            retriever: JwtRetriever::Default,
-            assertion: AssertionConfig::default(),
-            client_id: None,
-            client_secret: None,
-            scope: None,
-            header_urlencode: false,
-            connect_timeout: None,
-            read_timeout: None,
-            retry_backoff: Duration::from_millis(100),
-            retry_backoff_max: Duration::from_secs(10),
-            refresh_window_factor: 0.8,
-            refresh_window_jitter: 0.05,
-            refresh_min_period: Duration::from_secs(60),
-            refresh_buffer: Duration::from_secs(300),
-            ssl: None,
-        }
+group! {
+    /// Source of tokens and times of their renewal. `Debug` hides secrets.
+    ///
+    /// All connections of a client share one token. A separate task renews it before it expires, so an open connection
+    /// never waits for a token.
+    #[derive(Clone, Debug, PartialEq)]
+    OidcConfig, OIDC in [security.sasl.oidc]: {
+        /// `sasl.login.connect.timeout.ms`: limit until TLS to the token endpoint is established;
+        /// `socket.connection.setup.timeout.ms` if unset.
+        connect_timeout: Option<Duration> = None => "sasl.login.connect.timeout.ms", OPTIONAL_MILLIS;
+        /// `sasl.login.read.timeout.ms`: limit for the token endpoint's whole response; `request.timeout.ms` if unset.
+        read_timeout: Option<Duration> = None => "sasl.login.read.timeout.ms", OPTIONAL_MILLIS;
+        /// `sasl.login.refresh.buffer.seconds`: a token is renewed at least this long before it expires.
+        refresh_buffer: Duration = Duration::from_secs(300)
+            => "sasl.login.refresh.buffer.seconds", forms::REFRESH_BUFFER;
+        /// `sasl.login.refresh.min.period.seconds`: shortest time between renewals.
+        refresh_min_period: Duration = Duration::from_secs(60)
+            => "sasl.login.refresh.min.period.seconds", forms::REFRESH_PERIOD;
+        /// `sasl.login.refresh.window.factor`: part of a token's lifetime after which it is renewed, 0.5 to 1.
+        refresh_window_factor: f64 = 0.8 => "sasl.login.refresh.window.factor", forms::LIFETIME_FACTOR;
+        /// `sasl.login.refresh.window.jitter`: largest random delay of a renewal, as part of the lifetime, 0 to 0.25.
+        refresh_window_jitter: f64 = 0.05 => "sasl.login.refresh.window.jitter", forms::LIFETIME_JITTER;
+        /// `sasl.login.retry.backoff.max.ms`: longest backoff between logins, also used after a failure that a retry
+        /// cannot fix.
+        retry_backoff_max: Duration = Duration::from_secs(10) => "sasl.login.retry.backoff.max.ms", LONG_MILLIS;
+        /// `sasl.login.retry.backoff.ms`: backoff after a login's first failure; it doubles with each further failure.
+        retry_backoff: Duration = Duration::from_millis(100) => "sasl.login.retry.backoff.ms", LONG_MILLIS;
+        /// `sasl.oauthbearer.client.credentials.client.id`: the client id, or else the option `clientId` of
+        /// `sasl.jaas.config`.
+        client_id: Option<String> = None => "sasl.oauthbearer.client.credentials.client.id", OPTIONAL_TEXT;
+        /// `sasl.oauthbearer.client.credentials.client.secret`: the client secret, or else the option `clientSecret` of
+        /// `sasl.jaas.config`.
+        client_secret: Option<Secret> = None
+            => "sasl.oauthbearer.client.credentials.client.secret", forms::SECRET;
+        /// `sasl.oauthbearer.header.urlencode`: whether the client id and secret are URL-encoded in the Authorization
+        /// header. RFC 6749 requires that, but many providers do not follow it.
+        header_urlencode: bool = false => "sasl.oauthbearer.header.urlencode", BOOLEAN;
+        /// `sasl.oauthbearer.jwt.retriever.class`: the flow that obtains tokens, by Java's classes.
+        retriever: JwtRetriever = JwtRetriever::Default => "sasl.oauthbearer.jwt.retriever.class", forms::RETRIEVER;
+        /// `sasl.oauthbearer.scope`: the requested scope. With client credentials also the option `scope` of
+        /// `sasl.jaas.config`.
+        scope: Option<String> = None => "sasl.oauthbearer.scope", OPTIONAL_TEXT;
+        /// `sasl.oauthbearer.token.endpoint.url`: an https address from which OAUTHBEARER fetches its tokens, or
+        /// `file:///path` of a file that has one.
+        token_endpoint_url: Option<String> = None => "sasl.oauthbearer.token.endpoint.url", OPTIONAL_TEXT;
+    }
+    within {}
+    without property {
+        /// `sasl.oauthbearer.assertion.*`.
+        assertion: AssertionConfig = AssertionConfig::default();
+        /// Trusted certificates for the token endpoint: the `ssl.*` options of `sasl.jaas.config`. Without them, the
+        /// platform's certificates. As in Java, the client's own `ssl.*` apply to brokers only.
+        ssl: Option<SslConfig> = None;
     }
 }

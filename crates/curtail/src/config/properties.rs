@@ -11,7 +11,6 @@
 mod elsewhere;
 mod from_file;
 mod librdkafka;
-mod security;
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use super::{
     AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig,
     common::COMMON,
     providers::ConfigProviders,
-    redact,
+    redact, security,
     table::{Kind, Property, Settings},
 };
 use crate::error::ConfigError;
@@ -130,14 +129,49 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     Err(ConfigError::Unknown { name: redact::name(name), nearest: nearest(name, known) })
 }
 
-/// Checks every value against its property's parser, which defines the range. Covers values from builder methods and
-/// from assignments to fields.
+/// Checks every value against its property's parser, which defines the range. Covers values from setters.
 fn check_ranges<S: Settings>(config: &S) -> Result<(), ConfigError> {
     let common = common().filter(|property| !S::WITHOUT.contains(&property.name));
     for property in common {
         property.check(config.common())?;
     }
     S::table().try_for_each(|property| property.check(config))
+}
+
+/// Restores a setting's default.
+fn unset<S: Settings>(config: &mut S, name: &str) -> Result<(), ConfigError> {
+    let name = name.trim();
+    let unset = S::default();
+    let common = common().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
+    let name = if let Some(property) = S::table().find(|p| p.name == name) {
+        (property.copy)(&unset, config);
+        property.name
+    } else if let Some(property) = common {
+        (property.copy)(unset.common(), config.common_mut());
+        property.name
+    } else {
+        let nearest = nearest(name, supported::<S>());
+        return Err(ConfigError::Unknown { name: redact::name(name), nearest });
+    };
+    config.common_mut().given.remove(name);
+    config.settle();
+    Ok(())
+}
+
+/// Takes over the common settings that were made explicitly.
+pub(super) fn take_over<S: Settings>(config: &mut S, from: &CommonConfig) {
+    let is_made =
+        |p: &&Property<CommonConfig>| from.given.contains(p.name) && !S::WITHOUT.contains(&p.name);
+    let made: Vec<_> = common().filter(is_made).collect();
+    if made.iter().any(|made| security::table().any(|p| p.name == made.name)) {
+        // It has values that are no properties, and a cache that all its clones share.
+        config.common_mut().security = from.security.clone();
+    }
+    for property in made {
+        (property.copy)(from, config.common_mut());
+        config.common_mut().given.insert(property.name);
+    }
+    config.settle();
 }
 
 fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
@@ -222,6 +256,33 @@ macro_rules! by_name {
             /// Refuses numbers that [`Self::set`] would refuse.
             pub(super) fn check_ranges(&self) -> Result<(), ConfigError> {
                 check_ranges(self)
+            }
+
+            /// Restores the default of a setting, as if it had not been made.
+            ///
+            /// # Errors
+            /// An unknown name, with the nearest known one.
+            pub fn unset(&mut self, name: &str) -> Result<(), ConfigError> {
+                unset(self, name)
+            }
+
+            /// Returns the value of a setting as [`Self::set`] takes it, `[hidden]` for a secret, or `None` for an unknown
+            /// name.
+            #[must_use]
+            pub fn get(&self, name: &str) -> Option<String> {
+                let own = Self::table().find(|p| p.name == name).map(|p| (p.get)(self));
+                own.or_else(|| {
+                    let without = <Self as Settings>::WITHOUT;
+                    let common = common().find(|p| p.name == name && !without.contains(&p.name));
+                    common.map(|p| (p.get)(&self.common))
+                })
+            }
+
+            /// Whether a setting was made explicitly, by its setter, by name or in a file. The defaults of other settings
+            /// may follow it.
+            #[must_use]
+            pub fn is_given(&self, name: &str) -> bool {
+                self.common.given.contains(name)
             }
 
             /// Every supported property and its value, sorted by name.

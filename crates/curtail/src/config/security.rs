@@ -9,9 +9,12 @@ use curtail_proto::sasl::{Credentials, Hash};
 pub use curtail_wire::{Mechanism, SecurityProtocol};
 
 use super::{
+    CommonConfig,
     aws::{AwsConfig, AwsCredentials, AwsCredentialsSource},
+    forms::security as forms,
     jaas::{Jaas, Module},
     oidc::{self, AssertionConfig, JwtRetriever, OidcConfig},
+    table::{Property, group, property},
 };
 #[cfg(feature = "aws-msk-iam")]
 use crate::config::AwsLogin;
@@ -19,6 +22,7 @@ use crate::{error::ConfigError, security::Cache};
 
 /// Settings of TLS and SASL. `Debug` hides passwords and tokens.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct SecurityConfig {
     /// `security.protocol`.
     pub protocol: SecurityProtocol,
@@ -32,6 +36,7 @@ pub struct SecurityConfig {
 
 /// Format of a certificate or key file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreType {
     /// Text between BEGIN and END.
     Pem,
@@ -41,6 +46,7 @@ pub enum StoreType {
 
 /// A file of certificates or keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Store {
     /// `ssl.truststore.type`, `ssl.keystore.type`; detected from the file if unset.
     pub kind: Option<StoreType>,
@@ -52,6 +58,7 @@ pub struct Store {
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum TlsVersion {
     /// TLSv1.2
     V12,
@@ -119,63 +126,91 @@ impl CipherSuite {
     }
 }
 
-/// Settings of TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SslConfig {
-    /// `ssl.truststore.*`: the trusted certificates; the platform's if unset.
-    pub truststore: Store,
-    /// `ssl.truststore.certificates`: PEM text, in place of a file.
-    pub truststore_certificates: Option<String>,
-    /// `ssl.keystore.*`: the client's certificate, if brokers request one.
-    pub keystore: Store,
-    /// `ssl.keystore.certificate.chain`: PEM text, in place of a file.
-    pub keystore_certificate_chain: Option<String>,
-    /// `ssl.keystore.key`: PEM text, in place of a file.
-    pub keystore_key: Option<Secret>,
-    /// `ssl.key.password`: for an encrypted private key.
-    pub key_password: Option<Secret>,
-    /// `ssl.endpoint.identification.algorithm`: `https`, or empty to disable it.
-    pub endpoint_identification: HostCheck,
-    /// `ssl.enabled.protocols`.
-    pub enabled_protocols: Vec<TlsVersion>,
-    /// `ssl.protocol`: the newest version to use, even if `ssl.enabled.protocols` has newer ones.
-    pub protocol: TlsVersion,
-    /// `ssl.cipher.suites`: suites offered to brokers, the preferred one first; all suites if empty.
-    pub cipher_suites: Vec<CipherSuite>,
-}
+static PROTOCOL: &[Property<CommonConfig>] = &[property!(
+    "security.protocol",
+    "`security.protocol`: whether connections have TLS, SASL, both or neither.",
+    security.protocol,
+    forms::PROTOCOL
+)];
 
-impl Default for SslConfig {
-    fn default() -> Self {
-        Self {
-            truststore: Store::default(),
-            truststore_certificates: None,
-            keystore: Store::default(),
-            keystore_certificate_chain: None,
-            keystore_key: None,
-            key_password: None,
-            endpoint_identification: HostCheck::Https,
-            enabled_protocols: vec![TlsVersion::V12, TlsVersion::V13],
-            protocol: TlsVersion::V13,
-            cipher_suites: Vec::new(),
-        }
+group! {
+    /// Settings of TLS.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    SslConfig, SSL in [security.ssl]: {
+        /// `ssl.cipher.suites`: suites offered to brokers, the preferred one first; all suites if empty.
+        cipher_suites: Vec<CipherSuite> = Vec::new() => "ssl.cipher.suites", forms::CIPHER_SUITES;
+        /// `ssl.enabled.protocols`: the versions of TLS that may be used.
+        enabled_protocols: Vec<TlsVersion> = vec![TlsVersion::V12, TlsVersion::V13]
+            => "ssl.enabled.protocols", forms::TLS_VERSIONS;
+        /// `ssl.endpoint.identification.algorithm`: whether the broker's certificate must have its name: `https`, or
+        /// empty to disable the check.
+        endpoint_identification: HostCheck = HostCheck::Https
+            => "ssl.endpoint.identification.algorithm", forms::HOST_CHECK;
+        /// `ssl.key.password`: the password of an encrypted private key.
+        key_password: Option<Secret> = None => "ssl.key.password", forms::SECRET;
+        /// `ssl.keystore.certificate.chain`: the client's certificates as PEM text, in place of a file.
+        keystore_certificate_chain: Option<String> = None
+            => "ssl.keystore.certificate.chain", forms::CERTIFICATES;
+        /// `ssl.keystore.key`: the client's private key as PEM text, in place of a file.
+        keystore_key: Option<Secret> = None => "ssl.keystore.key", forms::SECRET;
+        /// `ssl.protocol`: the newest version to use, even if `ssl.enabled.protocols` has newer ones.
+        protocol: TlsVersion = TlsVersion::V13 => "ssl.protocol", forms::TLS_VERSION;
+        /// `ssl.truststore.certificates`: the trusted certificates as PEM text, in place of a file.
+        truststore_certificates: Option<String> = None => "ssl.truststore.certificates", forms::CERTIFICATES;
+    }
+    within {
+        /// `ssl.keystore.location`: the file of the client's certificate and private key, if brokers request a
+        /// certificate. A changed file is reloaded for new connections.
+        keystore.location => "ssl.keystore.location", forms::FILE;
+        /// `ssl.keystore.password`: the password that opens the keystore.
+        keystore.password => "ssl.keystore.password", forms::SECRET;
+        /// `ssl.keystore.type`: the keystore's format, detected from the file if unset.
+        keystore.kind => "ssl.keystore.type", forms::STORE_TYPE;
+        /// `ssl.truststore.location`: the file of the trusted certificates; the platform's if unset. A changed file is
+        /// reloaded for new connections.
+        truststore.location => "ssl.truststore.location", forms::FILE;
+        /// `ssl.truststore.password`: the password that opens the truststore.
+        truststore.password => "ssl.truststore.password", forms::SECRET;
+        /// `ssl.truststore.type`: the truststore's format, detected from the file if unset.
+        truststore.kind => "ssl.truststore.type", forms::STORE_TYPE;
+    }
+    without property {
+        /// `ssl.keystore.*`: the client's certificate, if brokers request one.
+        keystore: Store = Store::default();
+        /// `ssl.truststore.*`: the trusted certificates; the platform's if unset.
+        truststore: Store = Store::default();
     }
 }
 
-/// Settings of SASL.
-#[derive(Clone, Debug, Default)]
-pub struct SaslConfig {
-    /// `sasl.mechanism`. Java's default GSSAPI is not supported, so a mechanism must be set.
-    pub mechanism: Option<Mechanism>,
-    /// `sasl.jaas.config`.
-    pub jaas: Option<Secret>,
-    /// User name and password, in place of `sasl.jaas.config`.
-    pub login: Option<(String, Secret)>,
-    /// The application's source of tokens, for OAUTHBEARER.
-    pub token: Option<TokenSource>,
-    /// Source of tokens if [`token`](Self::token) is unset: `sasl.oauthbearer.*`, `sasl.login.*`.
-    pub oidc: OidcConfig,
-    /// Credentials of AWS, for AWS_MSK_IAM and for OAUTHBEARER with tokens of Amazon MSK.
-    pub aws: AwsConfig,
+group! {
+    /// Settings of SASL.
+    #[derive(Clone, Debug)]
+    SaslConfig, SASL in [security.sasl]: {
+        /// `sasl.jaas.config`: Java's login module and its options, such as user name and password.
+        jaas: Option<Secret> = None => "sasl.jaas.config", forms::SECRET;
+        /// `sasl.mechanism`: how the client authenticates. Java's default GSSAPI is not supported, so SASL needs this
+        /// setting.
+        mechanism: Option<Mechanism> = None => "sasl.mechanism", forms::MECHANISM;
+    }
+    within {
+        /// `sasl.login.callback.handler.class`: with Amazon's class, OAUTHBEARER has tokens of Amazon MSK.
+        aws.oauth_bearer => "sasl.login.callback.handler.class", forms::BEARER_OF_AWS;
+    }
+    without property {
+        /// User name and password, in place of `sasl.jaas.config`.
+        login: Option<(String, Secret)> = None;
+        /// The application's source of tokens, for OAUTHBEARER.
+        token: Option<TokenSource> = None;
+        /// Source of tokens if [`token`](Self::token) is unset: `sasl.oauthbearer.*`, `sasl.login.*`.
+        oidc: OidcConfig = OidcConfig::default();
+        /// Credentials of AWS, for AWS_MSK_IAM and for OAUTHBEARER with tokens of Amazon MSK.
+        aws: AwsConfig = AwsConfig::default();
+    }
+}
+
+/// The properties of TLS and SASL.
+pub(super) fn table() -> impl Iterator<Item = &'static Property<CommonConfig>> {
+    [PROTOCOL, SSL, SASL, oidc::OIDC, oidc::ASSERTION].into_iter().flatten()
 }
 
 /// A token for OAUTHBEARER.

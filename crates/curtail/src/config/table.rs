@@ -1,7 +1,8 @@
 //! The one list of a client's settings.
 //!
 //! A row of [`settings!`] is a setting: its documentation, field, type, default, property name and form. The row makes
-//! the field, its default, the builder method, the property, and the line in `docs/settings.md`.
+//! the field, its default, the setter and the getter, the property, and the line in `docs/settings.md`. Rows of [`group!`]
+//! do the same for TLS and SASL, but without setters and getters.
 
 use super::redact;
 use crate::error::ConfigError;
@@ -9,12 +10,14 @@ use crate::error::ConfigError;
 /// One property: name, meaning, accepted values, setter and getter.
 pub(super) struct Property<C: 'static> {
     pub(super) name: &'static str,
-    /// Its documentation, as Markdown with links of rustdoc. Empty for TLS and SASL.
+    /// Its documentation, as Markdown with links of rustdoc.
     #[cfg_attr(not(test), expect(dead_code, reason = "for docs/settings.md, which a test writes"))]
     pub(super) about: &'static str,
     pub(super) expected: &'static str,
     pub(super) set: fn(&mut C, &str) -> Option<()>,
     pub(super) get: fn(&C) -> String,
+    /// Copies the value to the second configuration.
+    pub(super) copy: fn(&C, &mut C),
 }
 
 impl<C: Clone> Property<C> {
@@ -45,7 +48,7 @@ impl<C: Clone> Property<C> {
 }
 
 /// A client's settings and their tables.
-pub(super) trait Settings: Clone + 'static {
+pub(super) trait Settings: Clone + Default + 'static {
     /// The client's name in messages.
     const KIND: Kind;
     /// Properties of this client only.
@@ -54,7 +57,7 @@ pub(super) trait Settings: Clone + 'static {
     const WITHOUT: &'static [&'static str];
     fn common(&self) -> &super::CommonConfig;
     fn common_mut(&mut self) -> &mut super::CommonConfig;
-    /// Updates settings that follow from others.
+    /// Computes the settings that follow from others unless they were made explicitly.
     fn settle(&mut self) {}
 
     /// Properties of this client only.
@@ -87,8 +90,11 @@ impl Kind {
     }
 }
 
-/// A property that is a field with a form.
+/// A property that is a field with a form. The path to the field may come in brackets.
 macro_rules! property {
+    ([$($path:ident).+] $name:expr, $about:expr, $($field:ident).+, $form:expr) => {
+        property!($name, $about, $($path).+.$($field).+, $form)
+    };
     ($name:expr, $about:expr, $($field:ident).+, $form:expr) => {
         Property {
             name: $name,
@@ -99,29 +105,40 @@ macro_rules! property {
                 Some(())
             },
             get: |config| ($form.show)(&config.$($field).+),
+            copy: |from, to| to.$($field).+.clone_from(&from.$($field).+),
         }
     };
 }
 pub(super) use property;
 
-/// Makes a configuration from rows `/// documentation`, `BUILDER field: Type = default => "property.name", FORM;`.
+/// Makes a configuration from rows `/// documentation`, `KIND field, getter: Type = default => "property.name", FORM;`.
 ///
-/// `BUILDER` is the kind of the builder method: `plain` takes the type, `text` and `name` take texts, and `none` is for
-/// a setting whose method is written by hand. `without property` lists the other fields. `builders` are the
-/// configurations that have the methods, with the field in which they have these settings.
+/// `KIND` is that of the methods, which have the names `field` and `getter`:
+///
+/// | kind | setter takes | getter returns |
+/// |---|---|---|
+/// | `plain` | the type | the type |
+/// | `text` | a text | `&str` |
+/// | `name` | a text | `Option<&str>` |
+/// | `value` | is written by hand | the type |
+/// | `none` | is written by hand | is written by hand |
+///
+/// `without property` lists the other fields. `methods` are the configurations that have the methods, with the field in
+/// which they have these settings.
 macro_rules! settings {
     (
         $(#[$about:meta])*
         $type:ident, $table:ident: $rows:tt
         without property $others:tt
-        builders $($owner:ident $path:tt),+
+        methods $($owner:ident $path:tt),+
     ) => {
         settings!(@struct [$(#[$about])*] $type $rows $others);
         settings!(@table $type $table $rows);
-        $(settings!(@builders $owner $path $rows);)+
+        $(settings!(@methods $owner $path $rows);)+
     };
     (@struct [$(#[$about:meta])*] $type:ident
-        { $($(#[doc = $doc:literal])+ $builder:ident $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }
+        { $($(#[doc = $doc:literal])+ $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
+            => $name:literal, $form:expr;)* }
         { $($(#[doc = $more:literal])+ $other:ident: $other_of:ty = $other_default:expr;)* }
     ) => {
         $(#[$about])*
@@ -141,20 +158,24 @@ macro_rules! settings {
         }
     };
     (@table $type:ident $table:ident
-        { $($(#[doc = $doc:literal])+ $builder:ident $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }
+        { $($(#[doc = $doc:literal])+ $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
+            => $name:literal, $form:expr;)* }
     ) => {
         pub(super) static $table: &[Property<$type>] =
             &[$(property!($name, concat!($($doc),+), $field, $form),)*];
     };
-    (@builders $owner:ident $path:tt
-        { $($(#[doc = $doc:literal])+ $builder:ident $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }
+    (@methods $owner:ident $path:tt
+        { $($(#[doc = $doc:literal])+ $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
+            => $name:literal, $form:expr;)* }
     ) => {
         impl $owner {
-            $(settings!(@builder $builder $path [$($doc)+] $name, $field: $of);)*
+            $(settings!(@setter $kind $path [$($doc)+] $name, $field: $of);)*
+            $($(settings!(@getter $kind $path $name, $field $getter: $of);)?)*
         }
     };
-    (@builder none $path:tt $docs:tt $name:literal, $field:ident: $of:ty) => {};
-    (@builder plain [$($path:ident)?] [$($doc:literal)+] $name:literal, $field:ident: $of:ty) => {
+    (@setter none $path:tt $docs:tt $name:literal, $field:ident: $of:ty) => {};
+    (@setter value $path:tt $docs:tt $name:literal, $field:ident: $of:ty) => {};
+    (@setter plain [$($path:ident)?] [$($doc:literal)+] $name:literal, $field:ident: $of:ty) => {
         $(#[doc = $doc])+
         #[must_use]
         pub fn $field(mut self, $field: $of) -> Self {
@@ -163,7 +184,7 @@ macro_rules! settings {
             self
         }
     };
-    (@builder text [$($path:ident)?] [$($doc:literal)+] $name:literal, $field:ident: $of:ty) => {
+    (@setter text [$($path:ident)?] [$($doc:literal)+] $name:literal, $field:ident: $of:ty) => {
         $(#[doc = $doc])+
         #[must_use]
         pub fn $field(mut self, $field: impl Into<String>) -> Self {
@@ -172,7 +193,7 @@ macro_rules! settings {
             self
         }
     };
-    (@builder name [$($path:ident)?] [$($doc:literal)+] $name:literal, $field:ident: $of:ty) => {
+    (@setter name [$($path:ident)?] [$($doc:literal)+] $name:literal, $field:ident: $of:ty) => {
         $(#[doc = $doc])+
         #[must_use]
         pub fn $field(mut self, $field: impl Into<String>) -> Self {
@@ -181,8 +202,75 @@ macro_rules! settings {
             self
         }
     };
+    (@getter text [$($path:ident)?] $name:literal, $field:ident $getter:ident: $of:ty) => {
+        #[doc = concat!("Returns `", $name, "`.")]
+        #[must_use]
+        pub fn $getter(&self) -> &str {
+            &self.$($path.)?$field
+        }
+    };
+    (@getter name [$($path:ident)?] $name:literal, $field:ident $getter:ident: $of:ty) => {
+        #[doc = concat!("Returns `", $name, "`.")]
+        #[must_use]
+        pub fn $getter(&self) -> Option<&str> {
+            self.$($path.)?$field.as_deref()
+        }
+    };
+    (@getter $kind:ident [$($path:ident)?] $name:literal, $field:ident $getter:ident: $of:ty) => {
+        #[doc = concat!("Returns `", $name, "`.")]
+        #[must_use]
+        pub fn $getter(&self) -> $of {
+            self.$($path.)?$field
+        }
+    };
 }
 pub(super) use settings;
+
+/// Makes a group of the settings of TLS and SASL from rows `/// documentation`, `field: Type = default => "name", FORM;`.
+///
+/// `in` is the group's place in [`super::CommonConfig`]. `within` has rows for fields of fields, and `without property`
+/// the other fields.
+macro_rules! group {
+    (
+        $(#[$about:meta])*
+        $type:ident, $table:ident in $path:tt: $rows:tt
+        within $inner:tt
+        without property $others:tt
+    ) => {
+        group!(@struct [$(#[$about])*] $type $rows $others);
+        group!(@table $table $path $rows $inner);
+    };
+    (@struct [$(#[$about:meta])*] $type:ident
+        { $($(#[doc = $doc:literal])+ $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }
+        { $($(#[doc = $more:literal])+ $other:ident: $other_of:ty = $other_default:expr;)* }
+    ) => {
+        $(#[$about])*
+        #[non_exhaustive]
+        pub struct $type {
+            $($(#[doc = $more])+ pub $other: $other_of,)*
+            $($(#[doc = $doc])+ pub $field: $of,)*
+        }
+
+        impl Default for $type {
+            fn default() -> Self {
+                Self {
+                    $($other: $other_default,)*
+                    $($field: $default,)*
+                }
+            }
+        }
+    };
+    (@table $table:ident $path:tt
+        { $($(#[doc = $doc:literal])+ $field:ident: $of:ty = $default:expr => $name:literal, $form:expr;)* }
+        { $($(#[doc = $inner:literal])+ $($part:ident).+ => $inner_name:literal, $inner_form:expr;)* }
+    ) => {
+        pub(in crate::config) static $table: &[Property<CommonConfig>] = &[
+            $(property!($path $name, concat!($($doc),+), $field, $form),)*
+            $(property!($path $inner_name, concat!($($inner),+), $($part).+, $inner_form),)*
+        ];
+    };
+}
+pub(super) use group;
 
 /// Reduces a range up to the greatest `int` or `long` to the bound that the value violates.
 fn bound(expected: &str, value: &str) -> String {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::{
     AdminConfig, ConsumerConfig, ProducerConfig, common::COMMON as COMMON_TABLE,
-    table::Settings as _,
+    security::table as security_table, table::Settings as _,
 };
 use crate::error::ConfigError;
 
@@ -364,12 +364,9 @@ fn page_of_settings_lists_all_properties_with_their_defaults() {
     crate::documents::check("settings.md", &[("settings", javas), ("own settings", own)]);
 }
 
-/// Every setting has a meaning, except those of TLS and SASL, which docs/security.md describes.
 #[test]
 fn settings_are_documented() {
-    let undocumented = |name: &&str| !name.starts_with("ssl.") && !name.starts_with("sasl.");
-    let names = [PRODUCER, CONSUMER, COMMON].into_iter().flatten().map(|row| row.0);
-    for name in names.filter(undocumented).filter(|name| *name != "security.protocol") {
+    for name in [PRODUCER, CONSUMER, COMMON].into_iter().flatten().map(|row| row.0) {
         assert!(meaning(name).len() > 10, "{name}: '{}'", meaning(name));
     }
 }
@@ -399,11 +396,11 @@ fn table_of_settings(is_listed: impl Fn(&str) -> bool) -> String {
     table
 }
 
-/// The documentation of a setting's field, for a page outside rustdoc: without its name and its links.
+/// The documentation of a setting, for a page outside rustdoc: without its name and its links.
 fn meaning(name: &str) -> String {
     let of_producer = ProducerConfig::table().map(|p| (p.name, p.about));
     let of_consumer = ConsumerConfig::table().map(|p| (p.name, p.about));
-    let of_common = COMMON_TABLE.iter().map(|p| (p.name, p.about));
+    let of_common = COMMON_TABLE.iter().chain(security_table()).map(|p| (p.name, p.about));
     let mut all = of_producer.chain(of_consumer).chain(of_common);
     let about = all.find(|(known, _)| *known == name).map_or("", |(_, about)| about);
     let about = about.trim().trim_start_matches(&format!("`{name}`: ")).trim_end_matches('.');

@@ -5,57 +5,51 @@ use std::{path::PathBuf, time::Duration};
 
 pub use curtail_net::tls::SigningAlgorithm;
 
-use crate::config::Secret;
+use crate::config::{
+    CommonConfig, Secret,
+    forms::{BOOLEAN, OPTIONAL_TEXT, security as forms},
+    table::{Property, group, property},
+};
 
-/// The assertion of a login: a file that has one, or the key and the claims from which the client makes one for every
-/// login. `Debug` hides the passphrase.
-///
-/// The files are read for every login, so changed files need no restart.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AssertionConfig {
-    /// `sasl.oauthbearer.assertion.file`: a file with an assertion. If set, the other settings have no effect.
-    pub file: Option<PathBuf>,
-    /// `sasl.oauthbearer.assertion.algorithm`: the signature's algorithm.
-    pub algorithm: SigningAlgorithm,
-    /// `sasl.oauthbearer.assertion.private.key.file`: the key that signs, in PEM (PKCS#8).
-    pub private_key_file: Option<PathBuf>,
-    /// `sasl.oauthbearer.assertion.private.key.passphrase`: for an encrypted key.
-    pub private_key_passphrase: Option<Secret>,
-    /// `sasl.oauthbearer.assertion.claim.aud`: the claim `aud`, usually the token endpoint.
-    pub audience: Option<String>,
-    /// `sasl.oauthbearer.assertion.claim.iss`: the claim `iss`. With client credentials the client makes an assertion
-    /// only if this is set.
-    pub issuer: Option<String>,
-    /// `sasl.oauthbearer.assertion.claim.sub`: the claim `sub`.
-    pub subject: Option<String>,
-    /// `sasl.oauthbearer.assertion.claim.exp.seconds`: time until the assertion expires, for the claim `exp`.
-    pub lifetime: Duration,
-    /// `sasl.oauthbearer.assertion.claim.nbf.seconds`: time before the login from which the assertion is valid, for the
-    /// claim `nbf`.
-    pub backdated: Duration,
-    /// `sasl.oauthbearer.assertion.claim.jti.include`: whether the assertion has a unique id, the claim `jti`.
-    pub include_jti: bool,
-    /// `sasl.oauthbearer.assertion.template.file`: a JSON file with the objects `header` and `payload`. They are added
-    /// to the assertion, and replace the claims `aud`, `iss` and `sub` of these settings.
-    pub template_file: Option<PathBuf>,
-}
-
-impl Default for AssertionConfig {
-    fn default() -> Self {
-        Self {
-            file: None,
-            algorithm: SigningAlgorithm::Rs256,
-            private_key_file: None,
-            private_key_passphrase: None,
-            audience: None,
-            issuer: None,
-            subject: None,
-            lifetime: Duration::from_secs(300),
-            backdated: Duration::from_secs(60),
-            include_jti: false,
-            template_file: None,
-        }
+group! {
+    /// The assertion of a login: a file that has one, or the key and the claims from which the client makes one for every
+    /// login. `Debug` hides the passphrase.
+    ///
+    /// The files are read for every login, so changed files need no restart.
+    #[derive(Clone, Debug, PartialEq)]
+    AssertionConfig, ASSERTION in [security.sasl.oidc.assertion]: {
+        /// `sasl.oauthbearer.assertion.algorithm`: the signature's algorithm.
+        algorithm: SigningAlgorithm = SigningAlgorithm::Rs256
+            => "sasl.oauthbearer.assertion.algorithm", forms::SIGNING_ALGORITHM;
+        /// `sasl.oauthbearer.assertion.claim.aud`: the claim `aud`, usually the token endpoint.
+        audience: Option<String> = None => "sasl.oauthbearer.assertion.claim.aud", OPTIONAL_TEXT;
+        /// `sasl.oauthbearer.assertion.claim.exp.seconds`: time until the assertion expires, for the claim `exp`.
+        lifetime: Duration = Duration::from_secs(300)
+            => "sasl.oauthbearer.assertion.claim.exp.seconds", forms::ASSERTION_LIFETIME;
+        /// `sasl.oauthbearer.assertion.claim.iss`: the claim `iss`. With client credentials the client makes an assertion
+        /// only if this is set.
+        issuer: Option<String> = None => "sasl.oauthbearer.assertion.claim.iss", OPTIONAL_TEXT;
+        /// `sasl.oauthbearer.assertion.claim.jti.include`: whether the assertion has a unique id, the claim `jti`.
+        include_jti: bool = false => "sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN;
+        /// `sasl.oauthbearer.assertion.claim.nbf.seconds`: time before the login from which the assertion is valid, for
+        /// the claim `nbf`.
+        backdated: Duration = Duration::from_secs(60)
+            => "sasl.oauthbearer.assertion.claim.nbf.seconds", forms::ASSERTION_BACKDATED;
+        /// `sasl.oauthbearer.assertion.claim.sub`: the claim `sub`.
+        subject: Option<String> = None => "sasl.oauthbearer.assertion.claim.sub", OPTIONAL_TEXT;
+        /// `sasl.oauthbearer.assertion.file`: a file with an assertion. If set, the other settings have no effect.
+        file: Option<PathBuf> = None => "sasl.oauthbearer.assertion.file", forms::FILE;
+        /// `sasl.oauthbearer.assertion.private.key.file`: the key that signs, in PEM (PKCS#8).
+        private_key_file: Option<PathBuf> = None => "sasl.oauthbearer.assertion.private.key.file", forms::FILE;
+        /// `sasl.oauthbearer.assertion.private.key.passphrase`: the passphrase of an encrypted key.
+        private_key_passphrase: Option<Secret> = None
+            => "sasl.oauthbearer.assertion.private.key.passphrase", forms::SECRET;
+        /// `sasl.oauthbearer.assertion.template.file`: a JSON file with the objects `header` and `payload`. They are
+        /// added to the assertion, and replace the claims `aud`, `iss` and `sub` of these settings.
+        template_file: Option<PathBuf> = None => "sasl.oauthbearer.assertion.template.file", forms::FILE;
     }
+    within {}
+    without property {}
 }
 
 impl AssertionConfig {

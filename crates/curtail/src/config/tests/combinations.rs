@@ -8,6 +8,7 @@ use super::{contradiction, producer};
 use crate::{
     config::{Acks, AdminConfig, ConsumerConfig, ProducerConfig, host_and_port},
     error::ConfigError,
+    security::{Mechanism, SecurityConfig},
 };
 
 #[test]
@@ -162,12 +163,86 @@ fn builder_methods_do_what_properties_do() {
 }
 
 #[test]
-fn fields_assigned_directly_stay_as_assigned() {
-    let mut config = ProducerConfig::new("a:1");
-    config.idempotence = false;
-    assert!(!config.clone().linger(Duration::ZERO).idempotence);
-    config.compression = Compression { codec: Codec::Gzip, level: Some(2) };
-    assert_eq!(config.acks(Acks::All).compression.level, Some(2));
+fn defaults_follow_other_settings_until_they_are_made_explicitly() {
+    let config = ProducerConfig::new("a:1").linger(Duration::from_secs(200));
+    assert_eq!(config.get_delivery_timeout(), Duration::from_secs(230));
+    assert!(!config.is_given("delivery.timeout.ms"));
+    let config = config.linger(Duration::ZERO);
+    assert_eq!(config.get_delivery_timeout(), Duration::from_secs(120));
+    let config = config.delivery_timeout(Duration::from_secs(60)).linger(Duration::from_secs(40));
+    assert_eq!(config.get_delivery_timeout(), Duration::from_secs(60));
+    contradiction_of(&config);
+    let config = ProducerConfig::new("a:1").acks(Acks::Leader);
+    assert!(!config.get_idempotence() && config.acks(Acks::All).get_idempotence());
+    contradiction_of(&ProducerConfig::new("a:1").idempotence(true).acks(Acks::Leader));
+    let admin = AdminConfig::new("a:1").request_timeout(Duration::MAX);
+    assert!(matches!(
+        admin.validate(),
+        Err(ConfigError::Invalid { name: "request.timeout.ms", .. })
+    ));
+}
+
+fn contradiction_of(config: &ProducerConfig) {
+    assert!(matches!(config.validate(), Err(ConfigError::Contradiction(_))), "{config:?}");
+}
+
+#[test]
+fn setters_properties_and_getters_agree() {
+    let mut config = ProducerConfig::new("a:1").linger(Duration::from_millis(7)).client_id("x");
+    config.set(" batch.size ", "77").unwrap();
+    assert_eq!(config.get("linger.ms").as_deref(), Some("7"));
+    assert_eq!((config.get_batch_size(), config.get_client_id()), (77, "x"));
+    assert_eq!(config.get_bootstrap_servers(), ["a:1"]);
+    for name in ["bootstrap.servers", "linger.ms", "batch.size", "client.id"] {
+        assert!(config.is_given(name), "{name}");
+    }
+    assert!(!config.is_given("acks"));
+    assert_eq!(config.get("lingr.ms"), None);
+    assert_eq!(config.get("default.api.timeout.ms"), None, "producers have none");
+    let all = config.properties();
+    assert!(all.iter().all(|(name, value)| config.get(name).as_ref() == Some(value)));
+}
+
+#[test]
+fn unset_settings_have_their_defaults_and_are_not_given() {
+    let zstd = Compression { codec: Codec::Zstd, level: Some(5) };
+    let mut config = ProducerConfig::new("a:1")
+        .transactional_id("x")
+        .acks(Acks::Leader)
+        .linger(Duration::from_secs(200))
+        .compression(zstd)
+        .security(SecurityConfig::sasl_ssl(Mechanism::Plain, "alice", "hush"));
+    assert_eq!(config.get_security().sasl.mechanism, Some(Mechanism::Plain));
+    assert!(config.is_given("compression.zstd.level") && config.is_given("sasl.mechanism"));
+    assert!(!config.is_given("ssl.protocol"));
+    let made: Vec<_> = config.properties().into_iter().map(|(name, _)| name).collect();
+    for name in made {
+        config.unset(name).unwrap();
+        assert!(!config.is_given(name), "{name}");
+    }
+    assert_eq!(config.properties(), ProducerConfig::default().properties());
+    let unknown = config.unset("lingr.ms").unwrap_err();
+    assert!(matches!(unknown, ConfigError::Unknown { nearest: Some("linger.ms"), .. }));
+}
+
+#[test]
+fn common_settings_made_explicitly_are_taken_over() {
+    let security = SecurityConfig::sasl_ssl(Mechanism::Plain, "alice", "hush");
+    let consumer = ConsumerConfig::new("a:1,b:2")
+        .client_rack("r")
+        .request_timeout(Duration::from_secs(70))
+        .security(security)
+        .group_id("g");
+    let admin = AdminConfig::default().client_id("own").common(consumer.get_common());
+    assert_eq!(admin.get_bootstrap_servers(), ["a:1", "b:2"]);
+    assert_eq!(admin.get_client_id(), "own");
+    assert_eq!(admin.get_default_api_timeout(), Duration::from_secs(70));
+    assert_eq!(admin.get_connections_max_idle(), Some(Duration::from_secs(300)));
+    assert!(admin.is_given("security.protocol") && !admin.is_given("client.rack"));
+    assert!(admin.get_security().sasl.login.is_some());
+    admin.validate().unwrap();
+    let producer = ProducerConfig::default().common(consumer.get_common());
+    assert_eq!(producer.get_client_rack(), "r");
 }
 
 #[test]
