@@ -31,9 +31,8 @@ fn poll_all(deliveries: &mut [Delivery], wakers: &[Waker]) {
 }
 
 async fn measure(bootstrap: &str, records: usize) -> Result<(), Box<dyn Error>> {
-    let mut config = ProducerConfig::new(bootstrap);
-    config.batch_size = 1_000_000;
-    config.linger = Duration::from_secs(60);
+    let config =
+        ProducerConfig::new(bootstrap).batch_size(1_000_000).linger(Duration::from_secs(60));
     let producer = Producer::new(config)?;
     producer.warm_up(&["awaited"]).await?;
     let record = Record::to("awaited").partition(0).value("v");

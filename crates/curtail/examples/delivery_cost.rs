@@ -96,8 +96,7 @@ async fn main() -> Outcome {
             );
         }
     };
-    let mut config = ProducerConfig::new(bootstrap);
-    config.linger = Duration::from_secs(60);
+    let mut config = ProducerConfig::new(bootstrap).linger(Duration::from_secs(60));
     // A wait for the broker's window would depend on time.
     config.set("curtail.latency.target.ms", "0")?;
     let producer = Producer::new(config)?;

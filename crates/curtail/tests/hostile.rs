@@ -46,8 +46,7 @@ use std::{cell::Cell, future::Future, sync::Once, time::Duration};
 use broker::Broker;
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, Error, Producer, ProducerConfig, Record,
-    TopicPartition,
-    config::{CommonConfig, OffsetReset},
+    TopicPartition, config::OffsetReset,
 };
 
 /// Limit for every test; a test that reaches it hangs.
@@ -109,23 +108,21 @@ fn check_error(error: &Error) {
     assert!(text.len() < 1000, "{text}");
 }
 
-fn short(common: &mut CommonConfig) {
-    common.request_timeout = Duration::from_millis(500);
-    common.connection_setup_timeout = Duration::from_millis(500);
-    common.default_api_timeout = Duration::from_millis(1000);
-    common.retry_backoff = Duration::from_millis(5);
-    common.retry_backoff_max = Duration::from_millis(50);
-    common.reconnect_backoff = Duration::from_millis(5);
-    common.reconnect_backoff_max = Duration::from_millis(50);
+fn admin_config(address: &str) -> AdminConfig {
+    AdminConfig::new(address)
+        .request_timeout(Duration::from_millis(500))
+        .connection_setup_timeout(Duration::from_millis(500))
+        .default_api_timeout(Duration::from_millis(1000))
+        .retry_backoff(Duration::from_millis(5), Duration::from_millis(50))
+        .reconnect_backoff(Duration::from_millis(5), Duration::from_millis(50))
 }
 
 fn producer_config(address: &str) -> ProducerConfig {
-    let mut config = ProducerConfig::new(address);
-    short(&mut config.common);
-    config.max_block = Duration::from_millis(500);
-    config.delivery_timeout = Duration::from_millis(1500);
-    config.linger = Duration::ZERO;
-    config
+    ProducerConfig::default()
+        .common(admin_config(address).get_common())
+        .max_block(Duration::from_millis(500))
+        .delivery_timeout(Duration::from_millis(1500))
+        .linger(Duration::ZERO)
 }
 
 fn producer(broker: &Broker) -> Producer {
@@ -133,11 +130,10 @@ fn producer(broker: &Broker) -> Producer {
 }
 
 fn consumer_config(address: &str) -> ConsumerConfig {
-    let mut config = ConsumerConfig::new(address);
-    short(&mut config.common);
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.fetch_max_wait = Duration::from_millis(20);
-    config
+    ConsumerConfig::default()
+        .common(admin_config(address).get_common())
+        .auto_offset_reset(OffsetReset::Earliest)
+        .fetch_max_wait(Duration::from_millis(20))
 }
 
 fn consumer(broker: &Broker) -> Consumer {
@@ -148,9 +144,7 @@ fn consumer(broker: &Broker) -> Consumer {
 }
 
 fn admin(broker: &Broker) -> Admin {
-    let mut config = AdminConfig::new(broker.address.to_string());
-    short(&mut config.common);
-    Admin::with_env(config, &broker.env()).unwrap()
+    Admin::with_env(admin_config(&broker.address.to_string()), &broker.env()).unwrap()
 }
 
 /// Returns the error of a send. On a busy machine `max.block.ms` may end first; then it retries.

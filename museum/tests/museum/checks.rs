@@ -10,7 +10,7 @@ use crate::stage::{Reply, Stage, Step, Work, run};
 fn verdict_catches_an_acknowledged_record_that_is_not_written() {
     run(async {
         let stage = Stage::new(1, 1).await;
-        let producer = stage.producer(|_| {});
+        let producer = stage.producer(|config| config);
         let mut work = Work::default();
         work.deliver(&producer, 0, "written").await;
         stage.script(|request| match request.api {
@@ -30,7 +30,7 @@ fn verdict_catches_a_record_written_twice() {
             config.plant = Some(Plant::NoSequenceCheck);
         };
         let stage = Stage::with(1, 1, forgets, &[]).await;
-        let producer = stage.producer(|_| {});
+        let producer = stage.producer(|config| config);
         let mut loses = true;
         stage.script(move |request| {
             if request.api == ApiKey::PRODUCE && std::mem::take(&mut loses) {
@@ -49,7 +49,7 @@ fn verdict_catches_a_record_written_twice() {
 fn verdict_catches_records_out_of_order() {
     run(async {
         let stage = Stage::new(1, 1).await;
-        let producer = stage.producer(|_| {});
+        let producer = stage.producer(|config| config);
         let mut second = Work::default();
         second.deliver(&producer, 0, "second").await;
         let mut work = Work::default();

@@ -27,10 +27,12 @@ fn security() -> SecurityConfig {
 }
 
 fn secured(broker: &Broker) -> Producer {
-    let mut config = producer_config(&broker.address.to_string());
-    config.common.security = security();
-    (config.max_block, config.delivery_timeout) = (HANGS, HANGS);
-    (config.common.connection_setup_timeout, config.common.request_timeout) = (HANGS, HANGS);
+    let config = producer_config(&broker.address.to_string())
+        .security(security())
+        .max_block(HANGS)
+        .delivery_timeout(HANGS)
+        .connection_setup_timeout(HANGS)
+        .request_timeout(HANGS);
     assert!(!format!("{config:?}").contains(SECRET));
     Producer::new(config).unwrap()
 }

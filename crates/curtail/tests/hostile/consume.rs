@@ -161,8 +161,8 @@ fn a_decompression_bomb_is_not_inflated() {
             records::set_base_offset_and_epoch(&mut bomb, 0, 5);
             let broker = Broker::honest().await;
             broker.model.lock().stored = bomb.into();
-            let mut config = consumer_config(&broker.address.to_string());
-            config.max_decompressed_batch = 1 << 20;
+            let config =
+                consumer_config(&broker.address.to_string()).max_decompressed_batch(1 << 20);
             let mut consumer = Consumer::with_env(config, &broker.env()).unwrap();
             consumer.assign([partition(0)]);
             let error = poll(&mut consumer).await.unwrap_err();

@@ -18,10 +18,7 @@ const DELIVERY: Duration = Duration::from_secs(10);
 pub(crate) const REQUEST: Duration = Duration::from_secs(6);
 
 pub(crate) fn config() -> ProducerConfig {
-    let mut config = producer_config(&ADDRESS.to_string());
-    config.common.request_timeout = REQUEST;
-    config.delivery_timeout = DELIVERY;
-    config
+    producer_config(&ADDRESS.to_string()).request_timeout(REQUEST).delivery_timeout(DELIVERY)
 }
 
 fn start(config: ProducerConfig, env: &Env) -> Producer {
@@ -129,9 +126,7 @@ fn a_peer_that_stops_reading(acks: Acks) {
             ApiKey::PRODUCE => Act::Mute,
             _ => Act::Send(frame),
         });
-        let mut config = config();
-        config.acks = acks;
-        config.idempotence = acks == Acks::All;
+        let config = config().acks(acks).idempotence(acks == Acks::All);
         let producer = start(config, &env);
         let sent = fill(&producer).await;
         producer.flush().await.unwrap();
@@ -142,7 +137,7 @@ fn a_peer_that_stops_reading(acks: Acks) {
                 check_error(&error);
             }
         }
-        assert_eq!(producer.available_memory(), ProducerConfig::new("x").buffer_memory);
+        assert_eq!(producer.available_memory(), ProducerConfig::new("x").get_buffer_memory());
         producer.close().await.unwrap();
     });
 }
@@ -349,14 +344,14 @@ fn outcomes_come_in_time(peer: Peer, acks: Acks, linger: u64, sendings: Vec<Send
         let script = move |call: &Call, frame| peer.act(began, call, frame);
         let (broker, env, _) = PipeNet::with(peer.reach(), script);
         broker.model.lock().partitions = 3;
-        let mut config = producer_config(&ADDRESS.to_string());
-        config.common.request_timeout = Duration::from_millis(1_500);
-        config.delivery_timeout = DELIVERY;
-        config.max_block = DELIVERY;
-        config.linger = Duration::from_millis(linger);
-        config.acks = acks;
-        config.idempotence = acks == Acks::All;
-        let buffer_memory = config.buffer_memory;
+        let config = producer_config(&ADDRESS.to_string())
+            .request_timeout(Duration::from_millis(1_500))
+            .delivery_timeout(DELIVERY)
+            .max_block(DELIVERY)
+            .linger(Duration::from_millis(linger))
+            .acks(acks)
+            .idempotence(acks == Acks::All);
+        let buffer_memory = config.get_buffer_memory();
         let producer = start(config, &env);
         let mut outcomes = Vec::new();
         for (pause, partition, size, waits) in sendings {

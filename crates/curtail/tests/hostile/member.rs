@@ -105,8 +105,9 @@ fn refusal(code: ErrorCode, words: &'static str) -> Heartbeat {
 }
 
 fn member(broker: &Broker) -> Consumer {
-    let mut config = consumer_config(&broker.address.to_string()).group_id("g");
-    config.group_protocol = GroupProtocol::Consumer;
+    let config = consumer_config(&broker.address.to_string())
+        .group_id("g")
+        .group_protocol(GroupProtocol::Consumer);
     Consumer::with_env(config, &broker.env()).unwrap()
 }
 

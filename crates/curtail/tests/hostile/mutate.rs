@@ -122,10 +122,10 @@ async fn broker(api: ApiKey, changes: Vec<Change>) -> Arc<Broker> {
 fn changed_metadata() {
     each_case(300, async |changes| {
         let broker = broker(ApiKey::METADATA, changes).await;
-        let mut config = producer_config(&broker.address.to_string());
-        config.max_block = Duration::from_millis(100);
-        config.delivery_timeout = Duration::from_millis(200);
-        config.common.request_timeout = Duration::from_millis(100);
+        let config = producer_config(&broker.address.to_string())
+            .max_block(Duration::from_millis(100))
+            .delivery_timeout(Duration::from_millis(200))
+            .request_timeout(Duration::from_millis(100));
         let producer = Producer::with_env(config, &broker.env()).unwrap();
         if let Err(error) = deliver(&producer, "x").await {
             check_error(&error);
@@ -142,9 +142,9 @@ fn changed_metadata() {
 fn changed_produce_responses() {
     each_case(300, async |changes| {
         let broker = broker(ApiKey::PRODUCE, changes).await;
-        let mut config = producer_config(&broker.address.to_string());
-        config.delivery_timeout = Duration::from_millis(200);
-        config.common.request_timeout = Duration::from_millis(100);
+        let config = producer_config(&broker.address.to_string())
+            .delivery_timeout(Duration::from_millis(200))
+            .request_timeout(Duration::from_millis(100));
         let producer = Producer::with_env(config, &broker.env()).unwrap();
         let values: Vec<String> = (0..3).map(|n| n.to_string()).collect();
         for value in &values {

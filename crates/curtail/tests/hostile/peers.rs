@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use curtail::{Admin, AdminConfig, Consumer, Error, Producer};
+use curtail::{Admin, Consumer, Error, Producer};
 use curtail_wire::ApiKey;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -57,7 +57,7 @@ async fn all_fail(address: &str, expected: &str, patience: Patience) {
     let producer = Producer::new(producer_config(address)).unwrap();
     let begun = Instant::now();
     told(ends("send", producer.send(record("x"))).await.unwrap_err());
-    let waited = begun.elapsed() >= producer_config(address).max_block;
+    let waited = begun.elapsed() >= producer_config(address).get_max_block();
     match patience {
         Patience::MaxBlock => assert!(waited, "{:?}", begun.elapsed()),
         Patience::None => {}
@@ -68,9 +68,7 @@ async fn all_fail(address: &str, expected: &str, patience: Patience) {
     }
     ends("close", producer.close()).await.unwrap();
 
-    let mut config = AdminConfig::new(address);
-    short(&mut config.common);
-    let admin = Admin::new(config).unwrap();
+    let admin = Admin::new(admin_config(address)).unwrap();
     told(ends("describe", admin.describe_cluster()).await.unwrap_err());
 
     let mut consumer = Consumer::new(consumer_config(address)).unwrap();

@@ -181,8 +181,8 @@ fn stale_metadata_is_not_followed() {
         let broker = Broker::honest().await;
         let net = crate::broker::OnlyTo(vec![broker.address, other.address]);
         let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
-        let mut config = producer_config(&broker.address.to_string());
-        config.common.metadata_max_age = Duration::from_millis(5);
+        let config =
+            producer_config(&broker.address.to_string()).metadata_max_age(Duration::from_millis(5));
         let producer = Producer::with_env(config, &env).unwrap();
         deliver(&producer, "before").await.unwrap();
         let mut stale = broker.picture();
@@ -266,9 +266,9 @@ fn unresponsive_address_does_not_block_the_next_one() {
         let broker = Broker::honest().await;
         let net = crate::broker::BlackHoleFirst(broker.address);
         let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
-        let mut config = producer_config(&format!("kafka.test:{}", broker.address.port()));
-        config.max_block = Duration::from_secs(5);
-        config.delivery_timeout = Duration::from_secs(5);
+        let config = producer_config(&format!("kafka.test:{}", broker.address.port()))
+            .max_block(Duration::from_secs(5))
+            .delivery_timeout(Duration::from_secs(5));
         let producer = Producer::with_env(config, &env).unwrap();
         deliver(&producer, "arrives").await.unwrap();
         assert_eq!(values(&broker), ["arrives"]);
@@ -291,8 +291,8 @@ fn offsets_at_the_largest_value_do_not_overflow() {
                 Act::Send(produce(call, &answer))
             })
             .await;
-            let mut config = producer_config(&broker.address.to_string());
-            config.linger = Duration::from_millis(20);
+            let config =
+                producer_config(&broker.address.to_string()).linger(Duration::from_millis(20));
             let producer = Producer::with_env(config, &broker.env()).unwrap();
             let mut sent = Vec::new();
             for value in ["a", "b", "c"] {
@@ -428,9 +428,8 @@ fn leader_that_keeps_refusing_a_batch_is_asked_less_and_less_often() {
         let broker = Broker::honest().await;
         let refusals = vec![ErrorCode::NOT_LEADER_OR_FOLLOWER; 1000].into();
         broker.model.lock().refusals.insert(0, refusals);
-        let mut config = producer_config(&broker.address.to_string());
-        config.common.retry_backoff = Duration::from_millis(20);
-        config.common.retry_backoff_max = Duration::from_secs(1);
+        let config = producer_config(&broker.address.to_string())
+            .retry_backoff(Duration::from_millis(20), Duration::from_secs(1));
         let producer = Producer::with_env(config, &broker.env()).unwrap();
         check_error(&deliver(&producer, "x").await.unwrap_err());
         // Waits of 20, 40, 80, ... ms, give or take 20%, reach 1.5 s after 8 attempts at most; constant ones take 60.
@@ -458,8 +457,8 @@ fn unresponsive_leader_delays_records_up_to_the_delivery_timeout() {
         });
         let net = crate::broker::OnlyTo(vec![broker.address, mute.address]);
         let env = curtail::Env { net: std::sync::Arc::new(net), ..broker.env() };
-        let mut config = producer_config(&broker.address.to_string());
-        config.common.connection_setup_timeout = 2 * CALL;
+        let config =
+            producer_config(&broker.address.to_string()).connection_setup_timeout(2 * CALL);
         let producer = Producer::with_env(config, &env).unwrap();
         let error = deliver(&producer, "x").await.unwrap_err();
         check_error(&error);

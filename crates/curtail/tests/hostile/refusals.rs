@@ -75,9 +75,8 @@ fn alternating_oversized_responses_are_not_a_storm() {
             _ => Act::Send(frame),
         })
         .await;
-        let mut config = consumer_config(&broker.address.to_string());
-        config.common.reconnect_backoff = Duration::from_millis(300);
-        config.common.reconnect_backoff_max = Duration::from_millis(300);
+        let config = consumer_config(&broker.address.to_string())
+            .reconnect_backoff(Duration::from_millis(300), Duration::from_millis(300));
         let mut consumer = Consumer::with_env(config, &broker.env()).unwrap();
         consumer.assign([partition(0)]);
         let end = tokio::time::Instant::now() + Duration::from_secs(1);
@@ -169,8 +168,7 @@ fn corrupt_message_of_a_broker_names_the_fetch_offset() {
 fn group_error_reports_a_broker_without_coordinators() {
     run(async {
         let broker = without(ApiKey::FIND_COORDINATOR).await;
-        let mut config = consumer_config(&broker.address.to_string());
-        config.group_id = Some("g".into());
+        let config = consumer_config(&broker.address.to_string()).group_id("g");
         let mut consumer = Consumer::with_env(config, &broker.env()).unwrap();
         consumer.subscribe([broker::TOPIC]).unwrap();
         let error = ends("poll", consumer.poll(CALL)).await.expect_err("a report");
@@ -186,8 +184,7 @@ fn producer_error_names_the_api_that_the_broker_lacks() {
     run(async {
         for api in [ApiKey::PRODUCE, ApiKey::INIT_PRODUCER_ID] {
             let broker = without(api).await;
-            let mut config = producer_config(&broker.address.to_string());
-            config.delivery_timeout = HANGS;
+            let config = producer_config(&broker.address.to_string()).delivery_timeout(HANGS);
             let producer = Producer::with_env(config, &broker.env()).unwrap();
             let error = deliver(&producer, "x").await.expect_err("a report");
             check_error(&error);

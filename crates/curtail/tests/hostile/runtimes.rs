@@ -36,10 +36,10 @@ fn elsewhere(calls: impl FnOnce(&Broker, Producer) + Send) {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (broker, producer) = runtime.block_on(async {
         let broker = Broker::honest().await;
-        let mut config = producer_config(&broker.address.to_string());
-        config.batch_size = 1000;
-        config.batch_max_size = 1000;
-        config.buffer_memory = 4000;
+        let config = producer_config(&broker.address.to_string())
+            .batch_size(1000)
+            .batch_max_size(1000)
+            .buffer_memory(4000);
         let producer = Producer::with_env(config, &broker.env()).unwrap();
         // The client has the topic's metadata, but the producer has not adopted it yet.
         producer.warm_up(&["no-such-topic", TOPIC]).await.unwrap_err();

@@ -36,16 +36,16 @@ fn security(protocol: SecurityProtocol, mechanism: Mechanism) -> SecurityConfig 
 }
 
 fn secured(address: SocketAddr, security: SecurityConfig, max_block: Duration) -> Producer {
-    let mut config = producer_config(&address.to_string());
-    let common = &mut config.common;
-    common.security = security;
-    // Much longer than the test: an earlier connection attempt has skipped the backoff.
-    (common.reconnect_backoff, common.reconnect_backoff_max) = (PAUSE, PAUSE);
-    (common.retry_backoff, common.retry_backoff_max) = (PAUSE, PAUSE);
-    // Only the peer's behaviour may end an attempt, however busy the machine.
-    (common.connection_setup_timeout, common.request_timeout) = (HANGS, HANGS);
-    config.max_block = max_block;
-    config.delivery_timeout = HANGS;
+    let config = producer_config(&address.to_string())
+        .security(security)
+        // Much longer than the test: an earlier connection attempt has skipped the backoff.
+        .reconnect_backoff(PAUSE, PAUSE)
+        .retry_backoff(PAUSE, PAUSE)
+        // Only the peer's behaviour may end an attempt, however busy the machine.
+        .connection_setup_timeout(HANGS)
+        .request_timeout(HANGS)
+        .max_block(max_block)
+        .delivery_timeout(HANGS);
     Producer::new(config).unwrap()
 }
 
@@ -279,20 +279,19 @@ fn unusable_certificates_are_a_configuration_error_of_every_client() {
             check(ends("send", producer.send(record("x"))).await.unwrap_err());
             ends("close", producer.close()).await.unwrap();
 
-            let mut config = consumer_config(&broker.address.to_string());
-            config.common.security = security.clone();
-            config.common.default_api_timeout = HANGS;
+            let mut config = consumer_config(&broker.address.to_string())
+                .security(security.clone())
+                .default_api_timeout(HANGS);
             let mut reader = Consumer::new(config.clone()).unwrap();
             check(ends("connect", reader.connect()).await.unwrap_err());
             reader.assign([partition(0)]);
             check(ends("poll", reader.poll(HANGS)).await.unwrap_err());
-            config.group_id = Some("group".into());
+            config = config.group_id("group");
             let mut member = Consumer::new(config).unwrap();
             member.subscribe([TOPIC]).unwrap();
             check(ends("poll", member.poll(HANGS)).await.unwrap_err());
 
-            let mut config = AdminConfig::new(broker.address.to_string());
-            config.common.security = security;
+            let config = AdminConfig::new(broker.address.to_string()).security(security);
             let admin = Admin::new(config).unwrap();
             check(ends("describe", admin.describe_cluster()).await.unwrap_err());
         }
@@ -333,32 +332,30 @@ fn plaintext_client_of_a_sasl_listener_fails_at_once_and_names_the_mechanisms() 
                 assert!(text.contains("set it to SASL_PLAINTEXT"), "{text}");
                 assert!(text.ends_with("SCRAM-SHA-256, PLAIN"), "{text}");
             };
-            let patient = |common: &mut CommonConfig| {
-                (common.default_api_timeout, common.request_timeout) = (HANGS, HANGS);
-                common.connection_setup_timeout = HANGS;
-            };
-            let mut config = producer_config(&address);
-            patient(&mut config.common);
-            (config.max_block, config.delivery_timeout) = (HANGS, HANGS);
+            let patient = AdminConfig::new(&*address)
+                .default_api_timeout(HANGS)
+                .request_timeout(HANGS)
+                .connection_setup_timeout(HANGS);
+            let config = producer_config(&address)
+                .common(patient.get_common())
+                .max_block(HANGS)
+                .delivery_timeout(HANGS);
             let producer = Producer::new(config).unwrap();
             check(ends("send", producer.send(record("x"))).await.unwrap_err());
             ends("close", producer.close()).await.unwrap();
 
-            let mut config = consumer_config(&address);
-            patient(&mut config.common);
+            let mut config = consumer_config(&address).common(patient.get_common());
             let mut reader = Consumer::new(config.clone()).unwrap();
             reader.assign([partition(0)]);
             check(ends("poll", reader.poll(HANGS)).await.unwrap_err());
             let topic = ends("partitions", reader.partitions_for(TOPIC)).await;
             check(topic.unwrap_err());
-            config.group_id = Some("group".into());
+            config = config.group_id("group");
             let mut member = Consumer::new(config).unwrap();
             member.subscribe([TOPIC]).unwrap();
             check(ends("poll", member.poll(HANGS)).await.unwrap_err());
 
-            let mut config = AdminConfig::new(&*address);
-            patient(&mut config.common);
-            let admin = Admin::new(config).unwrap();
+            let admin = Admin::new(patient).unwrap();
             check(ends("describe", admin.describe_cluster()).await.unwrap_err());
             check(ends("groups", admin.list_groups()).await.unwrap_err());
         }
@@ -373,17 +370,14 @@ fn connections_closed_at_the_first_request_are_retried_without_a_sign_of_sasl() 
         for code in [ErrorCode::ILLEGAL_SASL_STATE, ErrorCode::NONE] {
             let broker = unserving(code, &[]).await;
             let address = broker.address.to_string();
-            let mut config = AdminConfig::new(&*address);
-            short(&mut config.common);
-            let admin = Admin::new(config).unwrap();
+            let admin = Admin::new(admin_config(&address)).unwrap();
             let error = ends("describe", admin.describe_cluster()).await.unwrap_err();
             check_error(&error);
             let hint = "at the first request; is security.protocol=PLAINTEXT that of the listener?";
             assert!(error.report().to_string().contains(hint), "{error}");
             assert!(!matches!(error, Error::Authentication { .. }), "{error:?}");
 
-            let mut config = producer_config(&address);
-            (config.max_block, config.delivery_timeout) = (HANGS, HANGS);
+            let config = producer_config(&address).max_block(HANGS).delivery_timeout(HANGS);
             let producer = Producer::new(config).unwrap();
             let sent = producer.send(record("x"));
             let serve = async {

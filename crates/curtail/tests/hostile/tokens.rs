@@ -51,10 +51,12 @@ impl Provider {
 }
 
 fn secured(broker: &Broker, security: SecurityConfig, max_block: Duration) -> Producer {
-    let mut config = producer_config(&broker.address.to_string());
-    config.common.security = security;
-    (config.max_block, config.delivery_timeout) = (max_block, HANGS);
-    (config.common.connection_setup_timeout, config.common.request_timeout) = (HANGS, HANGS);
+    let config = producer_config(&broker.address.to_string())
+        .security(security)
+        .max_block(max_block)
+        .delivery_timeout(HANGS)
+        .connection_setup_timeout(HANGS)
+        .request_timeout(HANGS);
     assert!(!format!("{config:?}").contains(SECRET));
     Producer::new(config).unwrap()
 }

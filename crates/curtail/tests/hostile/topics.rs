@@ -16,10 +16,10 @@ use crate::{
 async fn two_partitions(delivery_timeout: Duration) -> (std::sync::Arc<Broker>, Producer) {
     let broker = Broker::honest().await;
     broker.model.lock().partitions = 2;
-    let mut config = producer_config(&broker.address.to_string());
-    config.common.metadata_max_age = Duration::from_millis(5);
-    config.delivery_timeout = delivery_timeout;
-    config.batch_size = 1;
+    let config = producer_config(&broker.address.to_string())
+        .metadata_max_age(Duration::from_millis(5))
+        .delivery_timeout(delivery_timeout)
+        .batch_size(1);
     let producer = Producer::with_env(config, &broker.env()).unwrap();
     (broker, producer)
 }
@@ -164,10 +164,10 @@ fn a_record_for_a_partition_that_metadata_lacks_requests_a_refresh_until_it_is_n
     run_virtually(async {
         let (broker, env, _) = PipeNet::with(Reach::Open, |_, frame| Act::Send(frame));
         broker.model.lock().partitions = 2;
-        let mut config = producer_config(&ADDRESS.to_string());
-        config.common.metadata_max_age = Duration::from_secs(300);
-        config.metadata_max_idle = Duration::from_secs(300);
-        config.delivery_timeout = Duration::from_secs(120);
+        let config = producer_config(&ADDRESS.to_string())
+            .metadata_max_age(Duration::from_secs(300))
+            .metadata_max_idle(Duration::from_secs(300))
+            .delivery_timeout(Duration::from_secs(120));
         let producer = Producer::with_env(config, &env).unwrap();
         write(&producer, 0, "before").await;
         write(&producer, 1, "before").await;

@@ -97,7 +97,7 @@ async fn ended_after(late: impl Fn(Vec<u8>) -> Act + Send + 'static) -> Duration
         _ => Act::Send(honest),
     });
     broker.model.lock().appends_only_after(began + Duration::from_secs(8));
-    let config = ProducerConfig { max_block: Duration::from_secs(60), ..config() };
+    let config = config().max_block(Duration::from_secs(60));
     let mut producer = TransactionalProducer::with_env(config.transactional_id("g"), &env).unwrap();
     producer.init_transactions().await.expect("an identity");
     let transaction = producer.begin_transaction().await.expect("ready");
@@ -139,7 +139,7 @@ async fn repeated_end(commits: bool) -> Result<(), Error> {
         ApiKey::END_TXN => Act::Later(late, honest),
         _ => Act::Send(honest),
     });
-    let config = ProducerConfig { max_block: Duration::from_secs(1), ..config() };
+    let config = config().max_block(Duration::from_secs(1));
     let mut producer = TransactionalProducer::with_env(config.transactional_id("g"), &env)?;
     producer.init_transactions().await?;
     let transaction = producer.begin_transaction().await?;

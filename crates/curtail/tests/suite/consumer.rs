@@ -73,9 +73,7 @@ async fn create(backend: &Backend, topic: &str, partitions: i32) {
 }
 
 fn earliest(backend: &Backend) -> ConsumerConfig {
-    let mut config = ConsumerConfig::new(backend.bootstrap());
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config
+    ConsumerConfig::new(backend.bootstrap()).auto_offset_reset(OffsetReset::Earliest)
 }
 
 /// Sends `count` records to each of `partitions` partitions, with their numbers as values and timestamps.
@@ -183,8 +181,7 @@ async fn records_fetched_before_a_seek_are_discarded(backend: &Backend) {
     let topic = "discards";
     filled(backend, topic, 1, 1_000).await;
     let at = TopicPartition::new(topic, 0);
-    let mut config = earliest(backend);
-    config.max_poll_records = 3;
+    let config = earliest(backend).max_poll_records(3);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign([at.clone()]);
     for target in [900, 5, 5, 999, 0, 400] {
@@ -202,8 +199,7 @@ async fn paused_partitions_return_no_records(backend: &Backend) {
     let topic = "paused";
     filled(backend, topic, 2, 300).await;
     let both = all(topic, 2);
-    let mut config = earliest(backend);
-    config.max_poll_records = 10;
+    let config = earliest(backend).max_poll_records(10);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(both.clone());
     // The records being read and all fetched records stay in the consumer.
@@ -244,8 +240,7 @@ async fn new_assignment_begins_where_the_reset_policy_says(backend: &Backend) {
     filled(backend, topic, 1, 5).await;
     let at = TopicPartition::new(topic, 0);
     for (policy, begin) in [(OffsetReset::Earliest, 0), (OffsetReset::Latest, 5)] {
-        let mut config = earliest(backend);
-        config.auto_offset_reset = policy;
+        let config = earliest(backend).auto_offset_reset(policy);
         let mut consumer = Consumer::new(config).unwrap();
         consumer.assign([at.clone()]);
         assert_eq!(consumer.position(&at).await.unwrap(), begin);
@@ -270,8 +265,7 @@ async fn position_outside_the_log_is_reported_without_a_policy(backend: &Backend
     let topic = "reported";
     filled(backend, topic, 2, 20).await;
     let both = all(topic, 2);
-    let mut config = earliest(backend);
-    config.auto_offset_reset = OffsetReset::None;
+    let config = earliest(backend).auto_offset_reset(OffsetReset::None);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(both.clone());
     consumer.seek(&both[1], 0).unwrap();
@@ -341,10 +335,10 @@ async fn reads_every_codec_and_all_fields(backend: &Backend) {
 async fn a_small_budget_delays_but_loses_nothing(backend: &Backend) {
     let topic = "budget";
     filled(backend, topic, 3, 3_000).await;
-    let mut config = earliest(backend);
-    config.prefetch_bytes = 2_000;
-    config.max_partition_fetch_bytes = 1_000;
-    config.max_poll_records = 7;
+    let config = earliest(backend)
+        .prefetch_bytes(2_000)
+        .max_partition_fetch_bytes(1_000)
+        .max_poll_records(7);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(all(topic, 3));
     let records = read(&mut consumer, 9_000).await;
@@ -356,8 +350,7 @@ async fn a_small_budget_delays_but_loses_nothing(backend: &Backend) {
 async fn a_dropped_poll_loses_nothing(backend: &Backend) {
     let topic = "dropped";
     filled(backend, topic, 2, 500).await;
-    let mut config = earliest(backend);
-    config.max_poll_records = 1;
+    let config = earliest(backend).max_poll_records(1);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(all(topic, 2));
     let deadline = Instant::now() + LIMIT;
@@ -436,10 +429,10 @@ async fn streams_and_batches_return_the_same_records(backend: &Backend) {
 async fn missing_topics_and_partitions_are_reported(backend: &Backend) {
     let topic = "exists";
     filled(backend, topic, 1, 1).await;
-    let mut config = earliest(backend);
-    config.common.default_api_timeout = Duration::from_secs(2);
-    config.common.request_timeout = Duration::from_secs(1);
-    config.allow_auto_create_topics = false;
+    let config = earliest(backend)
+        .default_api_timeout(Duration::from_secs(2))
+        .request_timeout(Duration::from_secs(1))
+        .allow_auto_create_topics(false);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign([
         TopicPartition::new("exists-not", 0),
@@ -467,8 +460,7 @@ async fn missing_topics_and_partitions_are_reported(backend: &Backend) {
 
 async fn topic_created_after_its_assignment_is_read(backend: &Backend) {
     let topic = "later";
-    let mut config = earliest(backend);
-    config.allow_auto_create_topics = false;
+    let config = earliest(backend).allow_auto_create_topics(false);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(all(topic, 1));
     assert!(consumer.poll(Duration::from_millis(50)).await.unwrap().is_empty());

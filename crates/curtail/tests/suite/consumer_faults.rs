@@ -17,8 +17,7 @@ use curtail::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn earliest(backend: &Backend) -> Consumer {
-    let mut config = ConsumerConfig::new(backend.bootstrap());
-    config.auto_offset_reset = OffsetReset::Earliest;
+    let config = ConsumerConfig::new(backend.bootstrap()).auto_offset_reset(OffsetReset::Earliest);
     Consumer::new(config).unwrap()
 }
 
@@ -107,11 +106,10 @@ fn addresses_without(backend: &Backend, broker: i32) -> String {
 
 /// A consumer whose requests and calls may take longer than the test.
 fn patient(bootstrap: &str) -> ConsumerConfig {
-    let mut config = ConsumerConfig::new(bootstrap);
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.common.request_timeout = 2 * LIMIT;
-    config.common.default_api_timeout = 2 * LIMIT;
-    config
+    ConsumerConfig::new(bootstrap)
+        .auto_offset_reset(OffsetReset::Earliest)
+        .request_timeout(2 * LIMIT)
+        .default_api_timeout(2 * LIMIT)
 }
 
 /// A frozen broker sends no error. Its partitions are read from the next leader long before the request's timeout.
@@ -147,11 +145,8 @@ async fn offset_lookup_at_a_frozen_leader_moves_to_the_next_one() {
     send(&common::producer(&backend, &[]), topic, 1, 0..10).await;
     let (leader, _) = cluster.leader(topic, 0).unwrap();
     let others = addresses_without(&backend, leader);
-    let mut config = patient(&others);
-    config.common.connection_setup_timeout = 2 * LIMIT;
-    let mut asks = AdminConfig::new(&others);
-    asks.common = config.common.clone();
-    let admin = Admin::new(asks).unwrap();
+    let config = patient(&others).connection_setup_timeout(2 * LIMIT);
+    let admin = Admin::new(AdminConfig::default().common(config.get_common())).unwrap();
     let (mut start, asking) =
         (Consumer::new(config.clone()).unwrap(), Consumer::new(config).unwrap());
     for consumer in [&start, &asking] {
@@ -203,11 +198,11 @@ async fn waiting_fetch_does_not_delay_a_new_partition() {
     backend.create_topic(topic, 2, 1).await;
     let producer = common::producer(&backend, &[("linger.ms", "0")]);
     send(&producer, topic, 2, 0..1).await;
-    let mut config = ConsumerConfig::new(backend.bootstrap());
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.fetch_max_wait = LIMIT;
-    config.common.request_timeout = 2 * LIMIT;
-    config.common.default_api_timeout = 2 * LIMIT;
+    let config = ConsumerConfig::new(backend.bootstrap())
+        .auto_offset_reset(OffsetReset::Earliest)
+        .fetch_max_wait(LIMIT)
+        .request_timeout(2 * LIMIT)
+        .default_api_timeout(2 * LIMIT);
     let mut consumer = Consumer::new(config).unwrap();
     let both = all(topic, 2);
     consumer.assign([both[0].clone()]);
@@ -233,9 +228,9 @@ async fn one_session_serves_until_it_is_closed() {
     let Backend::Embedded(cluster) = &backend else { unreachable!("made above") };
     let producer = common::producer(&backend, &[]);
     send(&producer, topic, 4, 0..500).await;
-    let mut config = ConsumerConfig::new(backend.bootstrap());
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.prefetch_bytes = 4_000;
+    let config = ConsumerConfig::new(backend.bootstrap())
+        .auto_offset_reset(OffsetReset::Earliest)
+        .prefetch_bytes(4_000);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign(all(topic, 4));
     let id = cluster.broker_ids()[0];

@@ -249,7 +249,7 @@ async fn settings_that_would_repeat_or_lose_records_are_refused() {
     let right = consumer(&backend);
     let without_group = {
         let mut config = right.clone();
-        config.group_id = None;
+        config.unset("group.id").unwrap();
         config
     };
     for (config, setting) in [

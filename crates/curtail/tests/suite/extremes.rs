@@ -14,181 +14,231 @@ const INT: u64 = i32::MAX as u64;
 const LONG: u64 = i64::MAX as u64;
 const TOPIC: &str = "extremes";
 
-/// Assignment to a field, which bypasses the property's parser.
-enum Field<C> {
-    Time(fn(&mut C, Duration)),
-    Size(fn(&mut C, usize)),
-    Count(fn(&mut C, u32)),
-    Signed(fn(&mut C, i32)),
-    Part(fn(&mut C, f64)),
+/// A setter, which bypasses the property's parser.
+enum Setter<C> {
+    Time(fn(C, Duration) -> C),
+    Size(fn(C, usize) -> C),
+    Count(fn(C, u32) -> C),
+    Signed(fn(C, i32) -> C),
+    Part(fn(C, f64) -> C),
 }
 
-/// A setting: its property, the largest value that Kafka's type or the setting itself allows, and its field. Bounds
+/// A setting: its property, the largest value that Kafka's type or the setting itself allows, and its setter. Bounds
 /// of durations are in milliseconds.
-type Row<C> = (&'static str, u64, Field<C>);
+type Row<C> = (&'static str, u64, Setter<C>);
+
+/// The setter of a setting of `SecurityConfig::sasl.oidc`.
+macro_rules! login {
+    ($config:ident, Some $($field:ident).+) => {
+        |config: $config, value| {
+            let mut security = config.get_security().clone();
+            security.sasl.oidc.$($field).+ = Some(value);
+            config.security(security)
+        }
+    };
+    ($config:ident, $($field:ident).+) => {
+        |config: $config, value| {
+            let mut security = config.get_security().clone();
+            security.sasl.oidc.$($field).+ = value;
+            config.security(security)
+        }
+    };
+}
 
 macro_rules! common {
-    () => {
+    ($config:ident) => {
         vec![
             (
                 "connections.max.idle.ms",
                 LONG,
-                Field::Time(|c, v| c.common.connections_max_idle = Some(v)),
+                Setter::Time(|c: $config, v| c.connections_max_idle(Some(v))),
             ),
             (
                 "curtail.tcp.keepalive.idle.seconds",
                 32_767_000,
-                Field::Time(|c, v| c.common.tcp_keepalive_idle = v),
+                Setter::Time($config::tcp_keepalive_idle),
             ),
             (
                 "curtail.tcp.keepalive.interval.seconds",
                 32_767_000,
-                Field::Time(|c, v| c.common.tcp_keepalive_interval = v),
+                Setter::Time($config::tcp_keepalive_interval),
             ),
-            ("curtail.tcp.user.timeout.ms", INT, Field::Time(|c, v| c.common.tcp_user_timeout = v)),
-            ("metadata.max.age.ms", LONG, Field::Time(|c, v| c.common.metadata_max_age = v)),
+            ("curtail.tcp.user.timeout.ms", INT, Setter::Time($config::tcp_user_timeout)),
+            ("metadata.max.age.ms", LONG, Setter::Time($config::metadata_max_age)),
             (
                 "metadata.recovery.rebootstrap.trigger.ms",
                 LONG,
-                Field::Time(|c, v| c.common.metadata_rebootstrap_trigger = v),
+                Setter::Time($config::metadata_rebootstrap_trigger),
             ),
-            ("receive.buffer.bytes", INT, Field::Size(|c, v| c.common.receive_buffer = Some(v))),
+            (
+                "receive.buffer.bytes",
+                INT,
+                Setter::Size(|c: $config, v| c.socket_buffers(None, Some(v))),
+            ),
             (
                 "reconnect.backoff.max.ms",
                 LONG,
-                Field::Time(|c, v| c.common.reconnect_backoff_max = v),
+                Setter::Time(|c: $config, v| {
+                    let first = c.get_reconnect_backoff();
+                    c.reconnect_backoff(first, v)
+                }),
             ),
-            ("reconnect.backoff.ms", LONG, Field::Time(|c, v| c.common.reconnect_backoff = v)),
-            ("request.timeout.ms", INT, Field::Time(|c, v| c.common.request_timeout = v)),
-            ("retry.backoff.max.ms", LONG, Field::Time(|c, v| c.common.retry_backoff_max = v)),
-            ("retry.backoff.ms", LONG, Field::Time(|c, v| c.common.retry_backoff = v)),
+            (
+                "reconnect.backoff.ms",
+                LONG,
+                Setter::Time(|c: $config, v| {
+                    let longest = c.get_reconnect_backoff_max();
+                    c.reconnect_backoff(v, longest)
+                }),
+            ),
+            ("request.timeout.ms", INT, Setter::Time($config::request_timeout)),
+            (
+                "retry.backoff.max.ms",
+                LONG,
+                Setter::Time(|c: $config, v| {
+                    let first = c.get_retry_backoff();
+                    c.retry_backoff(first, v)
+                }),
+            ),
+            (
+                "retry.backoff.ms",
+                LONG,
+                Setter::Time(|c: $config, v| {
+                    let longest = c.get_retry_backoff_max();
+                    c.retry_backoff(v, longest)
+                }),
+            ),
             (
                 "sasl.login.connect.timeout.ms",
                 INT,
-                Field::Time(|c, v| c.common.security.sasl.oidc.connect_timeout = Some(v)),
+                Setter::Time(login!($config, Some connect_timeout)),
             ),
             (
                 "sasl.login.read.timeout.ms",
                 INT,
-                Field::Time(|c, v| c.common.security.sasl.oidc.read_timeout = Some(v)),
+                Setter::Time(login!($config, Some read_timeout)),
             ),
             (
                 "sasl.login.refresh.buffer.seconds",
                 3_600_000,
-                Field::Time(|c, v| c.common.security.sasl.oidc.refresh_buffer = v),
+                Setter::Time(login!($config, refresh_buffer)),
             ),
             (
                 "sasl.login.refresh.min.period.seconds",
                 900_000,
-                Field::Time(|c, v| c.common.security.sasl.oidc.refresh_min_period = v),
+                Setter::Time(login!($config, refresh_min_period)),
             ),
             (
                 "sasl.login.refresh.window.factor",
                 1,
-                Field::Part(|c, v| c.common.security.sasl.oidc.refresh_window_factor = v),
+                Setter::Part(login!($config, refresh_window_factor)),
             ),
             (
                 "sasl.login.refresh.window.jitter",
                 0,
-                Field::Part(|c, v| c.common.security.sasl.oidc.refresh_window_jitter = v),
+                Setter::Part(login!($config, refresh_window_jitter)),
             ),
             (
                 "sasl.login.retry.backoff.max.ms",
                 LONG,
-                Field::Time(|c, v| c.common.security.sasl.oidc.retry_backoff_max = v),
+                Setter::Time(login!($config, retry_backoff_max)),
             ),
             (
                 "sasl.login.retry.backoff.ms",
                 LONG,
-                Field::Time(|c, v| c.common.security.sasl.oidc.retry_backoff = v),
+                Setter::Time(login!($config, retry_backoff)),
             ),
             (
                 "sasl.oauthbearer.assertion.claim.exp.seconds",
                 86_400_000,
-                Field::Time(|c, v| c.common.security.sasl.oidc.assertion.lifetime = v),
+                Setter::Time(login!($config, assertion.lifetime)),
             ),
             (
                 "sasl.oauthbearer.assertion.claim.nbf.seconds",
                 3_600_000,
-                Field::Time(|c, v| c.common.security.sasl.oidc.assertion.backdated = v),
+                Setter::Time(login!($config, assertion.backdated)),
             ),
-            ("send.buffer.bytes", INT, Field::Size(|c, v| c.common.send_buffer = Some(v))),
+            (
+                "send.buffer.bytes",
+                INT,
+                Setter::Size(|c: $config, v| c.socket_buffers(Some(v), None)),
+            ),
             (
                 "socket.connection.setup.timeout.ms",
                 LONG,
-                Field::Time(|c, v| c.common.connection_setup_timeout = v),
+                Setter::Time($config::connection_setup_timeout),
             ),
         ]
     };
 }
 
 fn of_producers() -> Vec<Row<ProducerConfig>> {
-    let mut rows: Vec<Row<ProducerConfig>> = common!();
+    let mut rows: Vec<Row<ProducerConfig>> = common!(ProducerConfig);
     rows.extend([
-        ("batch.max.size", INT, Field::Size(|c: &mut ProducerConfig, v| c.batch_max_size = v)),
-        ("batch.size", INT, Field::Size(|c, v| c.batch_size = v)),
-        ("buffer.memory", LONG, Field::Size(|c, v| c.buffer_memory = v)),
+        ("batch.max.size", INT, Setter::Size(ProducerConfig::batch_max_size)),
+        ("batch.size", INT, Setter::Size(ProducerConfig::batch_size)),
+        ("buffer.memory", LONG, Setter::Size(ProducerConfig::buffer_memory)),
         (
             "curtail.broker.memory.percent",
             1_000_000,
-            Field::Count(|c, v| c.broker_memory_percent = v),
+            Setter::Count(ProducerConfig::broker_memory_percent),
         ),
-        ("curtail.latency.target.ms", INT, Field::Time(|c, v| c.latency_target = v)),
-        ("curtail.suspicion.max.ms", INT, Field::Time(|c, v| c.suspicion_max = v)),
-        ("curtail.suspicion.min.ms", INT, Field::Time(|c, v| c.suspicion_min = v)),
+        ("curtail.latency.target.ms", INT, Setter::Time(ProducerConfig::latency_target)),
+        ("curtail.suspicion.max.ms", INT, Setter::Time(ProducerConfig::suspicion_max)),
+        ("curtail.suspicion.min.ms", INT, Setter::Time(ProducerConfig::suspicion_min)),
         (
             "curtail.suspicion.multiple",
             u32::MAX.into(),
-            Field::Count(|c, v| c.suspicion_multiple = v),
+            Setter::Count(ProducerConfig::suspicion_multiple),
         ),
-        ("delivery.timeout.ms", INT, Field::Time(|c, v| c.delivery_timeout = v)),
-        ("linger.ms", LONG, Field::Time(|c, v| *c = c.clone().linger(v))),
-        ("max.block.ms", LONG, Field::Time(|c, v| c.max_block = v)),
-        ("max.in.flight.requests.per.connection", INT, Field::Size(|c, v| c.max_in_flight = v)),
-        ("max.request.size", INT, Field::Size(|c, v| c.max_request_size = v)),
-        ("metadata.max.idle.ms", LONG, Field::Time(|c, v| c.metadata_max_idle = v)),
+        ("delivery.timeout.ms", INT, Setter::Time(ProducerConfig::delivery_timeout)),
+        ("linger.ms", LONG, Setter::Time(ProducerConfig::linger)),
+        ("max.block.ms", LONG, Setter::Time(ProducerConfig::max_block)),
+        ("max.in.flight.requests.per.connection", INT, Setter::Size(ProducerConfig::max_in_flight)),
+        ("max.request.size", INT, Setter::Size(ProducerConfig::max_request_size)),
+        ("metadata.max.idle.ms", LONG, Setter::Time(ProducerConfig::metadata_max_idle)),
         (
             "partitioner.availability.timeout.ms",
             LONG,
-            Field::Time(|c, v| c.partitioner_availability_timeout = v),
+            Setter::Time(ProducerConfig::partitioner_availability_timeout),
         ),
-        ("retries", INT, Field::Count(|c, v| c.retries = v)),
-        ("transaction.timeout.ms", INT, Field::Time(|c, v| c.transaction_timeout = v)),
+        ("retries", INT, Setter::Count(ProducerConfig::retries)),
+        ("transaction.timeout.ms", INT, Setter::Time(ProducerConfig::transaction_timeout)),
     ]);
     rows
 }
 
 fn of_consumers() -> Vec<Row<ConsumerConfig>> {
-    let mut rows: Vec<Row<ConsumerConfig>> = common!();
+    let mut rows: Vec<Row<ConsumerConfig>> = common!(ConsumerConfig);
     rows.extend([
-        (
-            "auto.commit.interval.ms",
-            INT,
-            Field::Time(|c: &mut ConsumerConfig, v| c.auto_commit_interval = v),
-        ),
+        ("auto.commit.interval.ms", INT, Setter::Time(ConsumerConfig::auto_commit_interval)),
         (
             "curtail.decompressed.batch.max.bytes",
             LONG,
-            Field::Size(|c, v| c.max_decompressed_batch = v),
+            Setter::Size(ConsumerConfig::max_decompressed_batch),
         ),
-        ("curtail.prefetch.bytes", LONG, Field::Size(|c, v| c.prefetch_bytes = v)),
-        ("default.api.timeout.ms", INT, Field::Time(|c, v| c.common.default_api_timeout = v)),
-        ("fetch.max.bytes", INT, Field::Signed(|c, v| c.fetch_max_bytes = v)),
-        ("fetch.max.wait.ms", INT, Field::Time(|c, v| c.fetch_max_wait = v)),
-        ("fetch.min.bytes", INT, Field::Signed(|c, v| c.fetch_min_bytes = v)),
-        ("heartbeat.interval.ms", INT, Field::Time(|c, v| c.heartbeat_interval = v)),
-        ("max.partition.fetch.bytes", INT, Field::Signed(|c, v| c.max_partition_fetch_bytes = v)),
-        ("max.poll.interval.ms", INT, Field::Time(|c, v| c.max_poll_interval = v)),
-        ("max.poll.records", INT, Field::Size(|c, v| c.max_poll_records = v)),
-        ("session.timeout.ms", INT, Field::Time(|c, v| c.session_timeout = v)),
+        ("curtail.prefetch.bytes", LONG, Setter::Size(ConsumerConfig::prefetch_bytes)),
+        ("default.api.timeout.ms", INT, Setter::Time(ConsumerConfig::default_api_timeout)),
+        ("fetch.max.bytes", INT, Setter::Signed(ConsumerConfig::fetch_max_bytes)),
+        ("fetch.max.wait.ms", INT, Setter::Time(ConsumerConfig::fetch_max_wait)),
+        ("fetch.min.bytes", INT, Setter::Signed(ConsumerConfig::fetch_min_bytes)),
+        ("heartbeat.interval.ms", INT, Setter::Time(ConsumerConfig::heartbeat_interval)),
+        (
+            "max.partition.fetch.bytes",
+            INT,
+            Setter::Signed(ConsumerConfig::max_partition_fetch_bytes),
+        ),
+        ("max.poll.interval.ms", INT, Setter::Time(ConsumerConfig::max_poll_interval)),
+        ("max.poll.records", INT, Setter::Size(ConsumerConfig::max_poll_records)),
+        ("session.timeout.ms", INT, Setter::Time(ConsumerConfig::session_timeout)),
     ]);
     rows
 }
 
 fn of_admins() -> Vec<Row<AdminConfig>> {
-    let mut rows: Vec<Row<AdminConfig>> = common!();
+    let mut rows: Vec<Row<AdminConfig>> = common!(AdminConfig);
     let limit: Row<AdminConfig> =
-        ("default.api.timeout.ms", INT, Field::Time(|c, v| c.common.default_api_timeout = v));
+        ("default.api.timeout.ms", INT, Setter::Time(AdminConfig::default_api_timeout));
     rows.push(limit);
     rows
 }
@@ -208,13 +258,8 @@ enum Extreme {
 fn extremes<C: Clone>(default: &C, (_, bound, field): &Row<C>) -> Vec<(Extreme, C)> {
     use Extreme::{Beyond, Bound, Small};
     let of = |values: Vec<(Extreme, C)>| values;
-    let with = |assign: &dyn Fn(&mut C)| {
-        let mut config = default.clone();
-        assign(&mut config);
-        config
-    };
     match field {
-        Field::Time(set) => {
+        Setter::Time(set) => {
             let millis = Duration::from_millis;
             let values = [
                 (Small, Duration::ZERO),
@@ -224,30 +269,30 @@ fn extremes<C: Clone>(default: &C, (_, bound, field): &Row<C>) -> Vec<(Extreme, 
                 (Beyond, millis(*bound) + Duration::from_secs(1)),
                 (Beyond, Duration::MAX),
             ];
-            of(values.map(|(extreme, v)| (extreme, with(&|c| set(c, v)))).into())
+            of(values.map(|(extreme, v)| (extreme, set(default.clone(), v))).into())
         }
-        Field::Size(set) => {
+        Setter::Size(set) => {
             let bound = usize::try_from(*bound).expect("64 bits");
             let values =
                 [(Small, 0), (Small, 1), (Bound, bound), (Beyond, bound + 1), (Beyond, usize::MAX)];
-            of(values.map(|(extreme, v)| (extreme, with(&|c| set(c, v)))).into())
+            of(values.map(|(extreme, v)| (extreme, set(default.clone(), v))).into())
         }
-        Field::Count(set) => {
+        Setter::Count(set) => {
             let bound = u32::try_from(*bound).expect("32 bits");
             let mut values = vec![(Small, 0), (Small, 1), (Bound, bound)];
             if let Some(beyond) = bound.checked_add(1) {
                 values.extend([(Beyond, beyond), (Beyond, u32::MAX)]);
             }
-            of(values.into_iter().map(|(extreme, v)| (extreme, with(&|c| set(c, v)))).collect())
+            of(values.into_iter().map(|(extreme, v)| (extreme, set(default.clone(), v))).collect())
         }
-        Field::Signed(set) => {
+        Setter::Signed(set) => {
             let values =
                 [(Small, 0), (Small, 1), (Bound, i32::MAX), (Beyond, -1), (Beyond, i32::MIN)];
-            of(values.map(|(extreme, v)| (extreme, with(&|c| set(c, v)))).into())
+            of(values.map(|(extreme, v)| (extreme, set(default.clone(), v))).into())
         }
-        Field::Part(set) => {
+        Setter::Part(set) => {
             let values = [f64::NAN, f64::INFINITY, -1.0, 1.5, f64::MAX];
-            of(values.map(|v| (Beyond, with(&|c| set(c, v)))).into())
+            of(values.map(|v| (Beyond, set(default.clone(), v))).into())
         }
     }
 }
@@ -327,7 +372,7 @@ fn numbers_beyond_their_bounds_are_refused_by_name() {
 fn linger_beyond_the_delivery_timeout_extends_it_to_its_bound() {
     let config = ProducerConfig::new("localhost:1").linger(Duration::from_millis(LONG));
     config.validate().expect("as in Java");
-    assert_eq!(config.delivery_timeout, Duration::from_millis(INT));
+    assert_eq!(config.get_delivery_timeout(), Duration::from_millis(INT));
 }
 
 thread_local! {

@@ -97,8 +97,9 @@ async fn missing_token_is_neither_blamed_on_the_broker_nor_waits_for_it() {
         if let Some(authority) = cluster.ca_file() {
             security = security.truststore(authority, None);
         }
-        let mut config = ProducerConfig::new(cluster.bootstrap()).security(security);
-        config.common.connection_setup_timeout = LIMIT;
+        let config = ProducerConfig::new(cluster.bootstrap())
+            .security(security)
+            .connection_setup_timeout(LIMIT);
         let producer = Producer::new(config).unwrap();
         // The broker sends nothing. A wait for it would end with `connection_setup_timeout`.
         let connected = tokio::time::timeout(LIMIT / 2, producer.connect()).await.unwrap();

@@ -21,10 +21,10 @@ fn at() -> TopicPartition {
 }
 
 fn consumer(backend: &Backend, reset: OffsetReset) -> Consumer {
-    let mut config = ConsumerConfig::new(backend.bootstrap());
-    config.group_id = Some("truncation".into());
-    config.auto_offset_reset = reset;
-    config.enable_auto_commit = false;
+    let config = ConsumerConfig::new(backend.bootstrap())
+        .group_id("truncation")
+        .auto_offset_reset(reset)
+        .enable_auto_commit(false);
     let mut consumer = Consumer::new(config).unwrap();
     consumer.assign([at()]);
     consumer
@@ -193,11 +193,10 @@ async fn commits_carry_the_leader_epoch() {
     backend.create_topic(TOPIC, 1, 1).await;
     send(&backend, "common", COMMON).await;
     let config = |group: &str, automatic: bool| {
-        let mut config = ConsumerConfig::new(backend.bootstrap());
-        config.group_id = Some(group.into());
-        config.auto_offset_reset = OffsetReset::Earliest;
-        config.enable_auto_commit = automatic;
-        config
+        ConsumerConfig::new(backend.bootstrap())
+            .group_id(group)
+            .auto_offset_reset(OffsetReset::Earliest)
+            .enable_auto_commit(automatic)
     };
     for group in ["sync", "async", "automatic", "transactional"] {
         let mut consumer = Consumer::new(config(group, group == "automatic")).unwrap();

@@ -27,11 +27,11 @@ async fn backlog(backend: &Backend, topic: &str) -> (Producer, Consumer, [TopicP
     for delivery in sent {
         delivery.await.unwrap();
     }
-    let mut config = ConsumerConfig::new(backend.bootstrap());
-    config.auto_offset_reset = OffsetReset::Earliest;
-    config.prefetch_bytes = BUDGET;
-    config.max_partition_fetch_bytes = PER_ANSWER;
-    config.max_poll_records = 1;
+    let config = ConsumerConfig::new(backend.bootstrap())
+        .auto_offset_reset(OffsetReset::Earliest)
+        .prefetch_bytes(BUDGET)
+        .max_partition_fetch_bytes(PER_ANSWER)
+        .max_poll_records(1);
     let mut consumer = Consumer::new(config).unwrap();
     let both = [TopicPartition::new(topic, 0), TopicPartition::new(topic, 1)];
     consumer.assign(both.clone());

@@ -8,7 +8,7 @@ mod broker;
 use std::{sync::Arc, time::Duration};
 
 use curtail::{
-    Consumer, ConsumerConfig, Delivery, Env, Error, Producer, ProducerConfig, Record,
+    AdminConfig, Consumer, ConsumerConfig, Delivery, Env, Error, Producer, ProducerConfig, Record,
     TopicPartition,
     config::{Acks, OffsetReset},
 };
@@ -80,24 +80,29 @@ struct Player {
 impl Player {
     fn new(input: &mut Input<'_>, env: &Env) -> Self {
         let choice = input.byte();
-        let mut config = ProducerConfig::new(ADDRESS.to_string());
-        short(&mut config.common);
-        config.acks = if choice & 1 == 0 { Acks::All } else { Acks::Leader };
-        config.idempotence = choice & 3 == 0;
-        config.batch_size = if choice & 4 == 0 { 1 } else { 4096 };
-        config.buffer_memory = 64 << 10;
-        config.max_block = BLOCK;
-        config.delivery_timeout = DELIVERY;
+        let short = AdminConfig::new(ADDRESS.to_string())
+            .request_timeout(REQUEST)
+            .connection_setup_timeout(REQUEST)
+            .default_api_timeout(API)
+            .metadata_max_age(Duration::from_secs(2));
+        let config = ProducerConfig::default()
+            .common(short.get_common())
+            .acks(if choice & 1 == 0 { Acks::All } else { Acks::Leader })
+            .idempotence(choice & 3 == 0)
+            .batch_size(if choice & 4 == 0 { 1 } else { 4096 })
+            .buffer_memory(64 << 10)
+            .max_block(BLOCK)
+            .delivery_timeout(DELIVERY);
         let producer = Producer::with_env(config, env).expect("a usable configuration");
-        let mut config = ConsumerConfig::new(ADDRESS.to_string());
-        short(&mut config.common);
-        config.fetch_max_bytes = 64 << 10;
-        config.max_partition_fetch_bytes = 64 << 10;
-        config.prefetch_bytes = 64 << 10;
-        config.max_decompressed_batch = 1 << 20;
-        config.fetch_max_wait = Duration::from_millis(50);
-        config.auto_offset_reset =
-            if choice & 8 == 0 { OffsetReset::Earliest } else { OffsetReset::None };
+        let reset = if choice & 8 == 0 { OffsetReset::Earliest } else { OffsetReset::None };
+        let config = ConsumerConfig::default()
+            .common(short.get_common())
+            .auto_offset_reset(reset)
+            .fetch_max_bytes(64 << 10)
+            .max_partition_fetch_bytes(64 << 10)
+            .prefetch_bytes(64 << 10)
+            .max_decompressed_batch(1 << 20)
+            .fetch_max_wait(Duration::from_millis(50));
         let mut consumer = Consumer::with_env(config, env).expect("a usable configuration");
         consumer.assign([partition(0), partition(1)]);
         Self { producer, consumer, deliveries: Vec::new() }
@@ -169,13 +174,6 @@ impl Player {
     }
 }
 
-fn short(common: &mut curtail::config::CommonConfig) {
-    common.request_timeout = REQUEST;
-    common.connection_setup_timeout = REQUEST;
-    common.default_api_timeout = API;
-    common.metadata_max_age = Duration::from_secs(2);
-}
-
 fn partition(index: i32) -> TopicPartition {
     TopicPartition::new(TOPIC, index)
 }
@@ -245,9 +243,9 @@ mod tests {
                 wall: Arc::new(Still),
                 entropy: Entropy::from_seed(1),
             };
-            let mut config = ConsumerConfig::new(ADDRESS.to_string());
-            config.max_decompressed_batch = 1 << 20;
-            config.auto_offset_reset = OffsetReset::Earliest;
+            let config = ConsumerConfig::new(ADDRESS.to_string())
+                .max_decompressed_batch(1 << 20)
+                .auto_offset_reset(OffsetReset::Earliest);
             let mut consumer = Consumer::with_env(config, &env).expect("a usable configuration");
             consumer.assign([partition(0)]);
             let mut next = 0;

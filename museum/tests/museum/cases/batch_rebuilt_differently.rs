@@ -15,7 +15,7 @@ use crate::stage::{Reply, Request, Stage, Step, Work, run};
 pub(crate) fn a_retry_repeats_the_bytes() {
     run(async {
         let stage = Stage::new(1, 2).await;
-        let producer = stage.producer(|config| config.linger = std::time::Duration::from_millis(5));
+        let producer = stage.producer(|config| config.linger(std::time::Duration::from_millis(5)));
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;
         work.deliver(&producer, 1, "second").await;

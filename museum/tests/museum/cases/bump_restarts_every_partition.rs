@@ -18,8 +18,9 @@ pub(crate) fn idle_partitions_begin_the_new_epoch_at_zero() {
     run(async {
         let stage = Stage::new(1, 3).await;
         let producer = stage.producer(|config| {
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let mut work = Work::default();
         for n in 0..3 {

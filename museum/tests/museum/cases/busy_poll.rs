@@ -39,8 +39,7 @@ fn a_poll_waits_without_work_while_one_broker_holds_its_fetch() {
         });
         // Both fetches are held for longer than the wait that is measured.
         let mut consumer = stage.consumer(|config| {
-            config.fetch_max_wait = WAIT * 4;
-            config.common.request_timeout = WAIT * 16;
+            config.fetch_max_wait(WAIT * 4).request_timeout(WAIT * 16)
         });
         consumer.assign(2).await;
         let mut records = 0;

@@ -19,7 +19,7 @@ fn close_returns_and_every_send_has_an_outcome() {
             ApiKey::METADATA => Step::Hold(held.clone(), Box::new(Step::Pass)),
             _ => Step::Pass,
         });
-        let producer = stage.producer(|config| config.batch_size = 1);
+        let producer = stage.producer(|config| config.batch_size(1));
         let tasks: Vec<_> = (0..50)
             .map(|n| {
                 let producer = producer.clone();

@@ -17,9 +17,10 @@ fn close_ends_when_every_connection_fails() {
         let stage = Stage::new(1, 1).await;
         stage.script(|_| Step::Cut);
         let producer = stage.producer(|config| {
-            config.max_block = Duration::from_millis(300);
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .max_block(Duration::from_millis(300))
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let begun = Instant::now();
         let sent = ends("send", producer.send(None, "lost")).await;
@@ -40,8 +41,9 @@ fn close_ends_while_no_producer_id_is_given() {
             _ => Step::Pass,
         });
         let producer = stage.producer(|config| {
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let sent = ends("send", producer.send(None, "lost")).await.unwrap();
         let begun = Instant::now();

@@ -15,11 +15,12 @@ async fn pauses_and_empty_polls(protocol: GroupProtocol) {
     let stage = Stage::new(1, 1).await;
     stage.fill(0, 0..50).await;
     let mut consumer = stage.consumer(|config| {
-        config.group_id = Some("museum".into());
-        config.group_protocol = protocol;
-        config.enable_auto_commit = true;
-        config.auto_commit_interval = Duration::from_millis(5);
-        config.max_poll_records = 10;
+        config
+            .group_id("museum")
+            .group_protocol(protocol)
+            .enable_auto_commit(true)
+            .auto_commit_interval(Duration::from_millis(5))
+            .max_poll_records(10)
     });
     consumer.subscribe().await;
     let mut records = Vec::new();
@@ -32,10 +33,7 @@ async fn pauses_and_empty_polls(protocol: GroupProtocol) {
         assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
     }
     consumer.close().await;
-    let mut next = stage.consumer(|config| {
-        config.group_id = Some("museum".into());
-        config.group_protocol = protocol;
-    });
+    let mut next = stage.consumer(|config| config.group_id("museum").group_protocol(protocol));
     next.subscribe().await;
     let mut rest = Vec::new();
     while rest.len() < 20 {

@@ -16,7 +16,7 @@ use std::{
 use curtail::config::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::OffsetCommitRequest};
 
-use crate::stage::{Stage, Step, is_consecutive, poll_values, run};
+use crate::stage::{Stage, Step, group_member, is_consecutive, poll_values, run};
 
 async fn commits_in_the_background(protocol: GroupProtocol, heartbeat: ApiKey) {
     let stage = Stage::new(1, 1).await;
@@ -36,12 +36,10 @@ async fn commits_in_the_background(protocol: GroupProtocol, heartbeat: ApiKey) {
         Step::Pass
     });
     let mut consumer = stage.consumer(|config| {
-        config.group_id = Some("museum".into());
-        config.group_protocol = protocol;
-        config.max_poll_records = 10;
-        config.heartbeat_interval = Duration::from_millis(10);
-        config.enable_auto_commit = true;
-        config.auto_commit_interval = Duration::from_millis(5);
+        group_member(config, protocol, Duration::from_millis(10))
+            .max_poll_records(10)
+            .enable_auto_commit(true)
+            .auto_commit_interval(Duration::from_millis(5))
     });
     consumer.subscribe().await;
     let mut records = Vec::new();

@@ -13,7 +13,7 @@ use crate::stage::{Stage, Work, ends, run};
 fn twenty_tasks_get_twenty_offsets() {
     run(async {
         let stage = Stage::new(1, 1).await;
-        let producer = stage.producer(|config| config.batch_size = 1);
+        let producer = stage.producer(|config| config.batch_size(1));
         let tasks: Vec<_> = (0..20)
             .map(|n| {
                 let producer = producer.clone();

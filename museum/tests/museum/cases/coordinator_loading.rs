@@ -16,7 +16,7 @@ use curtail_wire::{
     },
 };
 
-use crate::stage::{Stage, Step, is_consecutive, poll_values, run};
+use crate::stage::{Stage, Step, group_member, is_consecutive, poll_values, run};
 
 async fn loading_coordinator(protocol: GroupProtocol, heartbeat: ApiKey) {
     let stage = Stage::new(1, 1).await;
@@ -52,11 +52,8 @@ async fn loading_coordinator(protocol: GroupProtocol, heartbeat: ApiKey) {
             _ => Step::Pass,
         }
     });
-    let mut consumer = stage.consumer(|config| {
-        config.group_id = Some("museum".into());
-        config.group_protocol = protocol;
-        config.heartbeat_interval = Duration::from_millis(50);
-    });
+    let mut consumer =
+        stage.consumer(|config| group_member(config, protocol, Duration::from_millis(50)));
     consumer.subscribe().await;
     let mut records = Vec::new();
     while records.len() < 50 {

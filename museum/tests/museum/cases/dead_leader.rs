@@ -11,7 +11,7 @@ use crate::stage::{Stage, TOPIC, Work, run};
 pub(crate) fn records_go_to_the_leader_elected_next() {
     run(async {
         let stage = Stage::new(3, 1).await;
-        let producer = stage.producer(|_| {});
+        let producer = stage.producer(|config| config);
         let mut work = Work::default();
         work.deliver(&producer, 0, "before").await;
         let (leader, _) = stage.cluster.leader(TOPIC, 0).unwrap();

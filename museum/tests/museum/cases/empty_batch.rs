@@ -45,7 +45,7 @@ fn a_batch_without_records_is_passed() {
             }),
             _ => Step::Pass,
         });
-        let mut consumer = stage.reader(|config| config.max_partition_fetch_bytes = 300).await;
+        let mut consumer = stage.reader(|config| config.max_partition_fetch_bytes(300)).await;
         let mut records = Vec::new();
         while records.len() < 20 {
             records.extend(poll_values(&mut consumer, Duration::from_secs(5)).await);

@@ -23,8 +23,9 @@ pub(crate) fn the_next_bump_gets_a_new_producer_id() {
             Step::Pass
         });
         let producer = stage.producer(|config| {
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;

@@ -16,8 +16,9 @@ pub(crate) fn records_after_an_outage_are_written() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let producer = stage.producer(|config| {
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;

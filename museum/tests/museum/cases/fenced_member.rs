@@ -21,9 +21,7 @@ pub(crate) fn a_fenced_member_continues() {
         let stage = Stage::new(1, 1).await;
         stage.fill(0, 0..100).await;
         let mut consumer = stage.consumer(|config| {
-            config.group_id = Some("museum".into());
-            config.group_protocol = GroupProtocol::Consumer;
-            config.max_poll_records = 10;
+            config.group_id("museum").group_protocol(GroupProtocol::Consumer).max_poll_records(10)
         });
         consumer.subscribe().await;
         let mut records = Vec::new();

@@ -30,7 +30,7 @@ fn metadata_is_requested_until_there_is_a_leader() {
                 }
             })
         });
-        let producer = stage.producer(|_| {});
+        let producer = stage.producer(|config| config);
         let begun = Instant::now();
         let mut work = Work::default();
         for n in 0..10 {

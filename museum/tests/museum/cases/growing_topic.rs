@@ -31,8 +31,7 @@ fn records_sent_during_growth_are_written_once() {
             })
         });
         let producer = stage.producer(|config| {
-            config.common.metadata_max_age = Duration::from_millis(10);
-            config.batch_size = 1;
+            config.metadata_max_age(Duration::from_millis(10)).batch_size(1)
         });
         let mut work = Work::default();
         let mut sent = 0;

@@ -9,16 +9,13 @@ use std::time::Duration;
 
 use curtail::config::GroupProtocol;
 
-use crate::stage::{Stage, ends, is_consecutive, poll_values, run};
+use crate::stage::{Stage, ends, group_member, is_consecutive, poll_values, run};
 
 async fn one_of_two_members_leaves(protocol: GroupProtocol) {
     let stage = Stage::new(1, 1).await;
     let member = async || {
-        let mut consumer = stage.consumer(|config| {
-            config.group_id = Some("museum".into());
-            config.group_protocol = protocol;
-            config.heartbeat_interval = Duration::from_millis(50);
-        });
+        let mut consumer =
+            stage.consumer(|config| group_member(config, protocol, Duration::from_millis(50)));
         consumer.subscribe().await;
         consumer
     };

@@ -22,8 +22,9 @@ fn the_next_lookup_goes_to_the_new_leader() {
             if silent { Step::Swallow } else { Step::Pass }
         });
         let mut consumer = stage.reader(|config| {
-            config.common.request_timeout = Duration::from_secs(1);
-            config.common.metadata_max_age = Duration::from_millis(200);
+            config
+                .request_timeout(Duration::from_secs(1))
+                .metadata_max_age(Duration::from_millis(200))
         }).await;
         while stage.count(ApiKey::LIST_OFFSETS) == 0 {
             assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);

@@ -18,8 +18,7 @@ fn a_late_response_to_the_leave_changes_nothing() {
         let stage = Stage::new(1, 1).await;
         stage.fill(0, 0..20).await;
         let mut consumer = stage.consumer(|config| {
-            config.group_id = Some("museum".into());
-            config.group_protocol = GroupProtocol::Consumer;
+            config.group_id("museum").group_protocol(GroupProtocol::Consumer)
         });
         consumer.subscribe().await;
         let mut records = Vec::new();

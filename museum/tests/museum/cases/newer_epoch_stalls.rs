@@ -17,9 +17,10 @@ fn old_records_are_read_from_a_leader_of_a_newer_epoch() {
             stage.fill(0, n * 10..(n + 1) * 10).await;
         }
         let mut consumer = stage.reader(|config| {
-            config.max_partition_fetch_bytes = 300;
-            config.max_poll_records = 10;
-            config.common.metadata_max_age = Duration::from_millis(50);
+            config
+                .max_partition_fetch_bytes(300)
+                .max_poll_records(10)
+                .metadata_max_age(Duration::from_millis(50))
         }).await;
         let mut records = poll_values(&mut consumer, Duration::from_secs(5)).await;
         for _ in 0..3 {

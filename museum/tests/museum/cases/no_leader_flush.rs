@@ -17,9 +17,10 @@ fn a_flush_ends_with_the_delivery_timeout() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let producer = stage.producer(|config| {
-            config.common.metadata_max_age = Duration::from_millis(20);
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .metadata_max_age(Duration::from_millis(20))
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let mut work = Work::default();
         work.deliver(&producer, 0, "before").await;

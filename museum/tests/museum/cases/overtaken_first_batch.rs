@@ -25,7 +25,7 @@ pub(crate) fn the_second_batch_waits_for_the_first() {
             }
             Step::Pass
         });
-        let producer = stage.producer(|config| config.batch_size = 1);
+        let producer = stage.producer(|config| config.batch_size(1));
         let mut work = Work::default();
         for n in 0..10 {
             work.send(&producer, 0, &n.to_string()).await;

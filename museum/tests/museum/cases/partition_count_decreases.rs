@@ -22,7 +22,7 @@ fn a_partition_that_metadata_left_out_keeps_its_sequence() {
     run(async {
         let stage = Stage::new(1, 2).await;
         let producer =
-            stage.producer(|config| config.common.metadata_max_age = Duration::from_millis(20));
+            stage.producer(|config| config.metadata_max_age(Duration::from_millis(20)));
         let mut work = Work::default();
         for n in 0..3 {
             work.deliver(&producer, 1, &format!("before {n}")).await;

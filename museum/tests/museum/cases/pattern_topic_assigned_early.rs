@@ -20,9 +20,10 @@ fn a_topic_created_after_the_join_is_consumed() {
         curtail_only("drivers do not subscribe to patterns");
         let stage = Stage::new(1, 1).await;
         let mut subscriber = stage.consumer(|config| {
-            config.group_id = Some("museum".into());
-            config.group_protocol = GroupProtocol::Consumer;
-            config.common.metadata_max_age = Duration::from_millis(100);
+            config
+                .group_id("museum")
+                .group_protocol(GroupProtocol::Consumer)
+                .metadata_max_age(Duration::from_millis(100))
         });
         let consumer = subscriber.own();
         consumer.subscribe_pattern("exhibit.*").unwrap();

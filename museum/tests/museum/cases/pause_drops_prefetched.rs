@@ -14,7 +14,7 @@ pub(crate) fn records_fetched_ahead_survive_a_pause() {
     run(async {
         let stage = Stage::new(1, 1).await;
         stage.fill(0, 0..500).await;
-        let mut consumer = stage.reader(|config| config.max_poll_records = 10).await;
+        let mut consumer = stage.reader(|config| config.max_poll_records(10)).await;
         let mut records = Vec::new();
         while records.len() < 500 {
             records.extend(poll_values(&mut consumer, Duration::from_secs(5)).await);

@@ -22,7 +22,7 @@ fn a_response_after_the_pause_is_returned_after_the_resume() {
             ApiKey::FETCH => Step::PassThen(Reply::Hold(held.clone())),
             _ => Step::Pass,
         });
-        let mut consumer = stage.reader(|_| {}).await;
+        let mut consumer = stage.reader(|config| config).await;
         while stage.count(ApiKey::FETCH) == 0 {
             assert_eq!(poll_values(&mut consumer, Duration::from_millis(10)).await, []);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use curtail::config::GroupProtocol;
 use curtail_wire::{ApiKey, cold::messages::ConsumerGroupHeartbeatRequest};
 
-use crate::stage::{Request, Stage, ends, is_consecutive, is_peer, run};
+use crate::stage::{Request, Stage, ends, group_member, is_consecutive, is_peer, run};
 
 /// Whether the member has left.
 fn has_left(stage: &Stage) -> bool {
@@ -25,11 +25,9 @@ async fn late_member(protocol: GroupProtocol) {
     let stage = Stage::new(1, 1).await;
     stage.fill(0, 0..20).await;
     let mut consumer = stage.consumer(|config| {
-        config.group_id = Some("museum".into());
-        config.group_protocol = protocol;
         // Peers need time to start, and some need more than the session's timeout.
-        config.max_poll_interval = Duration::from_millis(if is_peer() { 3000 } else { 300 });
-        config.heartbeat_interval = Duration::from_millis(50);
+        let limit = Duration::from_millis(if is_peer() { 3000 } else { 300 });
+        group_member(config, protocol, Duration::from_millis(50)).max_poll_interval(limit)
     });
     consumer.subscribe().await;
     let mut records = Vec::new();

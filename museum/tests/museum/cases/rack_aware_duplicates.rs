@@ -25,8 +25,7 @@ fn offsets_are_consecutive_across_the_change_of_replica() {
             }
         }
         let mut consumer = stage.consumer(|config| {
-            config.common.client_rack = "a".into();
-            config.max_partition_fetch_bytes = 1000;
+            config.client_rack("a").max_partition_fetch_bytes(1000)
         });
         consumer.assign(4).await;
         let mut next: BTreeMap<i32, i64> = BTreeMap::new();

@@ -21,7 +21,7 @@ fn records_reach_the_topic_created_again() {
             stage.cluster.settled().await;
         }
         let producer =
-            stage.producer(|config| config.common.metadata_max_age = Duration::from_millis(50));
+            stage.producer(|config| config.metadata_max_age(Duration::from_millis(50)));
         let mut before = Work::default();
         before.deliver(&producer, 0, "before").await;
         before.all_acknowledged(&stage).await;

@@ -13,9 +13,7 @@ use crate::stage::{Stage, Step, Work, run};
 async fn refused_every_other_time(idempotence: bool, max_in_flight: usize) {
     let stage = Stage::new(1, 1).await;
     let producer = stage.producer(|config| {
-        config.idempotence = idempotence;
-        config.max_in_flight = max_in_flight;
-        config.batch_size = 1;
+        config.idempotence(idempotence).max_in_flight(max_in_flight).batch_size(1)
     });
     let mut work = Work::default();
     work.deliver(&producer, 0, "first").await;

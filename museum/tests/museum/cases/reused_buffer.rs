@@ -21,9 +21,10 @@ fn a_batch_that_expires_in_a_stalled_write_keeps_its_bytes() {
     run(async {
         let stage = Stage::new(1, 2).await;
         let producer = stage.producer(|config| {
-            config.common.send_buffer = Some(16 * 1024);
-            config.common.request_timeout = Duration::from_millis(300);
-            config.delivery_timeout = Duration::from_millis(600);
+            config
+                .socket_buffers(Some(16 * 1024), None)
+                .request_timeout(Duration::from_millis(300))
+                .delivery_timeout(Duration::from_millis(600))
         });
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;

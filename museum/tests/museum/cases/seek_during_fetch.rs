@@ -15,7 +15,7 @@ use crate::stage::{Gate, Stage, Step, is_consecutive, poll_values, run};
 async fn seeks_to(offset: i64) {
     let stage = Stage::new(1, 1).await;
     stage.fill(0, 0..50).await;
-    let mut consumer = stage.reader(|_| {}).await;
+    let mut consumer = stage.reader(|config| config).await;
     let mut records = Vec::new();
     while records.len() < 50 {
         records.extend(poll_values(&mut consumer, Duration::from_millis(200)).await);

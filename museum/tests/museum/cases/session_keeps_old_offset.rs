@@ -18,9 +18,7 @@ pub(crate) fn a_session_follows_every_seek() {
             stage.fill(0, n * 10..(n + 1) * 10).await;
         }
         let mut consumer = stage.reader(|config| {
-            config.max_partition_fetch_bytes = 300;
-            config.max_poll_records = 7;
-            config.prefetch_bytes = 1000;
+            config.max_partition_fetch_bytes(300).max_poll_records(7).prefetch_bytes(1000)
         }).await;
         for offset in [0, 150, 3, 199, 42, 41, 180, 0] {
             consumer.seek(0, offset).await;

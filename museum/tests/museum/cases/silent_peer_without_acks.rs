@@ -16,11 +16,12 @@ fn flush_and_close_end_with_the_delivery_timeout() {
     run(async {
         let stage = Stage::new(1, 1).await;
         let producer = stage.producer(|config| {
-            config.acks = Acks::None;
-            config.idempotence = false;
-            config.common.send_buffer = Some(16 * 1024);
-            config.common.request_timeout = Duration::from_millis(200);
-            config.delivery_timeout = Duration::from_millis(500);
+            config
+                .acks(Acks::None)
+                .idempotence(false)
+                .socket_buffers(Some(16 * 1024), None)
+                .request_timeout(Duration::from_millis(200))
+                .delivery_timeout(Duration::from_millis(500))
         });
         let first = producer.send(None, "first").await.unwrap();
         ends("a delivery", first).await.unwrap();

@@ -21,7 +21,7 @@ async fn refused_with(hint: impl Fn(i32, i32) -> LeaderIdAndEpoch) {
     let (first, _) = stage.cluster.leader(TOPIC, 0).unwrap();
     stage.cluster.move_leader(TOPIC, 0, first % 3 + 1).unwrap();
     stage.cluster.settled().await;
-    let producer = stage.producer(|_| {});
+    let producer = stage.producer(|config| config);
     let mut work = Work::default();
     work.deliver(&producer, 0, "first").await;
     let (leader, epoch) = stage.cluster.leader(TOPIC, 0).unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn another_leader_in_an_older_epoch_is_not_followed() {
         let (first, _) = stage.cluster.leader(TOPIC, 0).unwrap();
         stage.cluster.move_leader(TOPIC, 0, first % 3 + 1).unwrap();
         stage.cluster.settled().await;
-        let producer = stage.producer(|_| {});
+        let producer = stage.producer(|config| config);
         let mut work = Work::default();
         work.deliver(&producer, 0, "first").await;
         let (leader, epoch) = stage.cluster.leader(TOPIC, 0).unwrap();

@@ -35,10 +35,11 @@ fn a_member_asks_again_with_its_new_epoch() {
         };
         let member = || {
             stage.consumer(|config| {
-                config.group_id = Some("museum".into());
-                config.group_protocol = GroupProtocol::Consumer;
-                config.enable_auto_commit = false;
-                config.max_poll_records = 5;
+                config
+                    .group_id("museum")
+                    .group_protocol(GroupProtocol::Consumer)
+                    .enable_auto_commit(false)
+                    .max_poll_records(5)
             })
         };
         stage.script(stale_lookups());

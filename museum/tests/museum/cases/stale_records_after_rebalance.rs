@@ -12,7 +12,7 @@ use std::{
 
 use curtail::config::GroupProtocol;
 
-use crate::stage::{Consumer, Stage, ends, run};
+use crate::stage::{Consumer, Stage, ends, group_member, run};
 
 /// One poll, checked against the assignment after it.
 async fn poll(consumer: &mut Consumer, seen: &mut BTreeMap<(i32, i64), usize>) {
@@ -32,10 +32,7 @@ async fn members_come_and_leave(protocol: GroupProtocol) {
     }
     let member = async || {
         let mut consumer = stage.consumer(|config| {
-            config.group_id = Some("museum".into());
-            config.group_protocol = protocol;
-            config.max_poll_records = 5;
-            config.heartbeat_interval = Duration::from_millis(50);
+            group_member(config, protocol, Duration::from_millis(50)).max_poll_records(5)
         });
         consumer.subscribe().await;
         consumer

@@ -16,7 +16,7 @@ fn a_committed_offset_is_validated() {
     run(async {
         let stage = Stage::new(2, 1).await;
         stage.fill(0, 0..15).await;
-        let group = |config: &mut curtail::ConsumerConfig| config.group_id = Some("museum".into());
+        let group = |config: curtail::ConsumerConfig| config.group_id("museum");
         let mut consumer = stage.consumer(group);
         consumer.subscribe().await;
         let mut records = Vec::new();

@@ -52,7 +52,7 @@ pub(crate) fn aborted_records_stay_hidden() {
             }
         });
         let mut consumer =
-            stage.reader(|config| config.isolation_level = IsolationLevel::ReadCommitted).await;
+            stage.reader(|config| config.isolation_level(IsolationLevel::ReadCommitted)).await;
         let mut values = Vec::new();
         while values.len() < expected.len() {
             let wait = std::time::Duration::from_millis(100);

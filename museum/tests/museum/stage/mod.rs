@@ -23,7 +23,7 @@ use std::{
 
 use curtail::{
     Admin, AdminConfig, ConsumerConfig, Env, ProducerConfig, TopicPartition, TransactionalProducer,
-    config::{CommonConfig, IsolationLevel, OffsetReset},
+    config::{GroupProtocol, IsolationLevel, OffsetReset},
 };
 use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_net::{SystemClock, WallClock};
@@ -235,20 +235,21 @@ impl Stage {
     }
 
     pub(crate) fn producer_config(&self) -> ProducerConfig {
-        let mut config = ProducerConfig::new(self.cluster.bootstrap());
-        quick(&mut config.common);
-        config.max_block = if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 4 };
-        config.delivery_timeout = if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 2 };
-        config.linger = Duration::ZERO;
-        config
+        ProducerConfig::new(self.cluster.bootstrap())
+            .common(quick().get_common())
+            .max_block(if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 4 })
+            .delivery_timeout(if is_peer() { PEER_LIMIT / 2 } else { LIMIT / 2 })
+            .linger(Duration::ZERO)
     }
 
-    pub(crate) fn producer(&self, change: impl FnOnce(&mut ProducerConfig)) -> Producer {
-        let mut config = self.producer_config();
-        change(&mut config);
+    pub(crate) fn producer(
+        &self,
+        change: impl FnOnce(ProducerConfig) -> ProducerConfig,
+    ) -> Producer {
+        let config = change(self.producer_config());
         if is_peer() {
-            config.delivery_timeout = config.delivery_timeout.max(PEER_DELIVERY_TIMEOUT);
-            return Producer::Peer(self.producer_driver(&config));
+            let limit = config.get_delivery_timeout().max(PEER_DELIVERY_TIMEOUT);
+            return Producer::Peer(self.producer_driver(&config.delivery_timeout(limit)));
         }
         Producer::Own(self.own_producer(config))
     }
@@ -280,16 +281,19 @@ impl Stage {
         proxies.join(",")
     }
 
-    pub(crate) fn consumer(&self, change: impl FnOnce(&mut ConsumerConfig)) -> Consumer {
-        let mut config = ConsumerConfig::new(self.cluster.bootstrap());
-        quick(&mut config.common);
-        config.auto_offset_reset = OffsetReset::Earliest;
-        config.fetch_max_wait = Duration::from_millis(20);
-        change(&mut config);
+    pub(crate) fn consumer(
+        &self,
+        change: impl FnOnce(ConsumerConfig) -> ConsumerConfig,
+    ) -> Consumer {
+        let config = ConsumerConfig::new(self.cluster.bootstrap())
+            .common(quick().get_common())
+            .auto_offset_reset(OffsetReset::Earliest)
+            .fetch_max_wait(Duration::from_millis(20));
+        let config = change(config);
         if is_peer() {
             let unset = ConsumerConfig::default().properties();
             // Java refuses to commit for no group.
-            let commits = config.enable_auto_commit && config.group_id.is_some();
+            let commits = config.get_enable_auto_commit() && config.get_group_id().is_some();
             let always = [("enable.auto.commit", commits.to_string())];
             let chosen = chosen(config.properties(), &unset);
             let driver = Driver::start("consumer", &self.proxies(), chosen.chain(always));
@@ -300,7 +304,10 @@ impl Stage {
     }
 
     /// A consumer with partition 0 assigned by hand.
-    pub(crate) async fn reader(&self, change: impl FnOnce(&mut ConsumerConfig)) -> Consumer {
+    pub(crate) async fn reader(
+        &self,
+        change: impl FnOnce(ConsumerConfig) -> ConsumerConfig,
+    ) -> Consumer {
         let mut consumer = self.consumer(change);
         consumer.assign(1).await;
         consumer
@@ -308,8 +315,7 @@ impl Stage {
 
     /// The offset that a group has committed for partition 0, read past the proxy.
     pub(crate) async fn committed(&self, group: &str) -> Option<i64> {
-        let mut config = ConsumerConfig::new(self.cluster.bootstrap());
-        config.group_id = Some(group.into());
+        let config = ConsumerConfig::new(self.cluster.bootstrap()).group_id(group);
         let consumer = curtail::Consumer::new(config).unwrap();
         let committed = ends("committed", consumer.committed(&[partition(0)])).await.unwrap();
         consumer.close().await;
@@ -343,12 +349,12 @@ impl Stage {
 
     /// The committed values of partition 0, read past the proxy once no transaction is open.
     pub(crate) async fn committed_values(&self) -> Vec<String> {
-        let mut config = ConsumerConfig::new(self.cluster.bootstrap());
-        config.isolation_level = IsolationLevel::ReadUncommitted;
+        let mut config = ConsumerConfig::new(self.cluster.bootstrap())
+            .isolation_level(IsolationLevel::ReadUncommitted);
         let all = curtail::Consumer::new(config.clone()).unwrap();
         let end = ends("end offsets", all.end_offsets(&[partition(0)])).await.unwrap();
         all.close().await;
-        config.isolation_level = IsolationLevel::ReadCommitted;
+        config = config.isolation_level(IsolationLevel::ReadCommitted);
         let mut consumer = curtail::Consumer::new(config).unwrap();
         consumer.assign([partition(0)]);
         consumer.seek_to_beginning([&partition(0)]).unwrap();
@@ -397,10 +403,21 @@ pub(crate) fn partition(index: i32) -> TopicPartition {
 }
 
 /// Makes each record a batch, and sends batches while others are in flight, however many and however late those are.
-pub(crate) fn pipelined(config: &mut ProducerConfig) {
-    config.batch_size = 1;
-    config.suspicion = false;
-    config.latency_target = Duration::ZERO;
+pub(crate) fn pipelined(config: ProducerConfig) -> ProducerConfig {
+    config.batch_size(1).suspicion(false).latency_target(Duration::ZERO)
+}
+
+/// Makes a consumer a member of the group `museum`. With the consumer protocol the brokers choose the heartbeats.
+pub(crate) fn group_member(
+    config: ConsumerConfig,
+    protocol: GroupProtocol,
+    heartbeat: Duration,
+) -> ConsumerConfig {
+    let config = config.group_id("museum").group_protocol(protocol);
+    match protocol {
+        GroupProtocol::Classic => config.heartbeat_interval(heartbeat),
+        GroupProtocol::Consumer => config,
+    }
 }
 
 /// The settings that a case or the stage has chosen.
@@ -413,11 +430,11 @@ fn chosen(
         .filter(|property| property.0 != "bootstrap.servers" && !unset.contains(property))
 }
 
-fn quick(common: &mut CommonConfig) {
-    common.request_timeout = Duration::from_secs(2);
-    common.default_api_timeout = Duration::from_secs(10);
-    common.retry_backoff = Duration::from_millis(5);
-    common.retry_backoff_max = Duration::from_millis(50);
-    common.reconnect_backoff = Duration::from_millis(5);
-    common.reconnect_backoff_max = Duration::from_millis(50);
+/// Common settings of the stage's clients.
+fn quick() -> AdminConfig {
+    AdminConfig::default()
+        .request_timeout(Duration::from_secs(2))
+        .default_api_timeout(Duration::from_secs(10))
+        .retry_backoff(Duration::from_millis(5), Duration::from_millis(50))
+        .reconnect_backoff(Duration::from_millis(5), Duration::from_millis(50))
 }
