@@ -16,9 +16,8 @@ pub(crate) fn admin(properties: &[(String, String)]) -> Result<Admin, Failure> {
     }
     // An admin client requires request.timeout.ms <= default.api.timeout.ms, which a consumer's properties may
     // violate.
-    config.common.request_timeout =
-        config.common.request_timeout.min(config.common.default_api_timeout);
-    Ok(Admin::new(config)?)
+    let limit = config.get_request_timeout().min(config.get_default_api_timeout());
+    Ok(Admin::new(config.request_timeout(limit))?)
 }
 
 /// A topic that does not exist.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use curtail::{AdminConfig, config::CommonConfig, error::Report, security::connect_tls};
+use curtail::{AdminConfig, error::Report, security::connect_tls};
 use curtail_cluster::proxy::{Proxy, ProxyConfig, ProxyError, Secure};
 use curtail_net::{BoxFuture, Env, Socket};
 use serde::Serialize;
@@ -154,14 +154,14 @@ impl Arguments {
             profile: None,
         };
         // The cluster is that of --to, not of CURTAIL_PROFILE.
-        let AdminConfig { common, .. } = client.config_with(None, &[], &[])?;
-        let secured = common.security.protocol.has_tls();
-        Ok(secured.then(|| Arc::new(Tls(common)) as Arc<dyn Secure>))
+        let config: AdminConfig = client.config_with(None, &[], &[])?;
+        let secured = config.get_security().protocol.has_tls();
+        Ok(secured.then(|| Arc::new(Tls(config)) as Arc<dyn Secure>))
     }
 }
 
 /// TLS as a client of the cluster has it.
-struct Tls(CommonConfig);
+struct Tls(AdminConfig);
 
 impl Secure for Tls {
     fn secure<'a>(
@@ -170,7 +170,7 @@ impl Secure for Tls {
         host: &'a str,
     ) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
-            let secured = connect_tls(&self.0, socket, host).await;
+            let secured = connect_tls(self.0.get_common(), socket, host).await;
             secured.map_err(|error| io::Error::other(error.report().to_string()))
         })
     }

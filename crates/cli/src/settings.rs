@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use curtail::{
     AdminConfig, ConfigError, ConsumerConfig, ProducerConfig,
-    config::{CommonConfig, ConfigProviders, load_properties},
+    config::{ConfigProviders, load_properties},
 };
 use curtail_cluster::{ClusterConfig, is_topic_setting};
 pub(crate) use curtail_lab::doctor::settings::set_both;
@@ -124,7 +124,7 @@ impl ClientArguments {
         if let Some(servers) = &self.bootstrap_server {
             config.set(BOOTSTRAP, servers)?;
         }
-        if config.common().bootstrap_servers.is_empty() {
+        if !config.is_given(BOOTSTRAP) {
             config.set(BOOTSTRAP, DEFAULT_BOOTSTRAP)?;
         }
         for (name, value) in fixed {
@@ -140,7 +140,7 @@ pub(crate) trait ByName: Default {
     fn set_from_file(&mut self, path: &Path) -> Result<(), ConfigError>;
     fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError>;
     fn validate(&self) -> Result<(), ConfigError>;
-    fn common(&mut self) -> &mut CommonConfig;
+    fn is_given(&self, name: &str) -> bool;
 }
 
 macro_rules! by_name {
@@ -158,8 +158,8 @@ macro_rules! by_name {
                 <$config>::validate(self)
             }
 
-            fn common(&mut self) -> &mut CommonConfig {
-                &mut self.common
+            fn is_given(&self, name: &str) -> bool {
+                <$config>::is_given(self, name)
             }
         }
     )*};

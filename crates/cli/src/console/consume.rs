@@ -128,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = config(arguments)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
     runtime.block_on(async {
-        let creates = config.allow_auto_create_topics;
+        let creates = config.get_allow_auto_create_topics();
         let mut consumer = Consumer::new(config)?;
         consumer.connect().await?;
         let admin = names::admin(&arguments.client.all()?)?;

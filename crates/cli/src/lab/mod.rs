@@ -153,7 +153,7 @@ impl RunArguments {
         };
         let profile = profile::given(profile.as_deref())?;
         let config: AdminConfig = client.config_with(profile.as_deref(), &[], &[])?;
-        Ok(Some(config.common.security))
+        Ok(Some(config.get_security().clone()))
     }
 }
 

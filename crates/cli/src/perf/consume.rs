@@ -157,7 +157,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Fails at once if the topic does not exist and neither the command nor the brokers shall create it.
 fn require_topic(options: &Options, properties: &[(String, String)]) -> Result<(), Failure> {
     let Target::Bootstrap(servers) = &options.target else { return Ok(()) };
-    if options.topic.create.is_some() || options.config.allow_auto_create_topics {
+    if options.topic.create.is_some() || options.config.get_allow_auto_create_topics() {
         return Ok(());
     }
     let mut properties = properties.to_vec();

@@ -105,7 +105,8 @@ impl Arguments {
             let (high, low) = (entropy.next_u64(), entropy.next_u64());
             format!("performance-producer-{high:016x}{low:016x}")
         };
-        let wanted = self.transaction_duration_ms.is_some() && config.transactional_id.is_none();
+        let wanted =
+            self.transaction_duration_ms.is_some() && config.get_transactional_id().is_none();
         self.transactional_id.clone().or_else(|| wanted.then(random))
     }
 

@@ -46,13 +46,13 @@ fn clients_of_several_kinds_share_a_file() {
     };
     let shared = file("linger.ms=7\ngroup.id=g\nclient.id=file\nbootstrap.servers=a:1\n");
     let producer: ProducerConfig = shared.config(&[("linger.ms", "1")], &[]).unwrap();
-    assert_eq!((producer.linger.as_millis(), &*producer.common.client_id), (7, "flag"));
+    assert_eq!((producer.get_linger().as_millis(), producer.get_client_id()), (7, "flag"));
     let consumer: ConsumerConfig = shared.config(&[], &[("group.id", "fixed")]).unwrap();
-    assert_eq!(consumer.group_id.as_deref(), Some("fixed"));
+    assert_eq!(consumer.get_group_id(), Some("fixed"));
     let admin: AdminConfig = shared.config(&[], &[]).unwrap();
-    assert_eq!(admin.common.bootstrap_servers, ["a:1"]);
+    assert_eq!(admin.get_bootstrap_servers(), ["a:1"]);
     let admin: AdminConfig = file("client.rack=r").config(&[], &[]).unwrap();
-    assert_eq!(admin.common.bootstrap_servers, [super::DEFAULT_BOOTSTRAP]);
+    assert_eq!(admin.get_bootstrap_servers(), [super::DEFAULT_BOOTSTRAP]);
     // All problems at once, each with its line.
     let wrong = file("linger.ms=soon\nclient.rack=r\nretention.ms=5\n");
     let Failure::Message(text) = wrong.config::<ProducerConfig>(&[], &[]).unwrap_err() else {
@@ -81,11 +81,11 @@ fn the_order_of_config_providers_and_variables_does_not_matter() {
             profile: None,
         };
         let config: ProducerConfig = arguments.config(&[], &[]).unwrap();
-        assert_eq!(config.common.client_id, id, "file {file:?}, flags {flags:?}");
+        assert_eq!(config.get_client_id(), id, "file {file:?}, flags {flags:?}");
         let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
         set_both(&mut producer, &mut consumer, &arguments.all().unwrap()).unwrap();
-        assert_eq!(producer.common.client_id, id, "file {file:?}, flags {flags:?}");
-        assert_eq!(consumer.common.client_id, id, "file {file:?}, flags {flags:?}");
+        assert_eq!(producer.get_client_id(), id, "file {file:?}, flags {flags:?}");
+        assert_eq!(consumer.get_client_id(), id, "file {file:?}, flags {flags:?}");
     }
 }
 
@@ -113,7 +113,7 @@ fn variables_have_the_providers_of_their_source_in_every_client() {
     };
     let config: ConsumerConfig = arguments.config_with(Some(&profile), &[], &[]).unwrap();
     let shown = |config: &ConsumerConfig| {
-        (config.common.client_id.clone(), config.common.client_rack.clone())
+        (config.get_client_id().to_owned(), config.get_client_rack().to_owned())
     };
     assert_eq!(shown(&config), (value.clone(), value));
     let all =
@@ -121,7 +121,7 @@ fn variables_have_the_providers_of_their_source_in_every_client() {
     let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
     set_both(&mut producer, &mut consumer, &all.unwrap()).unwrap();
     assert_eq!(shown(&consumer), shown(&config));
-    assert_eq!(producer.common.client_id, config.common.client_id);
+    assert_eq!(producer.get_client_id(), config.get_client_id());
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn each_client_takes_its_own_properties() {
     let (mut producer, mut consumer) = (ProducerConfig::default(), ConsumerConfig::default());
     let list = [("linger.ms", "7"), ("fetch.max.wait.ms", "3"), ("client.id", "me")];
     set_both(&mut producer, &mut consumer, &pairs(&list)).unwrap();
-    assert_eq!(producer.linger.as_millis(), 7);
-    assert_eq!(consumer.fetch_max_wait.as_millis(), 3);
-    assert_eq!((producer.common.client_id, consumer.common.client_id), ("me".into(), "me".into()));
+    assert_eq!(producer.get_linger().as_millis(), 7);
+    assert_eq!(consumer.get_fetch_max_wait().as_millis(), 3);
+    assert_eq!((producer.get_client_id(), consumer.get_client_id()), ("me", "me"));
     for wrong in
         [("linger.ms", "x"), ("fetch.max.wait.ms", "x"), ("linger", "1"), ("group.protocol", "x")]
     {

@@ -111,7 +111,7 @@ fn config(spec: &ProduceBench, place: &Place) -> Result<ProducerConfig> {
     };
     let config =
         place.producer(defaults, spec.common_client_conf.iter().chain(&spec.producer_conf))?;
-    if spec.transaction_generator.is_none() && config.transactional_id.is_some() {
+    if spec.transaction_generator.is_none() && config.get_transactional_id().is_some() {
         return refuse("a transactional.id needs a transactionGenerator");
     }
     Ok(config)

@@ -79,7 +79,7 @@ pub(super) fn run(
     let place = Place::open(bootstrap, place::replicas(&topics), progress)?;
     let producer =
         place.producer(&PRODUCER, spec.common_client_conf.iter().chain(&spec.producer_conf))?;
-    if producer.transactional_id.is_some() {
+    if producer.get_transactional_id().is_some() {
         return refuse("a round trip is not transactional: leave transactional.id out");
     }
     let consumer =

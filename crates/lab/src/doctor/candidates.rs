@@ -78,12 +78,12 @@ impl Base {
         rate: f64,
     ) -> Self {
         Self {
-            linger: producer.linger,
-            batch_size: producer.batch_size,
-            compressed: producer.compression.codec != Codec::None,
-            max_in_flight: producer.max_in_flight,
-            fetch_min_bytes: consumer.fetch_min_bytes,
-            fetch_max_wait: consumer.fetch_max_wait,
+            linger: producer.get_linger(),
+            batch_size: producer.get_batch_size(),
+            compressed: producer.get_compression().codec != Codec::None,
+            max_in_flight: producer.get_max_in_flight(),
+            fetch_min_bytes: consumer.get_fetch_min_bytes(),
+            fetch_max_wait: consumer.get_fetch_max_wait(),
             partitions,
             partition_rate: (rate / f64::from(partitions.max(1))) as u64,
         }

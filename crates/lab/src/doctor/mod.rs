@@ -159,7 +159,7 @@ impl Options {
         if self.record_size < measure::SMALLEST {
             return refuse("the record size must be at least 16 bytes");
         }
-        if self.record_size > self.producer.max_request_size {
+        if self.record_size > self.producer.get_max_request_size() {
             return refuse("the record size must be at most the producer's max.request.size");
         }
         // NaN fails this comparison, too.
@@ -175,14 +175,14 @@ impl Options {
         if self.partitions.is_some_and(|count| count < 1) {
             return refuse("the number of partitions must be above 0");
         }
-        if self.producer.acks == Acks::None {
+        if self.producer.get_acks() == Acks::None {
             return refuse("acks=0 acknowledges nothing, so nothing can be measured: use 1 or all");
         }
         let mut options = self.clone();
-        options.producer.transactional_id = None;
-        options.consumer.group_id = None;
-        options.consumer.group_instance_id = None;
-        options.consumer.enable_auto_commit = false;
+        options.producer.unset("transactional.id")?;
+        options.consumer.unset("group.id")?;
+        options.consumer.unset("group.instance.id")?;
+        options.consumer = options.consumer.enable_auto_commit(false);
         Ok(options)
     }
 
@@ -224,16 +224,16 @@ impl Visit<'_> {
         // In the first second brokers compile, open files and elect leaders. No record of the workload pays
         // for that.
         self.run_once("the current settings", None, &ground)?;
-        let probe = probe(self.options.producer.acks);
+        let probe = probe(self.options.producer.get_acks());
         let mut first = self.rounds(&ground, std::slice::from_ref(&probe))?;
         let other = first.pop().map(|arm| arm.sample).unwrap_or_default();
         let mut base = first.pop().map(|arm| arm.sample).unwrap_or_default();
-        let (leader, all) = match self.options.producer.acks {
+        let (leader, all) = match self.options.producer.get_acks() {
             Acks::All => (&other, &base),
             _ => (&base, &other),
         };
         let probes = Probes { leader: &leader.request_us, all: &all.request_us };
-        let phases = diagnosis::phases(&base, self.options.producer.acks, probes);
+        let phases = diagnosis::phases(&base, self.options.producer.get_acks(), probes);
         let blamed = diagnosis::blame(&phases);
         let mut tried = vec![Tried::new(&probe, &base, &other, self.options)];
         let load = Load::of(&base, self.options.throughput, self.options.target);
@@ -284,7 +284,7 @@ impl Visit<'_> {
     }
 
     async fn leaders(&self, name: &str, partitions: i32) -> Result<Vec<i32>> {
-        let limit = self.options.admin.common.default_api_timeout;
+        let limit = self.options.admin.get_default_api_timeout();
         let deadline = tokio::time::Instant::now() + limit;
         loop {
             let described = self.admin.describe_topics(&[name]).await?;

@@ -42,7 +42,7 @@ impl Clients {
     pub fn validated(mut self) -> Result<Self, ConfigError> {
         self.producer.validate()?;
         self.consumer.validate()?;
-        self.admin.common = self.producer.common.clone();
+        self.admin = AdminConfig::default().common(self.producer.get_common());
         Ok(self)
     }
 }

@@ -161,14 +161,14 @@ fn phases(report: &Report, producer: &ProducerConfig) -> String {
                 match phase.phase {
                     Phase::Produce => format!(
                         "waiting in the client for its batch (linger.ms={}) and for a request",
-                        producer.linger.as_millis()
+                        producer.get_linger().as_millis()
                     ),
                     phase => meaning(phase.name()).to_owned(),
                 },
             ]
         })
         .collect();
-    let split = match producer.acks {
+    let split = match producer.get_acks() {
         Acks::All => "publish and commit are split by runs with acks=1",
         _ => "commit is the additional time of acks=all",
     };

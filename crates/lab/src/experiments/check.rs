@@ -40,13 +40,12 @@ pub enum Order {
 pub(super) fn read_back(sent: &Sent, order: Order, sample: &mut Sample) -> Result<()> {
     let runtime = client_runtime()?;
     let _context = runtime.enter();
-    let mut config = ConsumerConfig::default();
-    let common = &sent.config().common;
-    config.common.bootstrap_servers.clone_from(&common.bootstrap_servers);
-    config.common.security.clone_from(&common.security);
+    let sender = sent.config();
+    let config = ConsumerConfig::new(sender.get_bootstrap_servers().join(","))
+        .security(sender.get_security().clone());
     let mut consumer = Consumer::new(config)?;
     let wanted = sent.fates.iter().filter(|fate| fate.acknowledged.is_some()).count();
-    let patience = if sent.config().acks == Acks::All { PATIENCE } else { PATIENCE_UNCOMMITTED };
+    let patience = if sender.get_acks() == Acks::All { PATIENCE } else { PATIENCE_UNCOMMITTED };
     let found = runtime.block_on(read(&mut consumer, sent.topic(), wanted, patience, number));
     runtime.block_on(consumer.close());
     let findings = compare(&sent.fates, &found?, order);

@@ -367,9 +367,8 @@ impl Load {
     }
 
     async fn count_partitions(&self) -> Result<i32> {
-        let common = &self.config.common;
-        let config = AdminConfig::new(common.bootstrap_servers.join(","));
-        let admin = Admin::new(config.security(common.security.clone()))?;
+        let config = AdminConfig::new(self.config.get_bootstrap_servers().join(","));
+        let admin = Admin::new(config.security(self.config.get_security().clone()))?;
         let mut described = admin.describe_topics(&[&self.topic]).await?;
         let topic = described.pop().map(|(_, topic)| topic).transpose()?;
         Ok(topic.map_or(0, |topic| topic.partitions.len() as i32))
@@ -616,7 +615,7 @@ impl Sent {
             let latency = acknowledged.at.saturating_sub(due);
             sample.latency.record_nanos(latency);
             sample.over_time.record(due, latency);
-            let acks = self.load.config.acks;
+            let acks = self.load.config.get_acks();
             self.observation.note(index, due, &acknowledged, acks, &mut sample);
             end = end.max(acknowledged.at);
         }

@@ -187,7 +187,7 @@ impl Play {
         reading::write_backlog(&self.workload, &self.handle, &cluster).await?;
         let consumers = reading::at_end(&self.workload, &self.handle, &cluster).await?;
         let start = self.handle.now() + LEAD;
-        let acks = self.config(&cluster)?.acks;
+        let acks = self.config(&cluster)?.get_acks();
         let load = Load::new(&self.workload, acks, &cluster, self.handle.clone(), start)?;
         let load = Arc::new(load);
         let inside = Inside::begin(&cluster, TOPIC, load.records());

@@ -76,7 +76,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     let running = Running::start(&options.target, &options.topic, None, progress)?;
     let mut config = options.config.clone();
     config.set("bootstrap.servers", running.bootstrap())?;
-    runtime.block_on(running.prepare(&options.topic, &options.config.common.security))?;
+    runtime.block_on(running.prepare(&options.topic, options.config.get_security()))?;
     if let Some(size) = options.fill {
         progress.on(Event::Preparing("filling the topic"));
         fill(&runtime, running.bootstrap(), options, size)?;
@@ -93,8 +93,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
 /// Writes the records to read. Its cost is not part of the run.
 fn fill(runtime: &Runtime, bootstrap: &str, options: &Options, size: usize) -> Result<()> {
     let mut values = Values::prepare(&Payload::Random { size })?;
-    let mut config = ProducerConfig::new(bootstrap);
-    config.common.security = options.config.common.security.clone();
+    let config = ProducerConfig::new(bootstrap).security(options.config.get_security().clone());
     runtime.block_on(async {
         let producer = Producer::new(config)?;
         let mut last: Option<curtail::Delivery> = None;

@@ -106,7 +106,7 @@ pub(crate) fn measure(
     let mut consumer = options.consumer.clone();
     consumer.set("bootstrap.servers", running.bootstrap())?;
     runtime.block_on(async {
-        running.prepare(&options.topic, &options.producer.common.security).await?;
+        running.prepare(&options.topic, options.producer.get_security()).await?;
         let seen = Brokers {
             leaders: is_seen.then_some(&*leaders),
             includes_brokers: running.is_embedded(),
@@ -139,7 +139,7 @@ pub(crate) async fn exchange(
 ) -> Result<Measured> {
     producer.connect().await?;
     producer.warm_up(&[&options.topic.name]).await?;
-    match options.consumer.group_id {
+    match options.consumer.get_group_id() {
         Some(_) => subscribe_at_end(&mut consumer, &options.topic.name).await?,
         None => assign_at_end(&mut consumer, &options.topic.name).await?,
     }
@@ -234,7 +234,7 @@ impl<'a> Loop<'a> {
             header_key: String::from_utf8_lossy(&header_key).into_owned(),
             header_value: random(options.header_value_size)?.get(1).to_vec(),
             headers: options.headers,
-            acks: options.producer.acks,
+            acks: options.producer.get_acks(),
             leaders,
             caught_up: now(),
         })

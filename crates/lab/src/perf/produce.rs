@@ -87,7 +87,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Outcome> {
     let running = Running::start(&options.target, &options.topic, None, progress)?;
     let mut config = options.config.clone();
     config.set("bootstrap.servers", running.bootstrap())?;
-    runtime.block_on(running.prepare(&options.topic, &options.config.common.security))?;
+    runtime.block_on(running.prepare(&options.topic, options.config.get_security()))?;
 
     let values = Values::prepare(&options.payload)?;
     let guard = runtime.enter();

@@ -90,8 +90,7 @@ impl Running {
         if self.is_embedded() {
             return Ok(());
         }
-        let mut config = AdminConfig::new(&self.bootstrap);
-        config.common.security = security.clone();
+        let config = AdminConfig::new(&self.bootstrap).security(security.clone());
         let admin = Admin::new(config)?;
         if admin.list_topics().await?.iter().any(|listed| listed.name == topic.name) {
             return Ok(());

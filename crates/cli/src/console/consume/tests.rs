@@ -39,10 +39,10 @@ fn with_file(text: &str, arguments: &[&str]) -> ConsumerConfig {
 fn without_the_group_flag_nothing_is_committed() {
     for text in ["group.id=billing", "group.id=billing\nenable.auto.commit=true", ""] {
         let config = with_file(text, &[]);
-        assert!(!config.enable_auto_commit, "{text}");
+        assert!(!config.get_enable_auto_commit(), "{text}");
     }
     let config = with_file("group.id=billing", &["--group", "g"]);
-    assert_eq!((config.group_id.as_deref(), config.enable_auto_commit), (Some("g"), true));
+    assert_eq!((config.get_group_id(), config.get_enable_auto_commit()), (Some("g"), true));
 }
 
 #[test]
@@ -57,8 +57,12 @@ fn a_start_flag_overrides_the_reset_of_a_file_but_not_of_a_property() {
         ("auto.offset.reset=earliest", &["--offset", "end"], latest),
     ] {
         let arguments = [&["--group", "g"], flags].concat();
-        assert_eq!(with_file(text, &arguments).auto_offset_reset, expected, "{text} {flags:?}");
+        assert_eq!(
+            with_file(text, &arguments).get_auto_offset_reset(),
+            expected,
+            "{text} {flags:?}"
+        );
         let both = [&arguments[..], &by_name].concat();
-        assert_eq!(with_file(text, &both).auto_offset_reset, none, "{text} {flags:?}");
+        assert_eq!(with_file(text, &both).get_auto_offset_reset(), none, "{text} {flags:?}");
     }
 }

@@ -76,8 +76,8 @@ impl Watched {
         Self {
             admin,
             topic: topic.to_owned(),
-            all_acks: config.acks == Acks::All,
-            delivery_timeout: config.delivery_timeout,
+            all_acks: config.get_acks() == Acks::All,
+            delivery_timeout: config.get_delivery_timeout(),
         }
     }
 

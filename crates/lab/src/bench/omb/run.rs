@@ -145,7 +145,7 @@ fn measure(
     let reading = client_runtime()?;
     let readers = readers(workload, driver, place, &reading, topics)?;
     let config = place.producer(&[], pairs(&driver.common).chain(pairs(&driver.producer)))?;
-    if config.transactional_id.is_some() {
+    if config.get_transactional_id().is_some() {
         return refuse("producerConfig: transactional.id is not supported");
     }
     let mut clients = Vec::new();

@@ -86,7 +86,7 @@ impl Load {
             return Err(Error::Lacking(reason));
         }
         Ok(Order {
-            bootstrap: self.config.common.bootstrap_servers.join(","),
+            bootstrap: self.config.get_bootstrap_servers().join(","),
             topic: self.topic.clone(),
             records: self.records,
             warmup: self.warm_up_records(),

@@ -48,7 +48,7 @@ impl<'a> Prober<'a> {
         let topic = format!("{topic}-probes");
         testbed.create_topic(&topic, 1, i16::try_from(replicas).unwrap_or(i16::MAX))?;
         let mut config = config.clone().linger(Duration::ZERO);
-        config.transactional_id = None;
+        config.unset("transactional.id")?;
         Ok(Self { testbed, config, topic, size })
     }
 

@@ -58,8 +58,7 @@ impl Tail {
     /// A missing topic.
     pub(super) fn at_end(load: &Load) -> Result<Self> {
         let runtime = readers::runtime()?;
-        let common = load.config.common.clone();
-        let config = ConsumerConfig { common, ..ConsumerConfig::default() };
+        let config = ConsumerConfig::default().common(load.config.get_common());
         let consumer = readers::one_at_end(&runtime, &config, &load.topic)?;
         Ok(Self {
             runtime,

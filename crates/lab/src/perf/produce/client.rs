@@ -14,7 +14,7 @@ pub(crate) enum Client {
 
 impl Client {
     pub(crate) async fn start(config: ProducerConfig, topics: &[&str]) -> Result<Self> {
-        if config.transactional_id.is_none() {
+        if config.get_transactional_id().is_none() {
             let producer = Producer::new(config)?;
             producer.connect().await?;
             producer.warm_up(topics).await?;
