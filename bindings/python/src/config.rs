@@ -1,10 +1,10 @@
 //! Settings by Kafka's names. `curtail_kafka._config` turns keywords and values into these.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use curtail::{
-    AdminConfig, ConfigError, ConsumerConfig, ProducerConfig,
-    config::{CommonConfig, ConfigProviders},
+    AdminConfig, ConfigError, ConsumerConfig, ProducerConfig, config::ConfigProviders,
+    security::SecurityConfig,
 };
 use curtail_lab::doctor::settings::Clients;
 use pyo3::prelude::*;
@@ -31,39 +31,64 @@ fn check(py: Python<'_>, properties: &Properties) -> PyResult<()> {
 type Token = Option<Function>;
 type Made<C> = PyResult<(C, Option<Arc<Tokens>>)>;
 
+/// What the bindings need of the settings of each kind of client.
+pub(crate) trait Settings: Default {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError>;
+    fn validate(&self) -> Result<(), ConfigError>;
+    fn is_given(&self, name: &str) -> bool;
+    fn connection_setup_timeout(&self) -> Duration;
+    fn get_security(&self) -> &SecurityConfig;
+    fn security(self, security: SecurityConfig) -> Self;
+}
+
+macro_rules! settings {
+    ($($config:ty),*) => {$(
+        impl Settings for $config {
+            fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+                <$config>::set(self, name, value)
+            }
+
+            fn validate(&self) -> Result<(), ConfigError> {
+                <$config>::validate(self)
+            }
+
+            fn is_given(&self, name: &str) -> bool {
+                <$config>::is_given(self, name)
+            }
+
+            fn connection_setup_timeout(&self) -> Duration {
+                self.get_connection_setup_timeout()
+            }
+
+            fn get_security(&self) -> &SecurityConfig {
+                <$config>::get_security(self)
+            }
+
+            fn security(self, security: SecurityConfig) -> Self {
+                <$config>::security(self, security)
+            }
+        }
+    )*};
+}
+
+settings!(ProducerConfig, ConsumerConfig, AdminConfig);
+
 /// Sets the properties, then the program's function for tokens, and checks the whole.
-fn made<C: Default>(
-    py: Python<'_>,
-    mut properties: Properties,
-    token: Token,
-    set: fn(&mut C, &str, &str) -> Result<(), ConfigError>,
-    common: fn(&mut C) -> &mut CommonConfig,
-    validate: fn(&C) -> Result<(), ConfigError>,
-) -> Made<C> {
+fn made<C: Settings>(py: Python<'_>, mut properties: Properties, token: Token) -> Made<C> {
     check(py, &properties)?;
     let raise = |error: ConfigError| error::raise(py, &error.into());
     // The variables of other values may need them.
     properties.sort_by_key(|(name, _)| !ConfigProviders::configures(name));
     let mut config = C::default();
     for (name, value) in &properties {
-        set(&mut config, name, value).map_err(raise)?;
+        config.set(name, value).map_err(raise)?;
     }
-    let tokens = tokens(py, token, [common(&mut config)])?;
-    validate(&config).map_err(raise)?;
+    let tokens = token.map(|token| Tokens::new(py, token, &config)).transpose()?.map(Arc::new);
+    if let Some(tokens) = &tokens {
+        config = token::configure(py, config, tokens)?;
+    }
+    config.validate().map_err(raise)?;
     Ok((config, tokens))
-}
-
-fn tokens<const N: usize>(
-    py: Python<'_>,
-    token: Token,
-    mut all: [&mut CommonConfig; N],
-) -> PyResult<Option<Arc<Tokens>>> {
-    let (Some(token), Some(first)) = (token, all.first()) else { return Ok(None) };
-    let tokens = Arc::new(Tokens::new(py, token, first)?);
-    for common in &mut all {
-        token::configure(py, common, &tokens)?;
-    }
-    Ok(Some(tokens))
 }
 
 pub(crate) fn producer(
@@ -71,14 +96,7 @@ pub(crate) fn producer(
     properties: Properties,
     token: Token,
 ) -> Made<ProducerConfig> {
-    made(
-        py,
-        properties,
-        token,
-        ProducerConfig::set,
-        |config| &mut config.common,
-        ProducerConfig::validate,
-    )
+    made(py, properties, token)
 }
 
 pub(crate) fn consumer(
@@ -86,25 +104,11 @@ pub(crate) fn consumer(
     properties: Properties,
     token: Token,
 ) -> Made<ConsumerConfig> {
-    made(
-        py,
-        properties,
-        token,
-        ConsumerConfig::set,
-        |config| &mut config.common,
-        ConsumerConfig::validate,
-    )
+    made(py, properties, token)
 }
 
 pub(crate) fn admin(py: Python<'_>, properties: Properties, token: Token) -> Made<AdminConfig> {
-    made(
-        py,
-        properties,
-        token,
-        AdminConfig::set,
-        |config| &mut config.common,
-        AdminConfig::validate,
-    )
+    made(py, properties, token)
 }
 
 /// Settings of a producer, a consumer and an admin client.
@@ -112,9 +116,12 @@ pub(crate) fn all(py: Python<'_>, properties: Properties, token: Token) -> Made<
     check(py, &properties)?;
     let raise = |error: ConfigError| error::raise(py, &error.into());
     let mut clients = Clients::unvalidated(properties).map_err(raise)?;
-    let Clients { producer, consumer, .. } = &mut clients;
-    let both = [&mut producer.common, &mut consumer.common];
-    let tokens = tokens(py, token, both)?;
+    let tokens = token.map(|token| Tokens::new(py, token, &clients.producer)).transpose()?;
+    let tokens = tokens.map(Arc::new);
+    if let Some(tokens) = &tokens {
+        clients.producer = token::configure(py, clients.producer, tokens)?;
+        clients.consumer = token::configure(py, clients.consumer, tokens)?;
+    }
     Ok((clients.validated().map_err(raise)?, tokens))
 }
 

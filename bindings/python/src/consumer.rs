@@ -306,13 +306,13 @@ pub(crate) async fn rows(
 
 /// Why a transaction cannot include the offsets of a consumer with these settings.
 fn unfit(config: &ConsumerConfig) -> Option<&'static str> {
-    if config.group_id.is_none() {
+    if config.get_group_id().is_none() {
         return Some("a transaction commits offsets for a group: the consumer needs a group_id");
     }
-    if config.enable_auto_commit {
+    if config.get_enable_auto_commit() {
         return Some("the transaction commits the offsets: set enable_auto_commit=False");
     }
-    (config.isolation_level != IsolationLevel::ReadCommitted).then_some(
+    (config.get_isolation_level() != IsolationLevel::ReadCommitted).then_some(
         "exactly once must not read aborted records: set isolation_level='read_committed'",
     )
 }
@@ -461,7 +461,7 @@ impl Consumer {
         let home = Home::new(is_threaded);
         let (config, tokens) = config::consumer(py, properties, token)?;
         let unfit = unfit(&config);
-        let auto_commits = config.enable_auto_commit && config.group_id.is_some();
+        let auto_commits = config.get_enable_auto_commit() && config.get_group_id().is_some();
         let process = Process::get(py)?;
         let _entered = process.enter();
         let made = curtail::Consumer::with_env(config, &process.env());

@@ -55,7 +55,7 @@ impl Producer {
         let (config, tokens) = config::producer(py, properties, token)?;
         let process = Process::get(py)?;
         let _entered = process.enter();
-        let max_block = config.max_block;
+        let max_block = config.get_max_block();
         let producer = curtail::Producer::with_env(config, &process.env())
             .map_err(|error| error::raise(py, &error))?;
         let stage = Arc::<Stage>::default();

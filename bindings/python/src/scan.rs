@@ -159,7 +159,7 @@ impl Reading {
             consumer.seek(at, *start)?;
         }
         let ends = open().map(|(at, (_, end))| (at.clone(), *end)).collect();
-        let limit = scan.config.common.default_api_timeout;
+        let limit = scan.config.get_default_api_timeout();
         Ok(Self { consumer, ends, wanted, seen: BTreeMap::new(), limit })
     }
 
@@ -384,7 +384,7 @@ impl ArrowStream {
         let (Some(start), Some(end)) = (Place::new(&start), Place::new(&end)) else {
             return Err(error::config(py, "start and end: not a place"));
         };
-        if config.group_id.is_some() {
+        if config.get_group_id().is_some() {
             return Err(error::config(py, "group_id: a scan reads without a group"));
         }
         let process = Process::get(py)?;

@@ -10,15 +10,13 @@
 
 use std::{mem, sync::Arc, time::Duration};
 
-use curtail::{
-    config::CommonConfig,
-    security::{OAuthBearerToken, TokenSource},
-};
+use curtail::security::{OAuthBearerToken, TokenSource};
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, intern, prelude::*, types::PyModule};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
+    config::Settings,
     error,
     port::{Core, Home, NO_FUTURE, Port, Reply},
     runtime::Owned,
@@ -76,7 +74,7 @@ impl State {
 }
 
 impl Tokens {
-    pub(crate) fn new(py: Python<'_>, function: Function, common: &CommonConfig) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, function: Function, config: &impl Settings) -> PyResult<Self> {
         let (key, has_loop) = function;
         let core = match has_loop {
             true => None,
@@ -86,8 +84,8 @@ impl Tokens {
             key,
             has_loop,
             core: Mutex::new(core),
-            limit: common.connection_setup_timeout.mul_f64(SHARE),
-            renew_after: common.security.sasl.oidc.refresh_window_factor,
+            limit: config.connection_setup_timeout().mul_f64(SHARE),
+            renew_after: config.get_security().sasl.oidc.refresh_window_factor,
             state: watch::Sender::default(),
         })
     }
@@ -277,17 +275,16 @@ pub(crate) fn cause<'py>(py: Python<'py>, reason: &str) -> PyResult<Bound<'py, P
 }
 
 /// Makes a client with these settings use the function, and checks those that contradict it.
-pub(crate) fn configure(
+pub(crate) fn configure<C: Settings>(
     py: Python<'_>,
-    common: &mut CommonConfig,
+    config: C,
     tokens: &Arc<Tokens>,
-) -> PyResult<()> {
+) -> PyResult<C> {
     use curtail::security::{Mechanism, SecurityProtocol};
 
     let refused = |text: &str| Err(error::config(py, text));
-    let is_protocol_given = common.given.contains("security.protocol");
-    let security = &mut common.security;
-    if !is_protocol_given {
+    let mut security = config.get_security().clone();
+    if !config.is_given("security.protocol") {
         security.protocol = SecurityProtocol::SaslSsl;
     }
     if matches!(security.protocol, SecurityProtocol::Plaintext | SecurityProtocol::Ssl) {
@@ -303,5 +300,5 @@ pub(crate) fn configure(
     }
     security.sasl.mechanism = Some(Mechanism::OAuthBearer);
     security.sasl.token = Some(tokens.source());
-    Ok(())
+    Ok(config.security(security))
 }
