@@ -2,7 +2,7 @@
 //!
 //! [`Producer`] sends records in batches, idempotently and in order. [`Consumer`] reads partitions, assigned by the
 //! application or shared in a group, and fetches ahead within a byte budget. [`Admin`] manages topics, settings,
-//! groups and offsets. Settings have Kafka's names, units and defaults, as typed fields or as properties.
+//! groups and offsets. Settings have Kafka's names, units and defaults, as setters or as properties.
 //!
 //! All clients run on the caller's tokio runtime, current-thread or multi-thread; [`blocking`] is for plain threads.
 //! A slow broker delays only its own partitions: each broker has its own connections, and control traffic never

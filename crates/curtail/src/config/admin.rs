@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
     /// Settings common to all clients.
-    pub common: CommonConfig,
+    pub(crate) common: CommonConfig,
 }
 
 impl Default for AdminConfig {

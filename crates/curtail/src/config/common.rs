@@ -32,7 +32,7 @@ pub enum DnsLookup {
 /// As in Java, `acks=1` disables idempotence unless it was enabled explicitly, and a long `linger.ms` extends
 /// `delivery.timeout.ms` unless that was set. [`ProducerConfig::set`], files and setters record it alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub(crate) struct Given {
     names: BTreeSet<&'static str>,
     /// `compression.<codec>.level`, by the codec's id. Each codec has a separate level.
     pub(super) compression_levels: [Option<i32>; 5],
@@ -40,7 +40,7 @@ pub struct Given {
 
 impl Given {
     /// Whether the setting of this name was made explicitly.
-    pub fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 

@@ -37,7 +37,7 @@ mod tests;
 pub use admin::AdminConfig;
 #[cfg(feature = "aws-msk-iam")]
 pub(crate) use aws::{AwsLogin, AwsSource, Role, SESSION_NAME};
-pub use common::{CommonConfig, DnsLookup, Given};
+pub use common::{CommonConfig, DnsLookup};
 pub use consumer::{BufferedPartitions, ConsumerConfig, GroupProtocol, OffsetReset};
 pub use file::{load_properties, parse_properties};
 pub(crate) use forms::host_and_port;

@@ -144,8 +144,8 @@ macro_rules! settings {
         $(#[$about])*
         #[derive(Clone, Debug)]
         pub struct $type {
-            $($(#[doc = $more])+ pub $other: $other_of,)*
-            $($(#[doc = $doc])+ pub $field: $of,)*
+            $($(#[doc = $more])+ pub(crate) $other: $other_of,)*
+            $($(#[doc = $doc])+ pub(crate) $field: $of,)*
         }
 
         impl Default for $type {
