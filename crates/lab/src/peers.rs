@@ -33,6 +33,8 @@ pub enum Client {
 pub enum Peer {
     /// Apache Kafka's Java client, in the release of the brokers that the laboratory starts.
     Java,
+    /// The last Java client before KAFKA-17182: buffered partitions leave the fetch session.
+    Java39,
     /// The last Java client before KIP-951 (leader discovery).
     Java36,
     /// The last Java client before KIP-794 (uniform sticky partitioner).
@@ -51,8 +53,9 @@ pub enum Peer {
 
 impl Peer {
     /// All other clients.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Java,
+        Self::Java39,
         Self::Java36,
         Self::Java32,
         Self::Java28,
@@ -67,6 +70,7 @@ impl Peer {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Java => "java",
+            Self::Java39 => "java-3.9",
             Self::Java36 => "java-3.6",
             Self::Java32 => "java-3.2",
             Self::Java28 => "java-2.8",
@@ -81,6 +85,7 @@ impl Peer {
     const fn kafka_clients(self) -> Option<&'static str> {
         match self {
             Self::Java => Some("4.3.0"),
+            Self::Java39 => Some("3.9.1"),
             Self::Java36 => Some("3.6.2"),
             Self::Java32 => Some("3.2.3"),
             Self::Java28 => Some("2.8.2"),
@@ -109,7 +114,7 @@ impl Peer {
         }
         match self {
             Self::Java => true,
-            Self::Java36 | Self::Java32 | Self::Java28 => {
+            Self::Java39 | Self::Java36 | Self::Java32 | Self::Java28 => {
                 let since = SINCE.iter().find(|(later, _)| *later == name);
                 since.is_none_or(|(_, since)| {
                     self.kafka_clients().is_some_and(|version| minor(version) >= minor(since))

@@ -67,9 +67,9 @@ pub(crate) struct RunArguments {
     /// ~/.config/curtail, or in curtail of XDG_CONFIG_HOME.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Clients to run, separated by commas: curtail, curtail-completions (outcomes by batch), java, java-3.6, java-3.2,
-    /// java-2.8, librdkafka, franz-go, confluent-rust, krafka. Drivers of clients other than Curtail are built from the
-    /// project's checkout.
+    /// Clients to run, separated by commas: curtail, curtail-completions (outcomes by batch), java, java-3.9, java-3.6,
+    /// java-3.2, java-2.8, librdkafka, franz-go, confluent-rust, krafka. Drivers of clients other than Curtail are built
+    /// from the project's checkout.
     #[arg(long, value_name = "LIST", default_value = "curtail", value_delimiter = ',')]
     client: Vec<Client>,
     /// A property of the brokers that the run starts, for example replica.fetch.backoff.ms=100. May be given several times.

@@ -111,7 +111,9 @@ impl Checkout {
 impl Recipe {
     fn of(peer: Peer, peers: &Path) -> Self {
         match peer {
-            Peer::Java | Peer::Java36 | Peer::Java32 | Peer::Java28 => java(peer, peers),
+            Peer::Java | Peer::Java39 | Peer::Java36 | Peer::Java32 | Peer::Java28 => {
+                java(peer, peers)
+            }
             Peer::Librdkafka => rust("librdkafka", &[CARGO, CC, MAKE], peers),
             Peer::ConfluentRust => rust("confluent-rust", &[CARGO, CC], peers),
             Peer::Krafka => rust("krafka", &[CARGO, CC], peers),

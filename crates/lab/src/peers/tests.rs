@@ -16,7 +16,7 @@ fn names_are_read_as_they_are_written() {
     let error = "kafkajs".parse::<Client>().unwrap_err().to_string();
     assert!(
         error.contains("unknown client 'kafkajs'")
-            && error.contains("curtail, curtail-completions, java, java-3.6")
+            && error.contains("curtail, curtail-completions, java, java-3.9, java-3.6")
     );
 }
 
@@ -26,6 +26,8 @@ fn a_client_takes_the_settings_it_has() {
     for (peer, (name, value), takes) in [
         (Peer::Java, ("curtail.leader.discovery", "hint"), false),
         (Peer::Java, availability, true),
+        (Peer::Java39, ("group.protocol", "consumer"), true),
+        (Peer::Java39, ("metadata.recovery.rebootstrap.trigger.ms", "1"), false),
         (Peer::Java36, availability, true),
         (Peer::Java32, availability, false),
         (Peer::Java28, ("acks", "1"), true),
