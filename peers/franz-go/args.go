@@ -21,6 +21,9 @@ const usage = `usage: produce --bootstrap-server B --topic T --num-records N --r
                [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
                [--producers N] [--to-partitions P,P...] [--burst N]
                [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line "go" on standard input
+       follow  --bootstrap-server B --topic T --num-records N [--consumers N] [--backlog N] [--from-beginning P,P...]
+               [--read-first N] [--work-ms MS] [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the
+               line "go" on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...
        drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
@@ -57,7 +60,17 @@ type options struct {
 	// toPartitions are the partitions of a load's records, in turn; empty if the client chooses.
 	toPartitions []int32
 	// burst is the number of records of a load that are due at the same time.
-	burst    int
+	burst int
+	// consumers of the tool follow each read everything.
+	consumers int
+	// backlog is the number of an earlier load's records that each consumer of the tool follow reads too.
+	backlog int
+	// fromBeginning are the partitions that the tool follow reads from their beginning; the others from their end.
+	fromBeginning []int32
+	// readFirst is the number of records that one consumer reads from the topic's beginning before the tool follow is ready.
+	readFirst int
+	// work is the application's, after each poll of the tool follow that has returned records.
+	work     time.Duration
 	group    string
 	assignor string
 	// role is the role of the tool drive, producer or consumer.
@@ -66,10 +79,10 @@ type options struct {
 }
 
 func parse(arguments []string) (*options, error) {
-	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", groupTool, driveTool}, arguments[0]) {
+	if len(arguments) == 0 || !slices.Contains([]string{"produce", "consume", "e2e", "load", followTool, groupTool, driveTool}, arguments[0]) {
 		return nil, errors.New(usage)
 	}
-	args := &options{tool: arguments[0], rate: -1, acks: "1", until: untilAcknowledged, seed: 1, producers: 1, burst: 1, properties: map[string]string{}}
+	args := &options{tool: arguments[0], rate: -1, acks: "1", until: untilAcknowledged, seed: 1, producers: 1, burst: 1, consumers: 1, properties: map[string]string{}}
 	for rest := arguments[1:]; len(rest) > 0; rest = rest[2:] {
 		if len(rest) == 1 {
 			return nil, fmt.Errorf("%s needs a value\n%s", rest[0], usage)
@@ -90,11 +103,11 @@ func parse(arguments []string) (*options, error) {
 		}
 		return args, nil
 	}
-	if args.bootstrap == "" || args.topic == "" || args.records < 1 || args.recordSize < 1 && args.tool != "consume" {
+	if args.bootstrap == "" || args.topic == "" || args.records < 1 || args.recordSize < 1 && args.tool != "consume" && args.tool != followTool {
 		return nil, fmt.Errorf("--bootstrap-server, --topic, --num-records and --record-size are needed\n%s", usage)
 	}
-	if args.producers < 1 || args.burst < 1 {
-		return nil, errors.New("--producers and --burst are at least 1")
+	if args.producers < 1 || args.burst < 1 || args.consumers < 1 {
+		return nil, errors.New("--producers, --burst and --consumers are at least 1")
 	}
 	if args.warmup >= args.records {
 		return nil, errors.New("--warmup-records must be fewer than --num-records")
@@ -153,6 +166,18 @@ func (args *options) set(flag, value string) error {
 		args.toPartitions, err = partitionList(value)
 	case "--burst":
 		args.burst, err = strconv.Atoi(value)
+	case "--consumers":
+		args.consumers, err = strconv.Atoi(value)
+	case "--backlog":
+		args.backlog, err = strconv.Atoi(value)
+	case "--from-beginning":
+		args.fromBeginning, err = partitionList(value)
+	case "--read-first":
+		args.readFirst, err = strconv.Atoi(value)
+	case "--work-ms":
+		var ms int
+		ms, err = strconv.Atoi(value)
+		args.work = time.Duration(ms) * time.Millisecond
 	case "--group":
 		args.group = value
 	case "--role":

@@ -168,11 +168,15 @@ func endToEndClients(args *options) (producer, consumer *kgo.Client, err error) 
 	return producer, consumer, err
 }
 
-// consumerAtEnd is a consumer at the end of every partition. The properties take precedence.
+// consumerAtEnd is a consumer at the end of every partition, without those that the tool follow reads from their beginning:
+// SetOffsets is for partitions that polls have returned. The properties take precedence.
 func consumerAtEnd(args *options, defaults ...kgo.Opt) (*kgo.Client, error) {
 	ends, err := endOffsets(args)
 	if err != nil {
 		return nil, err
+	}
+	for _, partition := range args.fromBeginning {
+		delete(ends, partition)
 	}
 	reading, err := args.kafkaOptions(consumerProperties, producerProperties)
 	if err != nil {

@@ -25,7 +25,7 @@ func run(arguments []string) error {
 		return drive(args)
 	}
 	tools := map[string]func(*options) (*report, error){
-		"produce": produce, "consume": consume, "e2e": endToEnd, "load": load,
+		"produce": produce, "consume": consume, "e2e": endToEnd, "load": load, followTool: follow,
 	}
 	result, err := tools[args.tool](args)
 	if err != nil {

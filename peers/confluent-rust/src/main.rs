@@ -5,6 +5,7 @@ mod args;
 mod consume;
 mod drive;
 mod e2e;
+mod follow;
 mod group;
 mod load;
 #[path = "../../librdkafka/src/measure.rs"]
@@ -16,6 +17,8 @@ mod open_loop;
 mod produce;
 #[path = "../../curtail/src/read_back.rs"]
 mod read_back;
+#[path = "../../librdkafka/src/readings.rs"]
+mod readings;
 mod settings;
 
 use std::process::ExitCode;
@@ -49,6 +52,7 @@ fn run() -> Result<(), Failure> {
     let report: Report = match args.tool {
         Tool::Produce => produce::run(&args, &runtime)?,
         Tool::Load => load::run(&args, &runtime)?,
+        Tool::Follow => runtime.block_on(follow::run(&args))?,
         Tool::Consume => runtime.block_on(consume::run(&args))?,
         Tool::Drive => return runtime.block_on(drive::run(&args)),
         Tool::EndToEnd | Tool::GroupConsume => runtime.block_on(e2e::run(&args))?,

@@ -49,6 +49,7 @@ fn run() -> Result<(), Failure> {
         Tool::Load => load::run(&args, &runtime)?,
         Tool::Consume => runtime.block_on(consume::run(&args))?,
         Tool::EndToEnd => runtime.block_on(e2e::run(&args))?,
+        Tool::Follow => return Err("the laboratory reads with Curtail itself".into()),
         Tool::GroupConsume => return Err("use `curtail consume --group`".into()),
         Tool::Drive => return Err("the museum drives Curtail itself".into()),
     };

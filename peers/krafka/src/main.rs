@@ -7,6 +7,7 @@ mod await_each;
 mod consume;
 mod consumer;
 mod e2e;
+mod follow;
 mod load;
 #[path = "../../librdkafka/src/measure.rs"]
 mod measure;
@@ -16,6 +17,8 @@ mod produce;
 mod producer;
 #[path = "../../curtail/src/read_back.rs"]
 mod read_back;
+#[path = "../../librdkafka/src/readings.rs"]
+mod readings;
 mod settings;
 
 use std::fmt::Display;
@@ -47,6 +50,7 @@ fn run() -> Result<(), Failure> {
     let report: Report = match args.tool {
         Tool::Produce => runtime.block_on(produce::run(&args))?,
         Tool::Load => load::run(&args, &runtime)?,
+        Tool::Follow => runtime.block_on(follow::run(&args))?,
         Tool::Consume => runtime.block_on(consume::run(&args))?,
         Tool::EndToEnd => runtime.block_on(e2e::run(&args))?,
         Tool::Drive => return runtime.block_on(drive(&args)),

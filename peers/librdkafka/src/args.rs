@@ -12,6 +12,9 @@ usage: produce --bootstrap-server B --topic T --num-records N --record-size S --
                [--until acknowledged|read] [--warmup-records N] [--keys K] [--seed N]
                [--producers N] [--to-partitions P,P...] [--burst N]
                [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the line 'go' on standard input
+       follow  --bootstrap-server B --topic T --num-records N [--consumers N] [--backlog N] [--from-beginning P,P...]
+               [--read-first N] [--work-ms MS] [--command-property k=v]... [--json FILE] [--fates FILE]; waits for the
+               line 'go' on standard input
        group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                [--command-property k=v]...
        drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
@@ -23,6 +26,7 @@ pub enum Tool {
     Consume,
     EndToEnd,
     Load,
+    Follow,
     GroupConsume,
     Drive,
 }
@@ -60,6 +64,16 @@ pub struct Args {
     pub to_partitions: Vec<i32>,
     /// Records of a load that are due at the same time.
     pub burst: u64,
+    /// Consumers of `follow`, each of which reads everything.
+    pub consumers: u32,
+    /// Records of an earlier load that each consumer of `follow` reads too.
+    pub backlog: u64,
+    /// Partitions that `follow` reads from their beginning; the others from their end.
+    pub from_beginning: Vec<i32>,
+    /// Records that one consumer reads from the topic's beginning before `follow` is ready.
+    pub read_first: u64,
+    /// The application's work after each poll of `follow` that has returned records.
+    pub work_ms: u64,
     pub group: String,
     pub assignor: String,
     /// Role of `drive`: producer or consumer.
@@ -73,6 +87,7 @@ impl Args {
             Some("consume") => Tool::Consume,
             Some("e2e") => Tool::EndToEnd,
             Some("load") => Tool::Load,
+            Some("follow") => Tool::Follow,
             Some("group-consume") => Tool::GroupConsume,
             Some("drive") => Tool::Drive,
             _ => return Err(USAGE.into()),
@@ -95,6 +110,11 @@ impl Args {
             producers: 1,
             to_partitions: Vec::new(),
             burst: 1,
+            consumers: 1,
+            backlog: 0,
+            from_beginning: Vec::new(),
+            read_first: 0,
+            work_ms: 0,
             group: String::new(),
             assignor: String::new(),
             role: String::new(),
@@ -122,11 +142,13 @@ impl Args {
             "--keys" => self.keys = number(flag, &value)?,
             "--seed" => self.seed = number(flag, &value)?,
             "--producers" => self.producers = number(flag, &value)?,
-            "--to-partitions" => {
-                let partitions = value.split(',').map(|partition| number(flag, partition));
-                self.to_partitions = partitions.collect::<Result<_, _>>()?;
-            }
+            "--to-partitions" => self.to_partitions = numbers(flag, &value)?,
             "--burst" => self.burst = number(flag, &value)?,
+            "--consumers" => self.consumers = number(flag, &value)?,
+            "--backlog" => self.backlog = number(flag, &value)?,
+            "--from-beginning" => self.from_beginning = numbers(flag, &value)?,
+            "--read-first" => self.read_first = number(flag, &value)?,
+            "--work-ms" => self.work_ms = number(flag, &value)?,
             "--group" => self.group = value,
             "--assignor" => self.assignor = value,
             "--role" => self.role = value,
@@ -143,7 +165,7 @@ impl Args {
         let grouped = self.tool == Tool::GroupConsume;
         let driven = self.tool == Tool::Drive;
         let counted = !grouped && !driven;
-        let sized = counted && self.tool != Tool::Consume;
+        let sized = counted && !matches!(self.tool, Tool::Consume | Tool::Follow);
         let missing = [
             ("--bootstrap-server", self.bootstrap.is_empty()),
             ("--topic", self.topic.is_empty()),
@@ -160,8 +182,8 @@ impl Args {
             let text = "load needs a --throughput above 0 and records of 8 bytes at least";
             return Err(text.into());
         }
-        if self.producers == 0 || self.burst == 0 {
-            return Err("--producers and --burst are at least 1".into());
+        if self.producers == 0 || self.burst == 0 || self.consumers == 0 {
+            return Err("--producers, --burst and --consumers are at least 1".into());
         }
         if self.warmup >= self.records && counted {
             return Err("--warmup-records must be fewer than --num-records".into());
@@ -176,6 +198,10 @@ fn until(value: &str) -> Result<Until, Failure> {
         "read" => Ok(Until::Read),
         _ => Err(format!("--until is acknowledged or read, not {value:?}").into()),
     }
+}
+
+fn numbers(flag: &str, list: &str) -> Result<Vec<i32>, Failure> {
+    list.split(',').map(|one| number(flag, one)).collect()
 }
 
 fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, Failure> {

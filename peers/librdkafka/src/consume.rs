@@ -16,6 +16,7 @@ pub const QUIET_LIMIT: Duration = Duration::from_secs(60);
 pub fn run(args: &Args) -> Result<Report, Failure> {
     let mut config = properties::consumer(&args.bootstrap);
     properties::apply(&mut config, &args.properties, Role::Consumer, false)?;
+    properties::settle_fetch_size(&mut config);
     let consumer: BaseConsumer = config.create()?;
     let mut list = TopicPartitionList::new();
     for partition in partitions(&consumer, &args.topic)? {

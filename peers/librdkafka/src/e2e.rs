@@ -14,7 +14,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 
 use crate::Failure;
-use crate::args::Args;
+use crate::args::{Args, Tool};
 use crate::consume::{QUIET_LIMIT, partitions};
 use crate::measure::{Cpu, Histogram, Report, payloads};
 use crate::open_loop::Fates;
@@ -133,7 +133,9 @@ pub fn consumer_at_end(args: &Args, settings: &[(&str, &str)]) -> Result<BaseCon
     for (name, value) in settings {
         config.set(*name, *value);
     }
-    properties::apply(&mut config, &args.properties, Role::Consumer, true)?;
+    let both = args.tool != Tool::Follow;
+    properties::apply(&mut config, &args.properties, Role::Consumer, both)?;
+    properties::settle_fetch_size(&mut config);
     let consumer: BaseConsumer = config.create()?;
     let mut list = TopicPartitionList::new();
     for partition in partitions(&consumer, &args.topic)? {

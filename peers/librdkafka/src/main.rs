@@ -4,6 +4,7 @@ mod args;
 mod consume;
 mod drive;
 mod e2e;
+mod follow;
 mod group;
 mod load;
 mod measure;
@@ -12,6 +13,7 @@ mod open_loop;
 mod produce;
 mod properties;
 mod read_back;
+mod readings;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
             Tool::Consume => consume::run(&args)?,
             Tool::EndToEnd => e2e::run(&args)?,
             Tool::Load => load::run(&args)?,
+            Tool::Follow => follow::run(&args)?,
             Tool::GroupConsume => return group::run(&args),
             Tool::Drive => return drive::run(&args),
         };

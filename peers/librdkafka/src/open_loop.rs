@@ -11,8 +11,8 @@ use crate::Failure;
 use crate::args::Args;
 use crate::measure::{Cpu, Histogram, Report, sleep_until};
 
-/// First record number of the warm-up.
-const EARLIER: u64 = 1 << 40;
+/// First record number of the warm-up, or of an earlier load.
+pub const EARLIER: u64 = 1 << 40;
 /// Bytes of a value that hold the record's number.
 const NUMBER: usize = 8;
 /// Letters that values are cut from, beyond the length of one value. With fewer, values repeat within a batch, and a codec
@@ -22,7 +22,7 @@ const POOL: usize = 1 << 22;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Prints `ready` and waits for the line `go`, with or without a start time.
-fn await_start() -> Result<Instant, Failure> {
+pub fn await_start() -> Result<Instant, Failure> {
     println!("ready");
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
@@ -100,9 +100,14 @@ impl Records {
     }
 }
 
+/// The number of the record with this value; `None` for a foreign record.
+pub fn number_of(value: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*value.first_chunk::<NUMBER>()?))
+}
+
 /// The slot of the record with this value; `None` for a foreign record.
 fn slot_of(value: &[u8], warmup: u64) -> Option<usize> {
-    let number = u64::from_be_bytes(*value.first_chunk::<NUMBER>()?);
+    let number = number_of(value)?;
     let slot = number.checked_sub(EARLIER).or_else(|| warmup.checked_add(number))?;
     usize::try_from(slot).ok()
 }

@@ -35,6 +35,9 @@ const CONSUMER: &[(&str, &str)] = &[
     ("client.id", "client.id"),
 ];
 
+/// Default of `message.max.bytes`.
+const MESSAGE_MAX_BYTES: u32 = 1_000_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Producer,
@@ -82,6 +85,14 @@ pub fn settle_idempotence(config: &mut ClientConfig) {
     let all = config.get("acks").is_none_or(|acks| acks == "all" || acks == "-1");
     if config.get("enable.idempotence").is_none() && all {
         config.set("enable.idempotence", "true");
+    }
+}
+
+/// Lowers `message.max.bytes`, which only producers use, to `fetch.max.bytes`, which librdkafka does not accept below it.
+pub fn settle_fetch_size(config: &mut ClientConfig) {
+    let fetched = config.get("fetch.max.bytes").and_then(|bytes| bytes.parse::<u32>().ok());
+    if let Some(bytes) = fetched.filter(|bytes| *bytes < MESSAGE_MAX_BYTES) {
+        config.set("message.max.bytes", bytes.to_string());
     }
 }
 

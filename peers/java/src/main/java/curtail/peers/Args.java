@@ -25,6 +25,9 @@ final class Args {
                churn   --bootstrap-server B --topics N --partitions N --senders N --num-records N --record-size S
                        --throughput R [--warmup-records N] [--seed N] [--command-property k=v]... [--json FILE]
                        [--fates FILE]; records and rate of each sender; waits for the line 'go' on standard input
+               follow  --bootstrap-server B --topic T --num-records N [--consumers N] [--backlog N]
+                       [--from-beginning P,P...] [--read-first N] [--work-ms MS] [--command-property k=v]...
+                       [--json FILE] [--fates FILE]; waits for the line 'go' on standard input
                group-consume --bootstrap-server B --topic T --group G --assignor range|roundrobin|cooperative-sticky
                        [--command-property k=v]...
                drive   --bootstrap-server B --topic T --role producer|consumer [--command-property k=v]...;
@@ -33,6 +36,7 @@ final class Args {
     static final String GROUP_CONSUME = "group-consume";
     static final String CHURN = "churn";
     static final String DRIVE = "drive";
+    static final String FOLLOW = "follow";
 
     String tool;
     String bootstrap;
@@ -62,6 +66,16 @@ final class Args {
     int topics;
     int partitions;
     int senders;
+    /** Of the tool follow: consumers, each of which reads everything. */
+    int consumers = 1;
+    /** Of the tool follow: records of an earlier load that each consumer reads too. */
+    long backlog;
+    /** Of the tool follow: the partitions that are read from their beginning; the others are read from their end. */
+    int[] fromBeginning = {};
+    /** Of the tool follow: records that one consumer reads from the topic's beginning before the driver is ready. */
+    long readFirst;
+    /** Of the tool follow: the application's work after each poll that has returned records. */
+    long workMillis;
     String group;
     String assignor;
     /** Of the tool drive: producer or consumer. */
@@ -70,7 +84,7 @@ final class Args {
 
     static Args parse(String[] arguments) {
         Args args = new Args();
-        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", CHURN, GROUP_CONSUME, DRIVE).contains(arguments[0])) {
+        if (arguments.length == 0 || !List.of("produce", "consume", "e2e", "load", FOLLOW, CHURN, GROUP_CONSUME, DRIVE).contains(arguments[0])) {
             throw new IllegalArgumentException(USAGE);
         }
         args.tool = arguments[0];
@@ -100,11 +114,16 @@ final class Args {
                 case "--keys" -> keys = Long.parseLong(value);
                 case "--seed" -> seed = Long.parseLong(value);
                 case "--producers" -> producers = Integer.parseInt(value);
-                case "--to-partitions" -> toPartitions = Stream.of(value.split(",")).mapToInt(Integer::parseInt).toArray();
+                case "--to-partitions" -> toPartitions = numbers(value);
                 case "--burst" -> burst = Long.parseLong(value);
                 case "--topics" -> topics = Integer.parseInt(value);
                 case "--partitions" -> partitions = Integer.parseInt(value);
                 case "--senders" -> senders = Integer.parseInt(value);
+                case "--consumers" -> consumers = Integer.parseInt(value);
+                case "--backlog" -> backlog = Long.parseLong(value);
+                case "--from-beginning" -> fromBeginning = numbers(value);
+                case "--read-first" -> readFirst = Long.parseLong(value);
+                case "--work-ms" -> workMillis = Long.parseLong(value);
                 case "--group" -> group = value;
                 case "--assignor" -> assignor = value;
                 case "--role" -> role = value;
@@ -120,6 +139,10 @@ final class Args {
         } catch (NumberFormatException e) {
             throw new IllegalArgumentException(flag + " needs a number, not " + value);
         }
+    }
+
+    private static int[] numbers(String list) {
+        return Stream.of(list.split(",")).mapToInt(Integer::parseInt).toArray();
     }
 
     private static boolean untilRead(String value) {
@@ -151,12 +174,13 @@ final class Args {
                     "--topics, --partitions, --senders and --throughput are needed\n" + USAGE);
             }
         }
-        if (bootstrap == null || topic == null || records < 1 || recordSize < 1 && !tool.equals("consume")) {
+        boolean sized = !tool.equals("consume") && !tool.equals(FOLLOW);
+        if (bootstrap == null || topic == null || records < 1 || recordSize < 1 && sized) {
             throw new IllegalArgumentException(
                 "--bootstrap-server, --topic, --num-records and --record-size are needed\n" + USAGE);
         }
-        if (producers < 1 || burst < 1) {
-            throw new IllegalArgumentException("--producers and --burst are at least 1");
+        if (producers < 1 || burst < 1 || consumers < 1) {
+            throw new IllegalArgumentException("--producers, --burst and --consumers are at least 1");
         }
         if (warmup >= records) {
             throw new IllegalArgumentException("--warmup-records must be fewer than --num-records");

@@ -18,6 +18,11 @@ final class Consume {
 
     /** Reads at least {@code --num-records} records; the time begins with the assignment. */
     static Report run(Args args) throws Exception {
+        return run(args, args.records);
+    }
+
+    /** Reads at least this number of records. */
+    static Report run(Args args, long wanted) throws Exception {
         ByteArrayDeserializer deserializer = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(args.consumer(Map.of()), deserializer, deserializer)) {
@@ -29,7 +34,7 @@ final class Consume {
             long records = 0;
             long bytes = 0;
             long lastRecord = begun;
-            while (records < args.records) {
+            while (records < wanted) {
                 ConsumerRecords<byte[], byte[]> batch = consumer.poll(Duration.ofSeconds(1));
                 for (ConsumerRecord<byte[], byte[]> record : batch) {
                     records++;
@@ -40,7 +45,7 @@ final class Consume {
                 if (!batch.isEmpty()) {
                     lastRecord = now;
                 } else if (now - lastRecord > QUIET_LIMIT_NANOS) {
-                    throw new IllegalStateException("no record for 60 s; " + records + " of " + args.records + " came");
+                    throw new IllegalStateException("no record for 60 s; " + records + " of " + wanted + " came");
                 }
             }
             long nanos = System.nanoTime() - begun;

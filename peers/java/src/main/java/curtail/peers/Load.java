@@ -19,8 +19,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Sends records open loop from a given start time, reads them back if asked to, and writes the outcome of each. */
 final class Load {
-    /** First record number of the warm-up. */
-    private static final long EARLIER = 1L << 40;
+    /** First record number of the warm-up, or of an earlier load. */
+    static final long EARLIER = 1L << 40;
     /** Letters that values are cut from. With fewer, values repeat within a batch, and a codec compresses the repetitions. */
     private static final int POOL = 1 << 22;
     /** Longest time from now to a start; a larger one belongs to another clock. */
@@ -53,7 +53,7 @@ final class Load {
         }
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumerAtEnd(Args args) {
+    static KafkaConsumer<byte[], byte[]> consumerAtEnd(Args args) {
         ByteArrayDeserializer deserializer = new ByteArrayDeserializer();
         KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(args.consumer(Map.of()), deserializer, deserializer);

@@ -23,6 +23,7 @@ public final class Main {
                 case "produce" -> Produce.run(args);
                 case "consume" -> Consume.run(args);
                 case "load" -> Load.run(args);
+                case Args.FOLLOW -> Follow.run(args);
                 case Args.CHURN -> Churn.run(args);
                 default -> EndToEnd.run(args);
             };
