@@ -3,8 +3,13 @@
 //! The consumer begins to read when the first new record is due: at the end, or with a backlog in all
 //! partitions or in one of them. The backlog comes from the page cache, as for a consumer with a lag of
 //! minutes. Older data on slow disks or in remote storage would arrive at their speed.
+//!
+//! With another client, Curtail sends the load and the other client's consumer reads it.
 
-use std::{ops::Range, time::Duration};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use curtail::TopicPartition;
 
@@ -13,12 +18,19 @@ use super::{
     Simulated, Testbed, Turn, Workload,
     check::{Order, read_back},
     durability::{SOURCE, TARGET_MS, quantile_ms},
-    load::{Load, Senders},
-    readers::{self, Expected, Reader, SharedOverTime},
+    load::{Load, Senders, Sent},
+    readers::{
+        self, Expected, Read, Reader, SharedOverTime,
+        followers::{Followers, Wanted},
+    },
     testbed::Needs,
     workload::properties,
 };
-use crate::perf::Result;
+use crate::{
+    cpu::CpuTime,
+    peers::{Driver, Peer},
+    perf::{Error, Result},
+};
 
 const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
@@ -109,48 +121,33 @@ impl Experiment for CatchUp {
     fn turn(&self, turn: &Turn<'_>) -> Result<Sample> {
         let topic = turn.topic(self.name());
         turn.testbed.create_topic(&topic, PARTITIONS, 1)?;
-        let behind = behind(turn.arm.name);
         // The arm's properties are the consumer's.
         let arm = Arm { properties: &[], ..*turn.arm };
         let base = Load::new(&Turn { arm: &arm, ..*turn }, &topic)?;
-        let (records, backlog) = records(turn.setting);
         let load = Load {
             config: base.config.clone().linger(Duration::ZERO),
-            records,
+            records: records(turn.setting).0,
             rate: RATE,
             size: SIZE,
             ..base
         };
-        let backlog = if behind.is_empty() { 0 } else { backlog };
-        if backlog > 0 {
-            let load =
-                Load { records: backlog, rate: f64::INFINITY, earlier: true, ..load.clone() };
-            load.run_by(Senders::partitions(behind.clone()), |_, _| Ok(()))?;
-        }
-        let config = readers::with_properties(turn.testbed.consumer(), turn.arm.properties)?;
-        let runtime = readers::runtime()?;
-        let mut consumer = readers::one_at_end(&runtime, &config, &topic)?;
         let over_time = SharedOverTime::default();
-        let (sent, read) =
-            turn.send_after(load, Senders::partitions(0..PARTITIONS), |start, _| {
-                let at = |partition| TopicPartition::new(&*topic, partition);
-                let behind: Vec<TopicPartition> = behind.map(at).collect();
-                consumer.seek_to_beginning(&behind)?;
-                let expected = Expected {
-                    over_time: over_time.clone(),
-                    apart: apart(turn.arm.name),
-                    backlog,
-                    ..Expected::new(start, RATE, records)
-                };
-                runtime.block_on(Reader::new(expected).run(consumer))
-            })?;
+        let (sent, read, cpu) = match turn.driver {
+            None => self::read(turn, load, &over_time)?,
+            Some(driver) => read_by(driver, turn, load, &over_time)?,
+        };
         let mut sample = sent.sample();
+        sample.cpu = sample.cpu + cpu;
         read_back(&sent, Order::Sent, &mut sample)?;
         read.add_to(Order::Sent, &mut sample);
         read.note_caught_up(&mut sample);
         readers::set_latency(&mut sample, read.latency, &over_time);
         turn.testbed.delete_topic(&topic)?;
         Ok(sample)
+    }
+
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
     }
 
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
@@ -184,6 +181,70 @@ impl Experiment for CatchUp {
     }
 }
 
+/// Writes records before the load.
+fn write_earlier(load: &Load, partitions: Range<i32>, records: u64) -> Result<()> {
+    let load = Load { records, rate: f64::INFINITY, earlier: true, ..load.clone() };
+    load.run_by(Senders::partitions(partitions), |_, _| Ok(()))?;
+    Ok(())
+}
+
+/// The records that a consumer expects, of the load and of the backlog.
+fn expected(turn: &Turn<'_>, start: Instant, over_time: &SharedOverTime) -> Expected {
+    let (records, backlog) = records(turn.setting);
+    Expected {
+        over_time: over_time.clone(),
+        apart: apart(turn.arm.name),
+        backlog: if behind(turn.arm.name).is_empty() { 0 } else { backlog },
+        ..Expected::new(start, RATE, records)
+    }
+}
+
+/// Reads with Curtail, whose CPU time is in the load's.
+fn read(turn: &Turn<'_>, load: Load, over_time: &SharedOverTime) -> Result<(Sent, Read, CpuTime)> {
+    let topic = load.topic.clone();
+    let behind = behind(turn.arm.name);
+    if !behind.is_empty() {
+        write_earlier(&load, behind.clone(), records(turn.setting).1)?;
+    }
+    let config = readers::with_properties(turn.testbed.consumer(), turn.arm.properties)?;
+    let runtime = readers::runtime()?;
+    let mut consumer = readers::one_at_end(&runtime, &config, &topic)?;
+    let (sent, read) = turn.send_after(load, Senders::partitions(0..PARTITIONS), |start, _| {
+        let at = |partition| TopicPartition::new(&*topic, partition);
+        let behind: Vec<TopicPartition> = behind.map(at).collect();
+        consumer.seek_to_beginning(&behind)?;
+        runtime.block_on(Reader::new(expected(turn, start, over_time)).run(consumer))
+    })?;
+    Ok((sent, read, CpuTime::default()))
+}
+
+/// Reads with another client. Its warm-up reads the backlog once, or as many other records.
+fn read_by(
+    driver: &Driver,
+    turn: &Turn<'_>,
+    load: Load,
+    over_time: &SharedOverTime,
+) -> Result<(Sent, Read, CpuTime)> {
+    let behind = behind(turn.arm.name);
+    let earlier = records(turn.setting).1;
+    let places = if behind.is_empty() { 0..PARTITIONS } else { behind.clone() };
+    write_earlier(&load, places, earlier)?;
+    let wanted = Wanted {
+        consumers: 1,
+        backlog: if behind.is_empty() { 0 } else { earlier },
+        behind: behind.collect(),
+        read_first: earlier,
+        work: Duration::ZERO,
+    };
+    let followers = Followers::start(turn, driver, &load, wanted)?;
+    let senders = Senders::partitions(0..PARTITIONS);
+    let (sent, (mut read, cpu)) = turn.send_followed(load, senders, |start| {
+        followers.begin(expected(turn, start, over_time))?.join()
+    })?;
+    let read = read.pop().ok_or_else(|| Error::Unexpected("no consumer".into()))?;
+    Ok((sent, read, cpu))
+}
+
 /// The partitions with a backlog.
 fn behind(arm: &str) -> Range<i32> {
     match (arm == CAUGHT_UP.name, apart(arm)) {
@@ -202,4 +263,32 @@ fn apart(arm: &str) -> Option<i32> {
 fn records(setting: &Setting) -> (u64, u64) {
     let length = RUN.mul_f64(setting.scale).as_secs_f64();
     ((RATE * length).ceil() as u64, (BACKLOG * setting.scale) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_runs_the_arms_whose_settings_it_has() {
+        let all = [CAUGHT_UP, ALL, SMALL, ONE, ONE_SKIP];
+        let of = |peer: Peer| -> Vec<&str> {
+            let admitted = |arm: &&Arm| {
+                CatchUp.admits(arm, peer).is_ok() && peer.lacks(arm.properties).is_none()
+            };
+            all.iter().filter(admitted).map(|arm| arm.name).collect()
+        };
+        for peer in [Peer::Java, Peer::Java39, Peer::Librdkafka, Peer::FranzGo] {
+            assert_eq!(of(peer), ["caught-up", "behind", "behind-small", "one-behind"], "{peer:?}");
+        }
+        assert_eq!(of(Peer::Krafka), ["caught-up", "behind", "one-behind"]);
+    }
+
+    #[test]
+    fn only_a_backlog_outside_the_measured_partitions_is_apart() {
+        let of = |arm: &Arm| (behind(arm.name), apart(arm.name));
+        assert_eq!(of(&CAUGHT_UP), (0..0, None));
+        assert_eq!(of(&SMALL), (0..PARTITIONS, None));
+        assert_eq!(of(&ONE), (0..1, Some(0)));
+    }
 }

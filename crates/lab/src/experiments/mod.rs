@@ -365,6 +365,27 @@ impl Turn<'_> {
         }
     }
 
+    /// Sends the load with Curtail while another client's consumers read it. As for all other clients, the records have no
+    /// phases: they would be those of Curtail's producer.
+    ///
+    /// # Errors
+    /// As [`Load::run_by`].
+    fn send_followed<T: Send>(
+        &self,
+        load: Load,
+        senders: Senders,
+        script: impl FnOnce(Instant) -> Result<T> + Send,
+    ) -> Result<(Sent, T)> {
+        self.testbed.begin_timeline()?;
+        let topic = load.topic.clone();
+        let (mut sent, scripted) = load.run_by(senders, |start, _| script(start))?;
+        for acknowledged in sent.fates.iter_mut().filter_map(|fate| fate.acknowledged.as_mut()) {
+            acknowledged.written = None;
+        }
+        sent.observation.traced(self.testbed.timeline(&topic, sent.start)?);
+        Ok((sent, scripted))
+    }
+
     /// Whether other clients take part. Their drivers cannot end a load early.
     fn has_others(&self) -> bool {
         self.setting.clients.iter().any(|client| client.peer().is_some())

@@ -1,5 +1,6 @@
 //! Consumers that run alongside a load and read all its records.
 
+pub(super) mod followers;
 #[cfg(test)]
 mod tests;
 
@@ -313,12 +314,17 @@ impl Reader {
     }
 
     fn take_one(&mut self, record: &ConsumerRecord, now: Instant) {
-        let (partition, offset) = (record.partition(), record.offset());
         let read = nanos(now.saturating_duration_since(self.expected.start));
+        let number = record.value().and_then(number);
+        self.take_read(record.partition(), record.offset(), number, read);
+    }
+
+    /// Takes a record that a poll returned at this time, in nanoseconds since the start.
+    fn take_read(&mut self, partition: i32, offset: i64, number: Option<u64>, read: u64) {
         let progress = self.partitions.entry(partition).or_default();
         // Records of an earlier load count for the catch-up, too.
         let caught_up = progress.poll(read);
-        let Some(number) = record.value().and_then(number) else { return };
+        let Some(number) = number else { return };
         if number >= EARLIER {
             return self.take_earlier(read);
         }
@@ -335,11 +341,11 @@ impl Reader {
         progress.follow(number, offset, &mut self.read.out_of_order);
         if number >= self.expected.warmup {
             let due = self.pacer.due(number);
-            let latency = now.saturating_duration_since(due);
+            let due = nanos(due.saturating_duration_since(self.expected.start));
+            let latency = read.saturating_sub(due);
             if self.expected.apart != Some(partition) {
-                let at = nanos(due.saturating_duration_since(self.expected.start));
-                self.expected.over_time.lock().record(at, nanos(latency));
-                self.read.latency.record(latency);
+                self.expected.over_time.lock().record(due, latency);
+                self.read.latency.record_nanos(latency);
             }
         }
     }

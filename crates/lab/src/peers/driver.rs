@@ -1,5 +1,7 @@
 //! Runs drivers: a process that receives an order, reports when it is ready, and begins at a given time.
 
+pub(crate) mod follow;
+
 use std::{
     ffi::OsString,
     fs,
@@ -356,15 +358,24 @@ pub(crate) struct Sending(Ready);
 
 impl Ready {
     /// Sends `go`; returns when the first record is due.
-    pub(crate) fn go(mut self) -> Result<(Sending, Instant)> {
+    pub(crate) fn go(self) -> Result<(Sending, Instant)> {
+        let start = Instant::now() + LEAD;
+        Ok((self.go_at(start)?, start))
+    }
+
+    /// Sends `go` with a given start, which may have passed.
+    pub(crate) fn go_at(mut self, start: Instant) -> Result<Sending> {
         let clock = clock_gettime(ClockId::CLOCK_MONOTONIC)
             .map_err(|error| Error::Unexpected(format!("the clock cannot be read: {error}")))?;
-        let (start, nanos) = (Instant::now() + LEAD, (Duration::from(clock) + LEAD).as_nanos());
+        let (now, clock) = (Instant::now(), Duration::from(clock));
+        let nanos = (clock + start.saturating_duration_since(now))
+            .saturating_sub(now.saturating_duration_since(start))
+            .as_nanos();
         let told = self.running.stdin.as_mut().map(|stdin| writeln!(stdin, "go {nanos}"));
         if !matches!(told, Some(Ok(()))) {
             return Err(self.running.ended());
         }
-        Ok((Sending(self), start))
+        Ok(Sending(self))
     }
 }
 
