@@ -1,20 +1,31 @@
 //! More consumers than a broker has slots for fetch sessions: the number of evictions.
+//!
+//! With another client, Curtail sends the load and the other client's consumers read it. The broker counts the evictions, so
+//! the client need not report them. A client without fetch sessions (KIP-227) has none that could be evicted.
 
 use std::time::Duration;
 
-use curtail::{ConsumerConfig, ProducerConfig};
+use curtail::{Consumer, ConsumerConfig, ProducerConfig};
+use tokio::{runtime::Runtime, task::JoinHandle};
 
 use super::{
     Act, Arm, Arms, ClusterKind, Condition, Experiment, Figure, Modelled, Published,
     PublishedLatency, Readers, Sample, Setting, Simulated, Testbed, Turn, When, Workload,
     check::Order,
-    load::{Keys, Load, sleep_until},
+    load::{Keys, Load, Senders, sleep_until},
     phases::Observe,
-    readers::{self, Expected, SharedOverTime, Work},
+    readers::{
+        self, Expected, Read, SharedOverTime, Work,
+        followers::{Followers, Following, Wanted},
+    },
     testbed::{Needs, Sessions},
     workload::properties,
 };
-use crate::perf::{Error, Result};
+use crate::{
+    cpu::CpuTime,
+    peers::Peer,
+    perf::{Error, Result},
+};
 
 /// Slots of each broker: two in each of Kafka's eight shards.
 const SLOTS: usize = 16;
@@ -61,6 +72,13 @@ const ARMS: [Arm; 4] = [
     },
 ];
 
+/// Only with other clients, which lack the settings of the other arms.
+const DEFAULT: Arm = Arm {
+    name: "default",
+    about: "each client's default handling of buffered partitions; Curtail's is that of credit",
+    properties: &[],
+};
+
 fn slots() -> (&'static str, String) {
     ("max.incremental.fetch.session.cache.slots", SLOTS.to_string())
 }
@@ -91,8 +109,9 @@ impl Experiment for FetchSessions {
         "KAFKA-17182, pull request 18795"
     }
 
-    fn arms(&self, _: &Setting) -> Vec<Arm> {
-        ARMS.to_vec()
+    fn arms(&self, setting: &Setting) -> Vec<Arm> {
+        let others = setting.clients.iter().any(|client| client.peer().is_some());
+        others.then_some(DEFAULT).into_iter().chain(ARMS).collect()
     }
 
     fn rounds(&self, _: &Setting) -> u32 {
@@ -169,10 +188,6 @@ impl Experiment for FetchSessions {
         let topic = turn.topic(self.name());
         let testbed = turn.testbed;
         testbed.create_topic(&topic, PARTITIONS, 1)?;
-        let config = ConsumerConfig::new(testbed.bootstrap());
-        let config = readers::with_properties(config, turn.arm.properties)?;
-        let runtime = readers::runtime()?;
-        let consumers = readers::at_end(&runtime, &config, &topic, CONSUMERS)?;
         let warmup = Self::warmup(turn.setting);
         let measured = MEASURED.mul_f64(turn.setting.scale);
         // The arm's properties are the consumers'.
@@ -188,33 +203,44 @@ impl Experiment for FetchSessions {
         };
         let (records, skipped) = (load.records, load.warmup);
         let over_time = SharedOverTime::default();
-        let (sent, (before, after, read)) =
-            load.run_observed(testbed, Observe::Phases, |start| {
-                let expected = Expected {
-                    warmup: skipped,
-                    work: Work::Sleep(WORK),
-                    over_time: over_time.clone(),
-                    ..Expected::new(start, RATE, records)
-                };
-                let reading = readers::read(&runtime, consumers, &expected);
-                sleep_until(start, warmup);
-                let before = testbed.fetch_sessions()?;
-                sleep_until(start, warmup + measured);
-                let after = testbed.fetch_sessions()?;
-                Ok((before, after, readers::join(&runtime, reading)?))
-            })?;
+        let earlier = testbed.fetch_sessions()?;
+        let consumers = Consumers::start(turn, &load)?;
+        let script = |start| {
+            let expected = Expected {
+                warmup: skipped,
+                work: Work::Sleep(WORK),
+                over_time: over_time.clone(),
+                ..Expected::new(start, RATE, records)
+            };
+            let reading = consumers.begin(expected)?;
+            sleep_until(start, warmup);
+            let before = testbed.fetch_sessions()?;
+            sleep_until(start, warmup + measured);
+            let after = testbed.fetch_sessions()?;
+            Ok((before, after, reading.join()?))
+        };
+        let (sent, (before, after, (read, cpu))) = match turn.driver {
+            None => load.run_observed(testbed, Observe::Phases, script)?,
+            Some(_) => turn.send_followed(load, Senders::default(), script)?,
+        };
         let mut sample = readers::sample(sent, Order::Sent, read, &over_time)?;
-        note_sessions(&mut sample, before, after, measured);
+        sample.cpu = sample.cpu + cpu;
+        note_sessions(&mut sample, earlier, before, after, measured);
         testbed.delete_topic(&topic)?;
         Ok(sample)
     }
 
+    fn admits(&self, _: &Arm, _: Peer) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn conditions(&self, _: &Setting, arms: &Arms<'_>) -> Vec<Condition> {
         let mut conditions = arms.intact();
-        if let Some(sample) = arms.get(CREDIT.name) {
+        for arm in [CREDIT, DEFAULT] {
+            let Some(sample) = arms.get(arm.name) else { continue };
             let seen = sample.figure("evictions_per_s");
             conditions.push(Condition {
-                text: format!("credit: no evictions once all have started ({seen:.2}/s)"),
+                text: format!("{}: no evictions once all have started ({seen:.2}/s)", arm.name),
                 held: seen == 0.0,
             });
         }
@@ -222,17 +248,124 @@ impl Experiment for FetchSessions {
     }
 }
 
-/// Adds the counters from the beginning and the end of the measured part.
+/// The measured client's consumers, each at the end of every partition.
+enum Consumers {
+    Curtail(Runtime, Vec<Consumer>),
+    Others(Followers),
+}
+
+/// The same while they read.
+enum Reading {
+    Curtail(Runtime, Vec<JoinHandle<Result<Read>>>),
+    Others(Box<Following>),
+}
+
+impl Consumers {
+    fn start(turn: &Turn<'_>, load: &Load) -> Result<Self> {
+        let Some(driver) = turn.driver else {
+            let config = ConsumerConfig::new(turn.testbed.bootstrap());
+            let config = readers::with_properties(config, turn.arm.properties)?;
+            let runtime = readers::runtime()?;
+            let consumers = readers::at_end(&runtime, &config, &load.topic, CONSUMERS)?;
+            return Ok(Self::Curtail(runtime, consumers));
+        };
+        let wanted = Wanted {
+            consumers: CONSUMERS,
+            behind: Vec::new(),
+            backlog: 0,
+            read_first: 0,
+            work: WORK,
+        };
+        Ok(Self::Others(Followers::start(turn, driver, load, wanted)?))
+    }
+
+    fn begin(self, expected: Expected) -> Result<Reading> {
+        match self {
+            Self::Curtail(runtime, consumers) => {
+                let reading = readers::read(&runtime, consumers, &expected);
+                Ok(Reading::Curtail(runtime, reading))
+            }
+            Self::Others(followers) => Ok(Reading::Others(Box::new(followers.begin(expected)?))),
+        }
+    }
+}
+
+impl Reading {
+    /// What each consumer has read, and the CPU time of those in another process.
+    fn join(self) -> Result<(Vec<Read>, CpuTime)> {
+        match self {
+            Self::Curtail(runtime, reading) => {
+                Ok((readers::join(&runtime, reading)?, CpuTime::default()))
+            }
+            Self::Others(following) => following.join(),
+        }
+    }
+}
+
+/// Adds the counters from the beginning and the end of the measured part, in relation to those before the consumers started.
 pub(super) fn note_sessions(
     sample: &mut Sample,
+    earlier: Sessions,
     before: Sessions,
     after: Sessions,
     measured: Duration,
 ) {
-    let evictions = after.evictions.saturating_sub(before.evictions) as f64;
-    sample.note("evictions_per_s", Figure::Worst(evictions / measured.as_secs_f64()));
-    sample.note("evictions_at_start", Figure::Worst(before.evictions as f64));
+    let evictions =
+        |from: Sessions, to: Sessions| to.evictions.saturating_sub(from.evictions) as f64;
+    let per_second = evictions(before, after) / measured.as_secs_f64();
+    sample.note("evictions_per_s", Figure::Worst(per_second));
+    sample.note("evictions_at_start", Figure::Worst(evictions(earlier, before)));
     // At the end of the measured part the first consumers may already have left.
     sample.note("sessions", Figure::Worst(before.sessions as f64));
     sample.note("partitions_in_sessions", Figure::Worst(before.partitions as f64));
+    if earlier.sessions > 0 {
+        // A broker keeps a session that its consumer has not closed until another one needs the slot.
+        sample.note("sessions_of_earlier_turns", Figure::Worst(earlier.sessions as f64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::Client;
+
+    fn arms(clients: &[Client]) -> Vec<&'static str> {
+        let setting = Setting { clients: clients.to_vec(), ..Setting::new(ClusterKind::Apache) };
+        FetchSessions.arms(&setting).iter().map(|arm| arm.name).collect()
+    }
+
+    #[test]
+    fn the_default_arm_runs_only_with_other_clients() {
+        let ours = ["credit", "omit", "skip-all", "skip-broker"];
+        assert_eq!(arms(&[Client::Curtail]), ours);
+        let with_others = [&["default"][..], &ours].concat();
+        assert_eq!(arms(&[Client::Curtail, Client::Peer(Peer::FranzGo)]), with_others);
+    }
+
+    #[test]
+    fn sessions_and_evictions_of_earlier_turns_are_apart() {
+        let sessions = |sessions, evictions| Sessions { sessions, partitions: 0, evictions };
+        let mut sample = Sample::default();
+        let length = Duration::from_secs(4);
+        note_sessions(&mut sample, sessions(8, 20), sessions(16, 25), sessions(16, 27), length);
+        let figures =
+            ["evictions_per_s", "evictions_at_start", "sessions", "sessions_of_earlier_turns"];
+        assert_eq!(figures.map(|name| sample.figure(name)), [0.5, 5.0, 16.0, 8.0]);
+        let mut sample = Sample::default();
+        note_sessions(&mut sample, sessions(0, 0), sessions(1, 0), sessions(1, 0), length);
+        assert!(!sample.extra.contains_key("sessions_of_earlier_turns"));
+    }
+
+    #[test]
+    fn other_clients_run_only_the_default_arm() {
+        for peer in Peer::ALL {
+            assert_eq!(FetchSessions.admits(&DEFAULT, peer), Ok(()));
+            assert_eq!(peer.lacks(DEFAULT.properties), None);
+            for arm in ARMS {
+                let expected =
+                    format!("it does not support curtail.buffered.partitions={}", arm.name);
+                assert_eq!(peer.lacks(arm.properties), Some(expected));
+            }
+        }
+    }
 }

@@ -36,6 +36,7 @@ use super::{
     head_of_line::{measure_quick, note_lookups},
     load::{EARLIER, longest_silence, nanos, number, worst_ms},
     phases::Inside,
+    testbed,
 };
 use crate::{
     latency::Latencies,
@@ -339,7 +340,7 @@ impl Play {
         cluster: &ClusterHandle,
     ) {
         if let [(from, before), .., (until, after)] = happened.sessions[..] {
-            note_sessions(sample, before, after, until - from);
+            note_sessions(sample, testbed::Sessions::default(), before, after, until - from);
         }
         let Some(first) = happened.first() else { return };
         let stall = longest_silence(&played.fates, nanos(first));
