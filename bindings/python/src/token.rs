@@ -74,7 +74,11 @@ impl State {
 }
 
 impl Tokens {
-    pub(crate) fn new(py: Python<'_>, function: Function, config: &impl Settings) -> PyResult<Self> {
+    pub(crate) fn new(
+        py: Python<'_>,
+        function: Function,
+        config: &impl Settings,
+    ) -> PyResult<Self> {
         let (key, has_loop) = function;
         let core = match has_loop {
             true => None,
