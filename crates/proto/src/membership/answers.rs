@@ -246,9 +246,14 @@ impl<E: Clone> Membership<E> {
         if code == ErrorCode::STALE_MEMBER_EPOCH {
             return self.successor(identity).is_some();
         }
+        // A commit and a join on another connection may overtake each other. If the join was first, the coordinator has
+        // begun the generation that the join asks for: the member stays, and learns of it by the join's response.
+        // **Was a bug:** it gave up its partitions.
+        let is_overtaken =
+            code == ErrorCode::ILLEGAL_GENERATION && matches!(self.phase, Phase::Joining);
         let current = self.identity().as_ref() == Some(identity);
         match remedy(code) {
-            Remedy::Renew { keep_id } if current => {
+            Remedy::Renew { keep_id } if current && !is_overtaken => {
                 self.renew(keep_id, now);
                 false
             }

@@ -472,6 +472,28 @@ fn another_coordinator_is_looked_up() {
 }
 
 #[test]
+fn a_commit_that_a_join_has_overtaken_costs_no_partition() {
+    for (code, stays) in
+        [(ErrorCode::ILLEGAL_GENERATION, true), (ErrorCode::UNKNOWN_MEMBER_ID, false)]
+    {
+        let mut member = Member::new(Assignor::CooperativeSticky);
+        member.settle(&[0, 1]);
+        member.beat(refused(ErrorCode::REBALANCE_IN_PROGRESS));
+        member.flush();
+        member.expect_join("m");
+        assert_eq!(member.machine.commit_refused(&identity(1, "m"), code, member.now), stays);
+        if stays {
+            assert_eq!(member.machine.standing(), Standing::Rebalancing);
+            member.join_behind(2, "m");
+            member.given(&[0, 1]);
+            assert_eq!(member.machine.standing(), Standing::Member(identity(2, "m")));
+        } else {
+            assert_eq!(member.hand_over(), Handover::Lose(keys(&[0, 1])));
+        }
+    }
+}
+
+#[test]
 fn a_rebalance_that_fails_on_the_way_begins_again() {
     let mut member = Member::new(Assignor::Range);
     member.settle(&[]);
