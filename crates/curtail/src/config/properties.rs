@@ -35,15 +35,14 @@ pub const IGNORED_PROPERTIES: &[&str] = &[
     "metrics.sample.window.ms",
 ];
 
-/// The properties common to all clients.
-fn common() -> impl Iterator<Item = &'static Property<CommonConfig>> {
-    COMMON.iter().chain(security::table())
+/// The properties common to all clients, except those that `S` does not have.
+fn common<S: Settings>() -> impl Iterator<Item = &'static Property<CommonConfig>> {
+    COMMON.iter().chain(security::table()).filter(|p| !S::WITHOUT.contains(&p.name))
 }
 
 /// Every property name that `S` supports.
 fn supported<S: Settings>() -> impl Iterator<Item = &'static str> {
-    let common = common().map(|p| p.name).filter(|n| !S::WITHOUT.contains(n));
-    common.chain(S::table().map(|p| p.name))
+    common::<S>().map(|p| p.name).chain(S::table().map(|p| p.name))
 }
 
 fn set<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), ConfigError> {
@@ -78,7 +77,7 @@ fn without_text<S: Settings>(error: ConfigError, variable: &str) -> ConfigError 
         ConfigError::Invalid { name, .. } => {
             let of_client = S::table().find(|p| p.name == name).map(|p| p.expected);
             let expected =
-                of_client.or_else(|| common().find(|p| p.name == name).map(|p| p.expected));
+                of_client.or_else(|| common::<S>().find(|p| p.name == name).map(|p| p.expected));
             let reason =
                 format!("its text cannot be used; expected {}", expected.unwrap_or_default());
             ConfigError::Invalid { name, value: redact::value(name, variable), reason }
@@ -97,8 +96,7 @@ fn set_text<S: Settings>(config: &mut S, name: &str, value: &str) -> Result<(), 
         config.give(property.name);
         return Ok(());
     }
-    let common = common().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
-    if let Some(property) = common {
+    if let Some(property) = common::<S>().find(|p| p.name == name) {
         property.set(config.common_mut(), value)?;
         config.give(property.name);
         return Ok(());
@@ -131,8 +129,7 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
 
 /// Checks every value against its property's parser, which defines the range. Covers values from setters.
 fn check_ranges<S: Settings>(config: &S) -> Result<(), ConfigError> {
-    let common = common().filter(|property| !S::WITHOUT.contains(&property.name));
-    for property in common {
+    for property in common::<S>() {
         property.check(config.common())?;
     }
     S::table().try_for_each(|property| property.check(config))
@@ -142,11 +139,10 @@ fn check_ranges<S: Settings>(config: &S) -> Result<(), ConfigError> {
 fn unset<S: Settings>(config: &mut S, name: &str) -> Result<(), ConfigError> {
     let name = name.trim();
     let unset = S::default();
-    let common = common().find(|p| p.name == name && !S::WITHOUT.contains(&p.name));
     let name = if let Some(property) = S::table().find(|p| p.name == name) {
         (property.copy)(&unset, config);
         property.name
-    } else if let Some(property) = common {
+    } else if let Some(property) = common::<S>().find(|p| p.name == name) {
         (property.copy)(unset.common(), config.common_mut());
         property.name
     } else {
@@ -160,9 +156,7 @@ fn unset<S: Settings>(config: &mut S, name: &str) -> Result<(), ConfigError> {
 
 /// Takes over the common settings that were made explicitly.
 pub(super) fn take_over<S: Settings>(config: &mut S, from: &CommonConfig) {
-    let is_made =
-        |p: &&Property<CommonConfig>| from.given.contains(p.name) && !S::WITHOUT.contains(&p.name);
-    let made: Vec<_> = common().filter(is_made).collect();
+    let made: Vec<_> = common::<S>().filter(|p| from.given.contains(p.name)).collect();
     if made.iter().any(|made| security::table().any(|p| p.name == made.name)) {
         // It has values that are no properties, and a cache that all its clones share.
         config.common_mut().security = from.security.clone();
@@ -174,9 +168,14 @@ pub(super) fn take_over<S: Settings>(config: &mut S, from: &CommonConfig) {
     config.settle();
 }
 
+/// Returns the value of a setting, or `None` for an unknown name.
+fn get<S: Settings>(config: &S, name: &str) -> Option<String> {
+    let own = S::table().find(|p| p.name == name).map(|p| (p.get)(config));
+    own.or_else(|| common::<S>().find(|p| p.name == name).map(|p| (p.get)(config.common())))
+}
+
 fn show<S: Settings>(config: &S) -> Vec<(&'static str, String)> {
-    let common = common().filter(|p| !S::WITHOUT.contains(&p.name));
-    let mut all: Vec<_> = common.map(|p| (p.name, (p.get)(config.common()))).collect();
+    let mut all: Vec<_> = common::<S>().map(|p| (p.name, (p.get)(config.common()))).collect();
     all.extend(S::table().map(|p| (p.name, (p.get)(config))));
     all.sort_unstable();
     all
@@ -270,12 +269,7 @@ macro_rules! by_name {
             /// name.
             #[must_use]
             pub fn get(&self, name: &str) -> Option<String> {
-                let own = Self::table().find(|p| p.name == name).map(|p| (p.get)(self));
-                own.or_else(|| {
-                    let without = <Self as Settings>::WITHOUT;
-                    let common = common().find(|p| p.name == name && !without.contains(&p.name));
-                    common.map(|p| (p.get)(&self.common))
-                })
+                get(self, name)
             }
 
             /// Whether a setting was made explicitly, by its setter, by name or in a file. The defaults of other settings
