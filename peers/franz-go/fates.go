@@ -27,6 +27,20 @@ func newFates(records int) []fate {
 
 // writeFates writes the fates in the format of README.md; it does nothing without a path.
 func writeFates(path string, fates []fate) error {
+	return writeFile(path, func(out *bufio.Writer) {
+		for _, fate := range fates {
+			bytes := make([]byte, 0, 28)
+			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.sent))
+			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.acknowledged))
+			bytes = binary.LittleEndian.AppendUint32(bytes, uint32(fate.partition))
+			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.offset))
+			_, _ = out.Write(bytes)
+		}
+	})
+}
+
+// writeFile creates a file with what write adds, whose errors the writer keeps; it does nothing without a path.
+func writeFile(path string, write func(*bufio.Writer)) error {
 	if path == "" {
 		return nil
 	}
@@ -36,14 +50,6 @@ func writeFates(path string, fates []fate) error {
 	}
 	defer file.Close()
 	out := bufio.NewWriter(file)
-	for _, fate := range fates {
-		bytes := make([]byte, 0, 28)
-		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.sent))
-		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.acknowledged))
-		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(fate.partition))
-		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(fate.offset))
-		// A write error is kept and returned by the flush.
-		_, _ = out.Write(bytes)
-	}
+	write(out)
 	return out.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"sync"
 	"time"
 
@@ -152,25 +151,16 @@ func (f *follower) take(record *kgo.Record, at time.Duration) error {
 
 // writeReadings writes what the consumers have read in the format of README.md; it does nothing without a path.
 func writeReadings(path string, followers []*follower) error {
-	if path == "" {
-		return nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	out := bufio.NewWriter(file)
-	for consumer, f := range followers {
-		for _, reading := range f.readings {
-			bytes := binary.LittleEndian.AppendUint32(make([]byte, 0, 32), uint32(consumer))
-			bytes = binary.LittleEndian.AppendUint32(bytes, uint32(reading.partition))
-			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(reading.offset))
-			bytes = binary.LittleEndian.AppendUint64(bytes, reading.number)
-			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(reading.at))
-			// A write error is kept and returned by the flush.
-			_, _ = out.Write(bytes)
+	return writeFile(path, func(out *bufio.Writer) {
+		for consumer, f := range followers {
+			for _, reading := range f.readings {
+				bytes := binary.LittleEndian.AppendUint32(make([]byte, 0, 32), uint32(consumer))
+				bytes = binary.LittleEndian.AppendUint32(bytes, uint32(reading.partition))
+				bytes = binary.LittleEndian.AppendUint64(bytes, uint64(reading.offset))
+				bytes = binary.LittleEndian.AppendUint64(bytes, reading.number)
+				bytes = binary.LittleEndian.AppendUint64(bytes, uint64(reading.at))
+				_, _ = out.Write(bytes)
+			}
 		}
-	}
-	return out.Flush()
+	})
 }

@@ -19,16 +19,13 @@ use super::{
     check::{Order, read_back},
     durability::{SOURCE, TARGET_MS, quantile_ms},
     load::{Load, Senders, Sent},
-    readers::{
-        self, Expected, Read, Reader, SharedOverTime,
-        followers::{Followers, Wanted},
-    },
+    readers::{self, Expected, Read, Reader, SharedOverTime, followers::Followers},
     testbed::Needs,
     workload::properties,
 };
 use crate::{
     cpu::CpuTime,
-    peers::{Driver, Peer},
+    peers::{Driver, Peer, driver::follow::Wanted},
     perf::{Error, Result},
 };
 
@@ -232,7 +229,7 @@ fn read_by(
     let wanted = Wanted {
         consumers: 1,
         backlog: if behind.is_empty() { 0 } else { earlier },
-        behind: behind.collect(),
+        from_beginning: behind.collect(),
         read_first: earlier,
         work: Duration::ZERO,
     };

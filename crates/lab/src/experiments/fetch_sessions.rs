@@ -16,14 +16,14 @@ use super::{
     phases::Observe,
     readers::{
         self, Expected, Read, SharedOverTime, Work,
-        followers::{Followers, Following, Wanted},
+        followers::{Followers, Following},
     },
     testbed::{Needs, Sessions},
     workload::properties,
 };
 use crate::{
     cpu::CpuTime,
-    peers::Peer,
+    peers::{Peer, driver::follow::Wanted},
     perf::{Error, Result},
 };
 
@@ -269,13 +269,7 @@ impl Consumers {
             let consumers = readers::at_end(&runtime, &config, &load.topic, CONSUMERS)?;
             return Ok(Self::Curtail(runtime, consumers));
         };
-        let wanted = Wanted {
-            consumers: CONSUMERS,
-            behind: Vec::new(),
-            backlog: 0,
-            read_first: 0,
-            work: WORK,
-        };
+        let wanted = Wanted { consumers: CONSUMERS, work: WORK, ..Default::default() };
         Ok(Self::Others(Followers::start(turn, driver, load, wanted)?))
     }
 

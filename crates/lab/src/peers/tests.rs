@@ -97,13 +97,13 @@ fn order() -> Order {
 }
 
 /// A driver that is a shell script, which receives the driver's command line.
-fn script(text: &str) -> Driver {
+pub(super) fn script(text: &str) -> Driver {
     let words = ["sh", "-c", text, "driver"].map(OsString::from);
     Driver::new(Peer::FranzGo, words.into())
 }
 
 /// Sets `fates` and `json` to the paths on the command line.
-const FIND: &str = r#"
+pub(super) const FIND: &str = r#"
     words="$*"
     while [ $# -gt 0 ]; do
         case "$1" in --fates) fates="$2";; --json) json="$2";; esac

@@ -13,26 +13,11 @@ use crate::{
         Driver,
         driver::{
             Ready, Sending,
-            follow::{Follow, Followed},
+            follow::{Follow, Followed, Wanted},
         },
     },
     perf::Result,
 };
-
-/// Consumers to start, and their part of the topic.
-#[derive(Clone, Debug)]
-pub(in crate::experiments) struct Wanted {
-    /// Consumers, each of which reads everything.
-    pub(in crate::experiments) consumers: usize,
-    /// Partitions that they read from the beginning; the others are read from their ends.
-    pub(in crate::experiments) behind: Vec<i32>,
-    /// Records of an earlier load in those partitions.
-    pub(in crate::experiments) backlog: u64,
-    /// Records that one consumer reads from the topic's beginning first, as a warm-up.
-    pub(in crate::experiments) read_first: u64,
-    /// The application's work after each non-empty poll.
-    pub(in crate::experiments) work: Duration,
-}
 
 /// Consumers that wait for the start of a load.
 pub(in crate::experiments) struct Followers {
@@ -58,18 +43,14 @@ impl Followers {
         load: &Load,
         wanted: Wanted,
     ) -> Result<Self> {
-        let Wanted { consumers, behind, backlog, read_first, work } = wanted;
+        let consumers = wanted.consumers;
         let properties = turn.arm.properties.iter();
         let ready = driver.follow(&Follow {
             bootstrap: turn.testbed.bootstrap().to_owned(),
             topic: load.topic.clone(),
-            consumers,
             records: load.records,
             length: Duration::from_secs_f64(load.records as f64 / load.rate),
-            backlog,
-            from_beginning: behind,
-            read_first,
-            work,
+            wanted,
             properties: properties.map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         })?;
         Ok(Self { ready, consumers })

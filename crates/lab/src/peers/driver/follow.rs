@@ -24,21 +24,27 @@ pub(crate) const SIZE: usize = 32;
 pub(crate) struct Follow {
     pub(crate) bootstrap: String,
     pub(crate) topic: String,
-    /// Consumers, each of which reads everything.
-    pub(crate) consumers: usize,
     /// Records of the load.
     pub(crate) records: u64,
     /// Length of the load.
     pub(crate) length: Duration,
-    /// Records of an earlier load that each consumer reads too.
-    pub(crate) backlog: u64,
+    pub(crate) wanted: Wanted,
+    pub(crate) properties: Vec<(String, String)>,
+}
+
+/// Consumers to start, and their part of the topic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Wanted {
+    /// Consumers, each of which reads everything.
+    pub(crate) consumers: usize,
     /// The partitions that are read from their beginning; the others are read from their end.
     pub(crate) from_beginning: Vec<i32>,
-    /// Records that one consumer reads from the topic's beginning before the driver is ready.
+    /// Records of an earlier load in those partitions, which each consumer reads too.
+    pub(crate) backlog: u64,
+    /// Records that one consumer reads from the topic's beginning before the driver is ready, as a warm-up.
     pub(crate) read_first: u64,
     /// The application's work after each poll that has returned records, in whole milliseconds.
     pub(crate) work: Duration,
-    pub(crate) properties: Vec<(String, String)>,
 }
 
 /// A record that a consumer has read.
@@ -53,17 +59,18 @@ pub(crate) struct Followed {
 
 impl Follow {
     fn arguments(&self) -> Vec<String> {
+        let wanted = &self.wanted;
         let mut words = flags(&[
             ("--bootstrap-server", self.bootstrap.clone()),
             ("--topic", self.topic.clone()),
             ("--num-records", self.records.to_string()),
-            ("--consumers", self.consumers.to_string()),
-            ("--backlog", self.backlog.to_string()),
-            ("--read-first", self.read_first.to_string()),
-            ("--work-ms", self.work.as_millis().to_string()),
+            ("--consumers", wanted.consumers.to_string()),
+            ("--backlog", wanted.backlog.to_string()),
+            ("--read-first", wanted.read_first.to_string()),
+            ("--work-ms", wanted.work.as_millis().to_string()),
         ]);
-        if !self.from_beginning.is_empty() {
-            let list: Vec<String> = self.from_beginning.iter().map(i32::to_string).collect();
+        if !wanted.from_beginning.is_empty() {
+            let list: Vec<String> = wanted.from_beginning.iter().map(i32::to_string).collect();
             words.extend(flags(&[("--from-beginning", list.join(","))]));
         }
         words.extend(settings(&self.properties));

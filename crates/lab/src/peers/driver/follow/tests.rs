@@ -1,7 +1,7 @@
-use std::{ffi::OsString, fmt::Write as _, time::Instant};
+use std::{fmt::Write as _, time::Instant};
 
 use super::*;
-use crate::peers::Peer;
+use crate::peers::tests::{FIND, script};
 
 fn bytes(consumer: u32, partition: i32, offset: i64, number: u64, at: i64) -> Vec<u8> {
     let mut bytes = consumer.to_le_bytes().to_vec();
@@ -41,30 +41,22 @@ fn follow() -> Follow {
     Follow {
         bootstrap: "b:1".into(),
         topic: "t".into(),
-        consumers: 2,
         records: 3,
         length: Duration::from_secs(1),
-        backlog: 7,
-        from_beginning: vec![0, 4],
-        read_first: 5,
-        work: Duration::from_millis(6),
+        wanted: Wanted {
+            consumers: 2,
+            from_beginning: vec![0, 4],
+            backlog: 7,
+            read_first: 5,
+            work: Duration::from_millis(6),
+        },
         properties: vec![("fetch.max.bytes".into(), "16384".into())],
     }
 }
 
-/// Runs a shell script as the driver, after it has set `fates` and `json`.
+/// Runs a shell script as the driver, up to its end.
 fn run(text: &str, start: Instant) -> Result<(Vec<Vec<Followed>>, CpuTime)> {
-    const FIND: &str = r#"
-        words="$*"
-        while [ $# -gt 0 ]; do
-            case "$1" in --fates) fates="$2";; --json) json="$2";; esac
-            shift
-        done
-        echo ready; read go when
-    "#;
-    let text = format!("{FIND}{text}");
-    let words = ["sh", "-c", &text, "driver"].map(OsString::from);
-    let driver = Driver::new(Peer::FranzGo, words.into());
+    let driver = script(&format!("{FIND} echo ready; read go when; {text}"));
     driver.follow(&follow())?.go_at(start)?.followed(2)
 }
 
