@@ -54,7 +54,7 @@ const ROUND_TRIPS: u32 = 16;
 /// Most bytes of a request that measures the round trip, unless it is a single batch.
 pub const SMALL: usize = 64 << 10;
 
-/// Time without a small request that had the connection to itself after which the next one must measure the round trip.
+/// Time without a request that measures the round trip after which the next one must.
 /// At full rate that costs one small turn.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -119,7 +119,7 @@ pub struct Path {
     /// Read time of the previous response on this connection.
     last: Option<Instant>,
     round_trips: RoundTrips,
-    /// When a small request last had the connection to itself.
+    /// When a request that measures the round trip was last sent.
     alone_at: Option<Instant>,
     widest: Widest,
     half_full_since: Option<Instant>,
@@ -156,7 +156,7 @@ impl Pace {
     }
 }
 
-/// The last response times of small requests that had the connection to themselves.
+/// The last response times of requests that measure the round trip ([`Path::measures_round_trip`]).
 ///
 /// They are counted, not timed: a sender whose requests are small shows within a few of them that its broker became
 /// slow. Their median counts. The shortest would leave out what a commit usually takes, and the longest may have met a
@@ -283,7 +283,8 @@ impl Path {
         }
     }
 
-    /// Without a window, no request is kept small for the measurement, so all that go alone count.
+    /// Whether a request measures the round trip: it has the connection to itself, and its time depends little on its
+    /// bytes. Without a window no request is kept small for that, so all that go alone count.
     fn measures_round_trip(&self, ahead: usize, is_small: bool) -> bool {
         ahead == 0 && (is_small || self.bounds.target.is_none())
     }
