@@ -67,6 +67,10 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// How long the window must have been half full for the queue to count as standing (CoDel's interval, RFC 8289).
 const STANDING: Duration = Duration::from_millis(100);
 
+/// How long a broker's first response may take before the gate opens. The followers of a new topic take up to a second for
+/// the first commits, which says nothing about the broker's pace.
+const FIRST_RESPONSE: Duration = Duration::from_millis(100);
+
 /// Settings of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -335,7 +339,11 @@ impl Path {
         let age = |at: Instant| at.saturating_duration_since(began);
         let bounded = oldest.filter(|_| self.bounds.target.is_some());
         let pauses_at = bounded.map(|Oldest { written, bytes }| {
-            age(self.turn_began(written).later(self.patience(bytes)))
+            let patience = match self.response_time.mean() {
+                None => FIRST_RESPONSE,
+                Some(_) => self.patience(bytes),
+            };
+            age(self.turn_began(written).later(patience))
         });
         gate.set_flight(&Flight {
             held,

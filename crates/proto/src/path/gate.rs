@@ -105,14 +105,18 @@ impl Gate {
 
     /// When a full window opens unless a response comes: the broker pauses. An application that keeps its pace must not
     /// wait for one broker and so send late to all others; its burst goes to memory. But if the queue is standing, the
-    /// sender is faster than the broker and gains nothing by it. `None` if only a response opens the window.
+    /// sender is faster than the broker and gains nothing by it. `None` if only a response or the first request opens the
+    /// window.
     pub fn opens_at(&self) -> Option<Duration> {
-        if self.is_standing() || !self.has_responded.load(Ordering::Relaxed) {
+        if self.is_standing() {
             return None;
         }
-        let at = self.pauses_at.load(Ordering::Relaxed).checked_sub(1);
-        // Without a request in flight the records wait for something else than the broker's pace.
-        Some(at.map_or(Duration::ZERO, Duration::from_micros))
+        match self.pauses_at.load(Ordering::Relaxed).checked_sub(1) {
+            Some(at) => Some(Duration::from_micros(at)),
+            // Without a request in flight the records wait for something else than the broker's pace. A broker that has never
+            // responded may still be connecting.
+            None => self.has_responded.load(Ordering::Relaxed).then_some(Duration::ZERO),
+        }
     }
 
     /// Whether the window is full.

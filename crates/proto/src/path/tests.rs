@@ -283,6 +283,24 @@ fn before_the_first_response_one_request_may_be_outstanding() {
     assert!(hand.is_open(), "a broker that cannot be reached is bounded by memory alone");
 }
 
+/// The first commits of a new topic may take a second. A burst must not wait for them, since their time does not show how fast the
+/// broker is.
+#[test]
+fn a_first_response_that_takes_long_opens_the_gate() {
+    let mut hand = Hand::new();
+    hand.gate.charge(BOUNDS.request);
+    hand.request(BOUNDS.request);
+    hand.now = FIRST_RESPONSE - us(1);
+    assert!(!hand.is_open(), "a broker that is only cold responds in this time");
+    hand.now = FIRST_RESPONSE;
+    assert!(hand.is_open());
+    hand.gate.charge(30 * BOUNDS.request);
+    hand.now = Duration::ZERO;
+    hand.turn(BOUNDS.request, us(700_000));
+    hand.gate.release(BOUNDS.request);
+    assert!(!hand.gate.is_standing() && hand.is_open(), "what gathered meanwhile does not count");
+}
+
 /// A paced application must not be late at every broker because one pauses.
 #[test]
 fn a_pause_opens_the_gate_unless_the_queue_is_standing() {
