@@ -9,7 +9,7 @@ use messages::{
     delete_acls_request::DeleteAclsFilter,
 };
 
-use super::{Admin, Each, broker_error, rounds::Outcome, text};
+use super::{Admin, Each, broker_error, text};
 use crate::Result;
 
 /// An enum with Kafka's codes and names.
@@ -328,7 +328,7 @@ impl Admin {
         self.rounds(what, acls, |open, _| self.create_acls_once(open)).await
     }
 
-    async fn create_acls_once(&self, acls: BTreeSet<Acl>) -> Result<Outcome<Acl, ()>> {
+    async fn create_acls_once(&self, acls: BTreeSet<Acl>) -> Result<Each<Acl, ()>> {
         let creations = acls.iter().map(|acl| {
             AclCreation::default()
                 .with_resource_type(acl.resource.wire())
@@ -369,16 +369,16 @@ impl Admin {
     async fn delete_acls_once(
         &self,
         filters: BTreeSet<AclFilter>,
-    ) -> Result<Outcome<AclFilter, Each<Acl, ()>>> {
+    ) -> Result<Each<AclFilter, Each<Acl, ()>>> {
         let wire = filters.iter().map(AclFilter::wire).collect();
         let request = DeleteAclsRequest::default().with_filters(wire);
         let answer: DeleteAclsResponse = self.ask_any(1..=3, |_| request).await?;
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         // Results are in the order of the request.
         for (filter, result) in filters.into_iter().zip(answer.filter_results) {
             let message = result.error_message.as_deref();
             if let Err(code) = ErrorCode(result.error_code).ok() {
-                outcome.insert(filter, Err(broker_error("ACLs", code, message)));
+                results.push((filter, Err(broker_error("ACLs", code, message))));
                 continue;
             }
             let deleted = result.matching_acls.iter().filter_map(|acl| {
@@ -397,8 +397,8 @@ impl Admin {
                     code.ok().map_err(|code| broker_error(&acl.to_string(), code, message));
                 Some((acl, result))
             });
-            outcome.insert(filter, Ok(deleted.collect()));
+            results.push((filter, Ok(deleted.collect())));
         }
-        Ok(outcome)
+        Ok(results)
     }
 }

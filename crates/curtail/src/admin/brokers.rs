@@ -16,7 +16,7 @@ use messages::{
     update_features_request::FeatureUpdateKey,
 };
 
-use super::{Admin, Each, Mode, broker_error, rounds::Outcome, text, topics_of};
+use super::{Admin, Each, Mode, broker_error, text, topics_of};
 use crate::{Result, TopicPartition};
 
 /// A directory of a broker's logs.
@@ -286,16 +286,16 @@ impl Admin {
     async fn move_replicas_once(
         &self,
         open: BTreeSet<LogDirMove>,
-    ) -> Result<Outcome<LogDirMove, Result<()>>> {
+    ) -> Result<Each<LogDirMove, Result<()>>> {
         let live = self.brokers().await?;
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         let mut parts: BTreeMap<i32, Vec<LogDirMove>> = BTreeMap::new();
         let mut named = BTreeSet::new();
         for to in open {
             if !named.insert((to.broker, to.partition.clone())) {
                 let reason = Some("a replica can move to one directory only");
                 let error = broker_error(&to.to_string(), ErrorCode::INVALID_REQUEST, reason);
-                outcome.insert(to, Err(error));
+                results.push((to, Err(error)));
                 continue;
             }
             parts.entry(to.broker).or_default().push(to);
@@ -318,8 +318,8 @@ impl Admin {
             };
             Ok(part.into_iter().filter_map(result).collect())
         });
-        outcome.extend(moved.await);
-        Ok(outcome)
+        results.extend(moved.await);
+        Ok(results)
     }
 
     /// Returns the metadata quorum of a KRaft cluster.

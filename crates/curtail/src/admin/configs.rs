@@ -19,9 +19,7 @@ use messages::{
 };
 
 use super::{
-    Admin, BrokerDescription, Each, Mode, broker_error,
-    rounds::{Outcome, unknown_broker},
-    text, topic_error,
+    Admin, BrokerDescription, Each, Mode, broker_error, rounds::unknown_broker, text, topic_error,
 };
 use crate::{Error, Result};
 
@@ -356,7 +354,7 @@ impl Admin {
                     .with_include_synonyms(true);
                 let answer: DescribeConfigsResponse =
                     admin.ask(&broker, 1..=4, |_| request).await?;
-                let mut outcome = Outcome::new();
+                let mut results = Each::new();
                 for found in answer.results {
                     let resource =
                         ConfigResource::from_wire(found.resource_type, &found.resource_name);
@@ -365,9 +363,9 @@ impl Admin {
                         Ok(()) => Ok(found.configs.iter().map(entry).collect()),
                         Err(code) => Err(resource.error(code, found.error_message.as_deref())),
                     };
-                    outcome.insert(resource, result);
+                    results.push((resource, result));
                 }
-                Ok(outcome)
+                Ok(results)
             })
         })
         .await
@@ -426,7 +424,7 @@ impl Admin {
                         .with_validate_only(mode.validates());
                     let answer: IncrementalAlterConfigsResponse =
                         admin.ask(&broker, 0..=1, |_| request).await?;
-                    let mut outcome = Outcome::new();
+                    let mut results = Each::new();
                     for done in answer.responses {
                         let resource =
                             ConfigResource::from_wire(done.resource_type, &done.resource_name);
@@ -434,9 +432,9 @@ impl Admin {
                         let result = ErrorCode(done.error_code)
                             .ok()
                             .map_err(|code| resource.error(code, done.error_message.as_deref()));
-                        outcome.insert(resource, result);
+                        results.push((resource, result));
                     }
-                    Ok(outcome)
+                    Ok(results)
                 }
             })
         })
@@ -448,10 +446,10 @@ impl Admin {
         &self,
         open: BTreeSet<ConfigResource>,
         ask: impl Fn(Admin, BrokerDescription, Vec<ConfigResource>) -> F,
-    ) -> Result<Outcome<ConfigResource, T>>
+    ) -> Result<Each<ConfigResource, T>>
     where
         T: Send + 'static,
-        F: Future<Output = Result<Outcome<ConfigResource, T>>> + Send + 'static,
+        F: Future<Output = Result<Each<ConfigResource, T>>> + Send + 'static,
     {
         let live = self.brokers().await?;
         let any = (self.shared.env.entropy.unit() * live.len() as f64) as usize;

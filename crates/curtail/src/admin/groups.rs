@@ -22,11 +22,7 @@ use messages::{
     offset_fetch_response::OffsetFetchResponseGroup,
 };
 
-use super::{
-    Admin, BrokerDescription, Each, broker_error,
-    rounds::{Outcome, leader_in},
-    text, topics_of,
-};
+use super::{Admin, BrokerDescription, Each, broker_error, rounds::leader_in, text, topics_of};
 use crate::{
     Error, Result, TopicPartition, coordinator::Coordinators, transaction::OffsetAndMetadata,
 };
@@ -314,7 +310,7 @@ impl Admin {
         group: &str,
         offsets: &BTreeMap<&TopicPartition, &OffsetAndMetadata>,
         open: BTreeSet<TopicPartition>,
-    ) -> Result<Outcome<TopicPartition, ()>> {
+    ) -> Result<Each<TopicPartition, ()>> {
         let broker = self.group_coordinator(group).await?;
         let partitions: Vec<TopicPartition> = open.into_iter().collect();
         let answer: OffsetCommitResponse = self
@@ -342,15 +338,15 @@ impl Admin {
                     .with_topics(topics.collect())
             })
             .await?;
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         for topic in answer.topics {
             for partition in topic.partitions {
                 let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
                 let result = offset_result(group, &at, partition.error_code);
-                outcome.insert(at, result);
+                results.push((at, result));
             }
         }
-        self.name_unknown(outcome).await
+        self.name_unknown(results).await
     }
 
     /// Deletes committed offsets of a group, with a result for each partition. Refuses topics to which members of the
@@ -374,7 +370,7 @@ impl Admin {
         &self,
         group: &str,
         open: BTreeSet<TopicPartition>,
-    ) -> Result<Outcome<TopicPartition, ()>> {
+    ) -> Result<Each<TopicPartition, ()>> {
         let broker = self.group_coordinator(group).await?;
         let partitions: Vec<TopicPartition> = open.into_iter().collect();
         let topics = topics_of(&partitions, |index, _| {
@@ -388,38 +384,38 @@ impl Admin {
             .with_topics(topics.collect());
         let answer: OffsetDeleteResponse = self.ask(&broker, 0..=0, |_| request).await?;
         group_result(group, answer.error_code)?;
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         for topic in answer.topics {
             for partition in topic.partitions {
                 let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
                 let result = offset_result(group, &at, partition.error_code);
-                outcome.insert(at, result);
+                results.push((at, result));
             }
         }
-        self.name_unknown(outcome).await
+        self.name_unknown(results).await
     }
 
     /// Replaces the coordinator's error for partitions that do not exist by one that says so. That error is final, as
     /// in Java. A partition that exists keeps the retriable error: its creation has not reached the coordinator yet.
     async fn name_unknown(
         &self,
-        mut outcome: Outcome<TopicPartition, ()>,
-    ) -> Result<Outcome<TopicPartition, ()>> {
-        let unknown = outcome.iter().filter(|(_, result)| is_unknown(result));
-        let mut names: Vec<&str> = unknown.map(|(at, _)| &*at.topic).collect();
-        names.dedup();
+        mut results: Each<TopicPartition, ()>,
+    ) -> Result<Each<TopicPartition, ()>> {
+        let unknown = results.iter().filter(|(_, result)| is_unknown(result));
+        let names: BTreeSet<&str> = unknown.map(|(at, _)| &*at.topic).collect();
+        let names: Vec<&str> = names.into_iter().collect();
         if names.is_empty() {
-            return Ok(outcome);
+            return Ok(results);
         }
         let metadata = self.metadata(Some(&names)).await?;
-        for (at, result) in outcome.iter_mut().filter(|(_, result)| is_unknown(result)) {
+        for (at, result) in results.iter_mut().filter(|(_, result)| is_unknown(result)) {
             if let Err(error @ (Error::UnknownTopic(_) | Error::UnknownPartition { .. })) =
                 leader_in(&metadata, at)
             {
                 *result = Err(error);
             }
         }
-        Ok(outcome)
+        Ok(results)
     }
 
     pub(super) async fn group_coordinator(&self, group: &str) -> Result<BrokerDescription> {
@@ -437,11 +433,11 @@ async fn describe(
     admin: Admin,
     broker: BrokerDescription,
     part: Vec<String>,
-) -> Result<Outcome<String, GroupDescription>> {
+) -> Result<Each<String, GroupDescription>> {
     let ids = part.iter().map(|id| text(id).into()).collect();
     let request = ConsumerGroupDescribeRequest::default().with_group_ids(ids);
     let asked: Result<ConsumerGroupDescribeResponse> = admin.ask(&broker, 0..=1, |_| request).await;
-    let mut outcome = Outcome::new();
+    let mut results = Each::new();
     let classic: Vec<String> = match asked {
         // A broker before Kafka 4.0, or one with the protocol disabled.
         Err(Error::UnsupportedVersion(_)) => part,
@@ -458,7 +454,7 @@ async fn describe(
                         let error = |code| group_error(&id, code, group.error_message.as_deref());
                         let result = code.ok().map_err(error);
                         let result = result.map(|()| of_consumers(&group, &broker));
-                        outcome.insert(id, result);
+                        results.push((id, result));
                     }
                 }
             }
@@ -466,7 +462,7 @@ async fn describe(
         }
     };
     if classic.is_empty() {
-        return Ok(outcome);
+        return Ok(results);
     }
     let ids = classic.iter().map(|id| text(id).into()).collect();
     let request = DescribeGroupsRequest::default().with_groups(ids);
@@ -482,9 +478,9 @@ async fn describe(
         };
         let error = |code| group_error(&id, code, group.error_message.as_deref());
         let result = code.ok().map_err(error).map(|()| of_classic(&group, &broker));
-        outcome.insert(id, result);
+        results.push((id, result));
     }
-    Ok(outcome)
+    Ok(results)
 }
 
 fn of_consumers(

@@ -15,7 +15,7 @@ use messages::{
     list_partition_reassignments_request::ListPartitionReassignmentsTopics,
 };
 
-use super::{Admin, Each, broker_error, partition_result, rounds::each, topics_of};
+use super::{Admin, Each, broker_error, partition_result, rounds::in_order, topics_of};
 use crate::{Result, TopicPartition};
 
 /// Type of a leader election.
@@ -75,16 +75,17 @@ impl Admin {
         let what = "reassigning partitions (default.api.timeout.ms)";
         let once = |timeout_ms| self.reassign_once(reassignments, timeout_ms);
         let answer = self.retried(what, once).await?;
-        let mut outcome = BTreeMap::new();
+        let mut answered = Each::new();
         for topic in answer.responses {
             for partition in topic.partitions {
                 let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
                 let message = partition.error_message.as_deref();
                 let result = partition_result(&at, partition.error_code, message);
-                outcome.insert(at, result);
+                answered.push((at, result));
             }
         }
-        Ok(each(reassignments.iter().map(|(at, _)| at.clone()), outcome))
+        let asked: Vec<TopicPartition> = reassignments.iter().map(|(at, _)| at.clone()).collect();
+        Ok(in_order(&asked, answered))
     }
 
     async fn reassign_once(
@@ -188,7 +189,7 @@ impl Admin {
         let what = "electing leaders (default.api.timeout.ms)";
         let once = |timeout_ms| self.elect_once(election, partitions, timeout_ms);
         let answer = self.retried(what, once).await?;
-        let mut outcome = BTreeMap::new();
+        let mut answered = Each::new();
         for topic in answer.replica_election_results {
             for partition in topic.partition_result {
                 let at = TopicPartition::new(topic.topic.as_str(), partition.partition_id);
@@ -197,10 +198,10 @@ impl Admin {
                     ErrorCode::ELECTION_NOT_NEEDED => Ok(Elected::Already),
                     code => partition_result(&at, code.0, message).map(|()| Elected::Now),
                 };
-                outcome.insert(at, result);
+                answered.push((at, result));
             }
         }
-        Ok(each(partitions.iter().cloned(), outcome))
+        Ok(in_order(partitions, answered))
     }
 
     async fn elect_once(

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{LeaveGroupRequest, LeaveGroupResponse, leave_group_request::MemberIdentity};
 
-use super::{Admin, Each, broker_error, rounds::Outcome, text};
+use super::{Admin, Each, broker_error, text};
 use crate::Result;
 
 /// A member of a group.
@@ -79,7 +79,7 @@ impl Admin {
         &self,
         group: &str,
         open: BTreeSet<GroupMember>,
-    ) -> Result<Outcome<GroupMember, ()>> {
+    ) -> Result<Each<GroupMember, ()>> {
         let broker = self.group_coordinator(group).await?;
         let answer: LeaveGroupResponse = self
             .ask(&broker, 3..=5, |version| {

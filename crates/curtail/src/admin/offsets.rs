@@ -9,7 +9,7 @@ use messages::{
     list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
 };
 
-use super::{Admin, Each, partition_result, rounds::Outcome, topics_of};
+use super::{Admin, Each, partition_result, topics_of};
 use crate::{Result, TopicPartition};
 
 /// A position in a partition.
@@ -155,16 +155,16 @@ impl Admin {
                         .with_timeout_ms(timeout_ms);
                     let answer: DeleteRecordsResponse =
                         admin.ask(&leader, 0..=2, |_| request).await?;
-                    let mut outcome = Outcome::new();
+                    let mut results = Each::new();
                     for topic in answer.topics {
                         for partition in topic.partitions {
                             let at =
                                 TopicPartition::new(topic.name.as_str(), partition.partition_index);
                             let result = partition_result(&at, partition.error_code, None);
-                            outcome.insert(at, result.map(|()| partition.low_watermark));
+                            results.push((at, result.map(|()| partition.low_watermark)));
                         }
                     }
-                    Ok(outcome)
+                    Ok(results)
                 }
             })
         })
@@ -172,8 +172,8 @@ impl Admin {
     }
 }
 
-fn listed(answer: &ListOffsetsResponse) -> Outcome<TopicPartition, ListedOffset> {
-    let mut outcome = Outcome::new();
+fn listed(answer: &ListOffsetsResponse) -> Each<TopicPartition, ListedOffset> {
+    let mut results = Each::new();
     for topic in &answer.topics {
         for partition in &topic.partitions {
             let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
@@ -183,8 +183,8 @@ fn listed(answer: &ListOffsetsResponse) -> Outcome<TopicPartition, ListedOffset>
                 timestamp: (partition.timestamp >= 0).then_some(partition.timestamp),
                 leader_epoch: (partition.leader_epoch >= 0).then_some(partition.leader_epoch),
             };
-            outcome.insert(at, result.map(|()| found));
+            results.push((at, result.map(|()| found)));
         }
     }
-    outcome
+    results
 }

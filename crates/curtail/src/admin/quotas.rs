@@ -9,7 +9,7 @@ use messages::{
     describe_client_quotas_request::ComponentData,
 };
 
-use super::{Admin, Each, Mode, broker_error, rounds::Outcome, text};
+use super::{Admin, Each, Mode, broker_error, text};
 use crate::Result;
 
 /// Entity of a quota: names by `user`, `client-id` or `ip`; `None` is the default entity.
@@ -133,7 +133,7 @@ impl Admin {
         changes: &[(QuotaEntity, Vec<QuotaChange>)],
         mode: Mode,
         open: BTreeSet<QuotaEntity>,
-    ) -> Result<Outcome<QuotaEntity, ()>> {
+    ) -> Result<Each<QuotaEntity, ()>> {
         use alter_client_quotas_request::{EntityData, EntryData, OpData};
         let open = changes.iter().filter(|(entity, _)| open.contains(entity));
         let entries = open.map(|(entity, changes)| {

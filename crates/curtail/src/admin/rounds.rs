@@ -31,11 +31,71 @@ use crate::{
     coordinator::{self, Coordinators},
 };
 
-/// Results so far.
-pub(super) type Outcome<K, T> = BTreeMap<K, Result<T>>;
-
 /// A broker, and the items requested from it.
 type Part<K> = (BrokerDescription, Vec<K>);
+
+/// The latest result of each requested item.
+struct Results<'a, K, T> {
+    asked: &'a [K],
+    /// Places in `asked`. An item requested twice has one, the first.
+    places: BTreeMap<&'a K, usize>,
+    /// By place.
+    results: Vec<Option<Result<T>>>,
+}
+
+impl<'a, K: Clone + Ord, T> Results<'a, K, T> {
+    fn of(asked: &'a [K]) -> Self {
+        let mut places = BTreeMap::new();
+        for (place, key) in asked.iter().enumerate() {
+            places.entry(key).or_insert(place);
+        }
+        Self { asked, places, results: asked.iter().map(|_| None).collect() }
+    }
+
+    /// Adds results in any order. Those of items that were not requested are dropped.
+    fn add(&mut self, results: Each<K, T>) {
+        for (key, result) in results {
+            if let Some(place) = self.places.get(&key) {
+                self.results[*place] = Some(result);
+            }
+        }
+    }
+
+    /// The items without a final result.
+    fn open(&self) -> BTreeSet<K> {
+        let open = self.places.iter().filter(|(_, place)| self.is_open(**place));
+        open.map(|(key, _)| (*key).clone()).collect()
+    }
+
+    /// Whether the result is missing or retriable.
+    fn is_open(&self, place: usize) -> bool {
+        let result = self.results[place].as_ref();
+        result.is_none_or(|result| result.as_ref().is_err_and(passes))
+    }
+
+    /// The reason for another round: the first result that is missing or retriable.
+    fn first_open(&self) -> Option<Error> {
+        let place = *self.places.values().filter(|place| self.is_open(**place)).min()?;
+        let error = self.results[place].as_ref().and_then(|result| result.as_ref().err().cloned());
+        Some(error.unwrap_or_else(no_answer))
+    }
+
+    fn has_final(&self) -> bool {
+        self.places.values().any(|place| !self.is_open(*place))
+    }
+
+    /// The results in the order requested.
+    fn into_each(mut self) -> Each<K, T> {
+        let mut each = Each::with_capacity(self.places.len());
+        for (place, key) in self.asked.iter().enumerate() {
+            if self.places.get(key) == Some(&place) {
+                let result = self.results[place].take().unwrap_or_else(|| Err(no_answer()));
+                each.push((key.clone(), result));
+            }
+        }
+        each
+    }
+}
 
 impl Admin {
     /// Repeats rounds until every item has a final result, or the time is up. `round` receives the open items and the
@@ -48,25 +108,24 @@ impl Admin {
     ) -> Result<Each<K, T>>
     where
         K: Clone + Ord,
-        F: Future<Output = Result<Outcome<K, T>>>,
+        F: Future<Output = Result<Each<K, T>>>,
     {
-        let mut outcome: Outcome<K, T> = BTreeMap::new();
+        let mut results = Results::of(asked);
         let mut attempts = self.attempts(what);
         loop {
-            let open: BTreeSet<K> =
-                asked.iter().filter(|key| is_open(outcome.get(key))).cloned().collect();
+            let open = results.open();
             if open.is_empty() {
                 break;
             }
             let error = match attempts.run(round(open.clone(), attempts.timeout_ms())).await {
                 Ok(answered) => {
-                    outcome.extend(answered);
-                    let Some(error) = first_open(asked, &outcome) else { break };
+                    results.add(answered);
+                    let Some(error) = results.first_open() else { break };
                     error
                 }
                 // Final results are kept, even if the others fail.
-                Err(error) if outcome.values().any(|result| !is_open(Some(result))) => {
-                    outcome.extend(open.into_iter().map(|key| (key, Err(error.clone()))));
+                Err(error) if results.has_final() => {
+                    results.add(failed(open, &error));
                     error
                 }
                 Err(error) => {
@@ -78,7 +137,7 @@ impl Admin {
                 break;
             }
         }
-        Ok(each(asked.iter().cloned(), outcome))
+        Ok(results.into_each())
     }
 
     /// Repeats one request until it has a final result, or the time is up. `once` receives the time in milliseconds
@@ -173,7 +232,7 @@ impl Admin {
         &self,
         ids: BTreeSet<i32>,
         ask: impl Fn(Admin, BrokerDescription) -> F,
-    ) -> Result<Outcome<i32, T>>
+    ) -> Result<Each<i32, T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -183,7 +242,7 @@ impl Admin {
         let asked = self.fan_out_to(&live, parts, |admin, broker, _| {
             let id = broker.id;
             let answer = ask(admin, broker);
-            async move { Ok(Outcome::from([(id, Ok(answer.await?))])) }
+            async move { Ok(vec![(id, Ok(answer.await?))]) }
         });
         Ok(asked.await)
     }
@@ -194,25 +253,22 @@ impl Admin {
         live: &[BrokerDescription],
         parts: BTreeMap<i32, Vec<K>>,
         ask: impl Fn(Admin, BrokerDescription, Vec<K>) -> F,
-    ) -> Outcome<K, T>
+    ) -> Each<K, T>
     where
         K: Clone + Ord + Send + 'static,
         T: Send + 'static,
-        F: Future<Output = Result<Outcome<K, T>>> + Send + 'static,
+        F: Future<Output = Result<Each<K, T>>> + Send + 'static,
     {
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         let mut known = Vec::new();
         for (id, part) in parts {
             match live.iter().find(|broker| broker.id == id) {
                 Some(broker) => known.push((broker.clone(), part)),
-                None => {
-                    let missing = |key| (key, Err(unknown_broker(id, live)));
-                    outcome.extend(part.into_iter().map(missing));
-                }
+                None => results.extend(failed(part, &unknown_broker(id, live))),
             }
         }
-        outcome.extend(self.fan_out(known, ask).await);
-        outcome
+        results.extend(self.fan_out(known, ask).await);
+        results
     }
 
     /// Sends requests to the leaders of partitions. A slow request is abandoned once another leader is elected: a
@@ -221,22 +277,20 @@ impl Admin {
         &self,
         partitions: BTreeSet<TopicPartition>,
         ask: impl Fn(Admin, BrokerDescription, Vec<TopicPartition>) -> F,
-    ) -> Result<Outcome<TopicPartition, T>>
+    ) -> Result<Each<TopicPartition, T>>
     where
         T: Send + 'static,
-        F: Future<Output = Result<Outcome<TopicPartition, T>>> + Send + 'static,
+        F: Future<Output = Result<Each<TopicPartition, T>>> + Send + 'static,
     {
         let mut names: Vec<&str> = partitions.iter().map(|at| &*at.topic).collect();
         names.dedup();
         let metadata = self.metadata(Some(&names)).await?;
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         let mut by_leader: BTreeMap<i32, Vec<TopicPartition>> = BTreeMap::new();
         for at in &partitions {
             match leader_in(&metadata, at) {
                 Ok(leader) => by_leader.entry(leader).or_default().push(at.clone()),
-                Err(error) => {
-                    outcome.insert(at.clone(), Err(error));
-                }
+                Err(error) => results.push((at.clone(), Err(error))),
             }
         }
         let brokers = describe_cluster(metadata).brokers;
@@ -244,7 +298,7 @@ impl Admin {
         for (leader, part) in by_leader {
             match brokers.iter().find(|broker| broker.id == leader) {
                 Some(broker) => parts.push((broker.clone(), part)),
-                None => outcome.extend(part.into_iter().map(|at| {
+                None => results.extend(part.into_iter().map(|at| {
                     let code = ErrorCode::LEADER_NOT_AVAILABLE;
                     let error = broker_error(&at.to_string(), code, None);
                     (at, Err(error))
@@ -263,8 +317,8 @@ impl Admin {
                 }
             }
         });
-        outcome.extend(asked.await);
-        Ok(outcome)
+        results.extend(asked.await);
+        Ok(results)
     }
 
     /// Waits until one of the partitions has another leader, and returns the error for that.
@@ -291,14 +345,14 @@ impl Admin {
         kind: Coordinators,
         ids: BTreeSet<String>,
         ask: impl Fn(Admin, BrokerDescription, Vec<String>) -> F,
-    ) -> Result<Outcome<String, T>>
+    ) -> Result<Each<String, T>>
     where
         T: Send + 'static,
-        F: Future<Output = Result<Outcome<String, T>>> + Send + 'static,
+        F: Future<Output = Result<Each<String, T>>> + Send + 'static,
     {
         let keys: Vec<&str> = ids.iter().map(String::as_str).collect();
         let found = self.coordinators(kind, &keys).await?;
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         let mut parts: BTreeMap<i32, Part<String>> = BTreeMap::new();
         for (id, found) in ids.into_iter().zip(found) {
             match found {
@@ -307,12 +361,12 @@ impl Admin {
                 }
                 Err(code) => {
                     let error = broker_error(&kind.name(&id), code, None);
-                    outcome.insert(id, Err(error));
+                    results.push((id, Err(error)));
                 }
             }
         }
-        outcome.extend(self.fan_out(parts.into_values().collect(), ask).await);
-        Ok(outcome)
+        results.extend(self.fan_out(parts.into_values().collect(), ask).await);
+        Ok(results)
     }
 
     /// Returns the coordinator of each, in the same order.
@@ -342,31 +396,29 @@ impl Admin {
         &self,
         parts: Vec<Part<K>>,
         ask: impl Fn(Admin, BrokerDescription, Vec<K>) -> F,
-    ) -> Outcome<K, T>
+    ) -> Each<K, T>
     where
         K: Clone + Ord + Send + 'static,
         T: Send + 'static,
-        F: Future<Output = Result<Outcome<K, T>>> + Send + 'static,
+        F: Future<Output = Result<Each<K, T>>> + Send + 'static,
     {
         let mut asking = JoinSet::new();
         for (broker, keys) in parts {
             let answer = ask(self.clone(), broker, keys.clone());
             asking.spawn(async move { (keys, answer.await) });
         }
-        let mut outcome = Outcome::new();
+        let mut results = Each::new();
         while let Some(answered) = asking.join_next().await {
             match answered {
-                Ok((_, Ok(part))) => outcome.extend(part),
-                Ok((keys, Err(error))) => {
-                    outcome.extend(keys.into_iter().map(|key| (key, Err(error.clone()))));
-                }
+                Ok((_, Ok(part))) => results.extend(part),
+                Ok((keys, Err(error))) => results.extend(failed(keys, &error)),
                 // The runtime is ending, and `within` ends the call.
                 Err(lost) if lost.is_cancelled() => std::future::pending().await,
                 // The result of a task that panicked is missing: its part stays open.
                 Err(_) => {}
             }
         }
-        outcome
+        results
     }
 }
 
@@ -395,31 +447,16 @@ pub(super) fn leader_in(metadata: &MetadataResponse, at: &TopicPartition) -> Res
     }
 }
 
-/// Whether the result is missing or retriable.
-fn is_open<T>(outcome: Option<&Result<T>>) -> bool {
-    outcome.is_none_or(|result| result.as_ref().is_err_and(passes))
+/// Orders results as requested. An item requested twice has one result.
+pub(super) fn in_order<K: Clone + Ord, T>(asked: &[K], answered: Each<K, T>) -> Each<K, T> {
+    let mut results = Results::of(asked);
+    results.add(answered);
+    results.into_each()
 }
 
-/// The reason for another round: the first result that is missing or retriable.
-fn first_open<K: Ord, T>(asked: &[K], outcome: &Outcome<K, T>) -> Option<Error> {
-    let found = asked.iter().map(|key| outcome.get(key)).find(|result| is_open(*result))?;
-    Some(found.and_then(|result| result.as_ref().err().cloned()).unwrap_or_else(no_answer))
-}
-
-/// Orders the results as requested. An item requested twice has one result.
-pub(super) fn each<K: Ord + Clone, T>(
-    asked: impl Iterator<Item = K>,
-    mut outcome: Outcome<K, T>,
-) -> Each<K, T> {
-    let mut seen = BTreeSet::new();
-    let mut results = Each::new();
-    for key in asked {
-        if seen.insert(key.clone()) {
-            let result = outcome.remove(&key).unwrap_or_else(|| Err(no_answer()));
-            results.push((key, result));
-        }
-    }
-    results
+/// The same error for each item.
+fn failed<K, T>(keys: impl IntoIterator<Item = K>, error: &Error) -> Each<K, T> {
+    keys.into_iter().map(|key| (key, Err(error.clone()))).collect()
 }
 
 /// Final: a broker that leaves out an item does so again.

@@ -15,7 +15,7 @@ use pbkdf2::pbkdf2_hmac;
 use sha2::{Sha256, Sha512};
 use zeroize::Zeroizing;
 
-use super::{Admin, Each, broker_error, rounds::Outcome, text};
+use super::{Admin, Each, broker_error, text};
 use crate::{Error, Result};
 
 /// Hash function for passwords.
@@ -249,7 +249,7 @@ impl Admin {
         &self,
         changes: &[ScramChange],
         open: BTreeSet<String>,
-    ) -> Result<Outcome<String, ()>> {
+    ) -> Result<Each<String, ()>> {
         let excessive: BTreeSet<&String> = changes
             .iter()
             .filter(|change| change.is_excessive())
@@ -257,10 +257,10 @@ impl Admin {
             .collect();
         let (refused, open): (BTreeSet<String>, BTreeSet<String>) =
             open.into_iter().partition(|user| excessive.contains(user));
-        let mut outcome: Outcome<String, ()> =
+        let mut results: Each<String, ()> =
             refused.into_iter().map(|user| (user, Err(TOO_MANY_ITERATIONS))).collect();
         if open.is_empty() {
-            return Ok(outcome);
+            return Ok(results);
         }
         let open: Vec<ScramChange> =
             changes.iter().filter(|change| open.contains(&change.user)).cloned().collect();
@@ -273,13 +273,12 @@ impl Admin {
             .with_upsertions(upsertions.map_err(|_| Error::Closed)?);
         let answer: AlterUserScramCredentialsResponse =
             self.ask_controller(0..=0, |_| request).await?;
-        let results = answer.results.into_iter().map(|done| {
+        results.extend(answer.results.into_iter().map(|done| {
             let user = done.user.to_string();
             let result = user_result(&user, done.error_code, done.error_message.as_deref());
             (user, result)
-        });
-        outcome.extend(results);
-        Ok(outcome)
+        }));
+        Ok(results)
     }
 }
 

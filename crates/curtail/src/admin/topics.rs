@@ -11,7 +11,7 @@ use messages::{
     delete_topics_request::DeleteTopicState,
 };
 
-use super::{Admin, Each, Mode, NewPartitions, NewTopic, rounds::Outcome, text, topic_error};
+use super::{Admin, Each, Mode, NewPartitions, NewTopic, text, topic_error};
 use crate::Result;
 
 impl Admin {
@@ -35,7 +35,7 @@ impl Admin {
         topics: &[NewTopic],
         open: BTreeSet<String>,
         timeout_ms: i32,
-    ) -> Result<Outcome<String, ()>> {
+    ) -> Result<Each<String, ()>> {
         let topics = topics.iter().filter(|topic| open.contains(&topic.name)).map(creatable);
         let request = CreateTopicsRequest::default()
             .with_topics(topics.collect())
@@ -68,7 +68,7 @@ impl Admin {
         &self,
         names: BTreeSet<String>,
         timeout_ms: i32,
-    ) -> Result<Outcome<String, ()>> {
+    ) -> Result<Each<String, ()>> {
         let names = names.iter().map(|name| text(name).into());
         let answer: DeleteTopicsResponse = self
             .ask_controller(1..=6, |version| {
@@ -125,7 +125,7 @@ impl Admin {
         mode: Mode,
         open: BTreeSet<String>,
         timeout_ms: i32,
-    ) -> Result<Outcome<String, ()>> {
+    ) -> Result<Each<String, ()>> {
         let topics = partitions.iter().filter(|new| open.contains(&new.topic)).map(|new| {
             let assignments = new.replicas.as_ref().map(|replicas| {
                 let one = |ids: &Vec<i32>| {

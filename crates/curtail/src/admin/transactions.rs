@@ -12,7 +12,7 @@ use messages::{
     write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic},
 };
 
-use super::{Admin, Each, broker_error, partition_result, rounds::Outcome, text, topics_of};
+use super::{Admin, Each, broker_error, partition_result, text, topics_of};
 use crate::{Result, TopicPartition, coordinator::Coordinators};
 
 /// State of a producer at a partition's leader.
@@ -133,17 +133,17 @@ impl Admin {
                 let request = DescribeProducersRequest::default().with_topics(topics.collect());
                 let answer: DescribeProducersResponse =
                     admin.ask(&leader, 0..=0, |_| request).await?;
-                let mut outcome = Outcome::new();
+                let mut results = Each::new();
                 for topic in answer.topics {
                     for found in topic.partitions {
                         let at = TopicPartition::new(topic.name.as_str(), found.partition_index);
                         let message = found.error_message.as_deref();
                         let result = partition_result(&at, found.error_code, message);
                         let producers = found.active_producers.iter().map(state).collect();
-                        outcome.insert(at, result.map(|()| producers));
+                        results.push((at, result.map(|()| producers)));
                     }
                 }
-                Ok(outcome)
+                Ok(results)
             })
         })
         .await
@@ -266,7 +266,7 @@ impl Admin {
         let ids: Vec<String> = transactional_ids.iter().map(|id| (*id).to_owned()).collect();
         self.rounds("fencing producers (default.api.timeout.ms)", &ids, |open, timeout_ms| {
             self.at_coordinators(KIND, open, move |admin, broker, part| async move {
-                let mut outcome = Outcome::new();
+                let mut results = Each::new();
                 // A request has one id.
                 for id in part {
                     let request = InitProducerIdRequest::default()
@@ -284,9 +284,9 @@ impl Admin {
                         let producer_id = answer.producer_id.0;
                         Ok(FencedProducer { producer_id, producer_epoch: answer.producer_epoch })
                     });
-                    outcome.insert(id, fenced);
+                    results.push((id, fenced));
                 }
-                Ok(outcome)
+                Ok(results)
             })
         })
         .await
@@ -321,15 +321,15 @@ impl Admin {
                     let request = WriteTxnMarkersRequest::default().with_markers(vec![marker]);
                     let answer: WriteTxnMarkersResponse =
                         admin.ask(&leader, 1..=1, |_| request).await?;
-                    let mut outcome = Outcome::new();
+                    let mut results = Each::new();
                     for topic in answer.markers.into_iter().flat_map(|marker| marker.topics) {
                         for done in topic.partitions {
                             let at = TopicPartition::new(topic.name.as_str(), done.partition_index);
                             let result = partition_result(&at, done.error_code, None);
-                            outcome.insert(at, result);
+                            results.push((at, result));
                         }
                     }
-                    Ok(outcome)
+                    Ok(results)
                 }
             })
         });
