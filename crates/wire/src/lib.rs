@@ -16,6 +16,7 @@ pub mod metadata;
 pub mod otlp;
 pub mod primitives;
 pub mod produce;
+pub mod protobuf;
 pub mod records;
 pub mod report;
 pub mod security;

@@ -9,7 +9,7 @@ pub mod decoded;
 #[cfg(test)]
 mod tests;
 
-use crate::varint;
+use crate::{protobuf::Message, varint};
 
 /// How a number relates to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,9 @@ impl MetricsData {
     #[must_use]
     pub fn new(shared: &[(&str, &str)], time_ns: u64, limit: usize) -> Self {
         let mut resource = Message::default();
-        resource.message(1, |resource| resource.attributes(1, shared.iter().copied()));
+        resource.message(1, |resource| attributes(resource, 1, shared.iter().copied()));
         // The lengths of the two messages around the metrics, with their tags.
-        let around = resource.0.len() + 4 * varint::MAX_LEN_32;
+        let around = resource.len() + 4 * varint::MAX_LEN_32;
         let room = limit.saturating_sub(around).min(i32::MAX as usize);
         Self { resource, metrics: Message::default(), time_ns, room, count: 0, is_full: false }
     }
@@ -68,10 +68,10 @@ impl MetricsData {
         if self.is_full {
             return;
         }
-        let before = self.metrics.0.len();
-        self.metrics.message(2, |metric| metric.number(number, self.time_ns));
-        if self.metrics.0.len() > self.room {
-            self.metrics.0.truncate(before);
+        let before = self.metrics.len();
+        self.metrics.message(2, |metric| put_number(metric, number, self.time_ns));
+        if self.metrics.len() > self.room {
+            self.metrics.truncate(before);
             self.is_full = true;
         } else {
             self.count += 1;
@@ -87,91 +87,69 @@ impl MetricsData {
     /// Returns the payload and how many numbers it has; without any it is empty.
     #[must_use]
     pub fn finish(self) -> (Vec<u8>, usize) {
-        let Self { mut resource, metrics, count, .. } = self;
+        let Self { resource, metrics, count, .. } = self;
         if count == 0 {
             return (Vec::new(), 0);
         }
         let mut data = Message::default();
         data.message(1, |of_resource| {
-            of_resource.0.append(&mut resource.0);
-            of_resource.bytes(2, &metrics.0);
+            of_resource.append(&resource);
+            of_resource.bytes(2, metrics.as_bytes());
         });
-        (data.0, count)
+        (data.into_bytes(), count)
     }
 }
 
-/// A protobuf message under construction.
-#[derive(Debug, Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, value: u64) {
-        let mut bytes = [0; varint::MAX_LEN_64];
-        let len = varint::put_u64(&mut bytes, value);
-        self.0.extend_from_slice(&bytes[..len]);
-    }
-
-    fn tag(&mut self, field: u32, wire_type: u32) {
-        self.varint(u64::from(field << 3 | wire_type));
-    }
-
-    fn uint(&mut self, field: u32, value: u64) {
-        self.tag(field, 0);
-        self.varint(value);
-    }
-
-    fn fixed64(&mut self, field: u32, value: u64) {
-        self.tag(field, 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u32, value: &[u8]) {
-        self.tag(field, 2);
-        self.varint(value.len() as u64);
-        self.0.extend_from_slice(value);
-    }
-
-    fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
-        let mut inner = Self::default();
-        write(&mut inner);
-        self.bytes(field, &inner.0);
-    }
-
-    /// Writes `KeyValue`s with texts.
-    fn attributes<'a>(&mut self, field: u32, attributes: impl Iterator<Item = (&'a str, &'a str)>) {
-        for (key, value) in attributes {
-            self.message(field, |pair| {
-                pair.bytes(1, key.as_bytes());
-                pair.message(2, |any| any.bytes(1, value.as_bytes()));
-            });
-        }
-    }
-
-    /// Writes the fields of a `Metric`.
-    fn number(&mut self, number: &Number, time_ns: u64) {
-        const GAUGE: u32 = 5;
-        const SUM: u32 = 7;
-        self.bytes(1, number.name.as_bytes());
-        let (field, temporality) = match number.kind {
-            Kind::Gauge => (GAUGE, None),
-            Kind::Delta => (SUM, Some(1)),
-            Kind::Cumulative => (SUM, Some(2)),
-        };
-        self.message(field, |data| {
-            data.message(1, |point| {
-                if temporality.is_some() {
-                    point.fixed64(2, number.start_ns);
-                }
-                point.fixed64(3, time_ns);
-                point.fixed64(4, number.value.to_bits());
-                let pairs = number.attributes.iter().map(|(key, value)| (&**key, &**value));
-                point.attributes(7, pairs);
-            });
-            if let Some(temporality) = temporality {
-                data.uint(2, temporality);
-                // Monotonic: the counter never decreases.
-                data.uint(3, 1);
-            }
+/// Writes `KeyValue`s with texts.
+pub fn attributes<'a>(
+    message: &mut Message,
+    field: u32,
+    attributes: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    for (key, value) in attributes {
+        message.message(field, |pair| {
+            pair.text(1, key);
+            pair.message(2, |any| any.text(1, value));
         });
     }
+}
+
+/// Writes the fields of a `Metric`.
+fn put_number(metric: &mut Message, number: &Number, time_ns: u64) {
+    const GAUGE: u32 = 5;
+    const SUM: u32 = 7;
+    metric.text(1, &number.name);
+    let (field, temporality) = match number.kind {
+        Kind::Gauge => (GAUGE, None),
+        Kind::Delta => (SUM, Some(1)),
+        Kind::Cumulative => (SUM, Some(2)),
+    };
+    metric.message(field, |data| {
+        data.message(1, |point| {
+            let start_ns = temporality.map(|_| number.start_ns);
+            let pairs = number.attributes.iter().map(|(key, value)| (&**key, &**value));
+            number_point(point, pairs, start_ns, time_ns, number.value);
+        });
+        if let Some(temporality) = temporality {
+            data.uint(2, temporality);
+            // Monotonic: the counter never decreases.
+            data.uint(3, 1);
+        }
+    });
+}
+
+/// Writes the fields of a `NumberDataPoint`.
+pub fn number_point<'a>(
+    point: &mut Message,
+    pairs: impl Iterator<Item = (&'a str, &'a str)>,
+    start_ns: Option<u64>,
+    time_ns: u64,
+    value: f64,
+) {
+    if let Some(start_ns) = start_ns {
+        point.fixed64(2, start_ns);
+    }
+    point.fixed64(3, time_ns);
+    point.double(4, value);
+    attributes(point, 7, pairs);
 }
