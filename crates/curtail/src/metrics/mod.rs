@@ -6,6 +6,7 @@
 //! Kafka's names, [`PrometheusText`] in Prometheus' format.
 
 mod consumer;
+mod families;
 mod group;
 mod histogram;
 mod named;

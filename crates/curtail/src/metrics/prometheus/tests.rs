@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::*;
 use crate::{
     TopicPartition,
-    metrics::{ConsumerStats, FetchMetrics, PartitionLag, ProducerStats},
+    metrics::{ConsumerStats, FetchMetrics, GroupMetrics, Histogram, PartitionLag, ProducerStats},
 };
 
 fn producer(client_id: &str, latencies: &[u64]) -> ProducerMetrics {
@@ -32,7 +32,7 @@ fn producer(client_id: &str, latencies: &[u64]) -> ProducerMetrics {
     }
 }
 
-fn consumer(client_id: &str) -> ConsumerMetrics {
+pub(in crate::metrics) fn consumer(client_id: &str) -> ConsumerMetrics {
     let stats = ConsumerStats::new(true);
     let at = TopicPartition::new("t\"\\\n", 3);
     ConsumerMetrics {
@@ -48,8 +48,67 @@ fn consumer(client_id: &str) -> ConsumerMetrics {
     }
 }
 
+/// A producer and a consumer. None of their samples is 0.
+pub(in crate::metrics) fn full() -> (ProducerMetrics, ConsumerMetrics) {
+    let time = Duration::from_millis(3);
+    let times = Histogram::default();
+    times.record(3_000_000, 2);
+    let stats = ProducerStats::new(true);
+    let broker = stats.broker(1);
+    broker.batch_taken(time, 500, 10);
+    broker.request_built(600);
+    broker.drained(time);
+    broker.answered(time, 50);
+    broker.batch_refused();
+    broker.batch_retried(10);
+    broker.batch_acknowledged(time, 10);
+    broker.connected();
+    let mut brokers = stats.snapshot();
+    for broker in brokers.values_mut() {
+        (broker.requests_in_flight, broker.queue_bytes) = (1, 500);
+    }
+    let sending = ProducerMetrics {
+        buffer_wait: times.snapshot(),
+        window_wait: times.snapshot(),
+        metadata_wait: times.snapshot(),
+        record_error_total: 1,
+        certificates_outdated: true,
+        brokers,
+        ..producer("p", &[])
+    };
+    let fetches = FetchMetrics {
+        fetch_latency: times.snapshot(),
+        buffer_time: times.snapshot(),
+        fetch_total: 2,
+        session_open_total: 1,
+        ..FetchMetrics::default()
+    };
+    let lag = PartitionLag { lag: Some(5), buffered_bytes: 50 };
+    let group = GroupMetrics {
+        commit_latency: times.snapshot(),
+        heartbeat_latency: times.snapshot(),
+        join_time: times.snapshot(),
+        sync_time: times.snapshot(),
+        rebalance_latency: times.snapshot(),
+        failed_rebalance_total: 1,
+        partition_revoked_latency: times.snapshot(),
+        partition_assigned_latency: times.snapshot(),
+        partition_lost_latency: times.snapshot(),
+        since_rebalance: Some(time),
+        since_heartbeat: Some(time),
+    };
+    let receiving = ConsumerMetrics {
+        certificates_outdated: true,
+        group: Some(group),
+        brokers: [(2, fetches)].into(),
+        partitions: [(TopicPartition::new("t", 3), lag)].into(),
+        ..consumer("c")
+    };
+    (sending, receiving)
+}
+
 /// A sample's name and labels.
-type Series = (String, Vec<(String, String)>);
+pub(in crate::metrics) type Series = (String, Vec<(String, String)>);
 
 /// Parses a sample by the format's rules: name, labels with escapes, value.
 fn sample(line: &str) -> (Series, f64) {
@@ -90,7 +149,7 @@ fn sample(line: &str) -> (Series, f64) {
 
 /// Checks the format's rules and returns the samples. HELP and TYPE appear once, before all samples of a family, and
 /// no series appears twice.
-fn samples(text: &str) -> BTreeMap<Series, f64> {
+pub(in crate::metrics) fn samples(text: &str) -> BTreeMap<Series, f64> {
     assert!(text.ends_with('\n'));
     let mut samples = BTreeMap::new();
     let mut families = BTreeSet::new();
@@ -119,7 +178,7 @@ fn samples(text: &str) -> BTreeMap<Series, f64> {
     samples
 }
 
-fn series(name: &str, labels: &[(&str, &str)]) -> Series {
+pub(in crate::metrics) fn series(name: &str, labels: &[(&str, &str)]) -> Series {
     let owned = |(label, value): &(&str, &str)| ((*label).to_owned(), (*value).to_owned());
     (name.to_owned(), labels.iter().map(owned).collect())
 }
@@ -146,4 +205,37 @@ fn clients_share_families_and_follow_the_rules_of_the_format() {
     let partition = [("client_id", "c"), ("topic", "t\"\\\n"), ("partition", "3")];
     assert_eq!(value("curtail_consumer_lag_records", &partition), 5.0);
     assert_eq!(value("curtail_consumer_records_total", &[("client_id", "c")]), 7.0);
+}
+
+#[test]
+fn consumer_of_a_group_has_its_families_and_one_without_a_group_has_none() {
+    let (_, mut receiving) = full();
+    let of_group = |metrics: &ConsumerMetrics| {
+        let text = PrometheusText::default().consumer(metrics).to_string();
+        let samples = samples(&text).into_iter();
+        let names = samples.map(|((name, labels), value)| {
+            let events = labels.into_iter().filter(|(label, _)| label == "event");
+            (name + &events.map(|(_, event)| "/".to_owned() + &event).collect::<String>(), value)
+        });
+        names.collect::<BTreeMap<String, f64>>()
+    };
+    let with = of_group(&receiving);
+    for name in ["rebalance", "join", "sync", "heartbeat", "commit"] {
+        assert_eq!(with[&format!("curtail_consumer_{name}_seconds_count")], 2.0, "{name}");
+        assert_eq!(with[&format!("curtail_consumer_{name}_seconds_sum")], 0.006, "{name}");
+    }
+    for event in ["revoked", "assigned", "lost"] {
+        assert_eq!(with[&format!("curtail_consumer_listener_seconds_count/{event}")], 2.0);
+    }
+    assert_eq!(with["curtail_consumer_failed_rebalances_total"], 1.0);
+    assert_eq!(with["curtail_consumer_assigned_partitions"], 1.0);
+    assert_eq!(with["curtail_consumer_since_rebalance_seconds"], 0.003);
+    assert_eq!(with["curtail_consumer_since_heartbeat_seconds"], 0.003);
+    let group = receiving.group.as_mut().expect("a group");
+    (group.since_rebalance, group.since_heartbeat) = (None, None);
+    let before = of_group(&receiving);
+    assert!(before.keys().all(|name| !name.contains("_since_")), "{before:?}");
+    receiving.group = None;
+    let without = of_group(&receiving);
+    assert_eq!(with.len() - without.len(), 5 * 3 + 3 * 3 + 4, "{without:?}");
 }

@@ -8,7 +8,6 @@ use super::{
     promql::{Catalog, Families, Kind, Metric, Unit, Vector},
     *,
 };
-use crate::metrics::Histogram;
 
 fn read() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/grafana/curtail.json");
@@ -16,48 +15,9 @@ fn read() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The text of a producer and a consumer, in which no sample is 0.
+/// The text of a producer and a consumer.
 fn text() -> String {
-    let time = Duration::from_millis(3);
-    let times = Histogram::default();
-    times.record(3_000_000, 2);
-    let stats = ProducerStats::new(true);
-    let broker = stats.broker(1);
-    broker.batch_taken(time, 500, 10);
-    broker.request_built(600);
-    broker.drained(time);
-    broker.answered(time, 50);
-    broker.batch_refused();
-    broker.batch_retried(10);
-    broker.batch_acknowledged(time, 10);
-    broker.connected();
-    let mut brokers = stats.snapshot();
-    for broker in brokers.values_mut() {
-        (broker.requests_in_flight, broker.queue_bytes) = (1, 500);
-    }
-    let sending = ProducerMetrics {
-        buffer_wait: times.snapshot(),
-        window_wait: times.snapshot(),
-        metadata_wait: times.snapshot(),
-        record_error_total: 1,
-        certificates_outdated: true,
-        brokers,
-        ..producer("p", &[])
-    };
-    let fetches = FetchMetrics {
-        fetch_latency: times.snapshot(),
-        buffer_time: times.snapshot(),
-        fetch_total: 2,
-        session_open_total: 1,
-        ..FetchMetrics::default()
-    };
-    let lag = PartitionLag { lag: Some(5), buffered_bytes: 50 };
-    let receiving = ConsumerMetrics {
-        certificates_outdated: true,
-        brokers: [(2, fetches)].into(),
-        partitions: [(TopicPartition::new("t", 3), lag)].into(),
-        ..consumer("c")
-    };
+    let (sending, receiving) = full();
     PrometheusText::default().producer(&sending).consumer(&receiving).to_string()
 }
 
