@@ -8,7 +8,7 @@ mod driver;
 mod names;
 mod payload;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     sync::{Arc, Weak},

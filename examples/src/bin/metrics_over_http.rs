@@ -5,7 +5,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use curtail::{
     Consumer, ConsumerConfig, Producer, ProducerConfig, Record, TopicPartition,
-    metrics::PrometheusText,
+    metrics::PrometheusScrape,
 };
 use curtail_examples::Brokers;
 use tokio::{
@@ -62,16 +62,20 @@ async fn serve(listener: TcpListener, clients: Arc<Clients>) {
 
 /// Responds to any request. An application has its web framework for this.
 async fn respond(mut connection: TcpStream, clients: &Clients) -> std::io::Result<()> {
-    let mut request = [0; 1024];
-    let _ = connection.read(&mut request).await?;
+    let mut request = [0; 4096];
+    let length = connection.read(&mut request).await?;
+    let request = String::from_utf8_lossy(&request[..length]);
+    let headers = request.lines().filter_map(|line| line.split_once(':'));
+    let accept = headers.filter(|(name, _)| name.eq_ignore_ascii_case("accept")).map(|pair| pair.1);
+    let accept = accept.collect::<Vec<_>>().join(",");
     let consumer = clients.consumer.lock().await.metrics();
-    let mut text = PrometheusText::default();
-    text.producer(&clients.producer.metrics()).consumer(&consumer);
-    let (body, kind) = (text.to_string(), PrometheusText::CONTENT_TYPE);
+    // Text with summaries, or protobuf with native histograms for a Prometheus that asks for them.
+    let mut scrape = PrometheusScrape::new(Some(&accept));
+    let (kind, body) = scrape.producer(&clients.producer.metrics()).consumer(&consumer).response();
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len(),
     );
     connection.write_all(head.as_bytes()).await?;
-    connection.write_all(body.as_bytes()).await
+    connection.write_all(&body).await
 }

@@ -150,6 +150,12 @@ impl Distribution {
         self.max
     }
 
+    /// Returns the non-empty buckets in ascending order: the highest value that each may have, and its number of values.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(bucket, count)| (range(bucket).1, *count))
+    }
+
     /// Returns the values recorded after `earlier`, a snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

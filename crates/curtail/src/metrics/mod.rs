@@ -3,13 +3,16 @@
 //! Recording costs a few relaxed additions per batch or request, none per record, and takes no lock. The clock is
 //! read once per request, response and poll, not per record. A snapshot ([`crate::Producer::metrics`]) is a copy;
 //! [`ProducerMetrics::since`] returns the difference of two. [`ProducerMetrics::named`] lists the metrics under
-//! Kafka's names, [`PrometheusText`] in Prometheus' format.
+//! Kafka's names. [`PrometheusScrape`] responds to a scrape of Prometheus, and [`OtlpExporter`] makes payloads for an
+//! OpenTelemetry collector.
 
 mod consumer;
+mod exponential;
 mod families;
 mod group;
 mod histogram;
 mod named;
+mod otlp;
 mod prometheus;
 mod stats;
 #[cfg(test)]
@@ -31,7 +34,8 @@ pub use self::{
     group::GroupMetrics,
     histogram::Distribution,
     named::NamedMetric,
-    prometheus::PrometheusText,
+    otlp::{OtlpExporter, OtlpMetrics},
+    prometheus::{PrometheusProtobuf, PrometheusScrape, PrometheusText},
 };
 
 /// A snapshot of a producer's metrics; see [`crate::Producer::metrics`].

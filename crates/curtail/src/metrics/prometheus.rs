@@ -4,6 +4,8 @@
 //! phases are summaries: their quantiles have a relative error of at most 1/32, and `1` is the maximum. Quantiles of
 //! several clients cannot be combined; [`Distribution::merge`] can.
 
+mod accept;
+mod protobuf;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -12,6 +14,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
+pub use self::{accept::PrometheusScrape, protobuf::PrometheusProtobuf};
 use super::{
     ConsumerMetrics, Distribution, ProducerMetrics,
     families::{self, Families, Family, Kind, Labels, NANOS_IN_S},

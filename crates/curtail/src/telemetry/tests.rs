@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[path = "../../../wire/src/otlp/decoded.rs"]
-mod decoded;
+pub(crate) mod decoded;
 
 fn subscription(metrics: &[&str], delta: bool) -> Subscription {
     Subscription {

@@ -32,15 +32,29 @@ pub struct Resource {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub scope: Option<InstrumentationScope>,
     #[prost(message, repeated, tag = "2")]
     pub metrics: Vec<Metric>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct InstrumentationScope {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub version: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Metric {
     #[prost(string, tag = "1")]
     pub name: String,
-    #[prost(oneof = "Data", tags = "5, 7")]
+    #[prost(string, tag = "2")]
+    pub description: String,
+    #[prost(string, tag = "3")]
+    pub unit: String,
+    #[prost(oneof = "Data", tags = "5, 7, 10")]
     pub data: Option<Data>,
 }
 
@@ -50,6 +64,8 @@ pub enum Data {
     Gauge(Gauge),
     #[prost(message, tag = "7")]
     Sum(Sum),
+    #[prost(message, tag = "10")]
+    ExponentialHistogram(ExponentialHistogram),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -66,6 +82,44 @@ pub struct Sum {
     pub aggregation_temporality: i32,
     #[prost(bool, tag = "3")]
     pub is_monotonic: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ExponentialHistogram {
+    #[prost(message, repeated, tag = "1")]
+    pub data_points: Vec<ExponentialHistogramDataPoint>,
+    #[prost(int32, tag = "2")]
+    pub aggregation_temporality: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ExponentialHistogramDataPoint {
+    #[prost(message, repeated, tag = "1")]
+    pub attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "2")]
+    pub start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    pub time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    pub count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub sum: Option<f64>,
+    #[prost(sint32, tag = "6")]
+    pub scale: i32,
+    #[prost(fixed64, tag = "7")]
+    pub zero_count: u64,
+    #[prost(message, optional, tag = "8")]
+    pub positive: Option<Buckets>,
+    #[prost(double, optional, tag = "13")]
+    pub max: Option<f64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Buckets {
+    #[prost(sint32, tag = "1")]
+    pub offset: i32,
+    #[prost(uint64, repeated, tag = "2")]
+    pub bucket_counts: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -111,12 +165,12 @@ impl MetricsData {
 }
 
 impl Metric {
-    /// The metric's numbers.
+    /// The metric's numbers; none for a histogram.
     pub fn points(&self) -> &[NumberDataPoint] {
         match &self.data {
             Some(Data::Gauge(gauge)) => &gauge.data_points,
             Some(Data::Sum(sum)) => &sum.data_points,
-            None => &[],
+            Some(Data::ExponentialHistogram(_)) | None => &[],
         }
     }
 }
