@@ -399,6 +399,7 @@ fn the_list_names_every_experiment() {
         "latency-throughput",
         "micro-burst",
         "catch-up",
+        "fetch-wait",
         "head-of-line",
     ];
     for name in names {

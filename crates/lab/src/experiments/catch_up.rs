@@ -179,7 +179,7 @@ impl Experiment for CatchUp {
 }
 
 /// Writes records before the load.
-fn write_earlier(load: &Load, partitions: Range<i32>, records: u64) -> Result<()> {
+pub(super) fn write_earlier(load: &Load, partitions: Range<i32>, records: u64) -> Result<()> {
     let load = Load { records, rate: f64::INFINITY, earlier: true, ..load.clone() };
     load.run_by(Senders::partitions(partitions), |_, _| Ok(()))?;
     Ok(())

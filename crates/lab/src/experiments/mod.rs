@@ -16,6 +16,7 @@ mod durability;
 mod e2e;
 pub mod export;
 mod fetch_sessions;
+mod fetch_wait;
 mod head_of_line;
 mod latency_throughput;
 mod leader_move;
@@ -531,6 +532,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         &latency_throughput::LatencyThroughput,
         &micro_burst::MicroBurst,
         &catch_up::CatchUp,
+        &fetch_wait::FetchWait,
         &head_of_line::HeadOfLine,
     ]
 }

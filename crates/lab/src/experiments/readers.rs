@@ -1,5 +1,6 @@
 //! Consumers that run alongside a load and read all its records.
 
+pub(super) mod fetches;
 pub(super) mod followers;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use curtail_sim::world::Handle;
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle, time::sleep};
 
+use self::fetches::Fetches;
 use super::{
     LatencyUntil, Sample,
     check::{Order, read_back},
@@ -47,6 +49,8 @@ pub(super) struct Expected {
     pub(super) records: u64,
     /// Records at the start that do not count.
     pub(super) warmup: u64,
+    /// Records at the end that do not count.
+    pub(super) cooldown: u64,
     /// The application's work after each non-empty poll.
     pub(super) work: Work,
     /// Latencies of all consumers together, by the records' intended send time.
@@ -65,6 +69,7 @@ impl Expected {
             rate,
             records,
             warmup: 0,
+            cooldown: 0,
             work: Work::Nothing,
             over_time: SharedOverTime::default(),
             apart: None,
@@ -122,6 +127,8 @@ pub(super) struct Read {
     pub(super) latency: Latencies,
     /// When the last record of the earlier load was read, since the start.
     pub(super) caught_up: Option<Duration>,
+    /// Fetch responses during the load, if the client reports them.
+    pub(super) fetches: Fetches,
     missing: u64,
     again: u64,
     out_of_order: OutOfOrder,
@@ -339,7 +346,8 @@ impl Reader {
         *seen = Some(Reading { partition, offset, caught_up, read });
         self.left -= 1;
         progress.follow(number, offset, &mut self.read.out_of_order);
-        if number >= self.expected.warmup {
+        let Expected { records, warmup, cooldown, .. } = self.expected;
+        if (warmup..records.saturating_sub(cooldown)).contains(&number) {
             let due = self.pacer.due(number);
             let due = nanos(due.saturating_duration_since(self.expected.start));
             let latency = read.saturating_sub(due);
@@ -379,6 +387,7 @@ impl Reader {
     /// # Errors
     /// Errors of the consumer.
     pub(super) async fn run(mut self, mut consumer: Consumer) -> Result<Read> {
+        let earlier = consumer.metrics();
         while !self.is_done() {
             let records = consumer.poll(PATIENCE).await?;
             if records.is_empty() {
@@ -387,6 +396,7 @@ impl Reader {
             self.take(records);
             self.expected.work.done().await;
         }
+        self.read.fetches = Fetches::since(&earlier, &consumer.metrics(), self.taken());
         consumer.close().await;
         Ok(self.finish())
     }

@@ -232,6 +232,8 @@ pub struct Readers {
     pub backlog: Option<Backlog>,
     /// The partition whose records do not count in the latencies, if any.
     pub apart: Option<i32>,
+    /// Whether the number of their fetches is reported, if the load ends with its records.
+    pub fetches: bool,
 }
 
 /// One consumer that does nothing with the records and whose latencies count.
@@ -242,8 +244,11 @@ impl Default for Readers {
             properties: Vec::new(),
             work: (Duration::ZERO, Duration::ZERO),
             latency: ReaderLatency::Measured,
+    /// Records at the end of the load that they read and that do not count in the latencies.
+    pub cooldown: u64,
             backlog: None,
             apart: None,
+            fetches: false,
         }
     }
 }
@@ -255,6 +260,7 @@ pub struct Backlog {
     pub records: u64,
     /// Partitions that hold them, evenly.
     pub partitions: Range<i32>,
+            cooldown: 0,
 }
 
 /// Use of the latencies that end with the poll that returns the record.

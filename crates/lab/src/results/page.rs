@@ -116,10 +116,11 @@ fn section(results: &Results, cluster: Cluster) -> String {
 }
 
 /// Experiments on Apache Kafka whose claims are folded: those on what a setting costs. The page stays short enough to be read.
-const FOLDED: [&str; 9] = [
+const FOLDED: [&str; 10] = [
     "acks",
     "catch-up",
     "consume",
+    "fetch-wait",
     "head-of-line",
     "latency-throughput",
     "linger",

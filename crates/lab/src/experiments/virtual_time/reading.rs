@@ -13,7 +13,8 @@ use crate::{
         Backlog, End, Figure, Order, ReaderLatency, Readers, Sample, Workload,
         load::EARLIER,
         readers::{
-            self, Expected, Read, Reader, Readings, SharedOverTime, Work, merged, read_until_told,
+            self, Expected, Read, Reader, Readings, SharedOverTime, Work, fetches::Fetches, merged,
+            read_until_told,
         },
     },
     perf::{Error, Result, e2e::assign_at_end},
@@ -79,6 +80,7 @@ pub(super) struct Reading {
     sent: watch::Sender<Option<u64>>,
     over_time: SharedOverTime,
     latency: ReaderLatency,
+    fetches: bool,
 }
 
 impl Reading {
@@ -90,12 +92,13 @@ impl Reading {
         start: Instant,
     ) -> Self {
         let readers = workload.readers.clone().unwrap_or_default();
-        let Readers { latency, apart, backlog: ref behind, .. } = readers;
+        let Readers { latency, apart, backlog: ref behind, cooldown, fetches, .. } = readers;
         let sent = watch::Sender::new(None);
         let over_time = SharedOverTime::default();
         let expected = Expected {
             warmup: workload.warmup,
             work: work(&readers, handle),
+            cooldown,
             over_time: over_time.clone(),
             apart,
             backlog: behind.as_ref().map_or(0, |backlog| backlog.records),
@@ -108,7 +111,7 @@ impl Reading {
             }
         };
         let tasks = consumers.into_iter().map(read).collect();
-        Self { tasks, sent, over_time, latency }
+        Self { tasks, sent, over_time, latency, fetches }
     }
 
     /// Waits until all consumers have read this many records, or no more arrive.
@@ -123,7 +126,8 @@ impl Reading {
                 task.await.map_err(|_| Error::Unexpected("a reader's task ended".into()))?;
             read.push(ended?);
         }
-        Ok(Finished { read, over_time: self.over_time, latency: self.latency })
+        let Self { over_time, latency, fetches, .. } = self;
+        Ok(Finished { read, over_time, latency, fetches })
     }
 }
 
@@ -156,6 +160,7 @@ pub(super) struct Finished {
     read: Vec<Read>,
     over_time: SharedOverTime,
     latency: ReaderLatency,
+    fetches: bool,
 }
 
 impl Finished {
@@ -172,6 +177,9 @@ impl Finished {
         }
         self.read.iter().for_each(|read| read.add_to(order, sample));
         self.read.iter().for_each(|read| read.note_caught_up(sample));
+        if self.fetches {
+            Fetches::of(&self.read).note(sample);
+        }
         let latency = merged(self.read.iter().map(|read| &read.latency));
         match self.latency {
             ReaderLatency::Measured => readers::set_latency(sample, latency, &self.over_time),

@@ -210,6 +210,21 @@ fn records_after_a_backlog_wait_for_the_catch_up() {
     assert_eq!([end.records, behind.records, one.records], [320; 3]);
 }
 
+#[test]
+fn the_wait_and_the_fill_time_of_a_fetch_response_bound_the_latency() {
+    let arm = |name| intact("fetch-wait", name, setting(0.1, 1));
+    let [default, long, short] = ["trickle", "trickle-256k", "trickle-256k-50"].map(arm);
+    assert!(default.latency_us.max < 5_000.0, "{:?}", default.latency_us);
+    assert!(long.latency_us.p50 > 100_000.0, "{:?}", long.latency_us);
+    assert!(long.latency_us.max < 505_000.0, "{:?}", long.latency_us);
+    assert!(short.latency_us.p50 > 10_000.0, "{:?}", short.latency_us);
+    assert!(short.latency_us.max < 55_000.0, "{:?}", short.latency_us);
+    let fetches = |arm: &ArmReport| arm.extra["fetches"];
+    assert!(fetches(&long) < fetches(&short) && fetches(&short) < fetches(&default));
+    let filled = arm("steady-256k");
+    assert!(filled.latency_us.max < 110_000.0, "{:?}", filled.latency_us);
+}
+
 /// While the socket is not writable, due batches wait for writability. A driver that polled instead would
 /// stop virtual time.
 #[test]
