@@ -400,6 +400,7 @@ fn the_list_names_every_experiment() {
         "micro-burst",
         "catch-up",
         "fetch-wait",
+        "zones",
         "head-of-line",
     ];
     for name in names {

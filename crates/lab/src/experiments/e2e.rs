@@ -206,7 +206,7 @@ impl Experiment for EndToEnd {
             return Ok(open_loop::simulated(setting, arm).into());
         }
         let group = [("group.id", "readers"), ("enable.auto.commit", "false")];
-        Ok(Simulated::ClosedLoop(ClosedLoop {
+        Ok(Simulated::ClosedLoop(Box::new(ClosedLoop {
             brokers: test.brokers,
             partitions: PARTITIONS,
             replicas: test.brokers as i16,
@@ -216,7 +216,7 @@ impl Experiment for EndToEnd {
             warmup: WARMUP,
             size: SIZE,
             model: Model::default(),
-        }))
+        })))
     }
 
     /// Each test has its own cluster, as in the published run.

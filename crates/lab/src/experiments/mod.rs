@@ -43,6 +43,7 @@ mod testbed;
 mod virtual_time;
 mod windows;
 mod workload;
+mod zones;
 
 use std::{fmt, path::PathBuf, time::Instant};
 
@@ -63,7 +64,7 @@ pub(crate) use testbed::{KafkaTool, Needs, versions};
 pub use windows::Windows;
 pub use workload::{
     Act, Backlog, ClosedLoop, End, Measured, Model, ReaderLatency, Readers, SentTo, Simulated,
-    When, Workload,
+    When, Workload, Zones,
 };
 
 use curtail::{ConfigError, ConsumerConfig, Producer, ProducerConfig, security::SecurityConfig};
@@ -533,6 +534,7 @@ pub fn all() -> Vec<&'static dyn Experiment> {
         &micro_burst::MicroBurst,
         &catch_up::CatchUp,
         &fetch_wait::FetchWait,
+        &zones::ZoneDelays,
         &head_of_line::HeadOfLine,
     ]
 }

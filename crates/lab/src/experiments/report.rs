@@ -160,9 +160,12 @@ pub struct Modelled {
 
 impl Modelled {
     /// A model and its parameters.
-    pub fn new<const N: usize>(what: impl Into<String>, parameters: [(&str, String); N]) -> Self {
-        let parameters = parameters.map(|(name, value)| (name.to_owned(), value));
-        Self { what: what.into(), parameters: parameters.into() }
+    pub fn new<'a>(
+        what: impl Into<String>,
+        parameters: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
+        let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Self { what: what.into(), parameters: parameters.collect() }
     }
 }
 

@@ -37,6 +37,7 @@ use super::{
     load::{EARLIER, longest_silence, nanos, number, worst_ms},
     phases::Inside,
     testbed,
+    zones::note_across,
 };
 use crate::{
     latency::Latencies,
@@ -61,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub(super) fn play(simulated: Simulated, seed: u64) -> Result<Sample> {
     match simulated {
         Simulated::Load(workload) => play_load(*workload, seed),
-        Simulated::ClosedLoop(closed) => closed_loop::play(closed, seed),
+        Simulated::ClosedLoop(closed) => closed_loop::play(*closed, seed),
     }
 }
 
@@ -108,9 +109,18 @@ fn in_world<F: Future<Output = Result<Sample>> + Send + 'static>(
 }
 
 fn of(model: Model) -> world::Model {
-    let Model { latency, jitter, bandwidth, socket_buffer, .. } = model;
+    let Model { latency, jitter, zones, bandwidth, socket_buffer, .. } = model;
     let Model { request, append, disk_bandwidth, .. } = model;
-    world::Model { latency, jitter, bandwidth, socket_buffer, request, append, disk_bandwidth }
+    world::Model {
+        latency,
+        zones,
+        jitter,
+        bandwidth,
+        socket_buffer,
+        request,
+        append,
+        disk_bandwidth,
+    }
 }
 
 /// The topic of a run.
@@ -151,6 +161,11 @@ fn propagate(handle: &Handle, model: &Model, cluster: &ClusterHandle) -> BTreeMa
         cluster.set_metadata_delay(broker, delay);
     }
     delays
+}
+
+/// Adds a client's machine, in a zone if there are zones.
+fn add_host(handle: &Handle, zone: Option<&str>) -> HostId {
+    zone.map_or_else(|| handle.add_host(), |zone| handle.add_host_in(zone))
 }
 
 /// A topic that is unknown to producers.
@@ -238,6 +253,12 @@ impl Play {
             let is_quick = |partition| !has_copy(&cluster, broker, partition);
             measure_quick(&mut sample, is_quick, load.acknowledged(&played));
         }
+        if let Some(zones) = self.workload.zones {
+            let size = self.workload.size as u64;
+            let share = |(&id, &records): (&i32, &u64)| (id, (records, records * size));
+            sample.brokers = played.brokers.iter().map(share).collect();
+            note_across(&mut sample, zones, &read.fetches());
+        }
         if self.workload.lookups > 0 {
             note_lookups(&mut sample, &lookups);
         }
@@ -258,7 +279,8 @@ impl Play {
 
     async fn producers(&self, cluster: &ClusterHandle) -> Result<Vec<Producer>> {
         let count = self.workload.client_hosts.max(1);
-        let hosts: Vec<HostId> = (0..count).map(|_| self.handle.add_host()).collect();
+        let zone = self.workload.zones.map(|zones| zones.producers);
+        let hosts: Vec<HostId> = (0..count).map(|_| add_host(&self.handle, zone)).collect();
         let mut producers = Vec::new();
         for number in 0..self.workload.producers {
             let host = hosts[number as usize % hosts.len()];

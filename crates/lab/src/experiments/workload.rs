@@ -10,7 +10,7 @@ pub enum Simulated {
     /// Open loop: each record is sent when it is due.
     Load(Box<Workload>),
     /// Closed loop: the next record is sent once the previous one has been read.
-    ClosedLoop(ClosedLoop),
+    ClosedLoop(Box<ClosedLoop>),
 }
 
 impl From<Workload> for Simulated {
@@ -99,6 +99,8 @@ pub struct Workload {
     pub measured: Measured,
     /// Consumers that run alongside the load and read every record.
     pub readers: Option<Readers>,
+    /// Zones of producers and consumers, if any.
+    pub zones: Option<Zones>,
     /// Number of lookups of unknown topics by the first producer, evenly spread over the load.
     pub lookups: u32,
     /// Script: acts and their times.
@@ -136,6 +138,7 @@ impl Default for Workload {
             order: Order::Sent,
             measured: Measured::All,
             readers: None,
+            zones: None,
             lookups: 0,
             script: Vec::new(),
             end: End::Records,
@@ -214,6 +217,15 @@ pub enum Measured {
     },
 }
 
+/// Zones of a load's clients. Brokers are in the zones that `broker.rack` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zones {
+    /// Zone of all producers.
+    pub producers: &'static str,
+    /// Zone of all consumers.
+    pub readers: &'static str,
+}
+
 /// Consumers without a group.
 ///
 /// Each is assigned every partition, is at its end before the first record is due, and has its own machine.
@@ -232,6 +244,8 @@ pub struct Readers {
     pub backlog: Option<Backlog>,
     /// The partition whose records do not count in the latencies, if any.
     pub apart: Option<i32>,
+    /// Records at the end of the load that they read and that do not count in the latencies.
+    pub cooldown: u64,
     /// Whether the number of their fetches is reported, if the load ends with its records.
     pub fetches: bool,
 }
@@ -244,10 +258,9 @@ impl Default for Readers {
             properties: Vec::new(),
             work: (Duration::ZERO, Duration::ZERO),
             latency: ReaderLatency::Measured,
-    /// Records at the end of the load that they read and that do not count in the latencies.
-    pub cooldown: u64,
             backlog: None,
             apart: None,
+            cooldown: 0,
             fetches: false,
         }
     }
@@ -260,7 +273,6 @@ pub struct Backlog {
     pub records: u64,
     /// Partitions that hold them, evenly.
     pub partitions: Range<i32>,
-            cooldown: 0,
 }
 
 /// Use of the latencies that end with the poll that returns the record.
@@ -343,6 +355,8 @@ pub struct Model {
     pub latency: Duration,
     /// Network: largest additional delay, uniformly distributed.
     pub jitter: Duration,
+    /// Network: additional one-way delay between two zones.
+    pub zones: Duration,
     /// Network: bytes per second of each machine, in each direction.
     pub bandwidth: u64,
     /// Network: bytes in flight or unread in one direction of a connection.
@@ -367,6 +381,7 @@ impl Default for Model {
         Self {
             latency: Duration::from_micros(250),
             jitter: Duration::from_micros(100),
+            zones: Duration::ZERO,
             bandwidth: 1_250_000_000,
             socket_buffer: 4 << 20,
             request: Duration::from_micros(25),
@@ -379,20 +394,19 @@ impl Default for Model {
 
 impl Model {
     fn describe(&self) -> Vec<Modelled> {
-        let Self { latency, jitter, bandwidth, socket_buffer, .. } = self;
+        let Self { latency, jitter, zones, bandwidth, socket_buffer, .. } = self;
         let Self { request, append, disk_bandwidth, .. } = self;
         let (shortest, longest) = &self.propagation;
         let time = |duration: &Duration| format!("{duration:?}");
+        let between = (!zones.is_zero()).then(|| ("more between zones", time(zones)));
+        let network = [
+            ("one-way delay, at least", time(latency)),
+            ("additional delay, at most", time(jitter)),
+            ("each machine, each direction", format!("{bandwidth} bytes/s")),
+            ("socket buffers", format!("{socket_buffer} bytes")),
+        ];
         vec![
-            Modelled::new(
-                "the network",
-                [
-                    ("one-way delay, at least", time(latency)),
-                    ("additional delay, at most", time(jitter)),
-                    ("each machine, each direction", format!("{bandwidth} bytes/s")),
-                    ("socket buffers", format!("{socket_buffer} bytes")),
-                ],
-            ),
+            Modelled::new("the network", network.into_iter().chain(between)),
             Modelled::new(
                 "a broker's time for writing, one request at a time",
                 [

@@ -30,6 +30,8 @@ const PORT: u16 = 9092;
 pub struct Model {
     /// Shortest one-way delay between two machines.
     pub latency: Duration,
+    /// Additional one-way delay between two machines in different zones.
+    pub zones: Duration,
     /// Maximum of the additional delay, which is uniformly distributed.
     pub jitter: Duration,
     /// Bytes per second of each machine, in each direction.
@@ -144,13 +146,19 @@ impl Handle {
     /// Adds a machine.
     #[must_use]
     pub fn add_host(&self) -> HostId {
-        self.network.add_host(false)
+        self.network.add_host(false, None)
+    }
+
+    /// Adds a machine in a zone.
+    #[must_use]
+    pub fn add_host_in(&self, zone: &str) -> HostId {
+        self.network.add_host(false, Some(zone))
     }
 
     /// Adds a machine outside the model, to observe the others from: its traffic takes no bandwidth.
     #[must_use]
     pub fn add_observer(&self) -> HostId {
-        self.network.add_host(true)
+        self.network.add_host(true, None)
     }
 
     /// The environment of a client on this machine.
@@ -159,12 +167,14 @@ impl Handle {
         self.network.env(host, self.entropy.fork())
     }
 
-    /// Starts a cluster with a separate machine and disk for each broker.
+    /// Starts a cluster with a separate machine and disk for each broker, in the zone that its rack names.
     ///
     /// # Errors
     /// As [`Cluster::start`].
     pub async fn start_cluster(&self, mut config: ClusterConfig) -> Result<Cluster, ClusterError> {
-        let hosts: Vec<HostId> = config.broker_ids().map(|_| self.add_host()).collect();
+        let zone = |at: usize| config.racks.get(at).filter(|rack| !rack.is_empty());
+        let host = |at| self.network.add_host(false, zone(at).map(String::as_str));
+        let hosts: Vec<HostId> = (0..config.broker_ids().count()).map(host).collect();
         let disk = || Arc::new(PacedDisk::new(self.clock.clone(), self.model)) as Arc<dyn Disk>;
         config.storage = Storage::Disks(hosts.iter().map(|_| disk()).collect());
         let address = |host: &HostId| SocketAddr::new(host.ip(), PORT);

@@ -41,7 +41,11 @@ pub(super) struct Links {
 #[derive(Default)]
 struct Card {
     outgoing: u64,
-    incoming: u64,
+    /// From machines in the same zone, and from those in others. Messages from afar arrive later than they are due
+    /// here, so that those from nearby must not wait for them.
+    incoming: [u64; 2],
+    /// Machines without a zone are near to all.
+    zone: Option<String>,
     /// A machine outside the model: its traffic takes no bandwidth and the shortest delay.
     observes: bool,
 }
@@ -51,8 +55,13 @@ impl Links {
     /// forwards bytes while more arrive.
     pub(super) fn carry(&self, from: HostId, to: HostId, bytes: usize) -> u64 {
         let now = self.clock.now();
-        let latency = nanos(self.model.latency);
         let mut cards = self.cards.lock();
+        let is_far = match (&cards[from.0].zone, &cards[to.0].zone) {
+            (Some(from), Some(to)) => from != to,
+            _ => false,
+        };
+        let latency = self.model.latency + if is_far { self.model.zones } else { Duration::ZERO };
+        let latency = nanos(latency);
         if cards[from.0].observes || cards[to.0].observes {
             return now + latency;
         }
@@ -60,8 +69,9 @@ impl Links {
         let takes = nanos_for(bytes, self.model.bandwidth);
         let leaves = cards[from.0].outgoing.max(now);
         cards[from.0].outgoing = leaves + takes;
-        let comes = (leaves + latency + jitter).max(cards[to.0].incoming);
-        cards[to.0].incoming = comes + takes;
+        let incoming = &mut cards[to.0].incoming[usize::from(is_far)];
+        let comes = (leaves + latency + jitter).max(*incoming);
+        *incoming = comes + takes;
         comes + takes
     }
 }
@@ -99,9 +109,9 @@ impl Network {
         Self(Arc::new(Shared { clock, links, listeners: Mutex::default() }))
     }
 
-    pub(super) fn add_host(&self, observes: bool) -> HostId {
+    pub(super) fn add_host(&self, observes: bool, zone: Option<&str>) -> HostId {
         let mut cards = self.0.links.cards.lock();
-        cards.push(Card { observes, ..Card::default() });
+        cards.push(Card { observes, zone: zone.map(str::to_owned), ..Card::default() });
         HostId(cards.len() - 1)
     }
 

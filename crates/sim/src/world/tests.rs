@@ -15,6 +15,7 @@ const US: u64 = 1000;
 fn model() -> Model {
     Model {
         latency: Duration::from_micros(250),
+        zones: Duration::from_millis(2),
         jitter: Duration::ZERO,
         bandwidth: 1_000_000_000,
         socket_buffer: 100_000,
@@ -61,6 +62,32 @@ fn messages_take_their_way_and_their_bandwidth_to_the_nanosecond() {
         assert_eq!(handle.now(), Duration::from_micros(7_000_500));
         far.await.unwrap();
         assert_eq!(handle.now(), Duration::from_millis(100_004));
+    });
+}
+
+#[test]
+fn messages_between_zones_take_longer_and_delay_none_within_a_zone() {
+    let world = World::new(model(), 1).unwrap();
+    let handle = world.handle();
+    world.run(async move {
+        let [near, far, server] = ["a", "b", "a"].map(|zone| handle.add_host_in(zone));
+        let addr = SocketAddr::new(server.ip(), 9);
+        let listener = handle.env(server).net.listen(addr).await.unwrap();
+        let mut connected = Vec::new();
+        for (host, round_trip) in [(near, 500), (far, 4_500)] {
+            let (net, began) = (handle.env(host).net, handle.now());
+            let (ours, theirs) =
+                tokio::join!(net.connect(addr, SocketOptions::default()), listener.accept());
+            assert_eq!(handle.now() - began, Duration::from_micros(round_trip));
+            connected.push((ours.unwrap(), theirs.unwrap().0));
+        }
+        let (mut buf, began) = ([0; 8], handle.now());
+        connected[1].0.write_all(&[1]).await.unwrap();
+        connected[0].0.write_all(&[2]).await.unwrap();
+        for (at, delay) in [(0, 250), (1, 2_250)] {
+            assert_eq!(connected[at].1.read(&mut buf).await.unwrap(), 1);
+            assert_eq!((handle.now() - began).as_micros(), delay);
+        }
     });
 }
 

@@ -22,7 +22,10 @@ use curtail::{
     admin::{Election, NewTopic, PartitionDescription, Reassignment, TopicDescription},
     security::{Mechanism, SecurityConfig},
 };
-use curtail_cluster::{ClusterConfig, ClusterHandle, Listeners, Observer, SecurityProtocol, User};
+use curtail_cluster::{
+    ClusterConfig, ClusterHandle, Fault, Listeners, Observer, Requests, SecurityProtocol, Time,
+    User,
+};
 use tokio::runtime::Runtime;
 
 #[cfg(feature = "apache")]
@@ -446,6 +449,23 @@ impl Testbed {
             Cluster::Apache(apache) => apache.slow(id, delay),
             Cluster::None | Cluster::Foreign(_) => Err(unbreakable()),
         }
+    }
+
+    /// Delays responses to these requests until [`Testbed::end_delays`]. Embedded only.
+    pub(super) fn delay(&self, requests: Vec<Requests>, by: Duration) -> Result<()> {
+        let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
+        for requests in requests {
+            let injected = embedded.cluster().inject(Fault::delay(requests, Time::Fixed(by)));
+            injected.map_err(|error| Error::Cluster(Report::new(&error).to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the delays of [`Testbed::delay`]. Embedded only.
+    pub(super) fn end_delays(&self) -> Result<()> {
+        let Cluster::Embedded(embedded) = &self.cluster else { return Err(unbreakable()) };
+        embedded.cluster().lift_all();
+        Ok(())
     }
 
     /// Registers an observer at the brokers; returns `false` if they cannot be observed.

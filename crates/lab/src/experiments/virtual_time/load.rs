@@ -1,7 +1,7 @@
 //! The producers of a workload.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -49,10 +49,13 @@ pub(super) struct Load {
 }
 
 /// Outcomes of the records of one producer.
+#[derive(Default)]
 pub(super) struct Sent {
     fates: Vec<(u64, Fate)>,
     first_error: Option<String>,
     requests: u64,
+    /// Records acknowledged by each broker.
+    brokers: BTreeMap<i32, u64>,
 }
 
 /// Outcomes of all records, by number.
@@ -61,13 +64,15 @@ pub(super) struct Played {
     first_error: Option<String>,
     /// Produce requests sent.
     pub(super) requests: u64,
+    /// Records acknowledged by each broker.
+    pub(super) brokers: BTreeMap<i32, u64>,
 }
 
 impl Played {
     pub(super) fn new(records: u64) -> Self {
         let none = Fate { sent: 0, acknowledged: None };
         let fates = vec![none; usize::try_from(records).unwrap_or(0)];
-        Self { fates, first_error: None, requests: 0 }
+        Self { fates, first_error: None, requests: 0, brokers: BTreeMap::new() }
     }
 
     pub(super) fn add(&mut self, sent: Sent) {
@@ -76,6 +81,9 @@ impl Played {
         }
         self.first_error = self.first_error.take().or(sent.first_error);
         self.requests += sent.requests;
+        for (broker, records) in sent.brokers {
+            *self.brokers.entry(broker).or_default() += records;
+        }
     }
 }
 
@@ -282,7 +290,7 @@ impl Sender {
             sticky,
             pending: VecDeque::new(),
             settled: 0,
-            sent: Sent { fates: Vec::new(), first_error: None, requests: 0 },
+            sent: Sent::default(),
         }
     }
 
@@ -297,7 +305,10 @@ impl Sender {
         }
         self.producer.flush().await?;
         self.settle();
-        self.sent.requests = self.producer.metrics().all_brokers().request_total;
+        let metrics = self.producer.metrics();
+        self.sent.requests = metrics.all_brokers().request_total;
+        let acknowledged = metrics.brokers.iter().map(|(id, of)| (*id, of.record_send_total));
+        self.sent.brokers = acknowledged.collect();
         Ok(self.sent)
     }
 

@@ -7,7 +7,7 @@ use curtail_cluster::ClusterHandle;
 use curtail_sim::world::Handle;
 use tokio::{sync::watch, task::JoinHandle, time::sleep_until};
 
-use super::TOPIC;
+use super::{TOPIC, add_host};
 use crate::{
     experiments::{
         Backlog, End, Figure, Order, ReaderLatency, Readers, Sample, Workload,
@@ -36,9 +36,10 @@ pub(super) async fn at_end(
     }
     let config = ConsumerConfig::new(cluster.bootstrap());
     let config = readers::with_properties(config, &readers.properties)?;
+    let zone = workload.zones.map(|zones| zones.readers);
     let mut consumers = Vec::new();
     for _ in 0..readers.count {
-        let env = handle.env(handle.add_host());
+        let env = handle.env(add_host(handle, zone));
         let mut consumer = Consumer::with_env(config.clone(), &env)?;
         assign_at_end(&mut consumer, TOPIC).await?;
         consumers.push(consumer);
@@ -97,8 +98,8 @@ impl Reading {
         let over_time = SharedOverTime::default();
         let expected = Expected {
             warmup: workload.warmup,
-            work: work(&readers, handle),
             cooldown,
+            work: work(&readers, handle),
             over_time: over_time.clone(),
             apart,
             backlog: behind.as_ref().map_or(0, |backlog| backlog.records),
@@ -169,6 +170,11 @@ impl Finished {
         self.read.first_mut().map(|read| std::mem::take(&mut read.readings)).unwrap_or_default()
     }
 
+    /// Fetches of all consumers.
+    pub(super) fn fetches(&self) -> Fetches {
+        Fetches::of(&self.read)
+    }
+
     /// Adds the records that any consumer missed, received twice or received out of order, and the latencies
     /// until the polls.
     pub(super) fn add_to(&self, order: Order, sample: &mut Sample) {
@@ -178,7 +184,7 @@ impl Finished {
         self.read.iter().for_each(|read| read.add_to(order, sample));
         self.read.iter().for_each(|read| read.note_caught_up(sample));
         if self.fetches {
-            Fetches::of(&self.read).note(sample);
+            self.fetches().note(sample);
         }
         let latency = merged(self.read.iter().map(|read| &read.latency));
         match self.latency {

@@ -225,6 +225,20 @@ fn the_wait_and_the_fill_time_of_a_fetch_response_bound_the_latency() {
     assert!(filled.latency_us.max < 110_000.0, "{:?}", filled.latency_us);
 }
 
+#[test]
+fn clients_with_racks_cross_no_zones() {
+    let arm = |name| intact("zones", name, setting(0.1, 1));
+    let [far, reads, near] = ["far", "near-reads", "near"].map(arm);
+    let across = |arm: &ArmReport| {
+        ["produced_across_percent", "consumed_across_percent"].map(|name| arm.extra[name])
+    };
+    assert!(across(&far).iter().all(|percent| *percent > 33.0), "{:?}", far.extra);
+    assert!(across(&reads)[0] > 33.0 && across(&reads)[1] < 1.0, "{:?}", reads.extra);
+    assert!(across(&near).iter().all(|percent| *percent < 1.0), "{:?}", near.extra);
+    // Two delays of 2.5 ms for the replication.
+    assert!(far.latency_us.p50 > 5_000.0, "{:?}", far.latency_us);
+}
+
 /// While the socket is not writable, due batches wait for writability. A driver that polled instead would
 /// stop virtual time.
 #[test]
