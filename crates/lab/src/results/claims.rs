@@ -161,6 +161,11 @@ const RETURN: Metric = Metric::Noted("return_p99_ms", "p99", Unit::Ms);
 const SILENCE: Metric =
     Metric::Noted("stall_ms", "longest time without an acknowledgement", Unit::Ms);
 
+/// Fetch sessions that the broker took from their consumers for others.
+const EVICTED: Metric = Metric::Noted("evictions_per_s", "evicted sessions", Unit::PerSecond);
+/// Until every record of the backlog has been read.
+const BACKLOG: Metric = Metric::Noted("caught_up_ms", "time to catch up", Unit::Ms);
+
 /// After a load at a steady rate, one without a limit.
 const FLAT_OUT: Metric = Metric::Rate { amount: "flat_out_mb", seconds: "flat_out_s" };
 
@@ -172,6 +177,8 @@ const FORTY_MB: &str = "40 MB/s, default settings";
 const BURST: &str = "24 producers send at the same moment, `linger.ms` 0";
 const BESIDE_FROZEN: &str = "A broker is unresponsive; partitions without a replica on it";
 const BESIDE_SLOW: &str = "A broker responds 20 ms late; partitions without a replica on it";
+const CAUGHT_UP: &str = "A consumer without a backlog";
+const ONE_BEHIND: &str = "A backlog in one partition; the other partitions";
 const MIN_ISR: &str = "`min.insync.replicas` 2, all replicas in sync";
 const MIN_ISR_SLOW: &str = "`min.insync.replicas` 2, a slow replica";
 const MIN_ISR_GONE: &str = "`min.insync.replicas` 2, one of 3 replicas stopped";
@@ -498,8 +505,16 @@ pub(super) const CLAIMS: &[Claim] = &[
         ALL,
         "credit",
         "24 consumers per broker, 16 slots for fetch sessions",
-        Metric::Noted("evictions_per_s", "evicted sessions", Unit::PerSecond),
+        EVICTED,
         limit(0.0),
+    ),
+    claim(
+        "fetch-sessions",
+        APACHE,
+        "default",
+        "24 consumers per broker, 16 slots for fetch sessions",
+        EVICTED,
+        Aim::Others,
     ),
     claim(
         "stalled-partition",
@@ -623,15 +638,11 @@ pub(super) const CLAIMS: &[Claim] = &[
     ),
     claim("micro-burst", APACHE, "burst", BURST, Metric::P99, Aim::Others),
     claim("micro-burst", APACHE, "burst", BURST, Metric::P999, Aim::Others),
-    claim("catch-up", ALL, "caught-up", "A consumer without a backlog", Metric::P99, limit(50.0)),
-    claim(
-        "catch-up",
-        ALL,
-        "one-behind",
-        "A backlog in one partition; the other partitions",
-        Metric::P99,
-        limit(50.0),
-    ),
+    claim("catch-up", ALL, "caught-up", CAUGHT_UP, Metric::P99, limit(50.0)),
+    claim("catch-up", ALL, "one-behind", ONE_BEHIND, Metric::P99, limit(50.0)),
+    claim("catch-up", APACHE, "caught-up", CAUGHT_UP, Metric::P99, Aim::Others),
+    claim("catch-up", APACHE, "one-behind", ONE_BEHIND, Metric::P99, Aim::Others),
+    claim("catch-up", APACHE, "behind", "A backlog in every partition", BACKLOG, Aim::Others),
     claim(
         "head-of-line",
         ALL,
