@@ -467,3 +467,53 @@ fn no_answer() -> Error {
         Some("the broker's response omits this"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: ErrorCode) -> Result<u32> {
+        Err(broker_error("it", code, None))
+    }
+
+    #[test]
+    fn results_have_the_order_of_the_items_and_one_for_each() {
+        let asked = ["c", "a", "b", "a"];
+        let answered = vec![("b", Ok(2)), ("other", Ok(9)), ("a", Ok(0)), ("a", Ok(1))];
+        let each = in_order(&asked, answered);
+        let texts: Vec<(&str, String)> =
+            each.into_iter().map(|(key, result)| (key, format!("{:?}", result.ok()))).collect();
+        let expected = [("c", "None"), ("a", "Some(1)"), ("b", "Some(2)")];
+        assert_eq!(texts, expected.map(|(key, text)| (key, text.to_owned())));
+    }
+
+    #[test]
+    fn items_are_open_until_their_result_is_final() {
+        let asked = ["c", "b", "a"];
+        let mut results = Results::of(&asked);
+        assert!(!results.has_final());
+        results.add(vec![
+            ("a", Ok(1)),
+            ("b", refused(ErrorCode::REQUEST_TIMED_OUT)),
+            ("c", refused(ErrorCode::INVALID_REQUEST)),
+        ]);
+        assert_eq!(results.open(), BTreeSet::from(["b"]));
+        assert!(results.has_final());
+        let reason = results.first_open().map(|error| error.code());
+        assert_eq!(reason, Some(Some(ErrorCode::REQUEST_TIMED_OUT)));
+        results.add(vec![("b", Ok(2))]);
+        assert!(results.open().is_empty() && results.first_open().is_none());
+    }
+
+    #[test]
+    fn the_first_open_item_in_the_order_requested_gives_the_reason() {
+        let asked = ["b", "a"];
+        let mut results = Results::of(&asked);
+        results.add(vec![
+            ("a", refused(ErrorCode::REQUEST_TIMED_OUT)),
+            ("b", refused(ErrorCode::NOT_CONTROLLER)),
+        ]);
+        let reason = results.first_open().and_then(|error| error.code());
+        assert_eq!(reason, Some(ErrorCode::NOT_CONTROLLER));
+    }
+}

@@ -63,7 +63,10 @@ fn apache(results: &Results) -> &[Run] {
 
 #[test]
 fn every_claim_names_an_experiment_and_its_arms() {
-    use crate::experiments::{ClusterKind, Setting};
+    use crate::{
+        experiments::{ClusterKind, Setting},
+        peers::{Client, Peer},
+    };
     for claim in CLAIMS {
         let experiment = experiments::find(claim.experiment).unwrap();
         for cluster in claim.clusters {
@@ -72,7 +75,12 @@ fn every_claim_names_an_experiment_and_its_arms() {
                 Cluster::Embedded => ClusterKind::Embedded,
                 Cluster::Sim => ClusterKind::Sim,
             };
-            let arms = experiment.arms(&Setting::new(kind));
+            let mut setting = Setting::new(kind);
+            if claim.aim == Aim::Others {
+                // Some arms run only with other clients.
+                setting.clients.push(Client::Peer(Peer::FranzGo));
+            }
+            let arms = experiment.arms(&setting);
             let has = |name: &str| arms.iter().any(|arm| arm.name == name);
             assert!(has(claim.arm), "{claim:?}");
             if let Aim::Arm { arm, .. } = claim.aim {
