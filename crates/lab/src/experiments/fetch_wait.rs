@@ -25,6 +25,7 @@ use super::{
         self, Expected, Read, Reader, SharedOverTime, fetches::Fetches, followers::Followers,
     },
     testbed::Needs,
+    workload::properties,
 };
 use crate::{
     cpu::CpuTime,
@@ -125,21 +126,19 @@ impl Experiment for FetchWait {
         let (warmup, records) = records(setting, arm);
         let cooldown = cooldown(arm);
         let Sides { producer, consumer } = Sides::of(arm);
-        let owned = |side: Vec<(&'static str, &'static str)>| {
-            side.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
-        };
+        let plain = Arm { properties: &[], ..*arm };
         Ok(Simulated::from(Workload {
             brokers: 1,
             partitions: PARTITIONS,
             replicas: 1,
-            properties: owned(producer),
+            properties: properties(&producer, &plain),
             records,
             warmup,
             rate: Some(rate(arm)),
             size: SIZE,
             order: Order::Acknowledged,
             readers: Some(Readers {
-                properties: owned(consumer),
+                properties: properties(&consumer, &plain),
                 cooldown,
                 fetches: true,
                 ..Readers::default()

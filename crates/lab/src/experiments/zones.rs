@@ -20,6 +20,7 @@ use super::{
     load::{Load, Senders, with_properties},
     readers::{self, Expected, Reader, SharedOverTime, fetches::Fetches},
     testbed::Needs,
+    workload::properties,
 };
 use crate::perf::{Error, Result};
 
@@ -134,22 +135,20 @@ impl Experiment for ZoneDelays {
     fn simulated(&self, setting: &Setting, arm: &Arm) -> Result<Simulated> {
         let case = case_of(arm)?;
         let (warmup, records) = records(setting);
-        let owned = |all: &[(&'static str, &'static str)]| -> Vec<(&'static str, String)> {
-            all.iter().map(|(name, value)| (*name, (*value).to_owned())).collect()
-        };
+        let plain = Arm { properties: &[], ..*arm };
         Ok(Simulated::from(Workload {
             brokers: RACKS.len() as u32,
             broker_properties: broker_properties(),
             partitions: PARTITIONS,
             replicas: REPLICAS,
-            properties: owned(&[PRODUCER, case.producer].concat()),
+            properties: properties(&[PRODUCER, case.producer].concat(), &plain),
             records,
             warmup,
             rate: Some(RATE),
             size: SIZE,
             order: Order::Acknowledged,
             readers: Some(Readers {
-                properties: owned(&[case.consumer, arm.properties].concat()),
+                properties: properties(case.consumer, arm),
                 cooldown: cooldown(),
                 ..Readers::default()
             }),
@@ -187,9 +186,9 @@ impl Experiment for ZoneDelays {
         let properties = [case.consumer, turn.arm.properties].concat();
         let config = readers::with_properties(testbed.consumer(), &properties)?;
         let over_time = SharedOverTime::default();
-        testbed.delay(between_zones(), 2 * DELAY)?;
         let runtime = readers::runtime()?;
         let consumer = readers::one_at_end(&runtime, &config, &topic)?;
+        testbed.delay(between_zones(), 2 * DELAY)?;
         let sent = turn.send_after(load, Senders::default(), |start: Instant, _| {
             let over_time = over_time.clone();
             let cooldown = cooldown();
