@@ -52,7 +52,7 @@ impl<'a, K: Clone + Ord, T> Results<'a, K, T> {
         Self { asked, places, results: asked.iter().map(|_| None).collect() }
     }
 
-    /// Adds results in any order. Those of items that were not requested are dropped.
+    /// Adds results, in any order. Ignores results of items that were not requested.
     fn add(&mut self, results: Each<K, T>) {
         for (key, result) in results {
             if let Some(place) = self.places.get(&key) {

@@ -1,7 +1,7 @@
 //! Distributions as exponential histograms in seconds: Prometheus' native and OpenTelemetry's exponential ones.
 //!
 //! Bucket `index` has the values above 2^((index - 1)/16) s, up to and including 2^(index/16) s. That is schema 4, whose buckets
-//! are 4.4% wide. Those of [`Distribution`] are up to 1/32 = 3.1% wide, so schema 5, with 2.2%, would show detail that was not
+//! are 4.4% wide. Buckets of [`Distribution`] are up to 1/32 = 3.1% wide, and schema 5 would have 2.2%: more detail than was
 //! recorded.
 //!
 //! # Invariants

@@ -298,7 +298,10 @@ fn a_first_response_that_takes_long_opens_the_gate() {
     hand.now = Duration::ZERO;
     hand.turn(BOUNDS.request, us(700_000));
     hand.gate.release(BOUNDS.request);
-    assert!(!hand.gate.is_standing() && hand.is_open(), "what gathered meanwhile does not count");
+    assert!(
+        !hand.gate.is_standing() && hand.is_open(),
+        "bytes that gathered during the wait do not count"
+    );
 }
 
 /// A paced application must not be late at every broker because one pauses.
