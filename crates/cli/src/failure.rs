@@ -174,6 +174,17 @@ impl From<curtail_cluster::ConfigError> for Failure {
     }
 }
 
+impl From<curtail_cluster::log::LogError> for Failure {
+    fn from(error: curtail_cluster::log::LogError) -> Self {
+        match error {
+            curtail_cluster::log::LogError::Io { path, source } => {
+                Self::new(format_args!("cannot read {}: {source}", path.display()))
+            }
+            other => Self::of(&other),
+        }
+    }
+}
+
 impl From<perf::Error> for Failure {
     fn from(error: perf::Error) -> Self {
         match error {

@@ -5,6 +5,7 @@ mod cluster;
 mod console;
 mod control;
 mod doctor;
+mod dump_log;
 mod ending;
 mod failure;
 mod fault;
@@ -95,6 +96,8 @@ enum Command {
     /// Lists the brokers, prints the cluster's id, and unregisters brokers.
     #[command(subcommand)]
     Brokers(admin::brokers::Command),
+    /// Prints the contents of a broker's log files, and reports damage.
+    DumpLog(dump_log::Arguments),
     /// Prints a script that completes commands and flags in a shell.
     Completions(shell::Completions),
     /// Writes pages for man.
@@ -124,6 +127,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Quorum(command) => admin::quorum::run(command),
         Command::Features(command) => admin::features::run(command),
         Command::Brokers(command) => admin::brokers::run(command),
+        Command::DumpLog(arguments) => dump_log::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),
     }

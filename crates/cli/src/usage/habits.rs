@@ -35,6 +35,7 @@ const RESOURCE: &str = "use --topic NAME, --broker ID, --all-brokers, --group NA
 const REPLICAS_AND_ISR: &str = "use `curtail topics describe`, which prints replicas and ISR";
 const FEATURE_LEVEL: &str =
     "use --feature metadata.version=LEVEL; `curtail features describe` prints the levels";
+const NO_DECODER: &str = "leave it out: keys and values are printed as text";
 const ONE_READER: &str = "leave it out: one consumer reads all partitions";
 
 /// A flag of Kafka's tools, by the command here that lacks it; an empty command stands for all.
@@ -112,6 +113,14 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("features", "--metadata", FEATURE_LEVEL),
     ("features", "--release-version", FEATURE_LEVEL),
     ("brokers", "--include-fenced-brokers", "leave it out: only live brokers are listed"),
+    ("dump-log", "--offsets-decoder", NO_DECODER),
+    ("dump-log", "--transaction-log-decoder", NO_DECODER),
+    ("dump-log", "--cluster-metadata-decoder", NO_DECODER),
+    ("dump-log", "--remote-log-metadata-decoder", NO_DECODER),
+    ("dump-log", "--share-group-state-decoder", NO_DECODER),
+    ("dump-log", "--key-decoder-class", NO_DECODER),
+    ("dump-log", "--value-decoder-class", NO_DECODER),
+    ("dump-log", "--max-message-size", "leave it out: batches of any size are read"),
     ("perf", "--threads", ONE_READER),
     ("perf", "--num-fetch-threads", ONE_READER),
     ("lab", "--bootstrap-server", "use --cluster HOST:PORT"),
@@ -145,6 +154,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("transactions", "transactions"),
     ("log-dirs", "log-dirs"),
     ("features", "features"),
+    ("dump-log", "dump-log"),
     ("topics", "topics"),
     ("configs", "configs"),
     ("acls", "acls"),

@@ -19,7 +19,7 @@ fn mistakes_in_arguments_are_one_line() {
     for (command, expected) in [
         (
             "nonsense",
-            "unknown command 'nonsense'; expected cluster, proxy, fault, perf, lab, doctor, produce, consume, topics, groups, configs, acls, reassign, elect, metadata, get-offsets, transactions, log-dirs, quorum, features, brokers, completions or man",
+            "unknown command 'nonsense'; expected cluster, proxy, fault, perf, lab, doctor, produce, consume, topics, groups, configs, acls, reassign, elect, metadata, get-offsets, transactions, log-dirs, quorum, features, brokers, dump-log, completions or man",
         ),
         ("topcis list", "unknown command 'topcis'; did you mean 'topics'?"),
         ("perf producer", "unknown command 'producer'; did you mean 'produce'?"),

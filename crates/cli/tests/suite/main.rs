@@ -10,6 +10,7 @@ mod cluster;
 mod commands;
 mod common;
 mod docs;
+mod dump_log;
 mod faults;
 mod kills;
 mod lab;

@@ -88,8 +88,16 @@ impl std::fmt::Debug for Controller {
     }
 }
 
-/// Returns a random id that is not reserved in Kafka.
+/// Returns a random id that is not reserved in Kafka. As in Kafka its text begins with no `-`: tools would take it for a flag.
 pub(crate) fn random_id(entropy: &Entropy) -> Uuid {
+    let mut id = any_id(entropy);
+    while id.to_string().starts_with('-') {
+        id = any_id(entropy);
+    }
+    id
+}
+
+fn any_id(entropy: &Entropy) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&entropy.next_u64().to_be_bytes());
     bytes[8..].copy_from_slice(&entropy.next_u64().to_be_bytes());

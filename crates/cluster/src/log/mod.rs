@@ -29,6 +29,7 @@ mod cache;
 mod checkpoint;
 mod cleaner;
 mod epochs;
+pub mod files;
 mod index;
 mod partition;
 mod producers;

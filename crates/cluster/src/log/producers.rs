@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use curtail_wire::ErrorCode;
 use curtail_wire::records::BatchHeader;
 
+use super::files::{SnapshotBatch, SnapshotProducer};
 use super::transactions::{CompletedTxn, EndTxn, LogBatch, Transactions, Verifications};
 use super::{AppendError, VerificationGuard};
 
@@ -255,6 +256,24 @@ impl Producers {
 
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Returns each producer as a snapshot contains it.
+    pub(super) fn in_snapshot(&self) -> impl Iterator<Item = SnapshotProducer> {
+        self.by_id.iter().map(|(id, producer)| SnapshotProducer {
+            id: *id,
+            epoch: producer.epoch,
+            coordinator_epoch: producer.coordinator_epoch,
+            open_since: producer.open_since,
+            last_timestamp: producer.last_timestamp,
+            last_batch: producer.batches.back().map(|batch| SnapshotBatch {
+                first_sequence: batch.base_sequence(),
+                last_sequence: batch.last_sequence,
+                last_offset: batch.last_offset,
+                offset_delta: batch.offset_delta,
+                timestamp: batch.timestamp,
+            }),
+        })
     }
 
     /// Encodes the last batch and the open transaction of every producer in Kafka's format
