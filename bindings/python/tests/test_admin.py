@@ -133,6 +133,20 @@ async def test_topics_are_created_described_and_deleted(servers: str) -> None:
         fewer = (await admin.create_partitions([NewPartitions(name, 1)]))[name]
         assert error_of(fewer).code == 37
 
+        absent = UUID(int=1)
+
+        async def described_by_id() -> Any:
+            return await admin.describe_topics_by_id([absent, seen.id])
+
+        by_id = await until(described_by_id, lambda all: not isinstance(all[seen.id], curtail.Error))
+        assert list(by_id) == [absent, seen.id] and by_id[seen.id].name == name
+        assert error_of(by_id[absent]).code == 100
+        gone = await admin.delete_topics_by_id([seen.id, absent])
+        assert gone[seen.id] is None and error_of(gone[absent]).code == 100
+        with pytest.raises(TypeError, match="ids"):
+            await admin.delete_topics_by_id([name])  # type: ignore[list-item]
+
+        assert await admin.create_topics([new]) == {name: None}
         deleted = await admin.delete_topics([name, "no-such-topic"])
         assert deleted[name] is None
         assert isinstance(deleted["no-such-topic"], curtail.UnknownTopicError)

@@ -119,6 +119,11 @@ class Admin(Client, _native.Admin):
         """Deletes topics with their records."""
         return await finished(self._start_delete_topics(all_of(str, "names", names)))
 
+    async def delete_topics_by_id(self, ids: Iterable[UUID]) -> Each[UUID, None]:
+        """Deletes topics by their ids. A topic created later with the same name stays."""
+        every = [one.bytes for one in all_of(UUID, "ids", ids)]
+        return await finished(self._start_delete_topics_by_id(every))
+
     async def create_partitions(
         self, partitions: Iterable[NewPartitions], *, validate_only: bool = False
     ) -> Each[str, None]:
@@ -156,6 +161,11 @@ class Admin(Client, _native.Admin):
     async def describe_topics(self, names: Iterable[str]) -> Each[str, TopicDescription]:
         """Returns partitions, leaders and replicas of topics."""
         return await finished(self._start_describe_topics(all_of(str, "names", names)))
+
+    async def describe_topics_by_id(self, ids: Iterable[UUID]) -> Each[UUID, TopicDescription]:
+        """Returns partitions, leaders and replicas of topics by their ids."""
+        every = [one.bytes for one in all_of(UUID, "ids", ids)]
+        return await finished(self._start_describe_topics_by_id(every))
 
     async def describe_cluster(self) -> ClusterDescription:
         """Returns the live brokers and the controller."""

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use curtail::{
-    TopicPartition,
+    TopicPartition, Uuid,
     admin::{
         AbortTransaction, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter,
         AclPermission, AclResource, ConfigChange, ConfigResource, ConfigResourceKind, Election,
@@ -47,6 +47,10 @@ pub(super) fn partitions(all: Vec<At>) -> Vec<TopicPartition> {
 /// Borrows texts as requests take them.
 pub(super) fn texts(all: &[String]) -> Vec<&str> {
     all.iter().map(String::as_str).collect()
+}
+
+pub(super) fn ids(all: Vec<[u8; 16]>) -> Vec<Uuid> {
+    all.into_iter().map(Uuid).collect()
 }
 
 pub(super) fn mode(validate_only: bool) -> Mode {

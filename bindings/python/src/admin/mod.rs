@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use self::{
     from_python::{
         AclFields, AclFilterFields, At, Change, Component, Partitions, Resource, Scram, Spec,
-        Topic, abort, acl, acl_filter, change, election, feature_update, isolation, member_name,
-        mode, new_partitions, offset_spec, partition, partitions, quota_change, quota_filter,
-        resource, resource_kind, scram_change, texts, topic, transaction_filter,
+        Topic, abort, acl, acl_filter, change, election, feature_update, ids, isolation,
+        member_name, mode, new_partitions, offset_spec, partition, partitions, quota_change,
+        quota_filter, resource, resource_kind, scram_change, texts, topic, transaction_filter,
     },
     to_tree::{Entity, ToTree, each, each_of_each},
 };
@@ -103,6 +103,10 @@ impl Admin {
         self.call(py, |admin| async move { admin.delete_topics(&texts(&names)).await }, each)
     }
 
+    fn _start_delete_topics_by_id(&self, py: Python<'_>, all: Vec<[u8; 16]>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.delete_topics_by_id(&ids(all)).await }, each)
+    }
+
     fn _start_create_partitions(
         &self,
         py: Python<'_>,
@@ -145,15 +149,18 @@ impl Admin {
         self.call(py, |admin| async move { admin.describe_topics(&texts(&names)).await }, each)
     }
 
+    fn _start_describe_topics_by_id(&self, py: Python<'_>, all: Vec<[u8; 16]>) -> PyResult<Call> {
+        self.call(py, |admin| async move { admin.describe_topics_by_id(&ids(all)).await }, each)
+    }
+
     fn _start_describe_cluster(&self, py: Python<'_>) -> PyResult<Call> {
         self.call(py, |admin| async move { admin.describe_cluster().await }, ToTree::tree)
     }
 
     fn _start_client_instance_id(&self, py: Python<'_>, timeout: f64) -> PyResult<Call> {
         let limit = timing::limit(timeout)?;
-        let work = move |admin: curtail::Admin| async move {
-            admin.client_instance_id(limit).await.map(|id| id.0)
-        };
+        let work =
+            move |admin: curtail::Admin| async move { admin.client_instance_id(limit).await };
         self.call(py, work, ToTree::tree)
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use curtail::{
-    Error, Result, TopicPartition,
+    Error, Result, TopicPartition, Uuid,
     admin::{
         Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
         BrokerDescription, ClusterDescription, ConfigEntry, ConfigResource, ConfigSource,
@@ -182,10 +182,9 @@ impl ToTree for Duration {
     }
 }
 
-/// A UUID.
-impl ToTree for [u8; 16] {
+impl ToTree for Uuid {
     fn tree(self) -> Tree {
-        Tree::Object("UUID", &["bytes"], vec![Tree::Bytes(self.to_vec())])
+        Tree::Object("UUID", &["bytes"], vec![Tree::Bytes(self.0.to_vec())])
     }
 }
 

@@ -217,7 +217,10 @@ async fn create(arguments: Create) -> Result<(), Failure> {
 /// Removes the topics that do not exist from results, and says so.
 fn if_exists<T>(mut results: Each<String, T>, then: &str) -> Each<String, T> {
     results.retain(|(name, result)| {
-        let missing = matches!(result, Err(Error::UnknownTopic(_)));
+        let missing = matches!(
+            result,
+            Err(Error::UnknownTopic(_) | Error::Broker { code: ErrorCode::UNKNOWN_TOPIC_ID, .. })
+        );
         if missing {
             output::note(format_args!("topic '{name}' does not exist; {then}"));
         }

@@ -94,7 +94,15 @@ fn topics_are_created_listed_described_and_deleted() {
     assert_eq!(topics(&["list"]).ok(), "a\nb\n");
     let described = topics(&["describe", "b"]).ok();
     let lines: Vec<_> = described.lines().collect();
-    assert_eq!(lines[0], "Topic: b\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: ");
+    let (name, rest) = lines[0].split_once("\tTopicId: ").unwrap();
+    let (id, rest) = rest.split_once('\t').unwrap();
+    let header = (name, rest);
+    assert_eq!(header, ("Topic: b", "PartitionCount: 2\tReplicationFactor: 3\tConfigs: "));
+    assert_eq!(topics(&["describe", "--topic-id", id]).ok(), described);
+    let unknown = topics(&["describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAABA"]).failed();
+    assert!(unknown.starts_with("topic with id AAAAAAAAAAAAAAAAAAAABA: "), "{unknown}");
+    let refused = topics(&["describe", "--topic-id", "b"]).failed();
+    assert!(refused.contains("--topic-id"), "{refused}");
     assert_eq!(lines.len(), 3);
     assert!(lines[2].starts_with("\tTopic: b\tPartition: 1\tLeader: "), "{described}");
     assert_eq!(topics(&["delete", "b", "a"]).ok(), "Deleted topic b.\nDeleted topic a.\n");

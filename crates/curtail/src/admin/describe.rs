@@ -1,5 +1,7 @@
 //! Read-only calls that Metadata serves: lists and descriptions.
 
+use std::collections::BTreeSet;
+
 use curtail_wire::{
     ApiKey, ErrorCode, Uuid,
     metadata::{
@@ -10,7 +12,7 @@ use curtail_wire::{
 
 use super::{
     Admin, BrokerDescription, ClusterDescription, Each, PartitionDescription, Target,
-    TopicDescription, TopicListing, broker_error, topic_error,
+    TopicDescription, TopicListing, broker_error, id_error, topic_error,
 };
 use crate::{Error, Result};
 
@@ -32,7 +34,7 @@ impl Admin {
             .filter_map(|topic| {
                 Some(TopicListing {
                     name: topic.name?,
-                    id: topic_id(topic.topic_id),
+                    id: known_id(topic.topic_id),
                     internal: topic.is_internal,
                     partitions: topic.partitions.len(),
                 })
@@ -42,7 +44,8 @@ impl Admin {
         Ok(topics)
     }
 
-    /// Returns topics with their partitions, or an error for each topic that cannot be described.
+    /// Returns topics with their partitions, or an error for each topic that cannot be described. A repeated name has one
+    /// result.
     ///
     /// # Errors
     /// If no broker responds within `default.api.timeout.ms`.
@@ -60,7 +63,45 @@ impl Admin {
                 None => Err(topic_error(name, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None)),
             }
         };
-        Ok(names.iter().map(|name| ((*name).to_owned(), take(name))).collect())
+        Ok(once(names).map(|name| ((*name).to_owned(), take(name))).collect())
+    }
+
+    /// Returns topics with their partitions by the topics' ids. A topic that was deleted and created again has another
+    /// id.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &curtail::Admin) -> curtail::Result<()> {
+    /// let topics = admin.list_topics().await?;
+    /// let ids: Vec<_> = topics.iter().filter_map(|topic| topic.id).collect();
+    /// for (id, topic) in admin.describe_topics_by_id(&ids).await? {
+    ///     println!("{id}: {}", topic?.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If no broker responds within `default.api.timeout.ms`, or the broker has no version 12 of Metadata.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn describe_topics_by_id(
+        &self,
+        ids: &[Uuid],
+    ) -> Result<Each<Uuid, TopicDescription>> {
+        let what = "the description of topics (default.api.timeout.ms)";
+        let mut answer = self.retried(what, |_| self.metadata_by_id(ids)).await?;
+        let mut take = |id: Uuid| {
+            let at = answer.topics.iter().position(|t| t.topic_id == id);
+            let Some(at) = at.filter(|_| !id.is_zero()) else {
+                return Err(id_error(id, ErrorCode::UNKNOWN_TOPIC_ID, None));
+            };
+            let mut topic = answer.topics.swap_remove(at);
+            topic.error.ok().map_err(|code| id_error(id, code, None))?;
+            let name = topic.name.take().unwrap_or_default();
+            Ok(describe(&name, topic))
+        };
+        Ok(once(ids).map(|id| (*id, take(*id))).collect())
     }
 
     /// Returns the cluster's id, controller and live brokers.
@@ -77,17 +118,31 @@ impl Admin {
 
     /// Sends one request to any broker; `None` requests all topics. Never creates topics.
     pub(super) async fn metadata(&self, names: Option<&[&str]>) -> Result<MetadataResponse> {
-        let topics = names.map(|names| {
-            let topic = |name: &&str| MetadataRequestTopic {
-                topic_id: Uuid::ZERO,
-                name: Some((*name).to_owned()),
-            };
-            names.iter().map(topic).collect()
-        });
+        let topic = |name: &&str| MetadataRequestTopic {
+            topic_id: Uuid::ZERO,
+            name: Some((*name).to_owned()),
+        };
+        let topics = names.map(|names| names.iter().map(topic).collect());
+        // Before version 1 an empty list requests all topics; before 4 a request creates them.
+        self.metadata_of(topics, 4).await
+    }
+
+    async fn metadata_by_id(&self, ids: &[Uuid]) -> Result<MetadataResponse> {
+        let topic = |id: &Uuid| MetadataRequestTopic { topic_id: *id, name: None };
+        // Zero is no id, and brokers refuse the whole request for it.
+        let topics = once(ids).filter(|id| !id.is_zero()).map(topic).collect();
+        // Versions 10 and 11 have ids in the request, but no broker implements them (MetadataRequest.json).
+        self.metadata_of(Some(topics), 12).await
+    }
+
+    async fn metadata_of(
+        &self,
+        topics: Option<Vec<MetadataRequestTopic>>,
+        from: i16,
+    ) -> Result<MetadataResponse> {
         let request =
             MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() };
-        // Before version 1 an empty list requests all topics; before 4 a request creates them.
-        let versions = 4..=*metadata::VERSIONS.end();
+        let versions = from..=*metadata::VERSIONS.end();
         let mut connection = self.connection(Target::Any, &[]).await?;
         let (version, body) = connection
             .request_hot(ApiKey::METADATA, versions, |version, w| request.encode(version, w))
@@ -109,6 +164,12 @@ impl Admin {
         };
         Ok((cluster.controller.ok_or_else(error)?, cluster.brokers))
     }
+}
+
+/// Each item once, in order.
+fn once<T: Ord>(items: &[T]) -> impl Iterator<Item = &T> {
+    let mut seen = BTreeSet::new();
+    items.iter().filter(move |item| seen.insert(*item))
 }
 
 pub(super) fn describe_cluster(answer: MetadataResponse) -> ClusterDescription {
@@ -138,7 +199,7 @@ fn describe(name: &str, topic: MetadataTopic) -> TopicDescription {
     partitions.sort_by_key(|partition| partition.partition);
     TopicDescription {
         name: name.to_owned(),
-        id: topic_id(topic.topic_id),
+        id: known_id(topic.topic_id),
         internal: topic.is_internal,
         partitions,
     }
@@ -159,8 +220,8 @@ fn known(id: i32) -> Option<i32> {
     (id >= 0).then_some(id)
 }
 
-fn topic_id(id: Uuid) -> Option<[u8; 16]> {
-    (id != Uuid::ZERO).then_some(id.0)
+fn known_id(id: Uuid) -> Option<Uuid> {
+    (!id.is_zero()).then_some(id)
 }
 
 /// The leader in a description.

@@ -238,6 +238,8 @@ impl Attempts<'_> {
 fn passes(error: &Error) -> bool {
     match error {
         Error::Connection { .. } | Error::Unreachable { .. } => true,
+        // Retriable for a producer whose broker does not know a new topic yet. Here it says that there is no such topic.
+        Error::Broker { code: ErrorCode::UNKNOWN_TOPIC_ID, .. } => false,
         Error::Broker { code, .. } => code.is_retriable(),
         _ => false,
     }
@@ -249,6 +251,10 @@ fn topic_error(name: &str, code: ErrorCode, message: Option<&str>) -> Error {
         return Error::UnknownTopic(name.into());
     }
     broker_error(&format!("topic '{name}'"), code, message)
+}
+
+fn id_error(id: Uuid, code: ErrorCode, message: Option<&str>) -> Error {
+    broker_error(&format!("topic with id {id}"), code, message)
 }
 
 fn broker_error(what: &str, code: ErrorCode, message: Option<&str>) -> Error {

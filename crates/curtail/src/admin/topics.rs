@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use curtail_wire::{ErrorCode, cold::messages};
+use curtail_wire::{ErrorCode, Uuid, cold::messages};
 use messages::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
     DeleteTopicsRequest, DeleteTopicsResponse,
@@ -11,7 +11,7 @@ use messages::{
     delete_topics_request::DeleteTopicState,
 };
 
-use super::{Admin, Each, Mode, NewPartitions, NewTopic, text, topic_error};
+use super::{Admin, Each, Mode, NewPartitions, NewTopic, id_error, text, topic_error};
 use crate::Result;
 
 impl Admin {
@@ -85,6 +85,46 @@ impl Admin {
             Some(result(&name.0, topic.error_code, topic.error_message.as_deref()))
         });
         Ok(results.collect())
+    }
+
+    /// Deletes topics by their ids, with a result for each. A topic created later with the same name is not deleted.
+    ///
+    /// # Errors
+    /// If the controller does not respond within `default.api.timeout.ms`, or has no version 6 of DeleteTopics.
+    ///
+    /// # Cancel safety
+    /// A dropped call may still have been carried out.
+    pub async fn delete_topics_by_id(&self, ids: &[Uuid]) -> Result<Each<Uuid, ()>> {
+        self.rounds("deleting topics (default.api.timeout.ms)", ids, |open, timeout_ms| {
+            self.delete_ids_once(open, timeout_ms)
+        })
+        .await
+    }
+
+    async fn delete_ids_once(
+        &self,
+        mut ids: BTreeSet<Uuid>,
+        timeout_ms: i32,
+    ) -> Result<Each<Uuid, ()>> {
+        let mut results = Each::new();
+        if ids.remove(&Uuid::ZERO) {
+            // No id, and brokers refuse the whole request for it.
+            results
+                .push((Uuid::ZERO, Err(id_error(Uuid::ZERO, ErrorCode::UNKNOWN_TOPIC_ID, None))));
+        }
+        let topic = |id: &Uuid| {
+            DeleteTopicState::default().with_topic_id(uuid::Uuid::from_bytes(id.0)).with_name(None)
+        };
+        let request = DeleteTopicsRequest::default()
+            .with_topics(ids.iter().map(topic).collect())
+            .with_timeout_ms(timeout_ms);
+        let answer: DeleteTopicsResponse = self.ask_controller(6..=6, |_| request).await?;
+        results.extend(answer.responses.into_iter().map(|topic| {
+            let id = Uuid(topic.topic_id.into_bytes());
+            let message = topic.error_message.as_deref();
+            (id, ErrorCode(topic.error_code).ok().map_err(|code| id_error(id, code, message)))
+        }));
+        Ok(results)
     }
 
     /// Adds partitions to topics, with a result for each topic. Keys then map to other partitions; existing records

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use curtail_wire::Uuid;
+
 /// A topic to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTopic {
@@ -91,7 +93,7 @@ pub struct TopicListing {
     /// Name.
     pub name: String,
     /// Id; `None` if the brokers keep none.
-    pub id: Option<[u8; 16]>,
+    pub id: Option<Uuid>,
     /// Whether the topic is internal to Kafka.
     pub internal: bool,
     /// Number of partitions.
@@ -105,7 +107,7 @@ pub struct TopicDescription {
     /// Name.
     pub name: String,
     /// Id; `None` if the brokers keep none.
-    pub id: Option<[u8; 16]>,
+    pub id: Option<Uuid>,
     /// Whether the topic is internal to Kafka.
     pub internal: bool,
     /// Partitions by index.

@@ -76,6 +76,14 @@ impl Admin {
         self.runtime.block_on(self.inner.delete_topics(names))?
     }
 
+    /// As [`crate::Admin::delete_topics_by_id`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn delete_topics_by_id(&self, ids: &[Uuid]) -> Result<Each<Uuid, ()>> {
+        self.runtime.block_on(self.inner.delete_topics_by_id(ids))?
+    }
+
     /// As [`crate::Admin::create_partitions`].
     ///
     /// # Errors
@@ -125,6 +133,14 @@ impl Admin {
     /// As the async method, and inside an async context.
     pub fn describe_topics(&self, names: &[&str]) -> Result<Each<String, TopicDescription>> {
         self.runtime.block_on(self.inner.describe_topics(names))?
+    }
+
+    /// As [`crate::Admin::describe_topics_by_id`].
+    ///
+    /// # Errors
+    /// As the async method, and inside an async context.
+    pub fn describe_topics_by_id(&self, ids: &[Uuid]) -> Result<Each<Uuid, TopicDescription>> {
+        self.runtime.block_on(self.inner.describe_topics_by_id(ids))?
     }
 
     /// As [`crate::Admin::describe_cluster`].

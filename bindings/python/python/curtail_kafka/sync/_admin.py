@@ -120,6 +120,11 @@ class Admin(Client, _native.Admin):
         """Deletes topics with their records."""
         return finished(self._start_delete_topics(all_of(str, "names", names)))
 
+    def delete_topics_by_id(self, ids: Iterable[UUID]) -> Each[UUID, None]:
+        """Deletes topics by their ids. A topic created later with the same name stays."""
+        every = [one.bytes for one in all_of(UUID, "ids", ids)]
+        return finished(self._start_delete_topics_by_id(every))
+
     def create_partitions(
         self, partitions: Iterable[NewPartitions], *, validate_only: bool = False
     ) -> Each[str, None]:
@@ -157,6 +162,11 @@ class Admin(Client, _native.Admin):
     def describe_topics(self, names: Iterable[str]) -> Each[str, TopicDescription]:
         """Returns partitions, leaders and replicas of topics."""
         return finished(self._start_describe_topics(all_of(str, "names", names)))
+
+    def describe_topics_by_id(self, ids: Iterable[UUID]) -> Each[UUID, TopicDescription]:
+        """Returns partitions, leaders and replicas of topics by their ids."""
+        every = [one.bytes for one in all_of(UUID, "ids", ids)]
+        return finished(self._start_describe_topics_by_id(every))
 
     def describe_cluster(self) -> ClusterDescription:
         """Returns the live brokers and the controller."""

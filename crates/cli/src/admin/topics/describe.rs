@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use curtail::{
-    Admin, TopicPartition,
+    Admin, TopicPartition, Uuid,
     admin::{
         ConfigEntry, ConfigResource, ConfigSource, Each, OngoingReassignment, PartitionDescription,
         TopicDescription,
@@ -27,6 +27,15 @@ pub(crate) struct Describe {
     topics: Names,
     #[command(flatten)]
     format: Format,
+    /// Ids of topics, separated by commas, in place of names.
+    #[arg(
+        long,
+        value_name = "ID,...",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        conflicts_with_all = ["bare", "flagged"]
+    )]
+    topic_id: Vec<Uuid>,
     /// Leave out a topic that does not exist.
     #[arg(long)]
     if_exists: bool,
@@ -42,16 +51,13 @@ const PARTITION: [&str; 6] = ["TOPIC", "PARTITION", "LEADER", "LEADER-EPOCH", "R
 
 pub(super) async fn describe(arguments: Describe) -> Result<(), Failure> {
     let admin = admin(&arguments.client)?;
-    let mut names = arguments.topics.all();
-    if names.is_empty() {
-        names = admin.list_topics().await?.into_iter().map(|topic| topic.name).collect();
-        names.sort_unstable();
-    }
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    if names.is_empty() {
+    let mut described = match arguments.topic_id.as_slice() {
+        [] => by_name(&admin, arguments.topics.all()).await?,
+        ids => by_id(&admin, ids).await?,
+    };
+    if described.is_empty() {
         return arguments.format.rows(&PARTITION, Vec::new(), "no topics");
     }
-    let mut described = admin.describe_topics(&names).await?;
     if arguments.if_exists {
         described = if_exists(described, "nothing to describe");
     }
@@ -91,6 +97,31 @@ pub(super) async fn describe(arguments: Describe) -> Result<(), Failure> {
         output::note(none);
     }
     all_known
+}
+
+type Described = Each<String, TopicDescription>;
+
+/// The topics with these names; without names all topics.
+async fn by_name(admin: &Admin, mut names: Vec<String>) -> Result<Described, Failure> {
+    if names.is_empty() {
+        names = admin.list_topics().await?.into_iter().map(|topic| topic.name).collect();
+        names.sort_unstable();
+    }
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    match names.is_empty() {
+        true => Ok(Each::new()),
+        false => Ok(admin.describe_topics(&names).await?),
+    }
+}
+
+/// The topics with these ids. A topic that does not exist has its id as name.
+async fn by_id(admin: &Admin, ids: &[Uuid]) -> Result<Described, Failure> {
+    let topics = admin.describe_topics_by_id(ids).await?.into_iter();
+    let named = topics.map(|(id, topic)| match topic {
+        Ok(topic) => (topic.name.clone(), Ok(topic)),
+        Err(error) => (id.to_string(), Err(error)),
+    });
+    Ok(named.collect())
 }
 
 /// Partitions to print.
@@ -208,7 +239,8 @@ fn header(topic: &TopicDescription, configs: Option<String>) -> String {
     let replicas = topic.partitions.first().map_or(0, |first| first.replicas.len());
     let (name, count) = (&topic.name, topic.partitions.len());
     let configs = configs.map(|configs| format!("\tConfigs: {configs}")).unwrap_or_default();
-    format!("Topic: {name}\tPartitionCount: {count}\tReplicationFactor: {replicas}{configs}\n")
+    let id = topic.id.map(|id| format!("\tTopicId: {id}")).unwrap_or_default();
+    format!("Topic: {name}{id}\tPartitionCount: {count}\tReplicationFactor: {replicas}{configs}\n")
 }
 
 fn line(topic: &TopicDescription, partition: &PartitionDescription) -> String {

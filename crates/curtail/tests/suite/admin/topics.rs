@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use curtail::{
-    ConsumerRecord, Error, ErrorCode, Record,
+    ConsumerRecord, Error, ErrorCode, Record, Uuid,
     admin::{Mode, NewPartitions, NewTopic, OffsetSpec, TopicDescription},
     config::IsolationLevel,
 };
@@ -79,6 +79,37 @@ pub(super) async fn come_and_go(backend: &Backend) {
     let deleted = admin.delete_topics(&["settings", "missing"]).await.unwrap();
     assert!(deleted[0].1.is_ok(), "{deleted:?}");
     assert!(matches!(deleted[1].1, Err(Error::UnknownTopic(_))), "{deleted:?}");
+
+    let id = described.id.unwrap();
+    let ask = async || only(admin.describe_topics_by_id(&[id]).await.unwrap());
+    let by_id = until(ask, Result::is_ok).await.unwrap();
+    assert_eq!((by_id.name.as_str(), by_id.id, by_id.partitions.len()), ("three", Some(id), 3));
+    let absent = Uuid([7; 16]);
+    let unknown = only(admin.describe_topics_by_id(&[absent]).await.unwrap());
+    assert_eq!(code(&unknown), ErrorCode::UNKNOWN_TOPIC_ID);
+    let deleted = admin.delete_topics_by_id(&[absent, id]).await.unwrap();
+    assert_eq!((deleted[0].0, code(&deleted[0].1)), (absent, ErrorCode::UNKNOWN_TOPIC_ID));
+    assert!(deleted[1].0 == id && deleted[1].1.is_ok(), "{deleted:?}");
+    // The next topic of this name is another one.
+    let again = NewTopic::new("three").partitions(1);
+    until(
+        async || only(admin.create_topics(std::slice::from_ref(&again)).await.unwrap()),
+        Result::is_ok,
+    )
+    .await
+    .unwrap();
+    let gone = only(admin.delete_topics_by_id(&[id]).await.unwrap());
+    assert_eq!(code(&gone), ErrorCode::UNKNOWN_TOPIC_ID);
+    let successor = super::topics::described(backend, "three", 1).await.id.unwrap();
+    assert_ne!(successor, id);
+    // Repeated ids have one result, and zero is no id.
+    let ids = [successor, Uuid::ZERO, successor];
+    let ask = async || admin.describe_topics_by_id(&ids).await.unwrap();
+    let found = until(ask, |found| found[0].1.is_ok()).await;
+    assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids[..2]);
+    assert_eq!(code(&found[1].1), ErrorCode::UNKNOWN_TOPIC_ID);
+    let zero = only(admin.delete_topics_by_id(&[Uuid::ZERO]).await.unwrap());
+    assert_eq!(code(&zero), ErrorCode::UNKNOWN_TOPIC_ID);
 }
 
 pub(super) async fn the_cluster_is_described(backend: &Backend) {

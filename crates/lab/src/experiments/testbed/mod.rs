@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use curtail::error::Report;
 use curtail::{
     Admin, AdminConfig, ConsumerConfig, ProducerConfig, TopicPartition,
@@ -219,7 +218,7 @@ impl Testbed {
     /// The trace of a load to this topic whose first record was due at `start`; `None` without `--why`.
     pub(super) fn timeline(&self, topic: &str, start: Instant) -> Result<Option<Timeline>> {
         let Some(tracer) = &self.tracer else { return Ok(None) };
-        let id = self.describe(topic)?.id.map(|id| URL_SAFE_NO_PAD.encode(id));
+        let id = self.describe(topic)?.id.map(|id| id.to_string());
         let topics = std::iter::once(topic.to_owned()).chain(id).collect();
         Ok(Some(tracer.take(start, topics, self.served()?)))
     }
