@@ -97,8 +97,10 @@ fn section(results: &Results, cluster: Cluster) -> String {
                 ours.into_iter().partition(|row| FOLDED.contains(&row.claim.experiment));
             let mut text = format!("\n## {title}\n\n{}{crash_test}", table(&ours, ""));
             if !settings.is_empty() {
-                let summary = "Reading a backlog, settings, replicas and bursts. ".to_owned()
-                    + &self::summary(&settings, &[]);
+                let summary =
+                    "Reading a backlog, settings, replicas, bursts and leaders that return. "
+                        .to_owned()
+                        + &self::summary(&settings, &[]);
                 text += &folded(&summary, &format!("\n{}", table(&settings, "")));
             }
             if !least.is_empty() {
@@ -115,8 +117,9 @@ fn section(results: &Results, cluster: Cluster) -> String {
     }
 }
 
-/// Experiments on Apache Kafka whose claims are folded: those on what a setting costs. The page stays short enough to be read.
-const FOLDED: [&str; 10] = [
+/// Experiments on Apache Kafka whose claims are folded: those on what a setting costs, and on a part of a rolling restart. The page
+/// stays short enough to be read.
+const FOLDED: [&str; 11] = [
     "acks",
     "catch-up",
     "consume",
@@ -126,6 +129,7 @@ const FOLDED: [&str; 10] = [
     "linger",
     "micro-burst",
     "min-isr",
+    "preferred-return",
     "replication-factor",
 ];
 
