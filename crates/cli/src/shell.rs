@@ -1,5 +1,8 @@
 //! `curtail completions` and `curtail man`: files for the shell and for man.
 
+#[cfg(test)]
+mod reference;
+
 use std::{io, path::PathBuf};
 
 use clap::{Args, CommandFactory as _};
