@@ -24,6 +24,11 @@ def test_setting_of_librdkafka_names_kafkas() -> None:
     assert error_of(queue_buffering_max_ms=5).endswith("use linger.ms")
 
 
+def test_setting_of_experiments_names_its_feature() -> None:
+    text = error_of(config={"curtail.leader.discovery": "hint"})
+    assert text.endswith("it is for experiments, and needs the cargo feature `arms`")
+
+
 def test_setting_given_twice_is_an_error() -> None:
     assert error_of(config={"linger.ms": 5}, linger_ms=5).startswith("linger.ms is given twice")
     assert "bootstrap.servers is given twice" in error_of(config={"bootstrap.servers": SERVERS})

@@ -1,11 +1,11 @@
 //! Cost of the outcomes of records: `delivery_cost serve`, and `delivery_cost BOOTSTRAP RECORDS SIZE
-//! deliveries|tags|none`.
+//! deliveries|tags|none [keyless]`.
 //!
 //! `serve` runs an embedded cluster and prints its bootstrap server. The other form sends the records to one partition,
-//! on one thread. `deliveries` awaits each record's `Delivery` in a `FuturesUnordered`, `tags` receives completions,
-//! and `none` drops the deliveries. Batches leave when they are complete, so that runs differ little. For counts of
-//! instructions, run it under `valgrind --tool=callgrind`, with two numbers of records: the difference leaves the start
-//! out.
+//! on one thread. They name the partition or, with `keyless`, the producer chooses it. `deliveries` awaits each record's
+//! `Delivery` in a `FuturesUnordered`, `tags` receives completions, and `none` drops the deliveries. Batches leave when
+//! they are complete, so that runs differ little. For counts of instructions, run it under `valgrind --tool=callgrind`,
+//! with two numbers of records: the difference leaves the start out.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -85,14 +85,18 @@ async fn drop_each(producer: &Producer, records: u64, record: Record<'_>) -> Out
 async fn main() -> Outcome {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (bootstrap, records, size, outcomes) = match args[..] {
+    let (bootstrap, records, size, outcomes, is_keyless) = match args[..] {
         ["serve"] => return serve().await,
         [bootstrap, records, size, outcomes] => {
-            (bootstrap, records.parse()?, size.parse()?, outcomes)
+            (bootstrap, records.parse()?, size.parse()?, outcomes, false)
+        }
+        [bootstrap, records, size, outcomes, "keyless"] => {
+            (bootstrap, records.parse()?, size.parse()?, outcomes, true)
         }
         _ => {
             return Err(
-                "usage: delivery_cost serve | BOOTSTRAP RECORDS SIZE deliveries|tags|none".into()
+                "usage: delivery_cost serve | BOOTSTRAP RECORDS SIZE deliveries|tags|none [keyless]"
+                    .into(),
             );
         }
     };
@@ -102,7 +106,8 @@ async fn main() -> Outcome {
     let producer = Producer::new(config)?;
     producer.warm_up(&[TOPIC]).await?;
     let value = vec![b'v'; size];
-    let record = Record::to(TOPIC).partition(0).value(&value);
+    let record = Record::to(TOPIC).value(&value);
+    let record = if is_keyless { record } else { record.partition(0) };
     match outcomes {
         "deliveries" => await_each(&producer, records, record).await?,
         "tags" => receive_runs(&producer, records, record).await?,

@@ -20,13 +20,8 @@ class ProducerOptions(TypedDict, total=False):
     connections_max_idle_ms: int | str | None
     curtail_broker_memory_percent: int | str | None
     curtail_latency_target_ms: int | str | None
-    curtail_leader_discovery: Setting | None
-    curtail_move_refused_batches: bool | str | None
     curtail_partitioner_load: Setting | None
-    curtail_phase_stamps: bool | str | None
-    curtail_prefer_proven_partitions: bool | str | None
     curtail_route_around_trouble: bool | str | None
-    curtail_separate_unproven_partitions: bool | str | None
     curtail_socks5_password: Setting | None
     curtail_socks5_proxy: Setting | None
     curtail_socks5_username: Setting | None
@@ -118,9 +113,7 @@ class ConsumerOptions(TypedDict, total=False):
     client_id: Setting | None
     client_rack: Setting | None
     connections_max_idle_ms: int | str | None
-    curtail_buffered_partitions: Setting | None
     curtail_decompressed_batch_max_bytes: int | str | None
-    curtail_phase_stamps: bool | str | None
     curtail_prefetch_bytes: int | str | None
     curtail_socks5_password: Setting | None
     curtail_socks5_proxy: Setting | None

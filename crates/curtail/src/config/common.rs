@@ -79,7 +79,8 @@ settings! {
         plain io_thread, get_io_thread: bool = false => "curtail.io.thread", BOOLEAN;
         /// `curtail.phase.stamps`: whether batches and responses receive phase timestamps for the metrics; switch it off only
         /// to measure its cost (decision 0029). Has no effect on an [`crate::Admin`].
-        plain phase_stamps, get_phase_stamps: bool = true => "curtail.phase.stamps", BOOLEAN;
+        #[cfg(feature = "arms")]
+        plain phase_stamps: bool = true => "curtail.phase.stamps", BOOLEAN;
         /// `curtail.socks5.password`: the password for the proxy, of up to 255 bytes.
         none socks5_password: Option<Secret> = None => "curtail.socks5.password", SHORT_SECRET;
         /// `curtail.socks5.proxy`: the `host:port` of a SOCKS5 proxy through which the client connects to brokers and

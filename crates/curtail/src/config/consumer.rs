@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use curtail_wire::fetch::IsolationLevel;
 
+#[cfg(feature = "arms")]
+use super::forms::BUFFERED_PARTITIONS;
 use super::{
     Assignor, CommonConfig, contradiction,
     forms::{
-        ASSIGNORS, BOOLEAN, BUFFERED_PARTITIONS, FETCH_BYTES, GROUP_PROTOCOL, INT_MILLIS,
-        ISOLATION, NAME, OFFSET_RESET, POSITIVE_BYTES, POSITIVE_COUNT, POSITIVE_MILLIS,
+        ASSIGNORS, BOOLEAN, FETCH_BYTES, GROUP_PROTOCOL, INT_MILLIS, ISOLATION, NAME, OFFSET_RESET,
+        POSITIVE_BYTES, POSITIVE_COUNT, POSITIVE_MILLIS,
     },
     table::{Kind, Property, Settings, property, settings},
 };
@@ -21,6 +23,10 @@ use crate::{
 /// default are those that Java's clients have used or considered, for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    not(feature = "arms"),
+    expect(dead_code, unreachable_pub, reason = "arms of the laboratory")
+)]
 pub enum BufferedPartitions {
     /// They stay in the fetch session. A partition with more bytes than the broker's share has free is not fetched.
     #[default]
@@ -74,7 +80,8 @@ settings! {
         /// `curtail.buffered.partitions`: how partitions with buffered records are fetched. `credit`: they stay in the fetch
         /// session (decision 0021). For comparison: `omit` (they leave the session, Java before 4.0), `skip-broker` (nothing
         /// is fetched from their broker, Java since 4.0), `skip-all` (nothing is fetched).
-        plain buffered_partitions, get_buffered_partitions: BufferedPartitions = BufferedPartitions::Credit
+        #[cfg(feature = "arms")]
+        plain buffered_partitions: BufferedPartitions = BufferedPartitions::Credit
             => "curtail.buffered.partitions", BUFFERED_PARTITIONS;
         /// `curtail.decompressed.batch.max.bytes`: bytes that one batch may decompress to. A larger batch is an error that a
         /// seek can pass (decision 0026). A poll that has records opens no further batch once its batches have decompressed

@@ -7,9 +7,11 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 use curtail_wire::fetch::IsolationLevel;
 
 use super::{
-    Acks, Assignor, BufferedPartitions, DnsLookup, GroupProtocol, LeaderDiscovery, OffsetReset,
-    PartitionerLoad, RecoveryStrategy, Secret, SecurityProtocol, redact,
+    Acks, Assignor, DnsLookup, GroupProtocol, OffsetReset, PartitionerLoad, RecoveryStrategy,
+    Secret, SecurityProtocol, redact,
 };
+#[cfg(feature = "arms")]
+use super::{BufferedPartitions, LeaderDiscovery};
 use crate::producer::{Partitioner, partitioner};
 
 /// The texts of a property.
@@ -153,6 +155,7 @@ form!(PARTITIONER: Option<Arc<dyn Partitioner>> = partitioner::CLASSES,
     |partitioner| partitioner.as_ref().map_or("", |p| p.class()).to_owned()
 );
 
+#[cfg(feature = "arms")]
 choice!(LEADER_DISCOVERY: LeaderDiscovery = "hint, refresh or refresh-and-back-off", {
     "hint" => Hint,
     "refresh" => Refresh,
@@ -162,6 +165,7 @@ choice!(PARTITIONER_LOAD: PartitionerLoad = "wait or queued-batches", {
     "wait" => Wait,
     "queued-batches" => QueuedBatches,
 });
+#[cfg(feature = "arms")]
 choice!(BUFFERED_PARTITIONS: BufferedPartitions = "credit, omit, skip-broker or skip-all", {
     "credit" => Credit,
     "omit" => Omit,

@@ -38,7 +38,11 @@ pub use admin::AdminConfig;
 #[cfg(feature = "aws-msk-iam")]
 pub(crate) use aws::{AwsLogin, AwsSource, Role, SESSION_NAME};
 pub use common::{CommonConfig, DnsLookup};
-pub use consumer::{BufferedPartitions, ConsumerConfig, GroupProtocol, OffsetReset};
+#[cfg(feature = "arms")]
+pub use consumer::BufferedPartitions;
+#[cfg(not(feature = "arms"))]
+pub(crate) use consumer::BufferedPartitions;
+pub use consumer::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use file::{load_properties, parse_properties};
 pub(crate) use forms::host_and_port;
 #[cfg(feature = "oidc")]
@@ -46,7 +50,11 @@ pub(crate) use oidc::{
     ASSERTION_FILE, ASSERTION_KEY_FILE, ASSERTION_TEMPLATE_FILE, Grant, Origin, ProviderLogin,
     TokenEndpoint,
 };
-pub use producer::{Acks, LeaderDiscovery, PartitionerLoad, ProducerConfig};
+#[cfg(feature = "arms")]
+pub use producer::LeaderDiscovery;
+#[cfg(not(feature = "arms"))]
+pub(crate) use producer::LeaderDiscovery;
+pub use producer::{Acks, PartitionerLoad, ProducerConfig};
 pub use properties::IGNORED_PROPERTIES;
 pub use providers::ConfigProviders;
 pub(crate) use redact::HIDDEN;

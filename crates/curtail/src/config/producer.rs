@@ -4,12 +4,13 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use curtail_wire::compression::{Codec, Compression};
 
+#[cfg(feature = "arms")]
+use super::forms::LEADER_DISCOVERY;
 use super::{
     CommonConfig, INT_MAX_MILLIS, contradiction,
     forms::{
-        ACKS, BOOLEAN, COUNT, IDLE_METADATA, INT_BYTES, INT_MILLIS, LEADER_DISCOVERY, LONG_BYTES,
-        LONG_MILLIS, MULTIPLE, NAME, PARTITIONER, PARTITIONER_LOAD, PERCENT, POSITIVE_COUNT,
-        number,
+        ACKS, BOOLEAN, COUNT, IDLE_METADATA, INT_BYTES, INT_MILLIS, LONG_BYTES, LONG_MILLIS,
+        MULTIPLE, NAME, PARTITIONER, PARTITIONER_LOAD, PERCENT, POSITIVE_COUNT, number,
     },
     table::{Kind, Property, Settings, property, settings},
 };
@@ -49,6 +50,10 @@ impl Acks {
 /// How a producer detects a leader change. A new leader counts only with a newer epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    not(feature = "arms"),
+    expect(dead_code, unreachable_pub, reason = "arms of the laboratory")
+)]
 pub enum LeaderDiscovery {
     /// From the response that refuses a batch, which names the new leader (KIP-951), or else from metadata. The batch
     /// goes to the new leader immediately.
@@ -100,21 +105,24 @@ settings! {
         /// `curtail.leader.discovery`: how the producer finds a new leader: `hint` (from the response that refuses the batch,
         /// KIP-951, or else from metadata), `refresh` (from metadata alone), or `refresh-and-back-off` (also waits for
         /// `retry.backoff.ms`).
-        plain leader_discovery, get_leader_discovery: LeaderDiscovery = LeaderDiscovery::Hint
+        #[cfg(feature = "arms")]
+        plain leader_discovery: LeaderDiscovery = LeaderDiscovery::Hint
             => "curtail.leader.discovery", LEADER_DISCOVERY;
         /// `curtail.move.refused.batches`: whether batches that no broker has written leave a partition that refuses them, if
         /// their records are bound to no partition (decision 0107).
-        plain move_refused_batches, get_move_refused_batches: bool = true => "curtail.move.refused.batches", BOOLEAN;
+        #[cfg(feature = "arms")]
+        plain move_refused_batches: bool = true => "curtail.move.refused.batches", BOOLEAN;
         /// `curtail.partitioner.load`: what adaptive partitioning of keyless records goes by: `wait` (how long a record waits
         /// for its acknowledgement; a slow broker gets nothing while another one is fast) or `queued-batches` (as in the
         /// Java client; a slow broker keeps its share while its queue does not grow). With `queued-batches`,
-        /// `curtail.prefer.proven.partitions` has no effect (decision 0013).
+        /// records do not prefer partitions whose leader has acknowledged a batch (decision 0013).
         plain partitioner_load, get_partitioner_load: PartitionerLoad = PartitionerLoad::Wait
             => "curtail.partitioner.load", PARTITIONER_LOAD;
         /// `curtail.prefer.proven.partitions`: whether keyless records prefer partitions whose current leader has
         /// acknowledged a batch. While a broker has no such partition, one of its partitions takes all its keyless records
         /// (decision 0053).
-        plain prefer_proven_partitions, get_prefer_proven_partitions: bool = true
+        #[cfg(feature = "arms")]
+        plain prefer_proven_partitions: bool = true
             => "curtail.prefer.proven.partitions", BOOLEAN;
         /// `curtail.route.around.trouble`: whether keyless records move from partitions that cannot acknowledge to others
         /// (decision 0061). In the Java client they wait.
@@ -122,7 +130,8 @@ settings! {
         /// `curtail.separate.unproven.partitions`: whether keyless records for a new leader have a separate connection until
         /// it has acknowledged a batch. Its followers may take a second to turn to it, and Kafka serves one request of a
         /// connection at a time. With `acks=all` only (decision 0104).
-        plain separate_unproven_partitions, get_separate_unproven_partitions: bool = true
+        #[cfg(feature = "arms")]
+        plain separate_unproven_partitions: bool = true
             => "curtail.separate.unproven.partitions", BOOLEAN;
         /// `curtail.suspicion.enable`: whether an unusually late response makes its broker suspect. The leaders are
         /// then looked up through another broker, and batches follow a leader that has moved. The Java client waits for
@@ -193,6 +202,7 @@ macro_rules! level {
         Property {
             name: $name,
             about: $about,
+            is_arm: false,
             expected: $expected,
             set: |config, text| {
                 let level = number(text, i32::MIN, i32::MAX)?;
@@ -232,6 +242,7 @@ static COMPRESSION: &[Property<ProducerConfig>] = &[
     Property {
         name: "compression.type",
         about: "the codec of batches",
+        is_arm: false,
         expected: "none, gzip, snappy, lz4 or zstd",
         set: |config, text| {
             let codec = Codec::from_str(text).ok()?;

@@ -35,6 +35,17 @@ pub const IGNORED_PROPERTIES: &[&str] = &[
     "metrics.sample.window.ms",
 ];
 
+/// Settings that exist with the feature `arms` only.
+#[cfg(any(test, not(feature = "arms")))]
+pub(super) const ARMS: &[&str] = &[
+    "curtail.buffered.partitions",
+    "curtail.leader.discovery",
+    "curtail.move.refused.batches",
+    "curtail.phase.stamps",
+    "curtail.prefer.proven.partitions",
+    "curtail.separate.unproven.partitions",
+];
+
 /// The properties common to all clients, except those that `S` does not have.
 fn common<S: Settings>() -> impl Iterator<Item = &'static Property<CommonConfig>> {
     COMMON.iter().chain(security::table()).filter(|p| !S::WITHOUT.contains(&p.name))
@@ -115,6 +126,11 @@ fn without_effect<S: Settings>(name: &str, value: &str) -> Result<(), ConfigErro
     if let Some(why) = librdkafka::find(name) {
         let (name, value, why) = (redact::name(name), None, why.to_owned());
         return Err(ConfigError::NotSupported { name, value, why });
+    }
+    #[cfg(not(feature = "arms"))]
+    if ARMS.contains(&name) {
+        let why = "it is for experiments, and needs the cargo feature `arms`".to_owned();
+        return Err(ConfigError::NotSupported { name: name.to_owned(), value: None, why });
     }
     if let Some(clients) = elsewhere::of_other_clients(S::KIND, name) {
         return Err(ConfigError::OfOtherClients { name: redact::name(name), clients });

@@ -13,6 +13,9 @@ pub(super) struct Property<C: 'static> {
     /// Its documentation, as Markdown with links of rustdoc.
     #[cfg_attr(not(test), expect(dead_code, reason = "for docs/settings.md, which a test writes"))]
     pub(super) about: &'static str,
+    /// Whether it exists only with the feature `arms`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the documents, which a test writes"))]
+    pub(super) is_arm: bool,
     pub(super) expected: &'static str,
     pub(super) set: fn(&mut C, &str) -> Option<()>,
     pub(super) get: fn(&C) -> String,
@@ -95,10 +98,11 @@ macro_rules! property {
     ([$($path:ident).+] $name:expr, $about:expr, $($field:ident).+, $form:expr) => {
         property!($name, $about, $($path).+.$($field).+, $form)
     };
-    ($name:expr, $about:expr, $($field:ident).+, $form:expr) => {
+    ($name:expr, $about:expr, $($field:ident).+, $form:expr $(, $feature:literal)?) => {
         Property {
             name: $name,
             about: $about,
+            is_arm: !<[&str]>::is_empty(&[$($feature)?]),
             expected: $form.expected,
             set: |config, text| {
                 config.$($field).+ = ($form.read)(text)?;
@@ -123,6 +127,9 @@ pub(super) use property;
 /// | `value` | is written by hand | the type |
 /// | `none` | is written by hand | is written by hand |
 ///
+/// A row with `#[cfg(feature = "arms")]` before its kind has property and setter with this feature only, and no getter.
+/// Without the feature the field keeps the default.
+///
 /// `without property` lists the other fields. `methods` are the configurations that have the methods, with the field in
 /// which they have these settings.
 macro_rules! settings {
@@ -137,7 +144,8 @@ macro_rules! settings {
         $(settings!(@methods $owner $path $rows);)+
     };
     (@struct [$(#[$about:meta])*] $type:ident
-        { $($(#[doc = $doc:literal])+ $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
+        { $($(#[doc = $doc:literal])+ $(#[cfg(feature = $feature:literal)])?
+            $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
             => $name:literal, $form:expr;)* }
         { $($(#[doc = $more:literal])+ $other:ident: $other_of:ty = $other_default:expr;)* }
     ) => {
@@ -158,19 +166,29 @@ macro_rules! settings {
         }
     };
     (@table $type:ident $table:ident
-        { $($(#[doc = $doc:literal])+ $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
+        { $($(#[doc = $doc:literal])+ $(#[cfg(feature = $feature:literal)])?
+            $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
             => $name:literal, $form:expr;)* }
     ) => {
         pub(super) static $table: &[Property<$type>] =
-            &[$(property!($name, concat!($($doc),+), $field, $form),)*];
+            &[$(
+                $(#[cfg(feature = $feature)])?
+                property!($name, concat!($($doc),+), $field, $form $(, $feature)?),
+            )*];
     };
     (@methods $owner:ident $path:tt
-        { $($(#[doc = $doc:literal])+ $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
+        { $($(#[doc = $doc:literal])+ $(#[cfg(feature = $feature:literal)])?
+            $kind:ident $field:ident $(, $getter:ident)?: $of:ty = $default:expr
             => $name:literal, $form:expr;)* }
     ) => {
         impl $owner {
-            $(settings!(@setter $kind $path [$($doc)+] $name, $field: $of);)*
-            $($(settings!(@getter $kind $path $name, $field $getter: $of);)?)*
+            $(
+                $(#[cfg(feature = $feature)])?
+                settings!(@setter $kind $path [$($doc)+] $name, $field: $of);
+            )*
+            $($(
+                settings!(@getter $kind $path $name, $field $getter: $of);
+            )?)*
         }
     };
     (@setter none $path:tt $docs:tt $name:literal, $field:ident: $of:ty) => {};

@@ -360,8 +360,16 @@ fn every_admin_property_follows_its_row() {
 #[test]
 fn page_of_settings_lists_all_properties_with_their_defaults() {
     let is_own = |name: &str| name.starts_with("curtail.") || name == "batch.max.size";
-    let [own, javas] = [true, false].map(|own| table_of_settings(|name| is_own(name) == own));
+    let arms = ProducerConfig::table().filter(|p| p.is_arm).map(|p| p.name);
+    let arms = arms.chain(ConsumerConfig::table().filter(|p| p.is_arm).map(|p| p.name));
+    let arms = arms.chain(COMMON_TABLE.iter().filter(|p| p.is_arm).map(|p| p.name));
+    let arms: std::collections::BTreeSet<_> = arms.collect();
+    assert_eq!(arms, super::properties::ARMS.iter().copied().collect());
+    let is_arm = |name: &str| arms.contains(name);
+    let own = table_of_settings(|name| is_own(name) && !is_arm(name));
+    let javas = table_of_settings(|name| !is_own(name));
     crate::documents::check("settings.md", &[("settings", javas), ("own settings", own)]);
+    crate::documents::check("laboratory.md", &[("settings of arms", table_of_settings(is_arm))]);
 }
 
 #[test]

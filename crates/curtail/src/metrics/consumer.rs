@@ -40,7 +40,7 @@ pub struct ConsumerMetrics {
 
 /// Metrics of fetches from one broker, or from all of them ([`ConsumerMetrics::all_brokers`]).
 ///
-/// With `curtail.phase.stamps=false`, `fetch_latency` and `buffer_time` stay empty.
+/// With `curtail.phase.stamps=false` (feature `arms`), `fetch_latency` and `buffer_time` stay empty.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FetchMetrics {

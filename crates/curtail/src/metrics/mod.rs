@@ -78,7 +78,7 @@ pub struct ProducerMetrics {
 ///
 /// The phases of a batch ([`Self::phases`]): `queue_time` until its request is built, `write_time` until the socket
 /// has accepted the request, `request_latency` until the response arrives. `delivery_time` covers all phases and
-/// every retry. With `curtail.phase.stamps=false` these four stay empty.
+/// every retry. With `curtail.phase.stamps=false` (feature `arms`) these four stay empty.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BrokerMetrics {
