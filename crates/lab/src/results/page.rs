@@ -16,17 +16,14 @@ use crate::experiments::{self, Arm, ArmReport, Environment, Report, Setting};
 const HEAD: &str = "\
 # Results
 
-`curtail lab publish` writes this page from the JSON of the runs in this directory. `curtail lab publish --check` fails if the
-two differ.
+`curtail lab publish` writes this page from the JSON of the runs, and with `--check` fails if the two differ.
 
-- A row is one claim. Its figures are the median of the last turns, and in brackets the least and the most.
-- A turn is one measured pass of one client. The turns of arms and clients alternate. A row has the turns of at most five runs.
+- A row is one claim: the median of the last turns, and in brackets the least and the most.
+- A turn is one pass of one client. Turns of arms and clients alternate. A row has the turns of at most five runs.
 - Curtail's load is an ordinary program: default settings, tokio's multi-thread runtime, one delivery awaited for each record.
-  With `curtail-completions` it receives the outcomes of a batch's records at once, by their tags, which costs least.
-- *Best other client*: the client with the best median in the same runs; none if Curtail ran alone.
-- *Held*: the turns in which the aim held.
+- *Best other client*: the best median in the same runs. *Held*: the turns in which the aim held.
 - *Records behind it*: the slowest thousandth of a turn, where it has fewer than 10 records. Such a p99.9 may be noise.
-- The date leads to the full report of the experiment: all arms, all clients, conditions, command and machine.
+- The date leads to the full report.
 ";
 
 /// The whole page.
