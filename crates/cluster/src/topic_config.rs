@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use curtail_wire::records::TimestampType;
+use curtail_wire::{
+    compression::{Codec, Compression},
+    records::TimestampType,
+};
 
 use crate::{
     config::ClusterConfig,
@@ -69,7 +72,7 @@ const BYTES: Check = Check::Range(0, i32::MAX as i64);
 
 /// Names, types and bounds of all topic settings of Apache Kafka 4.3.
 ///
-/// These have no effect that a client could see: levels of codecs, because brokers do not compress; `file.delete.delay.ms`,
+/// These have no effect that a client could see: the level of lz4, whose encoder has none; `file.delete.delay.ms`,
 /// `flush.ms`, `preallocate`, `segment.index.bytes` and `segment.jitter.ms`, which concern a broker's files; throttled replicas,
 /// because there is no rate to throttle them to; and those of tiered storage, because there is none.
 const SETTINGS: &[Setting] = &[
@@ -95,7 +98,7 @@ const SETTINGS: &[Setting] = &[
         "compression.type",
         Some("compression.type"),
         Kind::String,
-        Check::OneOf(&["producer"]),
+        Check::OneOf(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"]),
     ),
     setting(
         "compression.zstd.level",
@@ -499,6 +502,7 @@ impl TopicConfig {
             producer_id_expiration_ms: cluster.producer_id_expiration.as_millis() as i64,
             max_message_bytes: unsigned("max.message.bytes")
                 .map_or(cluster.message_max_bytes, |n| n as usize),
+            compression: self.compression(),
             timestamp_type,
             timestamp_after_max_ms: self
                 .number("message.timestamp.after.max.ms")
@@ -512,6 +516,18 @@ impl TopicConfig {
             tail_cache_bytes: cluster.log_tail_cache_bytes,
             plant: cluster.plant,
         }
+    }
+
+    /// The codec for the batches of producers with another one; `None` for `producer`.
+    fn compression(&self) -> Option<Compression> {
+        let codec = match self.given.get("compression.type").map(String::as_str) {
+            None | Some("producer") => return None,
+            Some("uncompressed") => Codec::None,
+            Some(name) => name.parse().ok()?,
+        };
+        let level = codec.levels().and_then(|_| self.number(&format!("compression.{codec}.level")));
+        let level = level.and_then(|level| i32::try_from(level).ok());
+        Compression::new(codec, level).ok()
     }
 
     /// Returns every setting.

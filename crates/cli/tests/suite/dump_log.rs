@@ -24,6 +24,25 @@ fn write(bootstrap: &str) {
     run(&[&create[..], &["-b", bootstrap]].concat()).ok();
     let (long, headers) = ("v".repeat(200), [Header::new("a", "1"), Header::new("b", "2")]);
     let codecs = ["none", "gzip", "snappy", "lz4", "zstd"];
+    for packed in ["uncompressed", "gzip", "zstd"] {
+        let compression = format!("compression.type={packed}");
+        let create = [
+            "topics",
+            "create",
+            packed,
+            "--partitions",
+            "1",
+            "--config",
+            &compression,
+            "-b",
+            bootstrap,
+        ];
+        run(&create).ok();
+        for codec in codecs {
+            let produce = ["produce", "-t", packed, "--compression", codec, "-b", bootstrap];
+            run_with_input(&produce, b"line\n").ok();
+        }
+    }
     for (turn, codec) in codecs.into_iter().enumerate() {
         let mut config = ProducerConfig::new(bootstrap).transactional_id(codec);
         config.set("compression.type", codec).unwrap();
@@ -70,6 +89,20 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The codecs of all batches are those of their topics (`compression.type`), whatever the producers had.
+fn check_codecs(data: &Path) {
+    for (topic, codec) in [("uncompressed", "none"), ("gzip", "gzip"), ("zstd", "zstd")] {
+        let segment = data.join(format!("{topic}-0/00000000000000000000.log"));
+        let printed = dump(&segment, &EVERYTHING).ok();
+        let with = |text: &str| printed.lines().filter(|line| line.contains(text)).count();
+        assert_eq!(
+            (with(&format!(" compresscodec: {codec} ")), with("payload: line")),
+            (5, 5),
+            "{printed}"
+        );
+    }
+}
+
 fn names(files: &[PathBuf]) -> String {
     files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",")
 }
@@ -110,6 +143,7 @@ fn files_of_an_embedded_broker_are_printed_as_kafka_prints_them() {
     let log = log_of_t(directory.path());
     let printed = compare(&toolchain, &files(&log));
     assert!(printed.contains("endTxnMarker: ABORT"), "{printed}");
+    check_codecs(log.parent().unwrap());
 }
 
 #[test]
@@ -127,6 +161,7 @@ fn files_of_apache_kafka_are_printed_as_kafka_prints_them() {
     let printed = compare(&toolchain, &files(&log));
     assert!(printed.lines().any(|line| line.starts_with("offset: ")), "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("version: 0 producerId: ")), "{printed}");
+    check_codecs(cluster.data_dir(0));
     cluster.terminate(0).unwrap();
     let printed = compare(&toolchain, &files(&log));
     assert!(printed.contains("currentTxnFirstOffset: OptionalLong.empty"), "{printed}");

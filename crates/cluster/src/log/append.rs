@@ -2,14 +2,15 @@
 //!
 //! Every record is visited, which requires decompression, as in Kafka. Kafka also rewrites batches
 //! with non-consecutive offsets. No producer of this format sends such batches, and they are
-//! refused here.
+//! refused here. A batch is rewritten if the topic has another codec (`compression.type`).
 
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::{
-    Batch, BatchHeader, DecompressLimit, RecordError, RecordRef, TimestampType, set_max_timestamp,
+    Batch, BatchHeader, DecompressLimit, RecordError, RecordRef, RewriteError, TimestampType,
+    recompress, set_max_timestamp,
 };
 use curtail_wire::{ErrorCode, Report};
 
@@ -33,18 +34,7 @@ pub(super) fn validate(
         }
         _ => invalid(Report::new(&error).to_string()),
     })?;
-    if bytes.len() > config.max_message_bytes {
-        let message = format!(
-            "a batch of {} bytes is larger than max.message.bytes {}",
-            bytes.len(),
-            config.max_message_bytes
-        );
-        return Err(AppendError::new(ErrorCode::MESSAGE_TOO_LARGE, message));
-    }
-    if bytes.len() as u64 > config.segment_bytes {
-        let message = format!("a batch of {} bytes does not fit into a segment", bytes.len());
-        return Err(AppendError::new(ErrorCode::RECORD_LIST_TOO_LARGE, message));
-    }
+    check_size(bytes.len(), config)?;
     batch
         .verify_crc()
         .map_err(|error| AppendError::new(ErrorCode::CORRUPT_MESSAGE, error.to_string()))?;
@@ -57,6 +47,12 @@ pub(super) fn validate(
     }
     let latest = check_records(&batch, dir, config, now_ms)?;
     let mut header = batch.header;
+    let mut bytes = bytes;
+    if let Some(compressed) = recompressed(&batch, config)? {
+        check_size(compressed.len(), config)?;
+        bytes = Bytes::from(compressed);
+        header = BatchHeader::parse(&bytes).map_err(unreadable)?;
+    }
     drop(batch);
     if config.timestamp_type == TimestampType::LogAppendTime || header.max_timestamp == latest {
         return Ok((header, bytes));
@@ -65,6 +61,34 @@ pub(super) fn validate(
     let mut bytes = own(bytes);
     set_max_timestamp(&mut bytes, latest);
     Ok((header, bytes.freeze()))
+}
+
+fn check_size(bytes: usize, config: &LogConfig) -> Result<(), AppendError> {
+    if bytes > config.max_message_bytes {
+        let most = config.max_message_bytes;
+        let message = format!("a batch of {bytes} bytes is larger than max.message.bytes {most}");
+        return Err(AppendError::new(ErrorCode::MESSAGE_TOO_LARGE, message));
+    }
+    if bytes as u64 > config.segment_bytes {
+        let message = format!("a batch of {bytes} bytes does not fit into a segment");
+        return Err(AppendError::new(ErrorCode::RECORD_LIST_TOO_LARGE, message));
+    }
+    Ok(())
+}
+
+/// The batch with the topic's codec, if it has another one.
+fn recompressed(batch: &Batch, config: &LogConfig) -> Result<Option<Vec<u8>>, AppendError> {
+    let codec = batch.header.compression().map_err(unreadable)?;
+    let Some(compression) = config.compression.filter(|wanted| wanted.codec != codec) else {
+        return Ok(None);
+    };
+    match recompress(batch, &compression, &DecompressLimit::default()) {
+        Ok(compressed) => Ok(Some(compressed)),
+        Err(RewriteError::Record(error)) => Err(unreadable(error)),
+        Err(error) => {
+            Err(AppendError::new(ErrorCode::UNKNOWN_SERVER_ERROR, Report::new(&error).to_string()))
+        }
+    }
 }
 
 fn invalid(message: impl Into<String>) -> AppendError {

@@ -9,7 +9,7 @@ use curtail_wire::records::{BATCH_HEADER_LEN, Batch, BatchHeader, RecordError};
 
 use super::LogError;
 use super::index::{Entry, OffsetEntry, TimeEntry};
-use super::producers::Producers;
+use super::producers::decode_snapshot;
 use super::segment::offset_in_name;
 use super::transactions::AbortedEntry;
 
@@ -213,14 +213,13 @@ pub fn transaction_index(path: &Path) -> Result<Vec<AbortedTransaction>, LogErro
     Ok(entries(path)?.into_iter().map(aborted).collect())
 }
 
-/// Reads a snapshot of producers.
+/// Reads a snapshot of producers, in their order there.
 ///
 /// # Errors
 /// If the file cannot be read, its checksum does not match, or it has another version than Kafka's 1.
 pub fn producer_snapshot(path: &Path) -> Result<Vec<SnapshotProducer>, LogError> {
-    let producers = Producers::decode(&read(path)?);
     let damaged = || LogError::invalid(path, "damaged, or no snapshot of version 1");
-    Ok(producers.ok_or_else(damaged)?.in_snapshot().collect())
+    decode_snapshot(&read(path)?).ok_or_else(damaged)
 }
 
 /// Returns the offset in the name of a file `<offset>.<extension>`.

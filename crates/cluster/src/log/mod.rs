@@ -43,6 +43,7 @@ mod transactions;
 use std::io;
 use std::path::PathBuf;
 
+use curtail_wire::compression::Compression;
 use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::RecordError;
 pub use curtail_wire::records::TimestampType;
@@ -78,6 +79,8 @@ pub struct LogConfig {
     pub compaction: Compaction,
     /// `max.message.bytes`: the largest batch that a producer may append.
     pub max_message_bytes: usize,
+    /// `compression.type`: the codec of the batches of producers that use another one. `None` keeps theirs.
+    pub compression: Option<Compression>,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
     /// `message.timestamp.after.max.ms`: how far a producer's timestamp may be in the future.
@@ -106,6 +109,7 @@ impl Default for LogConfig {
             compacted: false,
             compaction: Compaction::default(),
             max_message_bytes: 1_048_588,
+            compression: None,
             timestamp_type: TimestampType::CreateTime,
             timestamp_after_max_ms: 3_600_000,
             timestamp_before_max_ms: i64::MAX,

@@ -258,24 +258,6 @@ impl Producers {
         self.by_id.len()
     }
 
-    /// Returns each producer as a snapshot contains it.
-    pub(super) fn in_snapshot(&self) -> impl Iterator<Item = SnapshotProducer> {
-        self.by_id.iter().map(|(id, producer)| SnapshotProducer {
-            id: *id,
-            epoch: producer.epoch,
-            coordinator_epoch: producer.coordinator_epoch,
-            open_since: producer.open_since,
-            last_timestamp: producer.last_timestamp,
-            last_batch: producer.batches.back().map(|batch| SnapshotBatch {
-                first_sequence: batch.base_sequence(),
-                last_sequence: batch.last_sequence,
-                last_offset: batch.last_offset,
-                offset_delta: batch.offset_delta,
-                timestamp: batch.timestamp,
-            }),
-        })
-    }
-
     /// Encodes the last batch and the open transaction of every producer in Kafka's format
     /// (ProducerSnapshot, version 1).
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -303,19 +285,7 @@ impl Producers {
 
     /// Decodes a snapshot; `None` if it is damaged or of another version.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (version, rest) = bytes.split_first_chunk()?;
-        let (crc, body) = rest.split_first_chunk()?;
-        if i16::from_be_bytes(*version) != SNAPSHOT_VERSION
-            || u32::from_be_bytes(*crc) != crc32c::crc32c(body)
-        {
-            return None;
-        }
-        let (count, entries) = body.split_first_chunk()?;
-        if u32::from_be_bytes(*count) as usize * SNAPSHOT_ENTRY != entries.len() {
-            return None;
-        }
-        let by_id: BTreeMap<i64, Producer> =
-            entries.chunks(SNAPSHOT_ENTRY).map(decode_entry).collect::<Option<_>>()?;
+        let by_id: BTreeMap<i64, Producer> = decode_entries(bytes)?.into_iter().collect();
         let mut transactions = Transactions::default();
         for (id, producer) in &by_id {
             if let Some(first) = producer.open_since {
@@ -324,6 +294,40 @@ impl Producers {
         }
         Some(Self { by_id, transactions })
     }
+}
+
+/// The producers of a snapshot in their order there; `None` if it is damaged or of another version.
+pub(super) fn decode_snapshot(bytes: &[u8]) -> Option<Vec<SnapshotProducer>> {
+    let one = |(id, producer): (i64, Producer)| SnapshotProducer {
+        id,
+        epoch: producer.epoch,
+        coordinator_epoch: producer.coordinator_epoch,
+        open_since: producer.open_since,
+        last_timestamp: producer.last_timestamp,
+        last_batch: producer.batches.back().map(|batch| SnapshotBatch {
+            first_sequence: batch.base_sequence(),
+            last_sequence: batch.last_sequence,
+            last_offset: batch.last_offset,
+            offset_delta: batch.offset_delta,
+            timestamp: batch.timestamp,
+        }),
+    };
+    Some(decode_entries(bytes)?.into_iter().map(one).collect())
+}
+
+fn decode_entries(bytes: &[u8]) -> Option<Vec<(i64, Producer)>> {
+    let (version, rest) = bytes.split_first_chunk()?;
+    let (crc, body) = rest.split_first_chunk()?;
+    if i16::from_be_bytes(*version) != SNAPSHOT_VERSION
+        || u32::from_be_bytes(*crc) != crc32c::crc32c(body)
+    {
+        return None;
+    }
+    let (count, entries) = body.split_first_chunk()?;
+    if u32::from_be_bytes(*count) as usize * SNAPSHOT_ENTRY != entries.len() {
+        return None;
+    }
+    entries.chunks(SNAPSHOT_ENTRY).map(decode_entry).collect()
 }
 
 fn decode_entry(bytes: &[u8]) -> Option<(i64, Producer)> {

@@ -1,4 +1,4 @@
-//! Batches without some of their records, as log compaction leaves them.
+//! Rewritten batches: without some of their records, as log compaction leaves them, or with another codec.
 
 use super::RecordError;
 use super::decode::Batch;
@@ -15,7 +15,7 @@ const NO_TIMESTAMP: i64 = -1;
 
 /// Why a batch cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
-pub enum CompactError {
+pub enum RewriteError {
     /// The batch cannot be decoded.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -33,13 +33,13 @@ pub enum CompactError {
 /// A batch without records is not compressed and has no horizon. Its largest timestamp stays.
 ///
 /// # Errors
-/// [`CompactError`] if the batch cannot be decoded or compressed.
+/// [`RewriteError`] if the batch cannot be decoded or compressed.
 pub fn retain_records(
     batch: &Batch,
     kept: &[bool],
     delete_horizon: Option<i64>,
     limit: &DecompressLimit,
-) -> Result<Vec<u8>, CompactError> {
+) -> Result<Vec<u8>, RewriteError> {
     let header = &batch.header;
     let base = delete_horizon.unwrap_or(header.base_timestamp);
     let mut records = Vec::new();
@@ -64,14 +64,40 @@ pub fn retain_records(
             put(&mut out, AT_MAX_TIMESTAMP, latest.to_be_bytes());
         }
     }
-    let length = i32::try_from(out.len() - LOG_OVERHEAD)
-        .map_err(|_| CompressError::BatchTooLong { bytes: out.len() })?;
-    put(&mut out, AT_LENGTH, length.to_be_bytes());
-    put(&mut out, AT_ATTRIBUTES, attributes.to_be_bytes());
     put(&mut out, AT_BASE_TIMESTAMP, base_timestamp.to_be_bytes());
     put(&mut out, AT_RECORD_COUNT, count.to_be_bytes());
-    seal_crc(&mut out);
+    seal(&mut out, attributes)?;
     Ok(out)
+}
+
+/// Returns a batch with the same header and records, compressed with another codec.
+///
+/// # Errors
+/// [`RewriteError`] if the batch cannot be decompressed or compressed.
+pub fn recompress(
+    batch: &Batch,
+    compression: &Compression,
+    limit: &DecompressLimit,
+) -> Result<Vec<u8>, RewriteError> {
+    let records = batch.records(limit)?.into_data();
+    let mut out = batch.raw()[..BATCH_HEADER_LEN].to_vec();
+    match compression.codec {
+        Codec::None => out.extend_from_slice(&records),
+        _ => compression.compress(&records, &mut out)?,
+    }
+    let codec = i16::from(compression.codec.id());
+    seal(&mut out, batch.header.attributes & !CODEC_MASK | codec)?;
+    Ok(out)
+}
+
+/// Writes the length, the attributes and the checksum of a rewritten batch.
+fn seal(batch: &mut [u8], attributes: i16) -> Result<(), CompressError> {
+    let length = i32::try_from(batch.len() - LOG_OVERHEAD)
+        .map_err(|_| CompressError::BatchTooLong { bytes: batch.len() })?;
+    put(batch, AT_LENGTH, length.to_be_bytes());
+    put(batch, AT_ATTRIBUTES, attributes.to_be_bytes());
+    seal_crc(batch);
+    Ok(())
 }
 
 /// Copies the kept records, with timestamps relative to `base`. Returns their number and their largest

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use curtail_wire::{
     Report,
-    records::{Batch, CompactError},
+    records::{Batch, RewriteError},
 };
 
 use self::filter::Writer;
@@ -338,7 +338,7 @@ impl Source {
     fn read(
         &self,
         position: u64,
-        mut visit: impl FnMut(&Batch) -> Result<ControlFlow<()>, CompactError>,
+        mut visit: impl FnMut(&Batch) -> Result<ControlFlow<()>, RewriteError>,
     ) -> Result<u64, LogError> {
         let mut outcome = Ok(());
         let mut broken = false;

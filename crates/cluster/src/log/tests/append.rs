@@ -28,6 +28,44 @@ fn a_leader_assigns_offsets_and_epoch_and_keeps_the_records() {
 }
 
 #[test]
+fn a_batch_gets_the_codec_of_the_topic() {
+    for wanted in Codec::ALL {
+        let (_, mut log) = fresh(&LogConfig { compression: Some(wanted.into()), ..config() });
+        for codec in Codec::ALL {
+            let before = log.end_offset();
+            let sequence = i32::try_from(before).unwrap();
+            // The latest timestamp is not the last one, and the producer's header may have it wrong.
+            let batch =
+                TestBatch::of(3, 40).at(&[NOW, NOW + 2, NOW + 1]).codec(codec).from(1, 0, sequence);
+            let mut bytes = BytesMut::from(&batch.build()[..]);
+            set_max_timestamp(&mut bytes, NOW + 9);
+            let bytes = bytes.freeze();
+            log.append_as_leader(bytes.clone(), 7, NOW).unwrap();
+            let kept = log.read(before, usize::MAX, i64::MAX, true).unwrap();
+            let header = BatchHeader::parse(&kept).unwrap();
+            assert_eq!(header.compression().unwrap(), wanted);
+            assert_eq!((header.max_timestamp, header.base_sequence), (NOW + 2, sequence));
+            let expected: Vec<_> = (before..)
+                .zip(batch.values.iter().map(|value| Bytes::copy_from_slice(value)))
+                .collect();
+            assert_eq!(records(kept), expected);
+            assert!(log.append_as_leader(bytes, 7, NOW).unwrap().duplicate);
+        }
+    }
+}
+
+/// As in Kafka the limit is for the batch as it is stored.
+#[test]
+fn a_batch_that_is_too_large_without_its_codec_is_refused() {
+    let batch = TestBatch { values: vec![vec![0; 4000]], ..TestBatch::of(1, 1) }.codec(Codec::Gzip);
+    let config = LogConfig { max_message_bytes: 1000, ..config() };
+    fresh(&config).1.append_as_leader(batch.build(), 0, NOW).unwrap();
+    let uncompressed = LogConfig { compression: Some(Codec::None.into()), ..config };
+    let refused = fresh(&uncompressed).1.append_as_leader(batch.build(), 0, NOW).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::MESSAGE_TOO_LARGE);
+}
+
+#[test]
 fn a_shared_buffer_is_not_changed() {
     let (_, mut log) = fresh(&config());
     append(&mut log, &TestBatch::of(2, 1));

@@ -1,4 +1,5 @@
-//! Batches after compaction: the records that stay are as before, and the header names the same range.
+//! Rewritten batches. After compaction the records that stay are as before, and the header names the same range. With another
+//! codec all records and the whole header are.
 
 use super::*;
 
@@ -60,6 +61,27 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn records_and_header_stay_with_another_codec(
+        samples in proptest::collection::vec(any_sample(), 1..20),
+        codecs in proptest::collection::vec(proptest::sample::select(Codec::ALL.to_vec()), 2),
+    ) {
+        let batch = batch_of(&samples, codecs[0]);
+        let limit = DecompressLimit::default();
+        let bytes = recompress(&batch, &codecs[1].into(), &limit).unwrap();
+        let other = Batch::parse(bytes.into()).unwrap();
+        other.verify_crc().unwrap();
+        prop_assert_eq!(other.header.compression().unwrap(), codecs[1]);
+        prop_assert_eq!(read(&other, &limit).unwrap(), read(&batch, &limit).unwrap());
+        let (attributes, batch_length, crc) =
+            (batch.header.attributes, batch.header.batch_length, batch.header.crc);
+        let header = BatchHeader { attributes, batch_length, crc, ..other.header };
+        prop_assert_eq!(header, batch.header);
+        prop_assert_eq!(range_of(&other.header), range_of(&batch.header));
+    }
+}
+
 #[test]
 fn an_emptied_batch_is_a_header_without_a_codec() {
     for codec in Codec::ALL {
@@ -91,5 +113,5 @@ fn a_batch_that_claims_too_much_is_refused() {
     seal_crc(&mut bytes);
     let batch = Batch::parse(bytes.into()).unwrap();
     let error = retain_records(&batch, &[true], None, &DecompressLimit::default()).unwrap_err();
-    assert!(matches!(error, CompactError::Record(RecordError::RecordLength { .. })), "{error}");
+    assert!(matches!(error, RewriteError::Record(RecordError::RecordLength { .. })), "{error}");
 }
