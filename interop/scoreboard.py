@@ -8,6 +8,7 @@ See README.md in this directory. Needs only Python's standard library, and the t
 
 import argparse
 import collections
+import concurrent.futures
 import dataclasses
 import fnmatch
 import json
@@ -123,14 +124,19 @@ def go_outcomes(lines):
     return outcomes, not unfinished
 
 
-def rdkafka(bootstrap):
-    """The tests of the crate, in a copy of the package that Cargo.lock pins."""
+def crate(name):
+    """The folder of a package that rdkafka/Cargo.lock pins."""
     told = run(["cargo", "metadata", "--locked", "--format-version=1"], cwd=HERE / "rdkafka", stdout=subprocess.PIPE)
     if told.returncode != 0:
         raise Problem("cargo metadata failed; its message is above")
-    manifest, = (package["manifest_path"] for package in json.loads(told.stdout)["packages"] if package["name"] == "rdkafka")
+    manifest, = (package["manifest_path"] for package in json.loads(told.stdout)["packages"] if package["name"] == name)
+    return pathlib.Path(manifest).parent
+
+
+def rdkafka(bootstrap):
+    """The tests of the crate, in a copy of the package."""
     sources = WORK / "rdkafka"
-    shutil.copytree(pathlib.Path(manifest).parent, sources, dirs_exist_ok=True)
+    shutil.copytree(crate("rdkafka"), sources, dirs_exist_ok=True)
     text = (sources / "Cargo.toml").read_text()
     if "[workspace]" not in text:
         # The copy is below another workspace, to which it does not belong.
@@ -142,6 +148,64 @@ def rdkafka(bootstrap):
     run(["cargo", "test", "--locked", "--tests", "--no-fail-fast"], cwd=sources, env=variables, stdout=log.open("w"),
         stderr=subprocess.STDOUT)
     return libtest_outcomes(log.read_text())
+
+
+def librdkafka(bootstrap):
+    """The tests that need a broker, as `make quick` runs them, from the sources in the crate rdkafka-sys."""
+    package = crate("rdkafka-sys")
+    sources = WORK / f"lib{package.name}"
+    if not (sources / "tests" / "test-runner").exists():
+        shutil.copytree(package / "librdkafka", sources, dirs_exist_ok=True)
+        with (WORK / "librdkafka-build.log").open("w") as log:
+            quiet = {"stdout": log, "stderr": subprocess.STDOUT}
+            must(["bash", "configure"], cwd=sources, **quiet)
+            must(["make", "-j2", "libs"], cwd=sources, **quiet)
+            must(["make", "-j2", "build"], cwd=sources / "tests", **quiet)
+    tests = sources / "tests"
+    # The multiplier is that of tests/LibrdkafkaTestApp.py.
+    conf = (f"bootstrap.servers={bootstrap}", "test.topic.random=true", "test.timeout.multiplier=2")
+    (tests / "test.conf").write_text("\n".join(conf) + "\n")
+    declared = re.findall(r"_TEST\((\w+),\s*([^,)]*)", (tests / "test.c").read_text())
+    no_broker = {name for name, flags in declared if re.search("_LOCAL|_SOCKEM|_MANUAL", flags)}
+    # A test that takes too long ends its program, so each number has one.
+    numbers = sorted({name[:4] for name, _ in declared if name[0].isdigit() and name not in no_broker})
+    variables = {**os.environ, "TEST_KAFKA_VERSION": KAFKA_VERSION, "LD_LIBRARY_PATH": "../src:../src-cpp",
+                 "KAFKA_PATH": str(kafka_tools()), "BROKERS": bootstrap}
+    with concurrent.futures.ThreadPoolExecutor(3) as programs:
+        found = programs.map(lambda number: librdkafka_outcomes(tests, number, variables), numbers)
+        outcomes = {name: outcome for some in found for name, outcome in some.items()}
+    return {name: outcome for name, outcome in outcomes.items() if name not in no_broker}
+
+
+def kafka_tools():
+    """A folder like a release of Apache Kafka, with the two scripts that librdkafka's tests run."""
+    jars = ROOT / "target" / f"apache-kafka-{KAFKA_VERSION}"
+    if not jars.is_dir():
+        raise Problem("librdkafka's tests run tools of Apache Kafka; `cargo test -p curtail-apache` fetches them")
+    scripts = WORK / "kafka" / "bin"
+    scripts.mkdir(parents=True, exist_ok=True)
+    for name, main in (("kafka-topics.sh", "TopicCommand"), ("kafka-acls.sh", "AclCommand")):
+        script = scripts / name
+        script.write_text(f'#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -cp "{jars}/*" org.apache.kafka.tools.{main} "$@"\n')
+        script.chmod(0o755)
+    return scripts.parent
+
+
+def librdkafka_outcomes(tests, number, variables):
+    """The outcomes of the tests with this number."""
+    report = WORK / f"librdkafka-{number}.json"
+    report.unlink(missing_ok=True)
+    try:
+        with (WORK / f"librdkafka-{number}.log").open("w") as log:
+            run(["./test-runner", "-p1", "-L", "-Q", "-E"], cwd=tests, stdout=log, stderr=subprocess.STDOUT,
+                env={**variables, "TESTS": number, "TEST_REPORT": str(report)})
+        told = json.loads(report.read_text())["tests"]
+    except (Problem, OSError, ValueError):
+        return {f"{number} (program)": FAILED}
+    names = {"PASSED": PASSED, "FAILED": FAILED, "RUNNING": FAILED, "SKIPPED": SKIPPED}
+    outcomes = {name: names[test["state"]] for name, test in told.items()
+                if name.startswith(number) and test["state"] in names}
+    return outcomes or {f"{number} (program)": FAILED}
 
 
 def libtest_outcomes(text):
@@ -218,6 +282,9 @@ SUITES = (
            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", *AUTHORIZER), brokers=1,
           users=("adminplain:admin-secret:PLAIN", "adminscram256:admin-secret-256:SCRAM-SHA-256",
                  "adminscram512:admin-secret-512:SCRAM-SHA-512")),
+    Suite("librdkafka", "2.12.1", "tests with a broker, in the mode of `make quick`", librdkafka,
+          # tests/scenarios/default.json and tests/cluster_testing.py.
+          ("num.partitions=4", "default.replication.factor=3", *AUTHORIZER)),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 
@@ -227,7 +294,6 @@ NOT_RUN = (
     ("kafka-python, SASL and SSL", "These tests start their own Apache Kafka and ignore `KAFKA_URI`, or skip themselves with it."),
     ("aiokafka 0.14.0", "The source package has no tests."),
     ("KafkaJS 2.2.4, @platformatic/kafka 2.12.1", "The npm packages have no integration tests."),
-    ("librdkafka", "The crate rdkafka-sys contains its tests. They are not set up here."),
 )
 
 
