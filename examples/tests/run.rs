@@ -59,7 +59,7 @@ const PROGRAMS: [(&str, &str, &[&str]); 13] = [
     (
         "admin",
         env!("CARGO_BIN_EXE_admin"),
-        &["created ledger", "6 partitions", "retention.ms=Some(\"3600000\")", "deleted ledger"],
+        &["created ledger", "6 partitions", "retention.ms=3600000", "deleted ledger"],
     ),
     ("threads", env!("CARGO_BIN_EXE_threads"), &["4000 of 4000 records written"]),
     ("broker_dies", env!("CARGO_BIN_EXE_broker_dies"), &["1000 of 1000 records acknowledged"]),

@@ -279,3 +279,13 @@ async fn a_broker_without_heartbeats_is_fenced_after_its_session_timeout() {
     assert!(controller.image().live_broker(2).is_some());
     run.abort();
 }
+
+/// One random id of 64 would begin with a `-`.
+#[test]
+fn ids_are_never_taken_for_flags() {
+    let entropy = Entropy::from_seed(1);
+    for _ in 0..2_000 {
+        let id = random_id(&entropy).to_string();
+        assert!(!id.starts_with('-'), "{id}");
+    }
+}
