@@ -138,7 +138,10 @@ async def test_topics_are_created_described_and_deleted(servers: str) -> None:
         async def described_by_id() -> Any:
             return await admin.describe_topics_by_id([absent, seen.id])
 
-        by_id = await until(described_by_id, lambda all: not isinstance(all[seen.id], curtail.Error))
+        def is_known(all: Any) -> bool:
+            return not isinstance(all[seen.id], curtail.Error)
+
+        by_id = await until(described_by_id, is_known)
         assert list(by_id) == [absent, seen.id] and by_id[seen.id].name == name
         assert error_of(by_id[absent]).code == 100
         gone = await admin.delete_topics_by_id([seen.id, absent])
