@@ -9,7 +9,7 @@ use std::path::Path;
 use bytes::{Bytes, BytesMut};
 use curtail_wire::produce::BatchIndexError;
 use curtail_wire::records::{
-    Batch, BatchHeader, DecompressLimit, RecordError, RecordRef, RewriteError, TimestampType,
+    Batch, BatchHeader, DecompressLimit, RecordError, RecordRef, Records, TimestampType,
     recompress, set_max_timestamp,
 };
 use curtail_wire::{ErrorCode, Report};
@@ -22,7 +22,7 @@ const SHOWN_ERRORS: usize = 3;
 /// Checks everything that does not depend on the log's content. Returns the batch with the latest
 /// timestamp in its header corrected. `partition` is for messages.
 pub(super) fn validate(
-    bytes: Bytes,
+    mut bytes: Bytes,
     dir: &Path,
     config: &LogConfig,
     now_ms: i64,
@@ -45,15 +45,15 @@ pub(super) fn validate(
         let message = "a producer must not claim log append time";
         return Err(AppendError::new(ErrorCode::INVALID_TIMESTAMP, message));
     }
-    let latest = check_records(&batch, dir, config, now_ms)?;
+    let (records, latest) = check_records(&batch, dir, config, now_ms)?;
     let mut header = batch.header;
-    let mut bytes = bytes;
-    if let Some(compressed) = recompressed(&batch, config)? {
+    if let Some(compressed) = recompressed(&batch, &records, config)? {
         check_size(compressed.len(), config)?;
         bytes = Bytes::from(compressed);
         header = BatchHeader::parse(&bytes).map_err(unreadable)?;
     }
-    drop(batch);
+    // They share the bytes, which would be copied to be changed.
+    drop((batch, records));
     if config.timestamp_type == TimestampType::LogAppendTime || header.max_timestamp == latest {
         return Ok((header, bytes));
     }
@@ -77,18 +77,18 @@ fn check_size(bytes: usize, config: &LogConfig) -> Result<(), AppendError> {
 }
 
 /// The batch with the topic's codec, if it has another one.
-fn recompressed(batch: &Batch, config: &LogConfig) -> Result<Option<Vec<u8>>, AppendError> {
+fn recompressed(
+    batch: &Batch,
+    records: &Records,
+    config: &LogConfig,
+) -> Result<Option<Vec<u8>>, AppendError> {
     let codec = batch.header.compression().map_err(unreadable)?;
     let Some(compression) = config.compression.filter(|wanted| wanted.codec != codec) else {
         return Ok(None);
     };
-    match recompress(batch, &compression, &DecompressLimit::default()) {
-        Ok(compressed) => Ok(Some(compressed)),
-        Err(RewriteError::Record(error)) => Err(unreadable(error)),
-        Err(error) => {
-            Err(AppendError::new(ErrorCode::UNKNOWN_SERVER_ERROR, Report::new(&error).to_string()))
-        }
-    }
+    recompress(batch, records, &compression).map(Some).map_err(|error| {
+        AppendError::new(ErrorCode::UNKNOWN_SERVER_ERROR, Report::new(&error).to_string())
+    })
 }
 
 fn invalid(message: impl Into<String>) -> AppendError {
@@ -121,14 +121,14 @@ fn check_header(header: &BatchHeader, origin: Origin) -> Result<(), AppendError>
     Ok(())
 }
 
-/// Visits the records: their lengths must fit, and their offsets must increase by one. Returns the
-/// latest timestamp.
+/// Visits the records: their lengths must fit, and their offsets must increase by one. Returns them
+/// and the latest timestamp.
 fn check_records(
     batch: &Batch,
     dir: &Path,
     config: &LogConfig,
     now_ms: i64,
-) -> Result<i64, AppendError> {
+) -> Result<(Records, i64), AppendError> {
     let mut records = batch.records(&DecompressLimit::default()).map_err(unreadable)?;
     let mut refused = Refused::default();
     let mut latest = i64::MIN;
@@ -145,7 +145,7 @@ fn check_records(
         }
         expected += 1;
     }
-    refused.into_result().map(|()| latest)
+    refused.into_result().map(|()| (records, latest))
 }
 
 /// Returns code and message of the error for which a record is refused.

@@ -1,7 +1,7 @@
 //! Rewritten batches: without some of their records, as log compaction leaves them, or with another codec.
 
 use super::RecordError;
-use super::decode::Batch;
+use super::decode::{Batch, Records};
 use super::header::{
     AT_ATTRIBUTES, AT_BASE_TIMESTAMP, AT_LENGTH, AT_MAX_TIMESTAMP, AT_RECORD_COUNT,
     BATCH_HEADER_LEN, BatchHeader, CODEC_MASK, DELETE_HORIZON, LOG_OVERHEAD, TimestampType, put,
@@ -15,7 +15,7 @@ const NO_TIMESTAMP: i64 = -1;
 
 /// Why a batch cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
-pub enum RewriteError {
+pub enum CompactError {
     /// The batch cannot be decoded.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -33,13 +33,13 @@ pub enum RewriteError {
 /// A batch without records is not compressed and has no horizon. Its largest timestamp stays.
 ///
 /// # Errors
-/// [`RewriteError`] if the batch cannot be decoded or compressed.
+/// [`CompactError`] if the batch cannot be decoded or compressed.
 pub fn retain_records(
     batch: &Batch,
     kept: &[bool],
     delete_horizon: Option<i64>,
     limit: &DecompressLimit,
-) -> Result<Vec<u8>, RewriteError> {
+) -> Result<Vec<u8>, CompactError> {
     let header = &batch.header;
     let base = delete_horizon.unwrap_or(header.base_timestamp);
     let mut records = Vec::new();
@@ -70,20 +70,20 @@ pub fn retain_records(
     Ok(out)
 }
 
-/// Returns a batch with the same header and records, compressed with another codec.
+/// Returns a batch with the same header and records, compressed with another codec. `records` are those of the batch, read
+/// or not.
 ///
 /// # Errors
-/// [`RewriteError`] if the batch cannot be decompressed or compressed.
+/// [`CompressError`] if the records cannot be compressed.
 pub fn recompress(
     batch: &Batch,
+    records: &Records,
     compression: &Compression,
-    limit: &DecompressLimit,
-) -> Result<Vec<u8>, RewriteError> {
-    let records = batch.records(limit)?.into_data();
+) -> Result<Vec<u8>, CompressError> {
     let mut out = batch.raw()[..BATCH_HEADER_LEN].to_vec();
     match compression.codec {
-        Codec::None => out.extend_from_slice(&records),
-        _ => compression.compress(&records, &mut out)?,
+        Codec::None => out.extend_from_slice(records.data()),
+        _ => compression.compress(records.data(), &mut out)?,
     }
     let codec = i16::from(compression.codec.id());
     seal(&mut out, batch.header.attributes & !CODEC_MASK | codec)?;

@@ -20,7 +20,7 @@ mod tests;
 pub use builder::{
     BatchBuilder, Header, ProducerStamp, RecordData, encoded_len_bound, mark_transactional, stamp,
 };
-pub use compact::{RewriteError, recompress, retain_records};
+pub use compact::{CompactError, recompress, retain_records};
 pub use control::{ControlRecord, EndTxnMarker, encode_end_txn_marker};
 pub use decode::{Batch, Batches, HeaderIter, Record, RecordHeaders, RecordRef, Records, batches};
 pub use error::RecordError;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use curtail_wire::records::{
-    Batch, BatchHeader, DecompressLimit, RecordError, RewriteError, retain_records,
+    Batch, BatchHeader, CompactError, DecompressLimit, RecordError, retain_records,
 };
 
 use super::CLEANED;
@@ -129,7 +129,7 @@ impl Writer {
         batch: &Batch,
         can_discard: bool,
         rules: &Rules<'_>,
-    ) -> Result<(), RewriteError> {
+    ) -> Result<(), CompactError> {
         let header = &batch.header;
         let kept = rules.keep(batch, can_discard)?;
         let must_stay = header.last_offset() + 1 == self.end || rules.is_last_of_producer(header);

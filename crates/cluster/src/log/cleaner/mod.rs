@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use curtail_wire::{
     Report,
-    records::{Batch, RewriteError},
+    records::{Batch, CompactError},
 };
 
 use self::filter::Writer;
@@ -338,7 +338,7 @@ impl Source {
     fn read(
         &self,
         position: u64,
-        mut visit: impl FnMut(&Batch) -> Result<ControlFlow<()>, RewriteError>,
+        mut visit: impl FnMut(&Batch) -> Result<ControlFlow<()>, CompactError>,
     ) -> Result<u64, LogError> {
         let mut outcome = Ok(());
         let mut broken = false;

@@ -69,7 +69,8 @@ proptest! {
     ) {
         let batch = batch_of(&samples, codecs[0]);
         let limit = DecompressLimit::default();
-        let bytes = recompress(&batch, &codecs[1].into(), &limit).unwrap();
+        let records = batch.records(&limit).unwrap();
+        let bytes = recompress(&batch, &records, &codecs[1].into()).unwrap();
         let other = Batch::parse(bytes.into()).unwrap();
         other.verify_crc().unwrap();
         prop_assert_eq!(other.header.compression().unwrap(), codecs[1]);
@@ -113,5 +114,5 @@ fn a_batch_that_claims_too_much_is_refused() {
     seal_crc(&mut bytes);
     let batch = Batch::parse(bytes.into()).unwrap();
     let error = retain_records(&batch, &[true], None, &DecompressLimit::default()).unwrap_err();
-    assert!(matches!(error, RewriteError::Record(RecordError::RecordLength { .. })), "{error}");
+    assert!(matches!(error, CompactError::Record(RecordError::RecordLength { .. })), "{error}");
 }
