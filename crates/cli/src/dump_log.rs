@@ -120,7 +120,7 @@ impl Dump<'_> {
             return Ok(writeln!(self.out, "{} is empty.", path.display())?);
         };
         if self.arguments.index_sanity_check {
-            return self.sane(path, last.offset - base <= i32::MAX.into());
+            return self.sane(path, is_near(base, last.offset));
         }
         let mut segment = SegmentFile::open(&path.with_extension("log"), u64::MAX)?;
         let used = in_use(entries, |entry| entry.offset > base);
@@ -154,7 +154,7 @@ impl Dump<'_> {
         if self.arguments.index_sanity_check {
             let ends = entries.first().zip(entries.last());
             let sane = ends.is_none_or(|(first, last)| {
-                last.timestamp >= first.timestamp && last.offset - base <= i32::MAX.into()
+                last.timestamp >= first.timestamp && is_near(base, last.offset)
             });
             return self.sane(path, sane);
         }
@@ -235,6 +235,11 @@ impl Dump<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether Kafka reads the offset of an entry as one that is not before the base: its distance is an `int` there.
+fn is_near(base: i64, offset: i64) -> bool {
+    offset - base <= i32::MAX.into()
 }
 
 /// The entries of an index up to the zeros after its last entry. Only the first entry may have the base offset.

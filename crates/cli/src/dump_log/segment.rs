@@ -29,8 +29,8 @@ impl Dump<'_> {
             if !is_valid {
                 self.report(path, found.position, "has a wrong checksum")?;
             }
-            if records && let Err(error) = self.records(path, &found, &mut last)? {
-                self.report(path, found.position, &format!("cannot be read: {error}"))?;
+            if records {
+                self.records(path, &found, &mut last)?;
             }
         };
         if file.unread() > 0 && limit.is_none() {
@@ -48,22 +48,31 @@ impl Dump<'_> {
         self.find(format_args!("{}: the batch at position {position} {what}", path.display()))
     }
 
-    /// Prints the records of a batch. The inner result is the batch's own error.
+    fn unreadable(
+        &mut self,
+        path: &Path,
+        position: u64,
+        error: &RecordError,
+    ) -> Result<(), Failure> {
+        self.report(path, position, &format!("cannot be read: {error}"))
+    }
+
+    /// Prints the records of a batch.
     fn records(
         &mut self,
         path: &Path,
         found: &FileBatch,
         last: &mut Option<i64>,
-    ) -> Result<Result<(), RecordError>, Failure> {
-        let header = found.batch.header;
+    ) -> Result<(), Failure> {
+        let (header, position) = (found.batch.header, found.position);
         let mut records = match found.batch.records(&DecompressLimit::default()) {
             Ok(records) => records,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return self.unreadable(path, position, &error),
         };
         while let Some(record) = records.next_ref() {
             let record = match record {
                 Ok(record) => record,
-                Err(error) => return Ok(Err(error)),
+                Err(error) => return self.unreadable(path, position, &error),
             };
             if let Some(last) = last.filter(|last| record.offset != last.saturating_add(1)) {
                 // Not damage: the cleaner leaves gaps.
@@ -75,10 +84,10 @@ impl Dump<'_> {
                 ));
             }
             *last = Some(record.offset);
-            let line = self.record(path, found.position, &header, &record)?;
+            let line = self.record(path, position, &header, &record)?;
             writeln!(self.out, "{line}")?;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn record(
