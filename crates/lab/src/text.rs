@@ -23,6 +23,22 @@ pub fn table(columns: &[&str], rows: &[Vec<impl Display>]) -> String {
     text
 }
 
+/// A text in lines of at most `width` characters, as far as its words allow.
+#[must_use]
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// `1 broker`, `2 brokers`.
 #[must_use]
 pub fn count(number: impl Display, thing: &str) -> String {

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _};
+use curtail_lab::text::wrapped;
 
 use crate::{admin::Format, settings::ClientArguments};
 
@@ -15,6 +16,9 @@ shorter. `DOCUMENTS=write cargo test -p curtail-cli page_` writes this page.
 ## Flags of clients
 
 ";
+
+/// Longest line outside tables.
+const WIDTH: usize = 132;
 
 /// Arguments that the commands below one must share so that they are listed once.
 const WORTH_A_SECTION: usize = 4;
@@ -65,7 +69,8 @@ fn title(page: &mut String, name: &str, command: &Command) {
     write!(page, "\n## {name}\n\n").unwrap();
     let about = command.get_long_about().or(command.get_about()).unwrap().to_string();
     // Clap cuts the full stop off.
-    lines(page, &format!("{}.", about.trim_end_matches('.')));
+    let about = format!("{}.", about.trim_end_matches('.'));
+    writeln!(page, "{}", wrapped(&about, WIDTH).join("\n")).unwrap();
 }
 
 /// The arguments of a command that are not listed before.
@@ -152,23 +157,6 @@ fn meaning(arg: &Arg) -> String {
 fn cell(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.replace('|', "\\|")
-}
-
-/// Breaks a text into lines of at most 132 bytes.
-fn lines(page: &mut String, text: &str) {
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        if length > 0 && length + 1 + word.len() > 132 {
-            page.push('\n');
-            length = 0;
-        } else if length > 0 {
-            page.push(' ');
-            length += 1;
-        }
-        page.push_str(word);
-        length += word.len();
-    }
-    page.push('\n');
 }
 
 #[test]

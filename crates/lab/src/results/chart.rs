@@ -1,9 +1,12 @@
 //! Bar charts as SVG files that follow the reader's preference for light or dark.
 
 use super::number::{Spread, Unit};
-use crate::page::{
-    markup::{Element, el},
-    plot::{hint, label, line, rectangle},
+use crate::{
+    page::{
+        markup::{Element, el},
+        plot::{hint, label, line, rectangle},
+    },
+    text::wrapped,
 };
 
 /// A phone shows 368 pixels of it at most: its text then has 10 of its 13 pixels.
@@ -88,7 +91,8 @@ impl Panel {
 
     /// Height of the title and the finding.
     fn head(&self) -> f64 {
-        let lines = wrapped(&self.title).len() + usize::from(self.finding().is_some());
+        let lines =
+            wrapped(&self.title, LINE_CHARACTERS).len() + usize::from(self.finding().is_some());
         TITLE + LINE * (lines.max(1) - 1) as f64
     }
 
@@ -111,7 +115,7 @@ impl Panel {
     }
 
     fn draw(&self, top: f64, columns: Columns) -> Element {
-        let title = wrapped(&self.title);
+        let title = wrapped(&self.title, LINE_CHARACTERS);
         let lines = title.into_iter().map(|line| (line, "strong"));
         let lines = lines.chain(self.finding().map(|finding| (finding, "quiet")));
         let lines = lines.enumerate().map(|(at, (line, class))| {
@@ -183,21 +187,6 @@ fn class_of(name: &str) -> &'static str {
     }
 }
 
-/// A title as lines that fit the picture.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= LINE_CHARACTERS => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// A file with these panels, one below the other.
 pub(super) fn draw(title: &str, panels: &[Panel]) -> String {
     let head = TITLE + MARGIN;
@@ -258,7 +247,7 @@ mod tests {
     fn long_titles_have_several_lines_of_bounded_length() {
         let title =
             "A broker is unresponsive for 20 s; 3 replicas, keyed: stall beyond the election";
-        let lines = wrapped(title);
+        let lines = wrapped(title, LINE_CHARACTERS);
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|line| line.len() <= LINE_CHARACTERS), "{lines:?}");
         assert_eq!(lines.join(" "), title);
