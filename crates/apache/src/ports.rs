@@ -5,9 +5,12 @@
 //! processes of this machine's user for the lifetime of the cluster.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::error::Error;
 
@@ -60,10 +63,21 @@ fn try_reserve(path: &PathBuf, number: u16) -> Result<Option<Port>, Error> {
     if file.try_lock().is_err() {
         return Ok(None);
     }
-    if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_err() {
+    if bind_without_listening(number).is_err() {
         return Ok(None);
     }
     Ok(Some(Port { number, reservation: file }))
+}
+
+/// A socket that is bound to the port, which fails while something listens there.
+///
+/// The socket itself does not listen: a child process being started inherits a copy of it until it
+/// executes its program, and the port must be free for a listener during that time as well.
+fn bind_without_listening(number: u16) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, number)).into())?;
+    Ok(socket)
 }
 
 /// Spreads processes that start at the same time over the range; the locks decide, this only
@@ -77,6 +91,7 @@ fn starting_point() -> u16 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::TcpListener;
 
     use super::*;
 
@@ -87,7 +102,7 @@ mod tests {
         let numbers: BTreeSet<u16> = first.iter().chain(&second).map(|p| p.number).collect();
         assert_eq!(numbers.len(), 8);
         for number in &numbers {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, *number)).unwrap();
+            bind_without_listening(*number).unwrap();
         }
         let path = std::env::temp_dir().join("curtail-apache-ports");
         let number = first[0].number;
@@ -97,5 +112,15 @@ mod tests {
         drop(first);
         assert!(try_reserve(&path, number).unwrap().is_some(), "released with it");
         drop(of_a_process_being_started);
+    }
+
+    #[test]
+    fn a_port_is_free_for_a_listener_while_its_check_is_inherited_by_a_child() {
+        let port = reserve(1).unwrap().remove(0);
+        let inherited = bind_without_listening(port.number).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number)).unwrap();
+        drop(inherited);
+        assert!(bind_without_listening(port.number).is_err(), "something listens");
+        drop(listener);
     }
 }
