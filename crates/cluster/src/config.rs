@@ -1,13 +1,16 @@
 //! Settings of a cluster: typed, or by the property names of Apache Kafka's brokers.
 
 mod foreign;
+mod inert;
 mod listeners;
 mod properties;
 mod security;
 #[cfg(test)]
 mod tests;
+mod topic_defaults;
 
 pub use foreign::Effect;
+pub(crate) use inert::{INERT, Inert};
 pub use listeners::{
     Endpoint, Host, Listener, ListenerAddress, ListenerName, ListenerProtocols, Listeners,
     ParseListenersError,
@@ -16,6 +19,8 @@ pub use properties::ConfigError;
 pub use security::{
     Authorizer, ClientAuth, Mechanism, Password, Security, SecurityProtocol, User, UserError,
 };
+
+pub use topic_defaults::TopicDefaults;
 
 use std::{fmt, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
@@ -365,6 +370,8 @@ pub struct ClusterConfig {
     pub metadata_propagation_delay: Duration,
     /// Authentication of clients and their permissions.
     pub security: Security,
+    /// Further settings for topics without an override, by the names of Kafka's brokers.
+    pub topic_defaults: TopicDefaults,
     /// A planted bug, for tests.
     #[doc(hidden)]
     pub plant: Option<Plant>,
@@ -454,6 +461,7 @@ impl Default for ClusterConfig {
             transaction_log_min_isr: 2,
             metadata_propagation_delay: Duration::ZERO,
             security: Security::default(),
+            topic_defaults: TopicDefaults::default(),
             plant: None,
             log_tail_cache_bytes: 1 << 20,
         }

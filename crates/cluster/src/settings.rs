@@ -12,10 +12,11 @@ use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::ClusterConfig,
+    config::{ClusterConfig, ConfigError, INERT, Inert},
     controller::Refusal,
     topic_config::{
-        ConfigEdit, ConfigEdits, Described, Kind, SOURCE_DEFAULT, SOURCE_STATIC, Synonym,
+        ConfigEdit, ConfigEdits, DefaultSetting, Described, Kind, ROLL_HOURS, ROLL_MS,
+        SOURCE_DEFAULT, SOURCE_STATIC, Synonym, appended, without,
     },
 };
 
@@ -48,34 +49,26 @@ pub(crate) type Given = BTreeMap<String, String>;
 /// All overrides since the cluster was first started.
 pub(crate) type Changed = OrdMap<Whose, Arc<Given>>;
 
-/// Settings that can change while a broker runs. Kafka has further ones, which this cluster does
-/// not support.
-const OF_BROKERS: [&str; 8] = [
-    "log.flush.interval.messages",
-    "log.message.timestamp.type",
-    "log.retention.bytes",
-    "log.retention.ms",
-    "log.segment.bytes",
-    "max.connections",
-    "message.max.bytes",
-    "min.insync.replicas",
+/// Settings that may have no value, and those that apply then, in the order of precedence.
+const OPTIONAL: [&[&str]; 4] = [
+    &["log.flush.interval.ms"],
+    &["log.retention.ms", "log.retention.minutes", "log.retention.hours"],
+    &["log.roll.jitter.ms"],
+    &[ROLL_MS, ROLL_HOURS],
 ];
 
-/// The settings of one time, in the order of precedence.
-const RETENTION: [&str; 3] = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
-
-const LONGS: [&str; 8] = [
+const LONGS: [&str; 7] = [
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
     "log.cleaner.backoff.ms",
-    "log.flush.interval.messages",
-    "log.retention.bytes",
+    "log.cleaner.dedupe.buffer.size",
     "log.retention.check.interval.ms",
-    "log.retention.ms",
     "replica.lag.time.max.ms",
+    "sasl.kerberos.min.time.before.relogin",
 ];
 const INTS: [&str; 1] = ["log.retention.minutes"];
-const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"];
+const LISTS: [&str; 3] =
+    ["group.consumer.assignors", "metric.reporters", "sasl.enabled.mechanisms"];
 const SHORTS: [&str; 2] =
     ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"];
 
@@ -84,19 +77,24 @@ const SHORTS: [&str; 2] =
 fn kind_of(name: &str, default: &str) -> Kind {
     match default {
         _ if ClusterConfig::is_sensitive(name) => Kind::Password,
+        _ if let Some(setting) = DefaultSetting::named(name) => setting.kind,
         _ if LISTS.contains(&name) => Kind::List,
         _ if SHORTS.contains(&name) => Kind::Short,
         _ if LONGS.contains(&name) => Kind::Long,
         _ if INTS.contains(&name) => Kind::Int,
         "true" | "false" => Kind::Boolean,
         default if default.parse::<i64>().is_ok() => Kind::Int,
+        default if default.parse::<f64>().is_ok() => Kind::Double,
         _ => Kind::String,
     }
 }
 
-/// Returns whether a broker's setting can change while it runs.
+/// Returns whether a broker's setting can change while it runs. Kafka has further ones, which this cluster does not
+/// support.
 pub(crate) fn is_dynamic(name: &str) -> bool {
-    OF_BROKERS.contains(&name)
+    name == "max.connections"
+        || DefaultSetting::named(name).is_some_and(|setting| setting.is_dynamic)
+        || Inert::named(name).is_some()
 }
 
 /// Returns the overrides after some edits.
@@ -112,7 +110,11 @@ pub(crate) fn edited(
 ) -> Result<Given, Refusal> {
     let mut given = edits.base(given);
     for (name, edit) in &edits.edits {
-        let verb = match edit {
+        let list = || {
+            let default = list_of_brokers(whose, name)?;
+            Some(given.get(name).cloned().unwrap_or(default))
+        };
+        let (verb, value) = match edit {
             ConfigEdit::Set(value) => {
                 given.insert(name.clone(), value.clone());
                 continue;
@@ -121,12 +123,16 @@ pub(crate) fn edited(
                 given.remove(name);
                 continue;
             }
-            // In Kafka also for lists of client metrics.
-            ConfigEdit::Append(_) => "APPEND to",
-            ConfigEdit::Subtract(_) => "SUBTRACT from",
+            ConfigEdit::Append(more) => ("APPEND to", list().map(|list| appended(&list, more))),
+            ConfigEdit::Subtract(less) => {
+                ("SUBTRACT from", list().map(|list| without(&list, less)))
+            }
         };
-        let reason = format!("Can't {verb} key {name} because its type is not LIST.");
-        return Err((ErrorCode::INVALID_CONFIG, reason));
+        let Some(value) = value else {
+            let reason = format!("Can't {verb} key {name} because its type is not LIST.");
+            return Err((ErrorCode::INVALID_CONFIG, reason));
+        };
+        given.insert(name.clone(), value);
     }
     match whose {
         Whose::Brokers | Whose::Broker(_) => {
@@ -142,12 +148,27 @@ pub(crate) fn edited(
     Ok(given)
 }
 
+/// Returns the default of a list among the settings of brokers. In Kafka there are also lists of client metrics.
+fn list_of_brokers(whose: &Whose, name: &str) -> Option<String> {
+    if !matches!(whose, Whose::Brokers | Whose::Broker(_)) {
+        return None;
+    }
+    let default = default_of(name)?;
+    (kind_of(name, &default) == Kind::List).then_some(default)
+}
+
+/// Returns the default of a broker setting.
+fn default_of(name: &str) -> Option<String> {
+    let inert = Inert::named(name).map(|setting| setting.default.to_owned());
+    inert.or_else(|| ClusterConfig::default().property(name))
+}
+
 /// Returns a broker's settings with overrides applied.
 fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, String> {
     let mut config = config.clone();
     let mut fixed = Vec::new();
     for (name, value) in given {
-        config.set(name, value).map_err(|error| error.to_string())?;
+        set(&mut config, name, value).map_err(|error| error.to_string())?;
         if !is_dynamic(name) {
             fixed.push(name.as_str());
         }
@@ -156,6 +177,13 @@ fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, St
         true => Ok(config),
         false => Err(format!("Cannot update these configs dynamically: {}", fixed.join(", "))),
     }
+}
+
+fn set(config: &mut ClusterConfig, name: &str, value: &str) -> Result<(), ConfigError> {
+    let Some(setting) = Inert::named(name) else { return config.set(name, value) };
+    let (name, expected) = (setting.name, setting.expected);
+    let refused = || ConfigError::Value { name, value: value.into(), expected };
+    setting.accepts(value).then_some(()).ok_or_else(refused)
 }
 
 /// The settings in force on one broker.
@@ -199,12 +227,17 @@ impl BrokerSettings {
     pub(crate) fn describe(&self) -> Vec<Described> {
         let defaults = ClusterConfig::default();
         let values = self.config.properties().zip(defaults.properties());
-        let one = |((name, value), (_, default)): ((&'static str, String), (_, String))| {
+        let values = values.map(|((name, value), (_, default))| (name, value, default));
+        let inert = INERT.iter().map(|setting| {
+            let value = self.layers(setting.name).remove(0).0;
+            (setting.name, value, setting.default.to_owned())
+        });
+        let one = |(name, value, default): (&'static str, String, String)| {
             let source = self.source(name, value == default);
             let synonyms = self.synonyms(name);
             Described { name, kind: kind_of(name, &default), value, source, synonyms }
         };
-        values.map(one).collect()
+        values.chain(inert).map(one).collect()
     }
 
     /// Returns the values of a setting and of those that stand in for it, from the one in force on. As in
@@ -212,10 +245,10 @@ impl BrokerSettings {
     pub(crate) fn synonyms(&self, name: &'static str) -> Vec<Synonym> {
         let of =
             |name| self.layers(name).into_iter().map(move |(value, source)| (name, value, source));
-        if !RETENTION.contains(&name) {
+        let Some(family) = OPTIONAL.iter().find(|family| family.contains(&name)) else {
             return of(name).collect();
-        }
-        let given = RETENTION.into_iter().flat_map(of).filter(|(_, value, _)| !value.is_empty());
+        };
+        let given = family.iter().copied().flat_map(of).filter(|(_, value, _)| !value.is_empty());
         let mut all: Vec<Synonym> = given.collect();
         // The codes are in the order of precedence.
         all.sort_by_key(|(.., source)| *source);
@@ -225,12 +258,9 @@ impl BrokerSettings {
     /// Returns the values of a setting with the codes of their sources, the one in force first and
     /// the default last. Empty for an unknown name.
     pub(crate) fn layers(&self, name: &str) -> Vec<(String, i8)> {
-        let value_of = |config: &ClusterConfig| {
-            config.properties().find(|(known, _)| *known == name).map(|(_, value)| value)
-        };
-        let default = value_of(&ClusterConfig::default());
+        let default = default_of(name);
         let changed = |given: &Given, source| given.get(name).map(|value| (value.clone(), source));
-        let started = value_of(&self.started).filter(|value| Some(value) != default.as_ref());
+        let started = self.started.property(name).filter(|value| Some(value) != default.as_ref());
         [
             changed(&self.own, SOURCE_BROKER),
             changed(&self.of_all, SOURCE_BROKERS),

@@ -8,7 +8,7 @@ use curtail_wire::{
 };
 
 use crate::{
-    config::ClusterConfig,
+    config::{ClusterConfig, TopicDefaults},
     log::{Compaction, LogConfig},
     settings::BrokerSettings,
 };
@@ -22,8 +22,13 @@ const CLEANUP_POLICY: &str = "cleanup.policy";
 const MIN_LAG: &str = "min.compaction.lag.ms";
 const MAX_LAG: &str = "max.compaction.lag.ms";
 const RETENTION: &str = "retention.ms";
+const SEGMENT_MS: &str = "segment.ms";
 const REMOTE_STORAGE: &str = "remote.storage.enable";
-const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
+/// The name is the same for topics and brokers.
+pub(crate) const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
+/// Brokers' settings for the time after which a segment ends. The first takes precedence.
+pub(crate) const ROLL_MS: &str = "log.roll.ms";
+pub(crate) const ROLL_HOURS: &str = "log.roll.hours";
 
 /// The overrides of a topic, validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +129,7 @@ const SETTINGS: &[Setting] = &[
         Kind::Long,
         Check::Range(1, i64::MAX),
     ),
-    setting("flush.ms", None, Kind::Long, Check::Range(0, i64::MAX)),
+    setting("flush.ms", Some("log.flush.interval.ms"), Kind::Long, Check::Range(0, i64::MAX)),
     setting("follower.replication.throttled.replicas", None, Kind::List, Check::Throttled),
     setting("index.interval.bytes", Some("log.index.interval.bytes"), Kind::Int, BYTES),
     setting("leader.replication.throttled.replicas", None, Kind::List, Check::Throttled),
@@ -206,10 +211,55 @@ const SETTINGS: &[Setting] = &[
         Kind::Int,
         Check::Range(4, i32::MAX as i64),
     ),
-    setting("segment.jitter.ms", None, Kind::Long, Check::Range(0, i64::MAX)),
-    setting("segment.ms", None, Kind::Long, Check::Range(1, i64::MAX)),
+    setting("segment.jitter.ms", Some("log.roll.jitter.ms"), Kind::Long, Check::Range(0, i64::MAX)),
+    setting(SEGMENT_MS, Some(ROLL_MS), Kind::Long, Check::Range(1, i64::MAX)),
     setting(UNCLEAN_ELECTION, Some(UNCLEAN_ELECTION), Kind::Boolean, Check::Boolean),
 ];
+
+/// A broker setting for topics without an override.
+pub(crate) struct DefaultSetting {
+    pub(crate) name: &'static str,
+    /// Empty for none: another setting applies then.
+    pub(crate) default: &'static str,
+    pub(crate) kind: Kind,
+    /// Whether a running broker changes it.
+    pub(crate) is_dynamic: bool,
+    check: &'static Check,
+}
+
+impl DefaultSetting {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// The value and the reason, worded as by Kafka.
+    pub(crate) fn check(&self, value: &str) -> Result<(), String> {
+        check(self.name, self.kind, self.check, value)
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        defaults_of_brokers().find(|setting| setting.name == name)
+    }
+}
+
+/// Returns the broker settings for topics without an override.
+pub(crate) fn defaults_of_brokers() -> impl Iterator<Item = DefaultSetting> {
+    let of_topics = SETTINGS.iter().filter_map(|setting| {
+        let name = setting.brokers?;
+        let default = match name {
+            ROLL_MS | "log.flush.interval.ms" | "log.roll.jitter.ms" => "",
+            _ => built_in(setting.name),
+        };
+        let (kind, check) = (setting.kind, &setting.check);
+        Some(DefaultSetting { name, default, kind, is_dynamic: true, check })
+    });
+    of_topics.chain([DefaultSetting {
+        name: ROLL_HOURS,
+        default: "168",
+        kind: Kind::Int,
+        is_dynamic: false,
+        check: &Check::Range(1, i32::MAX as i64),
+    }])
+}
 
 /// Returns whether topics of Apache Kafka have a setting of this name.
 #[must_use]
@@ -281,76 +331,67 @@ enum Check {
     OneOf(&'static [&'static str]),
 }
 
-impl Setting {
-    /// Checks a value.
-    ///
-    /// # Errors
-    /// The value and the reason, worded as by Kafka.
-    fn check(&self, value: &str) -> Result<(), String> {
-        let (wrong, reason) = match self.check {
-            Check::Range(low, high) => {
-                (Some(value.to_owned()), self.out_of_range(value, low, high))
+/// Checks a value of a setting.
+///
+/// # Errors
+/// The value and the reason, worded as by Kafka.
+fn check(name: &str, kind: Kind, check: &Check, value: &str) -> Result<(), String> {
+    let mut wrong = value.to_owned();
+    let reason = match *check {
+        Check::Range(low, high) => out_of_range(kind, value, low, high),
+        Check::Level { default, low, high } => {
+            let level = value.parse::<i64>().ok();
+            let is_known = level == Some(default);
+            match level {
+                None => Some("Not a number of type INT".to_owned()),
+                Some(level) if is_known || (low..=high).contains(&level) => None,
+                Some(_) => {
+                    Some(format!("Value must be between {low} and {high} or equal to {default}"))
+                }
             }
-            Check::Level { default, low, high } => {
-                let level = value.parse::<i64>().ok();
-                let is_known = level == Some(default);
-                let reason = match level {
-                    None => Some("Not a number of type INT".to_owned()),
-                    Some(level) if is_known || (low..=high).contains(&level) => None,
-                    Some(_) => Some(format!(
-                        "Value must be between {low} and {high} or equal to {default}"
-                    )),
-                };
-                (Some(value.to_owned()), reason)
-            }
-            Check::Throttled => {
-                let is_replica = |item: &str| {
-                    let number = |part: &str| {
-                        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
-                    };
-                    item.split_once(':').is_some_and(|(at, id)| number(at) && number(id))
-                };
-                let items: Vec<String> = split(value).collect();
-                let valid = items == ["*"] || items.iter().all(|item| is_replica(item));
-                let reason = "must be the literal '*' or a list of replicas in the following \
-                              format: [partitionId]:[brokerId],[partitionId]:[brokerId],...";
-                (Some(value.to_owned()), (!valid).then(|| reason.to_owned()))
-            }
-            Check::Ratio => (Some(value.to_owned()), no_ratio(value)),
-            Check::Boolean => {
-                let reason = "Expected value to be either true or false".to_owned();
-                let wrong =
-                    !["true", "false"].iter().any(|known| value.eq_ignore_ascii_case(known));
-                (Some(value.to_owned()), wrong.then_some(reason))
-            }
-            Check::OneOf(values) => {
-                let mut items: Vec<String> = match self.kind {
-                    Kind::List => split(value).collect(),
-                    _ => vec![value.to_owned()],
-                };
-                items.retain(|item| !values.contains(&item.as_str()));
-                let wrong = items.into_iter().next();
-                let reason = format!("String must be one of: {}", values.join(", "));
-                (wrong.clone(), wrong.map(|_| reason))
-            }
-        };
-        match (wrong, reason) {
-            (Some(wrong), Some(reason)) => {
-                Err(format!("Invalid value {wrong} for configuration {}: {reason}", self.name))
-            }
-            _ => Ok(()),
         }
+        Check::Throttled => {
+            let number =
+                |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+            let is_replica =
+                |item: &str| item.split_once(':').is_some_and(|(at, id)| number(at) && number(id));
+            let items: Vec<String> = split(value).collect();
+            let valid = items == ["*"] || items.iter().all(|item| is_replica(item));
+            let reason = "must be the literal '*' or a list of replicas in the following \
+                          format: [partitionId]:[brokerId],[partitionId]:[brokerId],...";
+            (!valid).then(|| reason.to_owned())
+        }
+        Check::Ratio => no_ratio(value),
+        Check::Boolean => {
+            let known = ["true", "false"].iter().any(|known| value.eq_ignore_ascii_case(known));
+            (!known).then(|| "Expected value to be either true or false".to_owned())
+        }
+        Check::OneOf(values) => {
+            let mut items: Vec<String> = match kind {
+                Kind::List => split(value).collect(),
+                _ => vec![value.to_owned()],
+            };
+            items.retain(|item| !values.contains(&item.as_str()));
+            items.into_iter().next().map(|item| {
+                wrong = item;
+                format!("String must be one of: {}", values.join(", "))
+            })
+        }
+    };
+    match reason {
+        Some(reason) => Err(format!("Invalid value {wrong} for configuration {name}: {reason}")),
+        None => Ok(()),
     }
+}
 
-    /// Returns the reason to refuse a number.
-    fn out_of_range(&self, value: &str, low: i64, high: i64) -> Option<String> {
-        match value.parse::<i64>() {
-            Ok(number) if number < low => Some(format!("Value must be at least {low}")),
-            Ok(number) if number <= high => None,
-            _ => {
-                let kind = if self.kind == Kind::Int { "INT" } else { "LONG" };
-                Some(format!("Not a number of type {kind}"))
-            }
+/// Returns the reason to refuse a number.
+fn out_of_range(kind: Kind, value: &str, low: i64, high: i64) -> Option<String> {
+    match value.parse::<i64>() {
+        Ok(number) if number < low => Some(format!("Value must be at least {low}")),
+        Ok(number) if number <= high => None,
+        _ => {
+            let kind = if kind == Kind::Int { "INT" } else { "LONG" };
+            Some(format!("Not a number of type {kind}"))
         }
     }
 }
@@ -365,15 +406,17 @@ impl TopicConfig {
             let Some(setting) = Setting::named(name) else {
                 return Err(format!("Unknown topic config name: {name}"));
             };
-            setting.check(value)?;
+            check(name, setting.kind, &setting.check, value)?;
         }
         let config = Self { given };
-        if config.is_on(REMOTE_STORAGE) {
+        let no_defaults = TopicDefaults::default();
+        let own = config.with(&no_defaults);
+        if own.is_on(REMOTE_STORAGE) {
             return Err("Tiered Storage functionality is disabled in the broker. Topic cannot be \
                         configured with remote log storage."
                 .to_owned());
         }
-        let Compaction { min_lag_ms, max_lag_ms, .. } = config.compaction();
+        let Compaction { min_lag_ms, max_lag_ms, .. } = own.compaction();
         if min_lag_ms > max_lag_ms {
             return Err(format!(
                 "conflict topic config setting {MIN_LAG} ({min_lag_ms}) > {MAX_LAG} ({max_lag_ms})"
@@ -390,9 +433,7 @@ impl TopicConfig {
         let mut given = edits.base(&self.given);
         for (name, edit) in &edits.edits {
             let is_list = Setting::named(name).is_some_and(|setting| setting.kind == Kind::List);
-            let list = || -> Vec<String> {
-                split(self.given.get(name).map_or(built_in(name), String::as_str)).collect()
-            };
+            let list = || self.given.get(name).map_or(built_in(name), String::as_str);
             let value = match edit {
                 ConfigEdit::Set(value) => value.clone(),
                 ConfigEdit::Delete => {
@@ -408,19 +449,8 @@ impl TopicConfig {
                     let verb = "SUBTRACT from";
                     return Err(format!("Can't {verb} key {name} because its type is not LIST."));
                 }
-                ConfigEdit::Append(more) => {
-                    let mut list = list();
-                    list.extend(
-                        split(more).filter(|item| !list.contains(item)).collect::<Vec<_>>(),
-                    );
-                    list.join(",")
-                }
-                ConfigEdit::Subtract(less) => {
-                    let less: Vec<String> = split(less).collect();
-                    let left: Vec<String> =
-                        list().into_iter().filter(|item| !less.contains(item)).collect();
-                    left.join(",")
-                }
+                ConfigEdit::Append(more) => appended(list(), more),
+                ConfigEdit::Subtract(less) => without(list(), less),
             };
             given.insert(name.clone(), value);
         }
@@ -431,17 +461,122 @@ impl TopicConfig {
         &self.given
     }
 
+    /// Returns these settings above the brokers'.
+    fn with<'a>(&'a self, defaults: &'a TopicDefaults) -> InForce<'a> {
+        InForce { own: &self.given, defaults }
+    }
+
+    /// Returns whether old records may be deleted, by retention or on request.
+    pub(crate) fn deletes(&self, defaults: &TopicDefaults) -> bool {
+        self.with(defaults).cleanup("delete")
+    }
+
+    /// Returns whether an out-of-sync replica may be elected while no in-sync replica is alive, if the topic says so. It
+    /// loses records.
+    pub(crate) fn elects_uncleanly(&self) -> Option<bool> {
+        self.given.get(UNCLEAN_ELECTION).map(|value| is_true(value))
+    }
+
+    pub(crate) fn min_insync_replicas(&self, cluster: &ClusterConfig) -> usize {
+        let own = self.given.get("min.insync.replicas").and_then(|number| number.parse().ok());
+        own.unwrap_or(cluster.min_insync_replicas as usize)
+    }
+
+    pub(crate) fn log_config(&self, cluster: &ClusterConfig) -> LogConfig {
+        let defaults = LogConfig::default();
+        let own = self.with(&cluster.topic_defaults);
+        let unsigned = |name| own.number(name).and_then(|n| u64::try_from(n).ok());
+        let timestamp_type = match own.get("message.timestamp.type") {
+            Some("LogAppendTime") => TimestampType::LogAppendTime,
+            Some(_) => TimestampType::CreateTime,
+            None => cluster.log_message_timestamp_type,
+        };
+        // Without `delete`, only a newer record of the same key may remove a record.
+        let deletes = own.cleanup("delete");
+        let retention_bytes = own.number("retention.bytes").unwrap_or(cluster.log_retention_bytes);
+        let retention_ms =
+            own.number(RETENTION).unwrap_or_else(|| cluster.log_retention.in_force());
+        LogConfig {
+            segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
+            index_interval_bytes: unsigned("index.interval.bytes")
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(defaults.index_interval_bytes),
+            retention_bytes: u64::try_from(retention_bytes).ok().filter(|_| deletes),
+            retention_ms: (retention_ms >= 0 && deletes).then_some(retention_ms),
+            segment_ms: own
+                .number(SEGMENT_MS)
+                .or_else(|| cluster.topic_defaults.roll_ms())
+                .unwrap_or(defaults.segment_ms),
+            compacted: own.cleanup("compact"),
+            compaction: own.compaction(),
+            producer_id_expiration_ms: cluster.producer_id_expiration.as_millis() as i64,
+            max_message_bytes: unsigned("max.message.bytes")
+                .map_or(cluster.message_max_bytes, |n| n as usize),
+            compression: own.compression(),
+            timestamp_type,
+            timestamp_after_max_ms: own
+                .number("message.timestamp.after.max.ms")
+                .unwrap_or(defaults.timestamp_after_max_ms),
+            timestamp_before_max_ms: own
+                .number("message.timestamp.before.max.ms")
+                .unwrap_or(defaults.timestamp_before_max_ms),
+            flush_each: own
+                .number("flush.messages")
+                .map_or(cluster.log_flush_each, |messages| messages == 1),
+            tail_cache_bytes: cluster.log_tail_cache_bytes,
+            plant: cluster.plant,
+        }
+    }
+
+    /// Returns every setting.
+    pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<Described> {
+        let one = |setting: &Setting| {
+            let own = self.given.get(setting.name);
+            let own = own.map(|value| (setting.name, value.clone(), SOURCE_TOPIC));
+            let default = match setting.name {
+                // As in Kafka, minutes and hours alone are no synonyms.
+                RETENTION => brokers.config.log_retention.in_force().to_string(),
+                SEGMENT_MS => brokers
+                    .config
+                    .topic_defaults
+                    .roll_ms()
+                    .map_or_else(|| built_in(SEGMENT_MS).to_owned(), |ms| ms.to_string()),
+                name => built_in(name).to_owned(),
+            };
+            let of_brokers = setting.brokers.into_iter().flat_map(|name| brokers.synonyms(name));
+            let synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
+            let applies = synonyms.first().map(|(_, value, source)| (value.clone(), *source));
+            let (value, source) = applies.unwrap_or((default, SOURCE_DEFAULT));
+            Described { name: setting.name, value, source, kind: setting.kind, synonyms }
+        };
+        SETTINGS.iter().map(one).collect()
+    }
+}
+
+/// The settings of a topic above those of the brokers.
+struct InForce<'a> {
+    own: &'a BTreeMap<String, String>,
+    defaults: &'a TopicDefaults,
+}
+
+impl<'a> InForce<'a> {
+    /// Returns a value, unless it is the built-in one.
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let own = self.own.get(name).map(String::as_str);
+        own.or_else(|| self.defaults.given(Setting::named(name)?.brokers?))
+    }
+
     fn is_on(&self, name: &str) -> bool {
-        self.given.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        self.get(name).is_some_and(is_true)
     }
 
     fn number(&self, name: &str) -> Option<i64> {
-        self.given.get(name)?.parse().ok()
+        self.get(name)?.parse().ok()
     }
 
     fn compaction(&self) -> Compaction {
         let defaults = Compaction::default();
-        let ratio = self.given.get("min.cleanable.dirty.ratio");
+        let ratio = self.get("min.cleanable.dirty.ratio");
         Compaction {
             min_dirty_ratio: ratio
                 .and_then(|ratio| ratio.parse().ok())
@@ -456,71 +591,13 @@ impl TopicConfig {
 
     /// Returns whether `cleanup.policy` contains a policy.
     fn cleanup(&self, policy: &str) -> bool {
-        let given = self.given.get(CLEANUP_POLICY).map_or(built_in(CLEANUP_POLICY), String::as_str);
-        split(given).any(|item| item == policy)
-    }
-
-    /// Returns whether old records may be deleted, by retention or on request.
-    pub(crate) fn deletes(&self) -> bool {
-        self.cleanup("delete")
-    }
-
-    /// Returns whether an out-of-sync replica may be elected while no in-sync replica is alive. It
-    /// loses records.
-    pub(crate) fn elects_uncleanly(&self) -> bool {
-        self.is_on(UNCLEAN_ELECTION)
-    }
-
-    pub(crate) fn min_insync_replicas(&self, cluster: &ClusterConfig) -> usize {
-        let default = i64::from(cluster.min_insync_replicas);
-        usize::try_from(self.number("min.insync.replicas").unwrap_or(default)).unwrap_or(1)
-    }
-
-    pub(crate) fn log_config(&self, cluster: &ClusterConfig) -> LogConfig {
-        let defaults = LogConfig::default();
-        let unsigned = |name| self.number(name).and_then(|n| u64::try_from(n).ok());
-        let timestamp_type = match self.given.get("message.timestamp.type").map(String::as_str) {
-            Some("LogAppendTime") => TimestampType::LogAppendTime,
-            Some(_) => TimestampType::CreateTime,
-            None => cluster.log_message_timestamp_type,
-        };
-        // Without `delete`, only a newer record of the same key may remove a record.
-        let deletes = self.deletes();
-        let retention_bytes = self.number("retention.bytes").unwrap_or(cluster.log_retention_bytes);
-        let retention_ms =
-            self.number(RETENTION).unwrap_or_else(|| cluster.log_retention.in_force());
-        LogConfig {
-            segment_bytes: unsigned("segment.bytes").unwrap_or(cluster.log_segment_bytes),
-            index_interval_bytes: unsigned("index.interval.bytes")
-                .and_then(|n| u32::try_from(n).ok())
-                .unwrap_or(defaults.index_interval_bytes),
-            retention_bytes: u64::try_from(retention_bytes).ok().filter(|_| deletes),
-            retention_ms: (retention_ms >= 0 && deletes).then_some(retention_ms),
-            segment_ms: self.number("segment.ms").unwrap_or(defaults.segment_ms),
-            compacted: self.cleanup("compact"),
-            compaction: self.compaction(),
-            producer_id_expiration_ms: cluster.producer_id_expiration.as_millis() as i64,
-            max_message_bytes: unsigned("max.message.bytes")
-                .map_or(cluster.message_max_bytes, |n| n as usize),
-            compression: self.compression(),
-            timestamp_type,
-            timestamp_after_max_ms: self
-                .number("message.timestamp.after.max.ms")
-                .unwrap_or(defaults.timestamp_after_max_ms),
-            timestamp_before_max_ms: self
-                .number("message.timestamp.before.max.ms")
-                .unwrap_or(defaults.timestamp_before_max_ms),
-            flush_each: self
-                .number("flush.messages")
-                .map_or(cluster.log_flush_each, |messages| messages == 1),
-            tail_cache_bytes: cluster.log_tail_cache_bytes,
-            plant: cluster.plant,
-        }
+        let policies = self.get(CLEANUP_POLICY).unwrap_or(built_in(CLEANUP_POLICY));
+        split(policies).any(|item| item == policy)
     }
 
     /// The codec for the batches of producers with another one; `None` for `producer`.
     fn compression(&self) -> Option<Compression> {
-        let codec = match self.given.get("compression.type").map(String::as_str) {
+        let codec = match self.get("compression.type") {
             None | Some("producer") => return None,
             Some("uncompressed") => Codec::None,
             Some(name) => name.parse().ok()?,
@@ -529,30 +606,11 @@ impl TopicConfig {
         let level = level.and_then(|level| i32::try_from(level).ok());
         Compression::new(codec, level).ok()
     }
+}
 
-    /// Returns every setting.
-    pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<Described> {
-        let one = |setting: &Setting| {
-            let own = self.given.get(setting.name);
-            let own = own.map(|value| (setting.name, value.clone(), SOURCE_TOPIC));
-            let default = match setting.name {
-                // As in Kafka, minutes and hours alone are no synonyms.
-                RETENTION => brokers.config.log_retention.in_force().to_string(),
-                name => built_in(name).to_owned(),
-            };
-            let of_brokers = setting.brokers.into_iter().flat_map(|name| {
-                match brokers.layers(name).is_empty() {
-                    true => vec![(name, default.clone(), SOURCE_DEFAULT)],
-                    false => brokers.synonyms(name),
-                }
-            });
-            let synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
-            let applies = synonyms.first().map(|(_, value, source)| (value.clone(), *source));
-            let (value, source) = applies.unwrap_or((default, SOURCE_DEFAULT));
-            Described { name: setting.name, value, source, kind: setting.kind, synonyms }
-        };
-        SETTINGS.iter().map(one).collect()
-    }
+/// Returns whether a valid boolean is true.
+pub(crate) fn is_true(value: &str) -> bool {
+    value.eq_ignore_ascii_case("true")
 }
 
 /// Returns the value of a setting without a broker default.
@@ -571,7 +629,7 @@ fn built_in(name: &str) -> &'static str {
         "message.timestamp.after.max.ms" => "3600000",
         "min.cleanable.dirty.ratio" => "0.5",
         MIN_LAG => "0",
-        "segment.ms" => "604800000",
+        SEGMENT_MS => "604800000",
         "segment.index.bytes" => "10485760",
         "segment.jitter.ms" => "0",
         "preallocate"
@@ -596,4 +654,19 @@ fn no_ratio(value: &str) -> Option<String> {
 /// Returns the values of a list.
 pub(crate) fn split(list: &str) -> impl Iterator<Item = String> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned)
+}
+
+/// Returns a list with further values, each of which it has once.
+pub(crate) fn appended(list: &str, more: &str) -> String {
+    let mut items: Vec<String> = split(list).collect();
+    let new: Vec<String> = split(more).filter(|item| !items.contains(item)).collect();
+    items.extend(new);
+    items.join(",")
+}
+
+/// Returns a list without some values.
+pub(crate) fn without(list: &str, less: &str) -> String {
+    let less: Vec<String> = split(less).collect();
+    let left: Vec<String> = split(list).filter(|item| !less.contains(item)).collect();
+    left.join(",")
 }

@@ -101,7 +101,7 @@ fn a_container_listens_on_every_address_unless_told_otherwise() {
 
 #[test]
 fn a_flag_takes_a_value_that_the_cluster_has_anyway() {
-    config(&["--property", "log.roll.hours=168"]).unwrap();
+    config(&["--property", "delete.topic.enable=true"]).unwrap();
     let error = config(&["--property", "num.io.threads=8"]).unwrap_err();
     assert!(error.contains("it would have no effect"), "{error}");
 }

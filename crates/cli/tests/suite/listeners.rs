@@ -80,7 +80,10 @@ fn wrong_files_are_refused_in_one_line() {
     for (text, said) in [
         ("num.partition=1", "has no property 'num.partition'; did you mean 'num.partitions'?"),
         ("num.partitions=0", "num.partitions=0: expected a count, at least 1"),
-        ("log.roll.hours=24", "log.roll.hours: topics have Kafka's default"),
+        (
+            "log.cleanup.policy=shrink",
+            "Invalid value shrink for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
         ("log.retention.hours=0", "expected a time above 0, or -1 for no limit"),
         ("process.roles=controller", "process.roles: these settings are those of a controller"),
         ("group.share.heartbeat.interval.ms=1", "the embedded cluster has no share groups"),

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::{ClusterConfig, ConfigError, properties::nearest};
+use super::{ClusterConfig, ConfigError, INERT, Inert, properties::nearest};
 
 /// The effect of a server property on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,10 @@ pub enum Effect {
     },
 }
 
-/// Settings without effect. A name that ends with a dot stands for all names that begin with it.
+/// Settings without effect, besides those that can change at run time ([`INERT`]). A name that ends with a dot stands for all names that begin with it.
 const WITHOUT_EFFECT: &[&str] = &[
     "auto.include.jmx.reporter",
     "auto.leader.rebalance.enable",
-    "background.threads",
     "broker.id",
     "broker.id.generation.enable",
     "confluent.",
@@ -48,26 +47,17 @@ const WITHOUT_EFFECT: &[&str] = &[
     "kafka.metrics.",
     "leader.imbalance.check.interval.seconds",
     "leader.imbalance.per.broker.percentage",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.threads",
     "log.dir",
     "log.dirs",
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
+    "log.roll.jitter.hours",
     "metadata.log.",
     "metadata.max.",
-    "metric.reporters",
     "metrics.",
     "node.id",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
     "num.replica.alter.log.dirs.threads",
-    "num.replica.fetchers",
     "offsets.load.buffer.size",
     "process.roles",
     "producer.purgatory.purge.interval.requests",
@@ -93,30 +83,21 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// also among the ones without effect, other values are accepted.
 const FIXED: &[(&str, &str, &str)] = &[
     ("auto.leader.rebalance.enable", "false", PREFERRED),
-    ("compression.type", "producer", BY_TOPIC),
     ("delete.topic.enable", "true", "topics of the embedded cluster can be deleted"),
     ("group.coordinator.rebalance.protocols", "classic,consumer,streams", PROTOCOLS),
     // The default of Kafka 4.0 and 4.1.
     ("group.coordinator.rebalance.protocols", "classic,consumer", PROTOCOLS),
     ("log.cleaner.enable", "true", "the log cleaner is always on"),
-    ("log.cleanup.policy", "delete", BY_TOPIC),
-    ("log.index.interval.bytes", "4096", BY_TOPIC),
-    ("log.preallocate", "false", BY_TOPIC),
-    ("log.roll.hours", "168", BY_TOPIC),
-    ("log.roll.ms", "604800000", BY_TOPIC),
-    ("log.segment.delete.delay.ms", "60000", BY_TOPIC),
     ("max.connections.per.ip", "2147483647", OTHER),
     ("ssl.endpoint.identification.algorithm", "", OTHER),
     ("ssl.keystore.type", "PEM", STORES),
     ("ssl.truststore.type", "PEM", STORES),
     ("transaction.partition.verification.enable", "true", "partitions are always verified"),
-    ("unclean.leader.election.enable", "false", BY_TOPIC),
 ];
 
 const PREFERRED: &str = "preferred leaders are elected on request only";
 const PROTOCOLS: &str =
     "the group coordinator of the embedded cluster has the protocols classic, consumer and streams";
-const BY_TOPIC: &str = "topics have Kafka's default; give a topic another value when it is created, or with `curtail configs alter`";
 const STORES: &str = "key and trust stores are PEM files: ssl.keystore.location, ssl.key.password, ssl.truststore.location";
 const USERS: &str =
     "SASL users are given with --user-file or CURTAIL_USERS, in a test with `security.users`";
@@ -136,7 +117,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("ssl.keystore.", STORES),
     ("ssl.truststore.", STORES),
     ("remote.log.", "the embedded cluster has no tiered storage"),
-    ("log.local.retention.", "the embedded cluster has no tiered storage"),
     ("group.share.", SHARE_GROUPS),
     ("share.", SHARE_GROUPS),
     ("group.streams.assignor.offload.enable", OTHER),
@@ -157,11 +137,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("log.cleaner.", OTHER),
     ("log.deletion.delay.ms", OTHER),
     ("log.dir.failure.timeout.ms", OTHER),
-    ("log.flush.interval.ms", OTHER),
-    ("log.index.", OTHER),
     ("log.initial.task.delay.ms", OTHER),
     ("log.message.", OTHER),
-    ("log.roll.", OTHER),
     ("max.connection.creation.rate", OTHER),
     ("max.connections.per.ip.overrides", OTHER),
     ("max.request.partition.size.limit", OTHER),
@@ -199,7 +176,7 @@ fn matches(name: &str, pattern: &str) -> bool {
 }
 
 fn has_no_effect(name: &str) -> bool {
-    WITHOUT_EFFECT.iter().any(|pattern| matches(name, pattern))
+    Inert::named(name).is_some() || WITHOUT_EFFECT.iter().any(|pattern| matches(name, pattern))
 }
 
 /// Returns whether two values of a setting mean the same: booleans in upper or lower case, numbers with
@@ -228,6 +205,7 @@ pub(super) fn refusal(name: &str, known: impl Iterator<Item = &'static str>) -> 
     }
     let foreign = WITHOUT_EFFECT.iter().filter(|name| !name.ends_with('.'));
     let foreign = foreign.chain(FIXED.iter().map(|(name, ..)| name)).copied();
+    let foreign = foreign.chain(INERT.iter().map(|setting| setting.name));
     let near = nearest(trimmed, known).or_else(|| nearest(trimmed, foreign));
     ConfigError::Unknown { name: name.into(), nearest: near }
 }

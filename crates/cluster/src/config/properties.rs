@@ -1,6 +1,6 @@
 //! Kafka's property names: parsing, ranges, and the nearest name for an unknown one.
 
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use curtail_wire::records::TimestampType;
 
@@ -39,6 +39,9 @@ pub enum ConfigError {
         /// The expected values.
         expected: &'static str,
     },
+    /// The value is invalid for the setting, in Kafka's words.
+    #[error("{0}")]
+    Invalid(String),
     /// Two settings contradict each other.
     #[error("{0}")]
     Contradiction(String),
@@ -808,6 +811,11 @@ fn timestamp_type_name(value: &TimestampType) -> String {
     }
 }
 
+/// Returns whether a property is a field of [`ClusterConfig`].
+pub(super) fn is_field(name: &str) -> bool {
+    PROPERTIES.iter().any(|property| property.name == name)
+}
+
 impl ClusterConfig {
     /// Sets one value by the name Kafka's brokers give it, for example `min.insync.replicas` to `2`.
     ///
@@ -816,7 +824,9 @@ impl ClusterConfig {
     /// effect here, or a value out of the setting's range.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let Some(property) = PROPERTIES.iter().find(|p| p.name == name.trim()) else {
-            return Err(foreign::refusal(name, PROPERTIES.iter().map(|p| p.name)));
+            let topics = self.topic_defaults.set(name.trim(), value);
+            let refused = || Err(foreign::refusal(name, self.properties().map(|(name, _)| name)));
+            return topics.map_or_else(refused, |set| set.map_err(ConfigError::Invalid));
         };
         (property.set)(self, value).ok_or_else(|| ConfigError::Value {
             name: property.name,
@@ -844,9 +854,18 @@ impl ClusterConfig {
         name == KEY_PASSWORD
     }
 
+    /// Returns the value of a property.
+    pub(crate) fn property(&self, name: &str) -> Option<String> {
+        match PROPERTIES.iter().find(|property| property.name == name) {
+            Some(property) => Some((property.get)(self)),
+            None => self.topic_defaults.get(name).map(str::to_owned),
+        }
+    }
+
     /// Returns every property and its value, by name; `[hidden]` replaces a password.
     pub fn properties(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
-        PROPERTIES.iter().map(|p| (p.name, (p.get)(self)))
+        let fields = PROPERTIES.iter().map(|p| (p.name, (p.get)(self)));
+        fields.chain(self.topic_defaults.values()).collect::<BTreeMap<_, _>>().into_iter()
     }
 }
 

@@ -55,6 +55,70 @@ fn topics_keep_records_as_long_as_their_own_setting_or_the_brokers_says() {
 }
 
 #[test]
+fn topics_without_a_value_of_their_own_have_the_brokers() {
+    use crate::topic_config::TopicConfig;
+    let mut config = ClusterConfig::default();
+    let log = |config: &ClusterConfig, own: &[(&str, &str)]| {
+        let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        TopicConfig::new(own.collect()).unwrap().log_config(config)
+    };
+    for (name, value) in [
+        ("log.cleanup.policy", "compact"),
+        ("log.cleaner.min.cleanable.ratio", "0.25"),
+        ("log.cleaner.delete.retention.ms", "7"),
+        ("log.index.interval.bytes", "100"),
+        ("log.message.timestamp.before.max.ms", "60000"),
+        ("compression.type", "zstd"),
+    ] {
+        config.set(name, value).unwrap();
+    }
+    let of_brokers = log(&config, &[]);
+    assert!(of_brokers.compacted && of_brokers.retention_ms.is_none());
+    assert_eq!(of_brokers.compaction.min_dirty_ratio, 0.25);
+    assert_eq!(of_brokers.compaction.delete_retention_ms, 7);
+    assert_eq!(of_brokers.index_interval_bytes, 100);
+    assert_eq!(of_brokers.timestamp_before_max_ms, 60_000);
+    assert!(of_brokers.compression.is_some());
+    let own = log(&config, &[("cleanup.policy", "delete"), ("compression.type", "producer")]);
+    assert!(!own.compacted && own.compression.is_none());
+    config.set("log.cleanup.policy", "delete").unwrap();
+    assert!(!log(&config, &[]).compacted);
+    // The finer unit counts, whatever the order.
+    for (name, value, expected) in [
+        ("log.roll.ms", "5", 5),
+        ("log.roll.hours", "2", 5),
+        ("log.roll.ms", "", 7_200_000),
+        ("log.roll.hours", "168", 604_800_000),
+    ] {
+        config.set(name, value).unwrap();
+        assert_eq!(log(&config, &[]).segment_ms, expected, "{name}={value}");
+        assert_eq!(log(&config, &[("segment.ms", "9")]).segment_ms, 9);
+    }
+    for (name, value, said) in [
+        (
+            "log.cleanup.policy",
+            "delete,shrink",
+            "Invalid value shrink for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            "log.roll.hours",
+            "0",
+            "Invalid value 0 for configuration log.roll.hours: Value must be at least 1",
+        ),
+        (
+            "unclean.leader.election.enable",
+            "perhaps",
+            "Invalid value perhaps for configuration unclean.leader.election.enable: \
+             Expected value to be either true or false",
+        ),
+    ] {
+        assert_eq!(config.set(name, value).unwrap_err().to_string(), said);
+    }
+    let error = config.set("log.cleanup.polic", "compact").unwrap_err().to_string();
+    assert!(error.ends_with("did you mean 'log.cleanup.policy'?"), "{error}");
+}
+
+#[test]
 fn an_unknown_name_names_the_nearest() {
     let error = ClusterConfig::default().set("min.insync.replica", "2").unwrap_err();
     assert_eq!(

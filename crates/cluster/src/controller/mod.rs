@@ -45,7 +45,7 @@ use crate::{
     quota::{Entity, Limit},
     sasl::{Credential, Credentials, Hash},
     settings::Whose,
-    topic_config::ConfigEdits,
+    topic_config::{ConfigEdits, UNCLEAN_ELECTION, is_true},
 };
 use journal::{Change, Journal};
 use state::State;
@@ -143,7 +143,9 @@ impl Controller {
             }
         };
         state.take_changes();
-        state.elects_uncleanly = config.plant == Some(Plant::ElectUncleanly);
+        let default = config.topic_defaults.given(UNCLEAN_ELECTION);
+        state.elects_uncleanly =
+            config.plant == Some(Plant::ElectUncleanly) || default.is_some_and(is_true);
         let home = disk.map(|(disk, dir)| (disk, dir.to_owned()));
         let journal = restart::journal(home.as_ref(), &state, config)?;
         let delay = config.metadata_propagation_delay;

@@ -23,7 +23,8 @@ use super::{
 use crate::{
     config::ClusterConfig,
     image::{BrokerImage, Endpoints, Image, NO_LEADER, PartitionImage, PartitionKey, TopicImage},
-    topic_config::TopicConfig,
+    settings::Whose,
+    topic_config::{TopicConfig, UNCLEAN_ELECTION, is_true},
 };
 
 /// Producer ids per block; a block is journaled before its first id is used.
@@ -68,7 +69,7 @@ pub(super) struct State {
     changes: Vec<Change>,
     /// Unclean elections of each partition since this process started.
     pub(super) unclean: BTreeMap<PartitionKey, u64>,
-    /// Whether any topic may elect uncleanly: a planted bug.
+    /// Whether topics without an override may elect uncleanly, as the brokers were started.
     pub(super) elects_uncleanly: bool,
 }
 
@@ -330,8 +331,10 @@ impl State {
     }
 
     fn may_elect_uncleanly(&self, key: PartitionKey) -> bool {
-        let topic = self.image.topic_by_id(&key.topic);
-        self.elects_uncleanly || topic.is_some_and(|topic| topic.config.elects_uncleanly())
+        let own = || self.image.topic_by_id(&key.topic)?.config.elects_uncleanly();
+        let of_brokers = || self.image.settings.get(&Whose::Brokers)?.get(UNCLEAN_ELECTION);
+        let or_brokers = || of_brokers().map(|value| is_true(value));
+        own().or_else(or_brokers).unwrap_or(self.elects_uncleanly)
     }
 
     /// Makes a replica the leader. After an unclean election it is the only in-sync replica: the

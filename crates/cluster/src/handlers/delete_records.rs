@@ -62,7 +62,9 @@ fn begin(call: &Call<'_>, topic: &str, index: i32, offset: i64) -> Begun {
     if Kind::of_topic(topic).is_some() {
         return Err(NotServed::code(ErrorCode::INVALID_TOPIC_EXCEPTION));
     }
-    let kept = call.broker.image().topic(topic).is_some_and(|topic| !topic.config.deletes());
+    let defaults = &call.broker.settings().config.topic_defaults;
+    let image = call.broker.image();
+    let kept = image.topic(topic).is_some_and(|topic| !topic.config.deletes(defaults));
     if kept {
         return Err(NotServed::code(ErrorCode::POLICY_VIOLATION));
     }

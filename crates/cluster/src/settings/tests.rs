@@ -23,6 +23,10 @@ fn only_dynamic_settings_can_change_at_run_time() {
             ("max.connections".into(), ConfigEdit::Append("8".into())),
             Some("LIST"),
         ),
+        (&Whose::Broker(1), set("num.io.threads", "9"), None),
+        (&Whose::Broker(1), set("num.io.threads", "0"), Some("expected a number, 1 or more")),
+        (&Whose::Broker(1), set("log.cleanup.policy", "shrink"), Some("must be one of")),
+        (&Whose::Broker(1), set("log.roll.hours", "24"), Some("dynamically: log.roll.hours")),
         // Java's reassignment tool removes throttles even if they are not set.
         (&Whose::Broker(1), ("leader.replication.throttled.rate".into(), ConfigEdit::Delete), None),
     ] {
@@ -64,6 +68,37 @@ fn only_dynamic_settings_can_change_at_run_time() {
             Some(part) => assert!(told.is_some_and(|told| told.contains(part)), "{told:?}"),
         }
     }
+}
+
+#[test]
+fn lists_of_brokers_grow_and_shrink() {
+    let config = ClusterConfig::default();
+    let policy = "log.cleanup.policy";
+    let edit = |given: &Given, edit: ConfigEdit| {
+        edited(&Whose::Broker(1), given, &[(policy.to_owned(), edit)].into(), &config).unwrap()
+    };
+    let both = edit(&Given::new(), ConfigEdit::Append("compact".into()));
+    assert_eq!(both[policy], "delete,compact", "the default is the first");
+    let again = edit(&both, ConfigEdit::Append("delete".into()));
+    assert_eq!(again, both);
+    assert_eq!(edit(&both, ConfigEdit::Subtract("delete".into()))[policy], "compact");
+}
+
+#[test]
+fn settings_without_effect_are_described_with_their_sources() {
+    let config = ClusterConfig::default();
+    let given = Given::from([("num.io.threads".to_owned(), "9".to_owned())]);
+    let changed = Changed::from_iter([(Whose::Broker(1), Arc::new(given))]);
+    let shown = |broker, name| {
+        let described = BrokerSettings::new(&config, broker, &changed).describe();
+        let found = described.into_iter().find(|setting| setting.name == name).unwrap();
+        (found.value, found.kind, found.source, found.synonyms.len())
+    };
+    assert_eq!(shown(1, "num.io.threads"), ("9".into(), Kind::Int, SOURCE_BROKER, 2));
+    assert_eq!(shown(2, "num.io.threads"), ("8".into(), Kind::Int, SOURCE_DEFAULT, 1));
+    let renewal = "sasl.kerberos.ticket.renew.jitter";
+    assert_eq!(shown(1, renewal), ("0.05".into(), Kind::Double, SOURCE_DEFAULT, 1));
+    assert_eq!(shown(1, "log.cleanup.policy").1, Kind::List);
 }
 
 #[test]

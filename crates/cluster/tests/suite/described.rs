@@ -214,6 +214,40 @@ async fn retention_of_the_brokers_applies_to_topics_without_their_own() {
 }
 
 #[tokio::test]
+async fn settings_of_the_brokers_apply_to_topics_without_their_own() {
+    let mut config = config(1);
+    config.set("log.cleanup.policy", "compact").unwrap();
+    config.set("log.roll.hours", "24").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    let mut client = Client::connect(&cluster, 1).await;
+    let level = |name: &str, value: &str, source| (name.to_owned(), Some(value.to_owned()), source);
+    let shown = async |client: &mut Client, name: &str| {
+        let configs = describe(client, (TOPIC, "t"), true).await;
+        let found = configs.iter().find(|config| &*config.name == name).unwrap();
+        (found.value.as_ref().unwrap().to_string(), synonyms(found))
+    };
+    let policy = "log.cleanup.policy";
+    let levels = vec![level(policy, "compact", 4), level(policy, "delete", 5)];
+    assert_eq!(shown(&mut client, "cleanup.policy").await, ("compact".to_owned(), levels));
+    assert_eq!(shown(&mut client, "segment.ms").await, ("86400000".to_owned(), Vec::new()));
+    let altered = client.cold(1, &set((BROKER, ""), "log.roll.ms", "5000")).await;
+    assert_eq!(altered.responses[0].error_code, 0);
+    let levels = vec![
+        level("log.roll.ms", "5000", 3),
+        level("log.roll.hours", "24", 4),
+        level("log.roll.hours", "168", 5),
+    ];
+    soon(async {
+        while shown(&mut client, "segment.ms").await != ("5000".to_owned(), levels.clone()) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
 async fn settings_of_topics_have_kafkas_bounds() {
     let (cluster, mut client) = one_partition().await;
     // Setting, value, and whether the brokers accept it.

@@ -234,6 +234,16 @@ impl ConfigChange {
         Self::Delete(name.into())
     }
 
+    /// Adds values, separated by commas, to a list.
+    pub fn append(name: impl Into<String>, values: impl Into<String>) -> Self {
+        Self::Append(name.into(), values.into())
+    }
+
+    /// Removes values, separated by commas, from a list.
+    pub fn subtract(name: impl Into<String>, values: impl Into<String>) -> Self {
+        Self::Subtract(name.into(), values.into())
+    }
+
     /// The setting.
     #[must_use]
     pub fn name(&self) -> &str {

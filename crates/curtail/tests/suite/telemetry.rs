@@ -347,10 +347,7 @@ async fn subscriptions_are_settings(backend: &Backend) {
     ] {
         assert_eq!(alter(set(name, value)).await, refused, "{name}={value}");
     }
-    for change in [
-        ConfigChange::Append("metrics".into(), "c.".into()),
-        ConfigChange::Subtract("metrics".into(), "a.".into()),
-    ] {
+    for change in [ConfigChange::append("metrics", "c."), ConfigChange::subtract("metrics", "a.")] {
         assert_eq!(alter(vec![change]).await, Some("INVALID_CONFIG"));
     }
     assert_eq!(alter(vec![ConfigChange::Delete("match".into())]).await, None);

@@ -67,8 +67,6 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         ClusterConfig::default().set_server_property(name, value).unwrap_err().to_string()
     };
     for (name, value, said) in [
-        ("log.roll.hours", "24", "log.roll.hours: topics have Kafka's default"),
-        ("unclean.leader.election.enable", "true", "`curtail configs alter`"),
         ("delete.topic.enable", "false", "can be deleted"),
         ("process.roles", "controller", "of a controller"),
         (
@@ -82,11 +80,10 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
         ("listener.name.sasl_ssl.plain.sasl.jaas.config", "secret", "--user-file"),
         ("remote.log.storage.system.enable", "true", "tiered storage"),
         ("group.share.enable", "true", "share groups"),
-        ("log.cleaner.delete.retention.ms", "1", "does not support it"),
+        ("log.deletion.delay.ms", "1", "does not support it"),
         ("max.connections.per.ip.overrides", "a:1", "does not support it"),
         ("max.connections.per.ip", "10", "does not support it"),
         ("group.coordinator.rebalance.protocols", "classic", "classic, consumer and streams"),
-        ("log.index.interval.bytes", "1", "topics have Kafka's default"),
         ("ssl.endpoint.identification.algorithm", "https", "does not support it"),
     ] {
         let error = refused(name, value);
@@ -106,11 +103,8 @@ fn values_that_the_cluster_has_anyway_are_accepted() {
         ("group.coordinator.rebalance.protocols", "classic,consumer,streams"),
         ("group.coordinator.rebalance.protocols", "classic,consumer"),
         ("group.coordinator.rebalance.protocols", "consumer, classic"),
-        ("log.index.interval.bytes", "4096"),
-        ("log.preallocate", "False"),
-        ("log.roll.hours", "0168"),
-        ("log.segment.delete.delay.ms", "60000"),
-        ("max.connections.per.ip", "2147483647"),
+        ("log.cleaner.enable", "True"),
+        ("max.connections.per.ip", "02147483647"),
         ("ssl.endpoint.identification.algorithm", ""),
     ] {
         let effect = ClusterConfig::default().set_server_property(name, value);
@@ -130,8 +124,8 @@ fn a_setting_without_effect_is_refused_where_it_is_set_on_purpose() {
     let mut config = ClusterConfig::default();
     let error = config.set("num.io.threads", "8").unwrap_err().to_string();
     assert_eq!(error, format!("num.io.threads: {NO_EFFECT}"));
-    let error = config.set("log.roll.hours", "168").unwrap_err().to_string();
-    assert_eq!(error, format!("log.roll.hours: {BY_TOPIC}"));
+    let error = config.set("max.connections.per.ip", "2147483647").unwrap_err().to_string();
+    assert_eq!(error, format!("max.connections.per.ip: {OTHER}"));
 }
 
 /// Otherwise the property could not be set.

@@ -1,7 +1,7 @@
 //! Administrative changes of existing topics.
 
 use super::*;
-use crate::topic_config::ConfigEdit;
+use crate::{settings::Whose, topic_config::ConfigEdit};
 
 fn more(total: i32) -> MorePartitions {
     MorePartitions { topic: "t".to_owned(), total, replicas: None }
@@ -130,6 +130,26 @@ fn allowing_unclean_elections_elects_leaders_for_leaderless_partitions() {
     assert_eq!(led_by(&state, 2), [] as [i32; 0]);
     allow_unclean(&mut state);
     assert_eq!(led_by(&state, 2), [0, 1, 2]);
+}
+
+#[test]
+fn brokers_allow_unclean_elections_for_topics_without_a_value() {
+    let config = ClusterConfig::default();
+    let (mut state, _) = three();
+    (1..=3).for_each(|id| state.fence(id));
+    register(&mut state, 2);
+    let name = "unclean.leader.election.enable".to_owned();
+    let edits = [(name.clone(), ConfigEdit::Set("true".into()))].into();
+    state.alter_settings(&Whose::Brokers, &edits, &config).unwrap();
+    assert_eq!(led_by(&state, 2), [0, 1, 2]);
+
+    let (mut state, _) = three();
+    let never = [(name, ConfigEdit::Set("false".into()))].into();
+    state.alter_config("t", &never).unwrap();
+    state.elects_uncleanly = true;
+    (1..=3).for_each(|id| state.fence(id));
+    register(&mut state, 2);
+    assert_eq!(led_by(&state, 2), [] as [i32; 0], "the topic's own value comes first");
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(super) async fn are_described_and_altered(backend: &Backend) {
     assert_eq!(code(&alter(&admin, changes, Mode::Apply).await), ErrorCode::INVALID_CONFIG);
     let changes = vec![ConfigChange::set("retention.ms", "soon")];
     assert_eq!(code(&alter(&admin, changes, Mode::Apply).await), ErrorCode::INVALID_CONFIG);
-    let changes = vec![ConfigChange::Append("retention.ms".into(), "5".into())];
+    let changes = vec![ConfigChange::append("retention.ms", "5")];
     assert_eq!(code(&alter(&admin, changes, Mode::Apply).await), ErrorCode::INVALID_CONFIG);
     alter(&admin, vec![ConfigChange::set("retention.ms", "7000")], Mode::Validate).await.unwrap();
     assert_eq!(ask().await.value.as_deref(), Some("3600000"));
@@ -116,6 +116,21 @@ pub(super) async fn of_brokers_and_groups_change_while_they_run(backend: &Backen
     alter(&all, ConfigChange::delete("message.max.bytes")).await.unwrap();
     until(of_two, |(_, source)| *source == ConfigSource::Default).await;
     until(async || send().await, Result::is_ok).await.unwrap();
+    // Settings of the brokers apply to topics without their own. Lists grow and shrink. A number of threads is accepted.
+    let policy = "log.cleanup.policy";
+    alter(&two, ConfigChange::set("background.threads", "9")).await.unwrap();
+    alter(&two, ConfigChange::append(policy, "compact")).await.unwrap();
+    let of_two = async || entry(&two, policy).await;
+    until(of_two, |found| *found == ("delete,compact".into(), ConfigSource::Broker)).await;
+    let of_two = async || entry(&two, "background.threads").await;
+    until(of_two, |found| *found == ("9".into(), ConfigSource::Broker)).await;
+    alter(&two, ConfigChange::subtract(policy, "delete")).await.unwrap();
+    let of_two = async || entry(&two, policy).await;
+    until(of_two, |found| *found == ("compact".into(), ConfigSource::Broker)).await;
+    let wrong = alter(&two, ConfigChange::set(policy, "shrink")).await;
+    assert_eq!(code(&wrong), ErrorCode::INVALID_REQUEST);
+    alter(&two, ConfigChange::delete(policy)).await.unwrap();
+    alter(&two, ConfigChange::delete("background.threads")).await.unwrap();
     let fixed = alter(&two, ConfigChange::set("num.partitions", "7")).await;
     assert_eq!(code(&fixed), ErrorCode::INVALID_REQUEST);
 
