@@ -142,10 +142,17 @@ fn versions(report: &Report) -> String {
 
 fn arms(report: &Report) -> String {
     let until = report.arms.first().map(|arm| arm.latency_until).unwrap_or_default();
+    let has_variants = report.arms.iter().any(|arm| arm.name.contains('+'));
+    let variants = match has_variants {
+        true => {
+            " An arm that ends with `+NAME` also had the properties of `--variant NAME` in the command."
+        }
+        false => "",
+    };
     let mut text = format!(
         "\n### Measured in this run\n\n\
          Latency {}, all turns together. CPU is user and system time per record. Wrong records were lost, \
-         duplicated, reordered or refused.\n\n\
+         duplicated, reordered or refused.{variants}\n\n\
          | arm | client | turns | records | MB/s | p50 | p99 | p99.9 | slowest | CPU | wrong records |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n",
         until.words()

@@ -315,6 +315,27 @@ fn the_report_counts_wrong_records_by_kind() {
 }
 
 #[test]
+fn arms_of_variants_are_explained_and_judged_by_no_claim() {
+    let turns = |arm_name: &str, ms: f64| arm(arm_name, "curtail", &[ms], &json!({}));
+    let report = report(
+        "killed-leader",
+        "apache",
+        0,
+        &[turns("rf2-keyless", 1.0), turns("rf2-keyless+now", 9.0)],
+    );
+    let results = results(&[report]);
+    let page = plain(&results.files()[Path::new("README.md")]);
+    assert!(!page.contains("9 ms"), "{page}");
+    let text = plain(&results.files()[Path::new("apache/killed-leader/README.md")]);
+    for said in [
+        "| rf2-keyless+now | curtail |",
+        "An arm that ends with `+NAME` also had the properties of `--variant NAME`",
+    ] {
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+}
+
+#[test]
 fn a_report_without_a_judged_claim_counts_conditions() {
     let cold = arm("cold", "curtail", &[1.0], &json!({}));
     let files = results(&[report("cold-start", "apache", 0, &[cold])]).files();
@@ -533,10 +554,6 @@ fn runs_that_cannot_be_kept_are_refused_in_one_line() {
     assert_eq!(
         with("command", json!("curtail lab run roll --cluster-property a=b")),
         "x.json: its brokers had other settings than those of the experiment"
-    );
-    assert_eq!(
-        with("command", json!("curtail lab run roll --variant plain:linger.ms=0")),
-        "x.json: it has variants, which the page does not describe"
     );
     let mut debug = good.clone();
     debug["environment"]["release_build"] = json!(false);
