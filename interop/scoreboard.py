@@ -150,8 +150,8 @@ def rdkafka(bootstrap):
     return libtest_outcomes(log.read_text())
 
 
-def librdkafka(bootstrap):
-    """The tests that need a broker, as `make quick` runs them, from the sources in the crate rdkafka-sys."""
+def librdkafka_tests():
+    """The folder with librdkafka's test program, built from the sources in the crate rdkafka-sys."""
     package = crate("rdkafka-sys")
     sources = WORK / f"lib{package.name}"
     if not (sources / "tests" / "test-runner").exists():
@@ -159,35 +159,57 @@ def librdkafka(bootstrap):
         with (WORK / "librdkafka-build.log").open("w") as log:
             quiet = {"stdout": log, "stderr": subprocess.STDOUT}
             must(["bash", "configure"], cwd=sources, **quiet)
+            if "WITH_RAPIDJSON" not in (sources / "config.h").read_text():
+                raise Problem("four of librdkafka's tests need RapidJSON: install rapidjson-dev")
             must(["make", "-j2", "libs"], cwd=sources, **quiet)
             must(["make", "-j2", "build"], cwd=sources / "tests", **quiet)
-    tests = sources / "tests"
+    return sources / "tests"
+
+
+def librdkafka(bootstrap, scenario="default"):
+    """The tests of a scenario that need a broker, as `make quick` runs them."""
+    tests = librdkafka_tests()
     # The multiplier is that of tests/LibrdkafkaTestApp.py.
     conf = (f"bootstrap.servers={bootstrap}", "test.topic.random=true", "test.timeout.multiplier=2")
     (tests / "test.conf").write_text("\n".join(conf) + "\n")
-    declared = re.findall(r"_TEST\((\w+),\s*([^,)]*)", (tests / "test.c").read_text())
-    no_broker = {name for name, flags in declared if re.search("_LOCAL|_SOCKEM|_MANUAL", flags)}
+    wanted = librdkafka_names((tests / "test.c").read_text(), scenario)
     # A test that takes too long ends its program, so each number has one.
-    numbers = sorted({name[:4] for name, _ in declared if name[0].isdigit() and name not in no_broker})
+    numbers = sorted({name[:4] for name in wanted})
     variables = {**os.environ, "TEST_KAFKA_VERSION": KAFKA_VERSION, "LD_LIBRARY_PATH": "../src:../src-cpp",
-                 "KAFKA_PATH": str(kafka_tools()), "BROKERS": bootstrap}
+                 "KAFKA_PATH": str(kafka_tools()), "BROKERS": bootstrap, "TEST_SCENARIO": scenario}
     with concurrent.futures.ThreadPoolExecutor(3) as programs:
         found = programs.map(lambda number: librdkafka_outcomes(tests, number, variables), numbers)
         outcomes = {name: outcome for some in found for name, outcome in some.items()}
-    return {name: outcome for name, outcome in outcomes.items() if name not in no_broker}
+    return {name: outcome for name, outcome in outcomes.items() if name in wanted or name.endswith("(program)")}
+
+
+def librdkafka_names(text, scenario):
+    """The tests of a scenario that need a broker, from the list in test.c."""
+    wanted = set()
+    for told in re.split(r"\n +_TEST\(", text)[1:]:
+        name, flags = re.match(r"(\w+),\s*([^,)]*)", told).groups()
+        found = re.search(r'\.scenario = "([^"]+)"', told)
+        scenarios = found[1].split(",") if found else ["default"]
+        if scenario in scenarios and not re.search("_LOCAL|_SOCKEM|_MANUAL", flags):
+            wanted.add(name)
+    return wanted
 
 
 def kafka_tools():
-    """A folder like a release of Apache Kafka, with the two scripts that librdkafka's tests run."""
+    """A folder like a release of Apache Kafka, with the jars and the scripts that librdkafka's tests run."""
     jars = ROOT / "target" / f"apache-kafka-{KAFKA_VERSION}"
     if not jars.is_dir():
         raise Problem("librdkafka's tests run tools of Apache Kafka; `cargo test -p curtail-apache` fetches them")
     scripts = WORK / "kafka" / "bin"
     scripts.mkdir(parents=True, exist_ok=True)
-    for name, main in (("kafka-topics.sh", "TopicCommand"), ("kafka-acls.sh", "AclCommand")):
+    for name, main in (("kafka-topics.sh", "org.apache.kafka.tools.TopicCommand"),
+                       ("kafka-acls.sh", "org.apache.kafka.tools.AclCommand"), ("kafka-run-class.sh", "")):
         script = scripts / name
-        script.write_text(f'#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -cp "{jars}/*" org.apache.kafka.tools.{main} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -cp "$CLASSPATH:{jars}/*" {main} "$@"\n')
         script.chmod(0o755)
+    libraries = scripts.parent / "libs"
+    if not libraries.exists():
+        libraries.symlink_to(jars)
     return scripts.parent
 
 
@@ -267,6 +289,10 @@ def junit_outcomes(text):
 AUTHORIZER = ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
               "allow.everyone.if.no.acl.found=true")
 
+# tests/cluster_testing.py, and tests/scenarios, whose files differ only in the automatic creation of topics.
+LIBRDKAFKA = ("num.partitions=4", "default.replication.factor=3", "broker.rack=RACK1,RACK2,RACK3",
+              "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector", *AUTHORIZER)
+
 SUITES = (
     Suite("franz-go", "1.22.3", "all tests of `pkg/kgo`",
           lambda bootstrap: go_suite("franz-go", "github.com/twmb/franz-go/pkg/kgo", {"KGO_SEEDS": bootstrap})),
@@ -283,8 +309,9 @@ SUITES = (
           users=("adminplain:admin-secret:PLAIN", "adminscram256:admin-secret-256:SCRAM-SHA-256",
                  "adminscram512:admin-secret-512:SCRAM-SHA-512")),
     Suite("librdkafka", "2.12.1", "tests with a broker, in the mode of `make quick`", librdkafka,
-          # tests/scenarios/default.json and tests/cluster_testing.py.
-          ("num.partitions=4", "default.replication.factor=3", *AUTHORIZER)),
+          LIBRDKAFKA),
+    Suite("librdkafka noautocreate", "2.12.1", "tests of the scenario `noautocreate`",
+          lambda bootstrap: librdkafka(bootstrap, "noautocreate"), ("auto.create.topics.enable=false", *LIBRDKAFKA)),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 

@@ -205,7 +205,7 @@ impl BrokerSettings {
         // The controller has validated the overrides. An override from an earlier version may be
         // unknown now; then none of them applies.
         let mut started = config.clone();
-        started.narrow_listeners_to(broker);
+        started.narrow_to(broker);
         let config = with_given(&started, &all).unwrap_or_else(|reason| {
             tracing::warn!(broker, reason, "changed settings are not used");
             started.clone()

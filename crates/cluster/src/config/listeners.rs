@@ -528,8 +528,9 @@ impl ClusterConfig {
         Ok(Listener { name, protocol, host, port, advertised: endpoint })
     }
 
-    /// Replaces the listeners by those of one broker, which is what that broker describes.
-    pub(crate) fn narrow_listeners_to(&mut self, id: i32) {
+    /// Replaces the listeners and the racks by those of one broker, which is what that broker describes.
+    pub(crate) fn narrow_to(&mut self, id: i32) {
+        self.racks = self.rack(id).map(str::to_owned).into_iter().collect();
         let narrowed = self.listeners.of_broker(id);
         self.listeners = narrowed.unwrap_or_else(|| self.listeners.clone());
         let advertised = self.advertised_listeners.as_ref();

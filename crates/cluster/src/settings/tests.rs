@@ -105,6 +105,7 @@ fn settings_without_effect_are_described_with_their_sources() {
 fn a_brokers_own_setting_overrides_the_cluster_default() {
     let mut config = ClusterConfig::default();
     config.set("num.partitions", "5").unwrap();
+    config.set("broker.rack", "a,,c").unwrap();
     let given = |name: &str, value: &str| Arc::new(Given::from([(name.into(), value.into())]));
     let mut changed = Changed::new();
     changed.insert(Whose::Brokers, given("max.connections", "10"));
@@ -117,6 +118,8 @@ fn a_brokers_own_setting_overrides_the_cluster_default() {
     assert_eq!(of(2, "num.partitions"), Some(("5".into(), SOURCE_STATIC)));
     assert_eq!(of(2, "min.insync.replicas"), Some(("1".into(), SOURCE_DEFAULT)));
     assert_eq!(of(2, "nothing"), None);
+    let racks = [1, 2, 3].map(|broker| of(broker, "broker.rack").map(|(rack, _)| rack));
+    assert_eq!(racks, ["a", "", "c"].map(|rack| Some(rack.to_owned())));
 }
 
 #[test]
