@@ -18,6 +18,7 @@ use crate::{
     output::{self, count},
     profile,
     settings::{BOOTSTRAP, Property, properties, property, set_both},
+    signals,
 };
 
 /// Arguments of `curtail doctor`.
@@ -145,22 +146,14 @@ impl Runs {
 
 /// Stops the doctor on the first Ctrl-C or SIGTERM; it then cleans up.
 fn stop_on_signal(stop: Stop) -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    let (mut interrupt, mut terminate) = {
+    let asked = {
         let _context = runtime.enter();
-        let listen = |kind| signal(kind).map_err(Failure::new);
-        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?)
+        signals::end().map_err(Failure::new)?
     };
     std::thread::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                biased;
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        });
+        runtime.block_on(asked);
         output::note("stopping: the topic is being deleted");
         stop.set();
     });

@@ -18,6 +18,7 @@ mod profile;
 mod proxy;
 mod settings;
 mod shell;
+mod signals;
 mod usage;
 
 use std::process::ExitCode;

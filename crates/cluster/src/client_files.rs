@@ -5,13 +5,16 @@ mod tests;
 
 use std::{
     collections::BTreeSet,
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use crate::{ClientAuth, ClusterHandle, Listener, Mechanism, Security, SecurityProtocol, User};
+use crate::{
+    ClientAuth, ClusterHandle, Listener, Mechanism, Security, SecurityProtocol, User, private_file,
+};
+
+const HEAD: &str =
+    "# Written by the embedded cluster at its start; read it with --command-config.\n";
 
 /// A file of client properties, see [`ClusterHandle::write_client_files`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl ClusterHandle {
             let suffix = if at == 0 { None } else { Some(listener) };
             for (user, login) in logins_at(listener, security) {
                 let path = dir.join(file_name(user, suffix, &mut taken));
-                write(&path, &(common.clone() + &login))?;
+                private_file::write(&path, &(HEAD.to_owned() + &common + &login))?;
                 let user = user.map(ToOwned::to_owned);
                 files.push(ClientFile { listener: listener.name.to_string(), user, path });
             }
@@ -180,16 +183,4 @@ fn property(name: &str, value: &str) -> String {
     }
     line.push('\n');
     line
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(
-        b"# Written by the embedded cluster at its start; read it with --command-config.\n",
-    )?;
-    file.write_all(text.as_bytes())
 }

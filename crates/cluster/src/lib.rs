@@ -33,6 +33,7 @@ mod handlers;
 mod image;
 pub mod log;
 mod observer;
+mod private_file;
 pub mod proxy;
 mod quota;
 mod replica;

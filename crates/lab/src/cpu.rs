@@ -5,9 +5,10 @@ use std::{
     time::Duration,
 };
 
+#[cfg(unix)]
 use nix::sys::{
     resource::{UsageWho, getrusage},
-    time::TimeVal,
+    time::{TimeVal, TimeValLike as _},
 };
 
 /// CPU time of all threads of this process, since it began or between two times.
@@ -23,13 +24,12 @@ impl CpuTime {
     /// CPU time used so far; zero if the system does not report it.
     #[must_use]
     pub fn now() -> Self {
-        getrusage(UsageWho::RUSAGE_SELF).map_or_else(
-            |_| Self::default(),
-            |usage| Self {
-                user: duration(usage.user_time()),
-                system: duration(usage.system_time()),
-            },
-        )
+        #[cfg(unix)]
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            let (user, system) = (duration(usage.user_time()), duration(usage.system_time()));
+            return Self { user, system };
+        }
+        Self::default()
     }
 
     /// User and system time together.
@@ -92,9 +92,9 @@ impl Sub for Switches {
     }
 }
 
+#[cfg(unix)]
 fn duration(time: TimeVal) -> Duration {
-    let micros = time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_usec());
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -111,6 +111,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
     fn work_takes_time() {
         let before = CpuTime::now();
         let mut x = 1u64;

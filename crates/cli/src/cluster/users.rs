@@ -1,6 +1,6 @@
 //! SASL users from flags, a file and the environment. No message repeats a line, which contains a password.
 
-use std::{convert::Infallible, fmt, fs, os::unix::fs::MetadataExt as _, path::Path};
+use std::{convert::Infallible, fmt, fs, path::Path};
 
 use curtail_cluster::User;
 
@@ -61,9 +61,21 @@ fn read(path: &Path) -> Result<String, Failure> {
     let shown = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
-    let open = fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0);
-    if open {
+    if is_open_to_others(path) {
         output::note(format_args!("others can read the passwords in {shown}; chmod 600 {shown}"));
     }
     Ok(text)
+}
+
+#[cfg(unix)]
+fn is_open_to_others(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0)
+}
+
+/// The rights of a file are those of its folder.
+#[cfg(not(unix))]
+fn is_open_to_others(_: &Path) -> bool {
+    false
 }

@@ -1,9 +1,7 @@
 //! The end of the process that started this one.
 
 use std::{
-    fs,
     io::{self, Read as _},
-    os::unix::fs::FileTypeExt as _,
     thread,
 };
 
@@ -14,7 +12,8 @@ use tokio::sync::mpsc;
 ///
 /// Standard input counts only if it is a pipe or a socket: many programs start others with
 /// `/dev/null`, which is at its end from the start. A pipe that is at its end from the start, as some
-/// CI runners give to their jobs, does not count either if the parent process is watched.
+/// CI runners give to their jobs, does not count either if the parent process is watched. On Windows it counts unless it is a
+/// terminal.
 pub(crate) fn gone(watch: bool) -> impl Future<Output = ()> {
     let (ended, mut end) = mpsc::channel(1);
     if watch {
@@ -32,8 +31,7 @@ pub(crate) fn gone(watch: bool) -> impl Future<Output = ()> {
 
 /// Watches on a thread, not on a task: the runtime would wait for a blocked one when it ends.
 fn watch_input(ended: mpsc::Sender<()>) {
-    let kind = fs::metadata("/dev/stdin").map(|input| input.file_type());
-    if !kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket()) {
+    if !is_input_a_pipe() {
         return;
     }
     thread::spawn(move || {
@@ -49,6 +47,21 @@ fn watch_input(ended: mpsc::Sender<()>) {
         // The cluster may have ended for another reason.
         let _ = ended.blocking_send(());
     });
+}
+
+#[cfg(unix)]
+fn is_input_a_pipe() -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    let kind = std::fs::metadata("/dev/stdin").map(|input| input.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
+}
+
+#[cfg(not(unix))]
+fn is_input_a_pipe() -> bool {
+    use std::io::IsTerminal as _;
+
+    !io::stdin().is_terminal()
 }
 
 /// Returns whether the other end of the standard input is closed.

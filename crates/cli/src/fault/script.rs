@@ -3,21 +3,18 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fs, io, path::Path, pin::Pin, time::Duration};
+use std::{fs, path::Path, pin::Pin, time::Duration};
 
 use curtail_cluster::{ActiveFault, Fault, Injection, Time};
 use hyper::Method;
 use serde::Deserialize;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Control, change_broker, expire_fetch_sessions, expire_producer_ids, lift_if_present,
     move_coordinator, move_leader,
 };
-use crate::{control::routes::NewCoordinator, failure::Failure, output};
+use crate::{control::routes::NewCoordinator, failure::Failure, output, signals};
 
 /// A script, as in its file.
 #[derive(Debug, Deserialize)]
@@ -182,7 +179,7 @@ pub(super) async fn run(control: Control, file: &Path) -> Result<(), Failure> {
     let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let events = read(&text).map_err(failed)?;
     let mut present = Vec::new();
-    let end = Box::pin(asked_to_end().map_err(|error| failed(error.to_string()))?);
+    let end = Box::pin(signals::end_or_hang_up().map_err(|error| failed(error.to_string()))?);
     let done = play(control, events, &mut present, end).await;
     let mut failures: Vec<Failure> = done.err().into_iter().collect();
     for name in present {
@@ -191,20 +188,6 @@ pub(super) async fn run(control: Control, file: &Path) -> Result<(), Failure> {
         }
     }
     Failure::all(failures)
-}
-
-/// Completes on Ctrl-C, SIGTERM or SIGHUP. Catches the signals from the call on.
-fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-        }
-    })
 }
 
 /// Performs the events at their times, until `end`. `present` has the names of the script's faults.

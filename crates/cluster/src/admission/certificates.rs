@@ -5,9 +5,7 @@
 //! discarded, so that it can never sign again.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -24,6 +22,7 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 use crate::{
     config::{ClientAuth, ClusterConfig, Endpoint, Password},
     error::ClusterError,
+    private_file,
 };
 
 /// The certificate that clients must trust, if the cluster has created its certificates.
@@ -176,11 +175,7 @@ impl Made {
             fs::remove_file(&ca)?;
         }
         let broker = dir.join(BROKER_FILE);
-        if broker.exists() {
-            fs::remove_file(&broker)?;
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&broker)?;
-        file.write_all(format!("{head}{}{}", self.key, self.chain).as_bytes())?;
+        private_file::write(&broker, &format!("{head}{}{}", self.key, self.chain))?;
         fs::write(ca, &self.ca)
     }
 }

@@ -8,6 +8,7 @@
 pub(crate) mod gated;
 mod lock;
 mod mem;
+mod positional;
 mod real;
 mod sparse;
 #[cfg(test)]

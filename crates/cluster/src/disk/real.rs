@@ -5,9 +5,8 @@ use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rustix::buffer::spare_capacity;
-use rustix::io::{Errno, pread, pwrite, pwritev};
 
+use super::positional::{read_at, write_at, write_vectored_at};
 use super::{Disk, DiskFile, temporary};
 
 /// The real file system.
@@ -92,7 +91,8 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        if self.keeps == Keeps::Nothing {
+        // Windows cannot sync a directory; NTFS keeps a journal of its changes.
+        if self.keeps == Keeps::Nothing || cfg!(windows) {
             return Ok(());
         }
         // The parent of a relative path without directories is the empty path.
@@ -133,14 +133,14 @@ impl RealFile {
 
     fn write_all_at_end(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match pwrite(&self.file, bytes, self.len) {
+            match write_at(&self.file, bytes, self.len) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     self.len += written as u64;
                     bytes = &bytes[written..];
                 }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -154,10 +154,10 @@ impl DiskFile for RealFile {
 
     fn append_vectored(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        let mut written = match pwritev(&self.file, &slices, self.len) {
+        let mut written = match write_vectored_at(&self.file, &slices, self.len) {
             Ok(written) => written,
-            Err(Errno::INTR) => 0,
-            Err(errno) => return Err(errno.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
         };
         self.len += written as u64;
         for part in parts {
@@ -175,10 +175,11 @@ impl DiskFile for RealFile {
         while bytes.len() < wanted {
             // The spare capacity may exceed `len`; the excess is cut below.
             let position = offset + bytes.len() as u64;
-            match pread(&self.file, spare_capacity(&mut bytes), position) {
+            match read_at(&self.file, &mut bytes, position) {
                 Ok(0) => break,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         bytes.truncate(wanted);

@@ -1,6 +1,7 @@
 //! Streams groups over the wire (KIP-1071): refusals, internal topics, tasks and their commits, other protocols, and
 //! the coordinator's move and restart.
 
+#[cfg(unix)]
 mod java;
 
 use std::time::Duration;

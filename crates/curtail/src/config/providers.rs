@@ -231,10 +231,20 @@ fn find(text: &str) -> Option<(usize, usize, Variable<'_>)> {
         let inner = start + 2;
         let end = inner + text[inner..].find('}')?;
         if let Some((provider, rest)) = text[inner..end].split_once(':') {
-            let (path, key) = rest.split_once(':').unwrap_or(("", rest));
+            let (path, key) = path_and_key(rest);
             return Some((start, end + 1, Variable { provider, path, key }));
         }
         from = inner;
+    }
+}
+
+/// Separates the path from the key at the first colon. On Windows that of a drive belongs to the path, unlike in Java.
+fn path_and_key(text: &str) -> (&str, &str) {
+    let is_drive = |bytes: &[u8]| matches!(bytes, [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    let from = if cfg!(windows) && is_drive(text.as_bytes()) { 2 } else { 0 };
+    match text[from..].find(':') {
+        Some(at) => (&text[..from + at], &text[from + at + 1..]),
+        None => ("", text),
     }
 }
 

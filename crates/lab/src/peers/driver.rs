@@ -12,7 +12,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
@@ -353,6 +352,21 @@ pub(crate) struct Ready {
     limit: Duration,
 }
 
+/// The clock whose times drivers are told.
+#[cfg(unix)]
+fn monotonic_clock() -> Result<Duration> {
+    use nix::time::{ClockId, clock_gettime};
+
+    let clock = clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_err(|error| Error::Unexpected(format!("the clock cannot be read: {error}")))?;
+    Ok(Duration::from(clock))
+}
+
+#[cfg(not(unix))]
+fn monotonic_clock() -> Result<Duration> {
+    Err(Error::Unexpected("drivers of other clients run only on Unix".into()))
+}
+
 /// A driver process that is sending records.
 pub(crate) struct Sending(Ready);
 
@@ -365,9 +379,7 @@ impl Ready {
 
     /// Sends `go` with a given start, which may have passed.
     pub(crate) fn go_at(mut self, start: Instant) -> Result<Sending> {
-        let clock = clock_gettime(ClockId::CLOCK_MONOTONIC)
-            .map_err(|error| Error::Unexpected(format!("the clock cannot be read: {error}")))?;
-        let (now, clock) = (Instant::now(), Duration::from(clock));
+        let (clock, now) = (monotonic_clock()?, Instant::now());
         let nanos = (clock + start.saturating_duration_since(now))
             .saturating_sub(now.saturating_duration_since(start))
             .as_nanos();

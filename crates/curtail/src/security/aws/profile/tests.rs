@@ -207,9 +207,13 @@ fn inaccessible_files_of_the_home_folder_are_missing() {
     let home = file.path().display().to_string();
     let profiles = Profiles::read(&Variables::of([("HOME", &*home)])).unwrap();
     assert_eq!(profiles.plan("default").unwrap(), None);
-    let named = format!("{home}/.aws/config");
-    let named = Profiles::read(&Variables::of([("AWS_CONFIG_FILE", &*named)]));
-    assert!(named.unwrap_err().starts_with(&home));
+    // On Windows a file below a file is missing as any other.
+    #[cfg(unix)]
+    {
+        let named = format!("{home}/.aws/config");
+        let named = Profiles::read(&Variables::of([("AWS_CONFIG_FILE", &*named)]));
+        assert!(named.unwrap_err().starts_with(&home));
+    }
     // Permissions do not bind the superuser, who may run the tests.
     let denied = std::io::ErrorKind::PermissionDenied;
     assert!(is_missing(denied, false) && !is_missing(denied, true));
