@@ -94,10 +94,9 @@ fn section(results: &Results, cluster: Cluster) -> String {
                 ours.into_iter().partition(|row| FOLDED.contains(&row.claim.experiment));
             let mut text = format!("\n## {title}\n\n{}{crash_test}", table(&ours, ""));
             if !settings.is_empty() {
-                let summary =
-                    "Reading a backlog, settings, replicas, bursts and leaders that return. "
-                        .to_owned()
-                        + &self::summary(&settings, &[]);
+                let summary = "Reading, settings, replicas, bursts and leaders that return. "
+                    .to_owned()
+                    + &self::summary(&settings, &[]);
                 text += &folded(&summary, &format!("\n{}", table(&settings, "")));
             }
             if !least.is_empty() {
@@ -116,14 +115,16 @@ fn section(results: &Results, cluster: Cluster) -> String {
 
 /// Experiments on Apache Kafka whose claims are folded: those on what a setting costs, and on a part of a rolling restart. The page
 /// stays short enough to be read.
-const FOLDED: [&str; 11] = [
+const FOLDED: [&str; 13] = [
     "acks",
     "catch-up",
     "consume",
+    "fetch-sessions",
     "fetch-wait",
     "head-of-line",
     "latency-throughput",
     "linger",
+    "metadata-churn",
     "micro-burst",
     "min-isr",
     "preferred-return",
