@@ -159,10 +159,10 @@ def librdkafka_tests():
         with (WORK / "librdkafka-build.log").open("w") as log:
             quiet = {"stdout": log, "stderr": subprocess.STDOUT}
             must(["bash", "configure"], cwd=sources, **quiet)
-            if "WITH_RAPIDJSON" not in (sources / "config.h").read_text():
-                raise Problem("four of librdkafka's tests need RapidJSON: install rapidjson-dev")
             must(["make", "-j2", "libs"], cwd=sources, **quiet)
             must(["make", "-j2", "build"], cwd=sources / "tests", **quiet)
+    if "WITH_RAPIDJSON" not in (sources / "config.h").read_text():
+        raise Problem(f"four of librdkafka's tests need RapidJSON: install rapidjson-dev and remove {sources}")
     return sources / "tests"
 
 

@@ -69,9 +69,9 @@ fn try_reserve(path: &PathBuf, number: u16) -> Result<Option<Port>, Error> {
     Ok(Some(Port { number, reservation: file }))
 }
 
-/// A socket that is bound to the port, which fails while something listens there.
+/// Binds a socket to the port, and fails while something listens there.
 ///
-/// The socket itself does not listen: a child process being started inherits a copy of it until it
+/// The socket does not listen: a child process being started inherits a copy of it until it
 /// executes its program, and the port must be free for a listener during that time as well.
 fn bind_without_listening(number: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

@@ -75,9 +75,11 @@ const SHORTS: [&str; 2] =
 /// Returns the type of a setting of brokers or groups in Apache Kafka. It follows from the default,
 /// because a string such as `broker.rack` may look like a number.
 fn kind_of(name: &str, default: &str) -> Kind {
+    if let Some(setting) = DefaultSetting::named(name) {
+        return setting.kind;
+    }
     match default {
         _ if ClusterConfig::is_sensitive(name) => Kind::Password,
-        _ if let Some(setting) = DefaultSetting::named(name) => setting.kind,
         _ if LISTS.contains(&name) => Kind::List,
         _ if SHORTS.contains(&name) => Kind::Short,
         _ if LONGS.contains(&name) => Kind::Long,
@@ -95,6 +97,11 @@ pub(crate) fn is_dynamic(name: &str) -> bool {
     name == "max.connections"
         || DefaultSetting::named(name).is_some_and(|setting| setting.is_dynamic)
         || Inert::named(name).is_some()
+}
+
+/// Returns whether a dynamic setting belongs to one broker, as those of its listeners do.
+fn is_of_one_broker(name: &str) -> bool {
+    name.starts_with("sasl.kerberos.")
 }
 
 /// Returns the overrides after some edits.
@@ -116,7 +123,7 @@ pub(crate) fn edited(
         };
         let (verb, value) = match edit {
             ConfigEdit::Set(value) => {
-                given.insert(name.clone(), value.clone());
+                given.insert(name.clone(), value.trim().to_owned());
                 continue;
             }
             ConfigEdit::Delete => {
@@ -137,6 +144,12 @@ pub(crate) fn edited(
     match whose {
         Whose::Brokers | Whose::Broker(_) => {
             let invalid = |reason| (ErrorCode::INVALID_REQUEST, reason);
+            if let Some(name) = given.keys().find(|name| is_of_one_broker(name))
+                && *whose == Whose::Brokers
+            {
+                let reason = "Cannot update these configs at default cluster level, broker id must be specified";
+                return Err(invalid(format!("{reason}: {name}")));
+            }
             with_given(config, &given).map_err(invalid)?;
         }
         Whose::Group(_) => {
@@ -180,10 +193,14 @@ fn with_given(config: &ClusterConfig, given: &Given) -> Result<ClusterConfig, St
 }
 
 fn set(config: &mut ClusterConfig, name: &str, value: &str) -> Result<(), ConfigError> {
-    let Some(setting) = Inert::named(name) else { return config.set(name, value) };
-    let (name, expected) = (setting.name, setting.expected);
-    let refused = || ConfigError::Value { name, value: value.into(), expected };
-    setting.accepts(value).then_some(()).ok_or_else(refused)
+    // An empty value restores a default in a file. At run time that takes a deletion.
+    if let Some(setting) = DefaultSetting::named(name).filter(|_| value.is_empty()) {
+        setting.check(value).map_err(ConfigError::Invalid)?;
+    }
+    match Inert::named(name) {
+        Some(setting) => setting.check(value),
+        None => config.set(name, value),
+    }
 }
 
 /// The settings in force on one broker.

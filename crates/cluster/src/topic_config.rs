@@ -75,11 +75,21 @@ const fn setting(
 
 const BYTES: Check = Check::Range(0, i32::MAX as i64);
 
-/// Names, types and bounds of all topic settings of Apache Kafka 4.3.
-///
-/// These have no effect that a client could see: the level of lz4, whose encoder has none; `file.delete.delay.ms`,
-/// `flush.ms`, `preallocate`, `segment.index.bytes` and `segment.jitter.ms`, which concern a broker's files; throttled replicas,
-/// because there is no rate to throttle them to; and those of tiered storage, because there is none.
+/// Topic settings without an effect that a client could see: the encoder of lz4 has no levels, there is no tiered storage, and
+/// the others concern a broker's files.
+const WITHOUT_EFFECT: [&str; 8] = [
+    "compression.lz4.level",
+    "file.delete.delay.ms",
+    "flush.ms",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "preallocate",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+];
+
+/// Names, types and bounds of all topic settings of Apache Kafka 4.3. In addition to [`WITHOUT_EFFECT`], throttled replicas have
+/// no effect, because there is no rate to throttle them to, nor have those of tiered storage.
 const SETTINGS: &[Setting] = &[
     setting(
         CLEANUP_POLICY,
@@ -219,11 +229,13 @@ const SETTINGS: &[Setting] = &[
 /// A broker setting for topics without an override.
 pub(crate) struct DefaultSetting {
     pub(crate) name: &'static str,
-    /// Empty for none: another setting applies then.
+    /// Empty for none: another setting applies then. Not for fields of [`ClusterConfig`].
     pub(crate) default: &'static str,
     pub(crate) kind: Kind,
     /// Whether a running broker changes it.
     pub(crate) is_dynamic: bool,
+    /// Whether clients can see it.
+    pub(crate) has_effect: bool,
     check: &'static Check,
 }
 
@@ -250,13 +262,15 @@ pub(crate) fn defaults_of_brokers() -> impl Iterator<Item = DefaultSetting> {
             _ => built_in(setting.name),
         };
         let (kind, check) = (setting.kind, &setting.check);
-        Some(DefaultSetting { name, default, kind, is_dynamic: true, check })
+        let has_effect = !WITHOUT_EFFECT.contains(&setting.name);
+        Some(DefaultSetting { name, default, kind, is_dynamic: true, has_effect, check })
     });
     of_topics.chain([DefaultSetting {
         name: ROLL_HOURS,
         default: "168",
         kind: Kind::Int,
         is_dynamic: false,
+        has_effect: true,
         check: &Check::Range(1, i32::MAX as i64),
     }])
 }
@@ -560,7 +574,7 @@ struct InForce<'a> {
 }
 
 impl<'a> InForce<'a> {
-    /// Returns a value, unless it is the built-in one.
+    /// Returns a value that the topic or the brokers have been given.
     fn get(&self, name: &str) -> Option<&'a str> {
         let own = self.own.get(name).map(String::as_str);
         own.or_else(|| self.defaults.given(Setting::named(name)?.brokers?))
@@ -613,7 +627,8 @@ pub(crate) fn is_true(value: &str) -> bool {
     value.eq_ignore_ascii_case("true")
 }
 
-/// Returns the value of a setting without a broker default.
+/// Returns the value of a setting that neither the topic nor the brokers have been given, unless it is a field of
+/// [`ClusterConfig`].
 fn built_in(name: &str) -> &'static str {
     match name {
         CLEANUP_POLICY => "delete",

@@ -85,6 +85,9 @@ pub(super) fn open_loop(report: &Report) -> Option<String> {
 
 /// The CPU time per record.
 pub(super) fn cpu(report: &Report) -> String {
+    if report.cpu_us_per_record == 0.0 {
+        return "CPU: this system does not report it.".to_owned();
+    }
     let records = report.records.max(1) as f64;
     let brokers =
         if report.cpu_includes_brokers { ", the brokers in this process included" } else { "" };

@@ -10,6 +10,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use super::{ClusterConfig, ConfigError, INERT, Inert, properties::nearest};
+use crate::topic_config::DefaultSetting;
 
 /// The effect of a server property on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,12 @@ pub enum Effect {
     },
 }
 
-/// Settings without effect, besides those that can change at run time ([`INERT`]). A name that ends with a dot stands for all names that begin with it.
+impl Effect {
+    const NOTHING: Self = Self::None { instead: None, difference: None };
+}
+
+/// Settings without effect, in addition to those that can change at run time ([`INERT`]). A name that ends with a dot stands
+/// for all names that begin with it.
 const WITHOUT_EFFECT: &[&str] = &[
     "auto.include.jmx.reporter",
     "auto.leader.rebalance.enable",
@@ -237,11 +243,14 @@ impl ClusterConfig {
             return Ok(Effect::Set);
         }
         if !has_no_effect(name) {
-            return self.set(name, value).map(|()| Effect::Set);
+            self.set(name, value)?;
+            let has_effect = DefaultSetting::named(name).is_none_or(|setting| setting.has_effect);
+            return Ok(if has_effect { Effect::Set } else { Effect::NOTHING });
         }
         if let Some(reason) = other_cluster(name, value) {
             return Err(ConfigError::Unsupported { name: name.into(), reason });
         }
+        Inert::named(name).map_or(Ok(()), |setting| setting.check(value))?;
         let instead = matches!(name, "log.dir" | "log.dirs").then_some("--data DIR");
         let difference = FIXED.iter().find(|(fixed, ..)| *fixed == name).map(|(.., why)| *why);
         Ok(Effect::None { instead, difference })

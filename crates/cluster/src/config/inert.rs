@@ -1,14 +1,16 @@
 //! Broker settings that can change at run time in Apache Kafka and have no effect here.
 //!
-//! They are about threads, memory and Kerberos, which the embedded cluster does not have. Tools that tune brokers set them,
-//! so they are accepted, kept and described.
+//! They are about threads, memory and Kerberos, which the embedded cluster does not have. Tools that tune brokers set them at
+//! run time, so they are accepted, kept and described. In a file of server properties they are only checked.
+
+use super::ConfigError;
 
 /// A setting without effect.
 pub(crate) struct Inert {
     pub(crate) name: &'static str,
     /// Apache Kafka's default.
     pub(crate) default: &'static str,
-    pub(crate) expected: &'static str,
+    expected: &'static str,
     is_valid: fn(&str) -> bool,
 }
 
@@ -17,8 +19,11 @@ impl Inert {
         INERT.iter().find(|setting| setting.name == name)
     }
 
-    pub(crate) fn accepts(&self, value: &str) -> bool {
-        (self.is_valid)(value.trim())
+    /// Checks a value.
+    pub(crate) fn check(&self, value: &str) -> Result<(), ConfigError> {
+        let (name, expected) = (self.name, self.expected);
+        let refused = || ConfigError::Value { name, value: value.into(), expected };
+        (self.is_valid)(value.trim()).then_some(()).ok_or_else(refused)
     }
 }
 
@@ -69,7 +74,7 @@ mod tests {
     fn settings_are_in_order_and_accept_their_defaults() {
         assert!(INERT.is_sorted_by_key(|setting| setting.name));
         for setting in INERT {
-            assert!(setting.accepts(setting.default), "{}", setting.name);
+            assert_eq!(setting.check(setting.default), Ok(()));
         }
     }
 
@@ -82,7 +87,7 @@ mod tests {
             ("log.cleaner.io.buffer.load.factor", "NaN"),
             ("sasl.kerberos.min.time.before.relogin", "1.5"),
         ] {
-            assert!(!Inert::named(name).unwrap().accepts(value), "{name}={value}");
+            assert!(Inert::named(name).unwrap().check(value).is_err(), "{name}={value}");
         }
     }
 }

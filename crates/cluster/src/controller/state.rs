@@ -330,6 +330,8 @@ impl State {
         self.appoint(key, leader.unwrap_or(NO_LEADER));
     }
 
+    /// The topic's own value counts before the brokers', and one that was set at run time before that of the start. The
+    /// controller is no broker here, so the value of a single broker does not count.
     fn may_elect_uncleanly(&self, key: PartitionKey) -> bool {
         let own = || self.image.topic_by_id(&key.topic)?.config.elects_uncleanly();
         let of_brokers = || self.image.settings.get(&Whose::Brokers)?.get(UNCLEAN_ELECTION);

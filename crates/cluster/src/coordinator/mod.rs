@@ -81,7 +81,17 @@ impl Kind {
         };
         let brokers = i16::try_from(config.brokers).unwrap_or(i16::MAX);
         let factor = factor.min(brokers);
-        let mut configs = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
+        // As in Kafka, the brokers' defaults do not apply to what would lose state or change its records.
+        let fixed: &[_] = match self {
+            Self::Group => &[("cleanup.policy", "compact"), ("compression.type", "producer")],
+            Self::Transaction => &[
+                ("cleanup.policy", "compact"),
+                ("compression.type", "uncompressed"),
+                ("unclean.leader.election.enable", "false"),
+            ],
+        };
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let mut configs: Vec<_> = fixed.iter().map(own).collect();
         if let Some(min_isr) = min_isr {
             configs.push(("min.insync.replicas".to_owned(), min_isr.min(factor).to_string()));
         }

@@ -20,17 +20,28 @@ fn keys_map_to_partitions_by_javas_hash() {
 }
 
 #[test]
-fn internal_topics_need_no_more_replicas_than_brokers() {
+fn internal_topics_need_no_more_replicas_than_brokers_and_fix_what_keeps_their_state() {
     let spec = |kind: Kind, brokers| {
         let spec = kind.topic_spec(&ClusterConfig { brokers, ..ClusterConfig::default() });
         (spec.partitions, spec.replication_factor, spec.configs)
     };
-    let compact = || ("cleanup.policy".to_owned(), "compact".to_owned());
-    let min_isr = |n: &str| ("min.insync.replicas".to_owned(), n.to_owned());
-    assert_eq!(spec(Kind::Group, 1), (4, 1, vec![compact()]));
-    assert_eq!(spec(Kind::Group, 5), (4, 3, vec![compact()]));
-    assert_eq!(spec(Kind::Transaction, 1), (4, 1, vec![compact(), min_isr("1")]));
-    assert_eq!(spec(Kind::Transaction, 2), (4, 2, vec![compact(), min_isr("2")]));
+    let configs = |configs: &[(&str, &str)]| {
+        let own = configs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        own.collect::<Vec<_>>()
+    };
+    let of_groups = || configs(&[("cleanup.policy", "compact"), ("compression.type", "producer")]);
+    let of_transactions = |min_isr| {
+        configs(&[
+            ("cleanup.policy", "compact"),
+            ("compression.type", "uncompressed"),
+            ("unclean.leader.election.enable", "false"),
+            ("min.insync.replicas", min_isr),
+        ])
+    };
+    assert_eq!(spec(Kind::Group, 1), (4, 1, of_groups()));
+    assert_eq!(spec(Kind::Group, 5), (4, 3, of_groups()));
+    assert_eq!(spec(Kind::Transaction, 1), (4, 1, of_transactions("1")));
+    assert_eq!(spec(Kind::Transaction, 2), (4, 2, of_transactions("2")));
 }
 
 mod values {

@@ -1,4 +1,4 @@
-//! Reads and writes at a position of a file, which leave its cursor alone or do not use it.
+//! Reads and writes at a position of a file. On Windows they move the file's cursor, which nothing uses.
 
 #[cfg(unix)]
 pub(super) use unix::{read_at, write_at, write_vectored_at};

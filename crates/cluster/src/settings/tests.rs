@@ -27,6 +27,9 @@ fn only_dynamic_settings_can_change_at_run_time() {
         (&Whose::Broker(1), set("num.io.threads", "0"), Some("expected a number, 1 or more")),
         (&Whose::Broker(1), set("log.cleanup.policy", "shrink"), Some("must be one of")),
         (&Whose::Broker(1), set("log.roll.hours", "24"), Some("dynamically: log.roll.hours")),
+        (&Whose::Broker(1), set("log.roll.ms", ""), Some("Not a number of type LONG")),
+        (&Whose::Broker(1), set("sasl.kerberos.kinit.cmd", "k"), None),
+        (&Whose::Brokers, set("sasl.kerberos.kinit.cmd", "k"), Some("broker id must be specified")),
         // Java's reassignment tool removes throttles even if they are not set.
         (&Whose::Broker(1), ("leader.replication.throttled.rate".into(), ConfigEdit::Delete), None),
     ] {

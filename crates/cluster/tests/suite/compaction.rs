@@ -7,14 +7,15 @@ use curtail_cluster::{Cluster, ClusterConfig};
 use curtail_wire::{
     ErrorCode,
     cold::messages::{
-        DescribeConfigsRequest, IncrementalAlterConfigsRequest,
+        DeleteRecordsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest,
+        delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
         describe_configs_request::DescribeConfigsResource,
         incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
     },
     records::{BatchBuilder, Codec, Compression, ProducerStamp, RecordData, stamp},
 };
 
-use crate::support::{Client, config, soon, start, text};
+use crate::support::{Client, config, group::topic, soon, start, text};
 
 const TOPIC: i8 = 2;
 const SET: i8 = 0;
@@ -81,6 +82,33 @@ async fn compacted_topic_refuses_records_without_key_and_names_them() {
         }
         soon(cluster.shutdown()).await;
     }
+}
+
+#[tokio::test]
+async fn the_brokers_policy_applies_to_topics_without_their_own() {
+    let mut config = config(1);
+    config.set("log.cleanup.policy", "compact").unwrap();
+    let cluster = start(config).await;
+    cluster.create_topic("t", 1, 1, &[]).unwrap();
+    cluster.create_topic("own", 1, 1, &[("cleanup.policy", "delete")]).unwrap();
+    cluster.settled().await;
+    let mut client = Client::connect(&cluster, 1).await;
+    for (name, produced, deleted) in [
+        ("t", ErrorCode::INVALID_RECORD, ErrorCode::POLICY_VIOLATION),
+        ("own", ErrorCode::NONE, ErrorCode::NONE),
+    ] {
+        let keyless = keyed(&[None], Codec::None);
+        assert_eq!(client.produce(name, 0, -1, keyless).await.error, produced, "{name}");
+        let partition = DeleteRecordsPartition::default().with_partition_index(0).with_offset(0);
+        let records =
+            DeleteRecordsTopic::default().with_name(topic(name)).with_partitions(vec![partition]);
+        let request =
+            DeleteRecordsRequest::default().with_topics(vec![records]).with_timeout_ms(1000);
+        let response = client.cold(2, &request).await;
+        let code = response.topics[0].partitions[0].error_code;
+        assert_eq!(ErrorCode(code), deleted, "{name}");
+    }
+    soon(cluster.shutdown()).await;
 }
 
 /// Changes the policy of the topic and returns the error.

@@ -352,7 +352,7 @@ pub(crate) struct Ready {
     limit: Duration,
 }
 
-/// The clock whose times drivers are told.
+/// Returns the time of CLOCK_MONOTONIC, to which the start times of drivers refer.
 #[cfg(unix)]
 fn monotonic_clock() -> Result<Duration> {
     use nix::time::{ClockId, clock_gettime};

@@ -276,7 +276,8 @@ fn runs_line(cluster: Cluster, runs: &[Run]) -> String {
 
 /// Records of Curtail that did not arrive as they were sent. Lost records count only where delivery is promised.
 pub(super) fn integrity(cluster: Cluster, report: &Report) -> String {
-    let arms = || report.arms.iter().filter(|arm| arm.client == CURTAIL);
+    // A variant may have other properties, such as acks.
+    let arms = || report.arms.iter().filter(|arm| arm.client == CURTAIL && !is_variant(arm));
     let may_lose = arms_without_promise(cluster, &report.experiment);
     let promised = |arm: &ArmReport| !may_lose.iter().any(|(name, _)| *name == arm.name);
     let wrong = |arm: &ArmReport| {
@@ -300,6 +301,11 @@ pub(super) fn integrity(cluster: Cluster, report: &Report) -> String {
         text += &format!(" (acks={acks}: lost records are allowed, {lost} were)");
     }
     text
+}
+
+/// Whether an arm has properties of `--variant` as well.
+pub(super) fn is_variant(arm: &ArmReport) -> bool {
+    arm.name.contains('+')
 }
 
 /// The arms of an experiment that promise no delivery, with their `acks`.

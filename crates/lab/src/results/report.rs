@@ -5,7 +5,7 @@ use super::{
     chart::{Panel, draw},
     claims::{Aim, CLAIMS, Claim, Metric},
     number::{Unit, thousands, with_unit, without_unit},
-    page::{self, cell, command, commit, escaped, machine, ms, when},
+    page::{self, cell, command, commit, escaped, is_variant, machine, ms, when},
     rows::{self, Row},
     store::Run,
 };
@@ -142,8 +142,7 @@ fn versions(report: &Report) -> String {
 
 fn arms(report: &Report) -> String {
     let until = report.arms.first().map(|arm| arm.latency_until).unwrap_or_default();
-    let has_variants = report.arms.iter().any(|arm| arm.name.contains('+'));
-    let variants = match has_variants {
+    let variants = match report.arms.iter().any(is_variant) {
         true => {
             " An arm that ends with `+NAME` also had the properties of `--variant NAME` in the command."
         }

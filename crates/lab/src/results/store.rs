@@ -9,7 +9,8 @@ use std::{
 use super::{
     Cluster, Invalid, date,
     kills::{self, Kills},
-    page, readme, report,
+    page::{self, is_variant},
+    readme, report,
     rows::LAST,
 };
 use crate::experiments::{self, Report};
@@ -233,7 +234,8 @@ fn drop_old(runs: &mut Vec<Run>) {
     let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut kept: BTreeSet<String> = BTreeSet::new();
     for run in runs.iter().rev() {
-        let arms = run.report.arms.iter().map(|arm| (arm.name.clone(), arm.client.clone()));
+        let arms = run.report.arms.iter().filter(|arm| !is_variant(arm));
+        let arms = arms.map(|arm| (arm.name.clone(), arm.client.clone()));
         // A run may name an arm twice; it counts once.
         for arm in arms.collect::<BTreeSet<_>>() {
             let count = seen.entry(arm).or_default();

@@ -317,15 +317,13 @@ fn the_report_counts_wrong_records_by_kind() {
 #[test]
 fn arms_of_variants_are_explained_and_judged_by_no_claim() {
     let turns = |arm_name: &str, ms: f64| arm(arm_name, "curtail", &[ms], &json!({}));
-    let report = report(
-        "killed-leader",
-        "apache",
-        0,
-        &[turns("rf2-keyless", 1.0), turns("rf2-keyless+now", 9.0)],
-    );
+    let mut variant = turns("rf2-keyless+now", 9.0);
+    variant["lost"] = json!(2_000);
+    let report = report("killed-leader", "apache", 0, &[turns("rf2-keyless", 1.0), variant]);
     let results = results(&[report]);
     let page = plain(&results.files()[Path::new("README.md")]);
     assert!(!page.contains("9 ms"), "{page}");
+    assert!(page.contains("; 0 of "), "{page}");
     let text = plain(&results.files()[Path::new("apache/killed-leader/README.md")]);
     for said in [
         "| rf2-keyless+now | curtail |",

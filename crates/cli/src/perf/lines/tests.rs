@@ -135,6 +135,8 @@ fn time_outside_the_known_phases_is_named_on_a_foreign_cluster() {
 #[test]
 fn the_cpu_line_says_whether_brokers_are_included() {
     assert_eq!(cpu(&report()), "CPU: 3.000 us per record (2.000 user, 1.000 system).");
+    let unknown = Report { cpu_us_per_record: 0.0, ..report() };
+    assert_eq!(cpu(&unknown), "CPU: this system does not report it.");
     let embedded = Report { cpu_includes_brokers: true, ..report() };
     assert!(cpu(&embedded).ends_with("the brokers in this process included."));
 }

@@ -68,6 +68,7 @@ fn settings_that_would_change_what_clients_see_are_refused_with_the_reason() {
     };
     for (name, value, said) in [
         ("delete.topic.enable", "false", "can be deleted"),
+        ("num.io.threads", "many", "num.io.threads=many: expected a number, 1 or more"),
         ("process.roles", "controller", "of a controller"),
         (
             "controller.quorum.voters",
@@ -120,6 +121,20 @@ fn a_setting_whose_absence_clients_see_is_accepted_with_the_difference() {
 }
 
 #[test]
+fn defaults_of_topic_settings_are_set_and_told_if_they_have_no_effect() {
+    let mut config = ClusterConfig::default();
+    for (name, value, effect) in [
+        ("log.roll.hours", "24", Effect::Set),
+        ("log.preallocate", "true", Effect::NOTHING),
+        ("log.roll.jitter.ms", "5", Effect::NOTHING),
+        ("message.max.bytes", "1000", Effect::Set),
+    ] {
+        assert_eq!(config.set_server_property(name, value), Ok(effect), "{name}");
+        assert_eq!(config.property(name).as_deref(), Some(value));
+    }
+}
+
+#[test]
 fn a_setting_without_effect_is_refused_where_it_is_set_on_purpose() {
     let mut config = ClusterConfig::default();
     let error = config.set("num.io.threads", "8").unwrap_err().to_string();
@@ -135,6 +150,8 @@ fn no_property_of_the_cluster_is_among_the_others() {
         assert!(!has_no_effect(name), "{name}");
         assert!(!FIXED.iter().any(|(fixed, ..)| *fixed == name), "{name}");
         let effect = ClusterConfig::default().set_server_property(name, &value);
-        assert_eq!(effect, Ok(Effect::Set), "{name}");
+        let has_effect = DefaultSetting::named(name).is_none_or(|setting| setting.has_effect);
+        let expected = if has_effect { Effect::Set } else { Effect::NOTHING };
+        assert_eq!(effect, Ok(expected), "{name}");
     }
 }

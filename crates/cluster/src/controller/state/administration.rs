@@ -177,8 +177,10 @@ impl State {
             return Ok(());
         }
         self.set_settings(whose.clone(), given);
-        let topics: Vec<_> = self.image.topics.values().cloned().collect();
-        topics.iter().for_each(|topic| self.elect_leaderless(topic));
+        if *whose == Whose::Brokers {
+            let topics: Vec<_> = self.image.topics.values().cloned().collect();
+            topics.iter().for_each(|topic| self.elect_leaderless(topic));
+        }
         Ok(())
     }
 

@@ -140,8 +140,22 @@ fn brokers_allow_unclean_elections_for_topics_without_a_value() {
     register(&mut state, 2);
     let name = "unclean.leader.election.enable".to_owned();
     let edits = [(name.clone(), ConfigEdit::Set("true".into()))].into();
+    state.alter_settings(&Whose::Group("g".into()), &[].into(), &config).unwrap();
+    assert_eq!(led_by(&state, 2), [] as [i32; 0]);
     state.alter_settings(&Whose::Brokers, &edits, &config).unwrap();
     assert_eq!(led_by(&state, 2), [0, 1, 2]);
+
+    let (mut state, _) = three();
+    state.elects_uncleanly = true;
+    let never = [(name.clone(), ConfigEdit::Set("false".into()))].into();
+    state.alter_settings(&Whose::Brokers, &never, &config).unwrap();
+    (1..=3).for_each(|id| state.fence(id));
+    register(&mut state, 2);
+    assert_eq!(
+        led_by(&state, 2),
+        [] as [i32; 0],
+        "a value set at run time comes before that of the start"
+    );
 
     let (mut state, _) = three();
     let never = [(name, ConfigEdit::Set("false".into()))].into();
