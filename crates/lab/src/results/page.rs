@@ -115,7 +115,7 @@ fn section(results: &Results, cluster: Cluster) -> String {
 
 /// Experiments on Apache Kafka whose claims are folded: those on what a setting costs, and on a part of a rolling restart. The page
 /// stays short enough to be read.
-const FOLDED: [&str; 13] = [
+const FOLDED: [&str; 14] = [
     "acks",
     "catch-up",
     "consume",
@@ -129,6 +129,7 @@ const FOLDED: [&str; 13] = [
     "min-isr",
     "preferred-return",
     "replication-factor",
+    "stalled-partition",
 ];
 
 /// A block that opens with a click.
