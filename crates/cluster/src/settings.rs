@@ -57,26 +57,24 @@ const OPTIONAL: [&[&str]; 4] = [
     &[ROLL_MS, ROLL_HOURS],
 ];
 
-const LONGS: [&str; 7] = [
+const LONGS: [&str; 5] = [
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
     "log.cleaner.backoff.ms",
-    "log.cleaner.dedupe.buffer.size",
     "log.retention.check.interval.ms",
     "replica.lag.time.max.ms",
-    "sasl.kerberos.min.time.before.relogin",
 ];
 const INTS: [&str; 1] = ["log.retention.minutes"];
-const LISTS: [&str; 3] =
-    ["group.consumer.assignors", "metric.reporters", "sasl.enabled.mechanisms"];
+const LISTS: [&str; 2] = ["group.consumer.assignors", "sasl.enabled.mechanisms"];
 const SHORTS: [&str; 2] =
     ["offsets.topic.replication.factor", "transaction.state.log.replication.factor"];
 
 /// Returns the type of a setting of brokers or groups in Apache Kafka. It follows from the default,
 /// because a string such as `broker.rack` may look like a number.
 fn kind_of(name: &str, default: &str) -> Kind {
-    if let Some(setting) = DefaultSetting::named(name) {
-        return setting.kind;
+    let of_topics = DefaultSetting::named(name).map(|setting| setting.kind);
+    if let Some(kind) = of_topics.or_else(|| Some(Inert::named(name)?.kind)) {
+        return kind;
     }
     match default {
         _ if ClusterConfig::is_sensitive(name) => Kind::Password,
@@ -86,7 +84,6 @@ fn kind_of(name: &str, default: &str) -> Kind {
         _ if INTS.contains(&name) => Kind::Int,
         "true" | "false" => Kind::Boolean,
         default if default.parse::<i64>().is_ok() => Kind::Int,
-        default if default.parse::<f64>().is_ok() => Kind::Double,
         _ => Kind::String,
     }
 }

@@ -519,7 +519,7 @@ impl TopicConfig {
             retention_ms: (retention_ms >= 0 && deletes).then_some(retention_ms),
             segment_ms: own
                 .number(SEGMENT_MS)
-                .or_else(|| cluster.topic_defaults.roll_ms())
+                .or_else(|| cluster.topic_defaults.roll_hours_ms())
                 .unwrap_or(defaults.segment_ms),
             compacted: own.cleanup("compact"),
             compaction: own.compaction(),
@@ -553,7 +553,7 @@ impl TopicConfig {
                 SEGMENT_MS => brokers
                     .config
                     .topic_defaults
-                    .roll_ms()
+                    .roll_hours_ms()
                     .map_or_else(|| built_in(SEGMENT_MS).to_owned(), |ms| ms.to_string()),
                 name => built_in(name).to_owned(),
             };
@@ -577,7 +577,10 @@ impl<'a> InForce<'a> {
     /// Returns a value that the topic or the brokers have been given.
     fn get(&self, name: &str) -> Option<&'a str> {
         let own = self.own.get(name).map(String::as_str);
-        own.or_else(|| self.defaults.given(Setting::named(name)?.brokers?))
+        if own.is_some() || self.defaults.is_empty() {
+            return own;
+        }
+        self.defaults.given(Setting::named(name)?.brokers?)
     }
 
     fn is_on(&self, name: &str) -> bool {

@@ -4,12 +4,14 @@
 //! run time, so they are accepted, kept and described. In a file of server properties they are only checked.
 
 use super::ConfigError;
+use crate::topic_config::Kind;
 
 /// A setting without effect.
 pub(crate) struct Inert {
     pub(crate) name: &'static str,
     /// Apache Kafka's default.
     pub(crate) default: &'static str,
+    pub(crate) kind: Kind,
     expected: &'static str,
     is_valid: fn(&str) -> bool,
 }
@@ -30,19 +32,24 @@ impl Inert {
 const fn setting(
     name: &'static str,
     default: &'static str,
-    (expected, is_valid): (&'static str, fn(&str) -> bool),
+    (kind, expected, is_valid): Values,
 ) -> Inert {
-    Inert { name, default, expected, is_valid }
+    Inert { name, default, kind, expected, is_valid }
 }
 
-type Values = (&'static str, fn(&str) -> bool);
+/// The type of the values, a description, and whether a text is one.
+type Values = (Kind, &'static str, fn(&str) -> bool);
 
-const ANY: Values = ("a text", |_| true);
-const COUNT: Values = ("a number, 1 or more", |text| text.parse().is_ok_and(|n: i32| n >= 1));
-const MAYBE_NONE: Values = ("a number, 0 or more", |text| text.parse().is_ok_and(|n: i32| n >= 0));
-const LONG: Values = ("a number", |text| text.parse::<i64>().is_ok());
-const FRACTION: Values =
-    ("a number with a decimal point", |text| text.parse().is_ok_and(|n: f64| !n.is_nan()));
+const TEXT: Values = (Kind::String, "a text", |_| true);
+const TEXTS: Values = (Kind::List, "a text", |_| true);
+const COUNT: Values =
+    (Kind::Int, "a number, 1 or more", |text| text.parse().is_ok_and(|n: i32| n >= 1));
+const MAYBE_NONE: Values =
+    (Kind::Int, "a number, 0 or more", |text| text.parse().is_ok_and(|n: i32| n >= 0));
+const LONG: Values = (Kind::Long, "a number", |text| text.parse::<i64>().is_ok());
+const FRACTION: Values = (Kind::Double, "a number with a decimal point", |text| {
+    text.parse().is_ok_and(|n: f64| !n.is_nan())
+});
 
 /// By name, with the defaults of Apache Kafka 4.3.
 ///
@@ -55,12 +62,12 @@ pub(crate) static INERT: &[Inert] = &[
     setting("log.cleaner.io.buffer.size", "524288", MAYBE_NONE),
     setting("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308", FRACTION),
     setting("log.cleaner.threads", "1", MAYBE_NONE),
-    setting("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", ANY),
+    setting("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", TEXTS),
     setting("num.io.threads", "8", COUNT),
     setting("num.network.threads", "3", COUNT),
     setting("num.recovery.threads.per.data.dir", "2", COUNT),
     setting("num.replica.fetchers", "1", COUNT),
-    setting("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", ANY),
+    setting("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", TEXT),
     setting("sasl.kerberos.min.time.before.relogin", "60000", LONG),
     setting("sasl.kerberos.ticket.renew.jitter", "0.05", FRACTION),
     setting("sasl.kerberos.ticket.renew.window.factor", "0.8", FRACTION),

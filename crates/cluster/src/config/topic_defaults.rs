@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::properties;
-use crate::topic_config::{self, DefaultSetting, ROLL_HOURS, ROLL_MS};
+use crate::topic_config::{self, DefaultSetting, ROLL_HOURS};
 
 /// Settings of brokers for topics without an override, such as `log.cleanup.policy` and `compression.type`. Those with a
 /// field in [`ClusterConfig`](super::ClusterConfig) are not among them.
@@ -53,14 +53,18 @@ impl TopicDefaults {
         Some(checked)
     }
 
+    /// Returns whether every value is the default.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
     /// Returns the value of a broker setting if it is not the default.
     pub(crate) fn given(&self, name: &str) -> Option<&str> {
         self.given.get(name).map(String::as_str)
     }
 
-    /// Returns the time after which a segment ends, from `log.roll.ms` or `log.roll.hours`, if it is not the default.
-    pub(crate) fn roll_ms(&self) -> Option<i64> {
-        let number = |name| self.given(name)?.parse::<i64>().ok();
-        number(ROLL_MS).or_else(|| Some(number(ROLL_HOURS)? * 3_600_000))
+    /// Returns `log.roll.hours` in milliseconds if it is not the default. It applies without `log.roll.ms`.
+    pub(crate) fn roll_hours_ms(&self) -> Option<i64> {
+        Some(self.given(ROLL_HOURS)?.parse::<i64>().ok()? * 3_600_000)
     }
 }

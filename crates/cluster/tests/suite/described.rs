@@ -61,6 +61,18 @@ fn synonyms(config: &DescribeConfigsResourceResult) -> Vec<(String, Option<Strin
     synonyms.collect()
 }
 
+/// A synonym: the setting, its value, and the source of the value.
+fn level(name: &str, value: &str, source: i8) -> (String, Option<String>, i8) {
+    (name.to_owned(), Some(value.to_owned()), source)
+}
+
+fn named<'a>(
+    configs: &'a [DescribeConfigsResourceResult],
+    name: &str,
+) -> &'a DescribeConfigsResourceResult {
+    configs.iter().find(|config| &*config.name == name).unwrap()
+}
+
 #[tokio::test]
 async fn successful_responses_have_null_messages() {
     let (cluster, mut client) = one_partition().await;
@@ -176,22 +188,20 @@ async fn retention_of_the_brokers_applies_to_topics_without_their_own() {
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     let mut client = Client::connect(&cluster, 1).await;
     let shown = |configs: &[DescribeConfigsResourceResult], name: &str| {
-        let found = configs.iter().find(|config| &*config.name == name).unwrap();
+        let found = named(configs, name);
         (found.value.as_ref().unwrap().to_string(), found.config_source, synonyms(found))
     };
     let configs = describe(&mut client, (TOPIC, "t"), true).await;
     assert_eq!(shown(&configs, "retention.ms"), ("7200000".to_owned(), 5, Vec::new()));
-    let of_brokers =
-        |value: &str, source| ("log.retention.bytes".to_owned(), Some(value.to_owned()), source);
-    let bytes = vec![of_brokers("1000", 4), of_brokers("-1", 5)];
+    let bytes =
+        vec![level("log.retention.bytes", "1000", 4), level("log.retention.bytes", "-1", 5)];
     assert_eq!(shown(&configs, "retention.bytes"), ("1000".to_owned(), 4, bytes));
     let altered = client.cold(1, &set((BROKER, ""), "log.retention.ms", "5000")).await;
     assert_eq!(altered.responses[0].error_code, 0);
-    let named = |name: &str, value: &str, source| (name.to_owned(), Some(value.to_owned()), source);
     let levels = vec![
-        named("log.retention.ms", "5000", 3),
-        named("log.retention.hours", "2", 4),
-        named("log.retention.hours", "168", 5),
+        level("log.retention.ms", "5000", 3),
+        level("log.retention.hours", "2", 4),
+        level("log.retention.hours", "168", 5),
     ];
     soon(async {
         loop {
@@ -207,7 +217,7 @@ async fn retention_of_the_brokers_applies_to_topics_without_their_own() {
     let configs = describe(&mut client, (BROKER, "1"), true).await;
     assert_eq!(shown(&configs, "log.retention.ms").2, levels);
     assert_eq!(shown(&configs, "log.retention.hours").2, levels[1..]);
-    let minutes = configs.iter().find(|config| &*config.name == "log.retention.minutes").unwrap();
+    let minutes = named(&configs, "log.retention.minutes");
     // INT.
     assert_eq!((minutes.config_type, synonyms(minutes)), (3, Vec::new()));
     soon(cluster.shutdown()).await;
@@ -221,10 +231,9 @@ async fn settings_of_the_brokers_apply_to_topics_without_their_own() {
     let cluster = start(config).await;
     cluster.create_topic("t", 1, 1, &[]).unwrap();
     let mut client = Client::connect(&cluster, 1).await;
-    let level = |name: &str, value: &str, source| (name.to_owned(), Some(value.to_owned()), source);
     let shown = async |client: &mut Client, name: &str| {
         let configs = describe(client, (TOPIC, "t"), true).await;
-        let found = configs.iter().find(|config| &*config.name == name).unwrap();
+        let found = named(&configs, name);
         (found.value.as_ref().unwrap().to_string(), synonyms(found))
     };
     let policy = "log.cleanup.policy";
@@ -330,7 +339,6 @@ async fn synonyms_name_every_level_that_sets_a_value() {
         let altered = client.cold(1, &set((kind, of), name, value)).await;
         assert_eq!(altered.responses[0].error_code, 0, "{of}");
     }
-    let level = |name: &str, value: &str, source| (name.to_owned(), Some(value.to_owned()), source);
     let expected = [
         level("max.message.bytes", "4000", 1),
         level(name, "3000", 2),
@@ -344,12 +352,12 @@ async fn synonyms_name_every_level_that_sets_a_value() {
         ((BROKER, ""), name, &expected[2..3]),
     ] {
         let configs = describe(&mut client, of, true).await;
-        let config = configs.iter().find(|config| &*config.name == described).unwrap();
+        let config = named(&configs, described);
         assert_eq!(config.value.as_deref(), levels[0].1.as_deref(), "{of:?}");
         assert_eq!(synonyms(config), levels, "{of:?}");
     }
     let configs = describe(&mut client, (TOPIC, "t"), true).await;
-    let flush = configs.iter().find(|config| &*config.name == "flush.messages").unwrap();
+    let flush = named(&configs, "flush.messages");
     assert_eq!(flush.value.as_deref(), Some("1"));
     assert_eq!(flush.config_source, 4);
     soon(cluster.shutdown()).await;

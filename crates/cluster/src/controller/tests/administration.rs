@@ -167,6 +167,16 @@ fn brokers_allow_unclean_elections_for_topics_without_a_value() {
 }
 
 #[test]
+fn the_brokers_default_of_the_start_decides_on_unclean_elections() {
+    for (value, expected) in [("true", true), ("false", false)] {
+        let mut config = ClusterConfig::default();
+        config.set("unclean.leader.election.enable", value).unwrap();
+        let controller = Controller::new(&Arc::new(config), Entropy::from_seed(1), None).unwrap();
+        assert_eq!(controller.inner.lock().state.elects_uncleanly, expected);
+    }
+}
+
+#[test]
 fn an_election_with_a_live_in_sync_replica_is_clean() {
     let mut state = three_uncleanly();
     state.fence(1);
