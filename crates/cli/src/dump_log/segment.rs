@@ -109,8 +109,7 @@ impl Dump<'_> {
             }
         }
         if self.arguments.print_data_log && !header.is_control() {
-            let text =
-                |name: &str, bytes: &[u8]| format!("{name}: {}", String::from_utf8_lossy(bytes));
+            let text = |name: &str, bytes: &[u8]| format!("{name}: {}", decoded(bytes));
             parts.extend(record.key.map(|key| text("key", key)));
             parts.extend(record.value.map(|value| text("payload", value)));
         }
@@ -237,4 +236,51 @@ pub(super) fn largest_timestamps(path: &Path) -> Result<BTreeMap<i64, i64>, Fail
         stamps.insert(found.batch.header.last_offset(), found.batch.header.max_timestamp);
     }
     Ok(stamps)
+}
+
+/// Decodes UTF-8 with replacement characters, as Java does: a UTF-16 surrogate, which is no UTF-8, is replaced as a whole.
+/// `String::from_utf8_lossy` replaces each of its bytes.
+fn decoded(mut bytes: &[u8]) -> String {
+    let mut text = String::new();
+    while let Some(chunk) = bytes.utf8_chunks().next() {
+        text += chunk.valid();
+        let invalid = &bytes[chunk.valid().len()..];
+        if invalid.is_empty() {
+            break;
+        }
+        text.push(char::REPLACEMENT_CHARACTER);
+        let replaced = match invalid {
+            [0xed, 0xa0..=0xbf, 0x80..=0xbf, ..] => 3,
+            [0xed, 0xa0..=0xbf, ..] => 2,
+            _ => chunk.invalid().len(),
+        };
+        bytes = &invalid[replaced..];
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    /// The texts that `new String(bytes, UTF_8)` of Java 17 makes.
+    #[test]
+    fn bytes_are_decoded_as_by_java() {
+        for (bytes, text) in [
+            (&b"plain \xc3\xa4"[..], "plain \u{e4}"),
+            (b"", ""),
+            (b"\xed\xa0\x80.", "\u{fffd}."),
+            (b"\xed\xbf.", "\u{fffd}."),
+            (b"\xed\xa0", "\u{fffd}"),
+            (b"\xed\xa0\x80\xed\xb0\x80", "\u{fffd}\u{fffd}"),
+            (b"\xed\x9f.", "\u{fffd}."),
+            (b"\xed.", "\u{fffd}."),
+            (b"\xe0\x80\x80", "\u{fffd}\u{fffd}\u{fffd}"),
+            (b"\xf4\x90\x80\x80", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
+            (b"\xf0\x9f\x98", "\u{fffd}"),
+            (b"\xc0\xaf\xff", "\u{fffd}\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(decoded(bytes), text, "{bytes:x?}");
+        }
+    }
 }
