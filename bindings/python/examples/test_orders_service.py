@@ -1,60 +1,63 @@
-"""Requests to orders_service.py, as an ASGI server makes them.
+"""Requests over HTTP to orders_service.py, which uvicorn serves in a process of its own.
 
 python -m pytest examples/test_orders_service.py
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 from apache import Apache
-from orders_service import Message, Orders
 
 from curtail_kafka.testing import Cluster
 
-
-@asynccontextmanager
-async def running(app: Orders) -> AsyncIterator[None]:
-    """The application, between its startup and its shutdown."""
-    incoming: asyncio.Queue[Message] = asyncio.Queue()
-    outgoing: asyncio.Queue[Message] = asyncio.Queue()
-    serving = asyncio.create_task(app({"type": "lifespan"}, incoming.get, outgoing.put))
-    await incoming.put({"type": "lifespan.startup"})
-    assert (await outgoing.get())["type"] == "lifespan.startup.complete"
-    yield
-    await incoming.put({"type": "lifespan.shutdown"})
-    assert (await outgoing.get())["type"] == "lifespan.shutdown.complete"
-    await serving
+httpx = pytest.importorskip("httpx")
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
 
 
-async def post(app: Orders, *body: bytes) -> tuple[int, bytes]:
-    parts = [{"type": "http.request", "body": part, "more_body": True} for part in body]
-    parts[-1]["more_body"] = False
-    messages = iter(parts)
-    sent: list[Message] = []
+@contextmanager
+def served(python: str, servers: str, topic: str) -> Iterator[str]:
+    """The address of the service, until the end of the block, which ends it with SIGTERM."""
+    # The service inherits a socket that listens, so a request waits until its startup is complete.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        command = [python, "-m", "uvicorn", "orders_service:app", "--fd", str(listener.fileno())]
+        variables = {**os.environ, "KAFKA": servers, "TOPIC": topic}
+        with subprocess.Popen(
+            command, cwd=Path(__file__).parent, env=variables, pass_fds=[listener.fileno()]
+        ) as service:
+            try:
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                service.terminate()
+                ended = service.wait(20)
+    # After its shutdown uvicorn ends by the signal.
+    assert ended == -signal.SIGTERM
 
-    async def receive() -> Message:
-        return next(messages)
 
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await app({"type": "http"}, receive, send)
-    return sent[0]["status"], sent[1]["body"]
-
-
-async def test_orders_are_written_before_the_response(each_cluster: Cluster | Apache) -> None:
+async def test_orders_are_written_before_the_response(
+    python: str, each_cluster: Cluster | Apache
+) -> None:
     each_cluster.create_topic("ordered")
-    app = Orders(each_cluster.bootstrap_servers, "ordered")
-    async with running(app):
-        assert await post(app, b"one ", b"order") == (201, b"0:0")
-        answers = await asyncio.gather(*(post(app, b"another") for _ in range(100)))
-        assert sorted(int(body[2:]) for _, body in answers) == list(range(1, 101))
+    with served(python, each_cluster.bootstrap_servers, "ordered") as address:
+        async with httpx.AsyncClient(base_url=address, timeout=20) as client:
+            first = await client.post("/orders", content=b"one order")
+            assert (first.status_code, first.text) == (201, "0:0")
+            others = (client.post("/orders", content=b"another") for _ in range(100))
+            offsets = sorted(int(one.text.split(":")[1]) for one in await asyncio.gather(*others))
+            assert offsets == list(range(1, 101))
 
 
-async def test_refused_order_is_a_503(each_cluster: Cluster | Apache) -> None:
+async def test_refused_order_is_a_503(python: str, each_cluster: Cluster | Apache) -> None:
     each_cluster.create_topic("refused")
-    app = Orders(each_cluster.bootstrap_servers, "refused")
-    async with running(app):
-        status, body = await post(app, bytes(2_000_000))
-        assert status == 503 and b"max.request.size" in body
+    with served(python, each_cluster.bootstrap_servers, "refused") as address:
+        async with httpx.AsyncClient(base_url=address, timeout=20) as client:
+            refused = await client.post("/orders", content=bytes(2_000_000))
+            assert refused.status_code == 503 and "max.request.size" in refused.text

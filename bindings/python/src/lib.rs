@@ -42,7 +42,8 @@ mod wait;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Without the GIL nothing was tested: a free-threaded interpreter enables it when it imports the module.
+#[pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 

@@ -569,7 +569,8 @@ impl Port {
         Ok(true)
     }
 
-    /// Resolves results until there are none, or the turn ends. Returns whether there may be more.
+    /// Resolves results until there are none, or the turn ends. Returns whether there may be more. Fails in a forked child
+    /// only: an error in another process would leave the port armed, and the results without a drain.
     fn turn(&self, py: Python<'_>) -> PyResult<bool> {
         let core = self.core.get(py)?;
         let mut turn = Turn { ends: Instant::now() + TURN_TIME, left: TURN_RESULTS };
@@ -582,7 +583,7 @@ impl Port {
                 }
             }
             while let Some(outcomes) = self.next_outcomes(py, turn.chunk())? {
-                outcomes.resolve(py)?;
+                outcomes.resolve(py);
                 if turn.is_over(outcomes.records.len()) {
                     return Ok(true);
                 }
@@ -695,14 +696,15 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn resolve(&self, py: Python<'_>) -> PyResult<()> {
+    /// Resolves every future. One whose metadata finds no memory fails with that error.
+    fn resolve(&self, py: Python<'_>) {
         let batch = match &self.batch {
             Ok(batch) => batch,
             Err(error) => {
                 for (entry, _) in &self.records {
                     entry.resolve(py, Err(error::raise(py, error)));
                 }
-                return Ok(());
+                return;
             }
         };
         let topic = PyString::new(py, &batch.topic).unbind();
@@ -715,10 +717,8 @@ impl Outcomes {
                 log_append_time: batch.log_append_time,
                 batch: batch.timing,
             };
-            let metadata = Py::new(py, metadata)?.into_any();
-            entry.resolve(py, Ok(metadata));
+            entry.resolve(py, Py::new(py, metadata).map(Py::into_any));
         }
-        Ok(())
     }
 }
 

@@ -2,14 +2,20 @@
 //!
 //! A scan looks up its ranges when it is created. Each reading has a separate consumer and task, which start with the first
 //! request. Readers of the C stream interface wait on their own thread, which need not be attached to the
-//! interpreter.
+//! interpreter. Ctrl-C ends the wait of the main thread, which alone handles signals.
 //!
 //! # Invariants
 //! - Memory is bounded: [`AHEAD`] chunks wait for the reader, and the consumer buffers what its settings allow.
 //! - A reading ends only when each partition's position has reached its end. Markers of transactions and records that
 //!   compaction has removed count: an end may have no record before it.
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::Arc,
+    thread::{self, ThreadId},
+    time::Duration,
+};
 
 use arrow_array::{RecordBatchReader, ffi_stream::FFI_ArrowArrayStream};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
@@ -19,6 +25,7 @@ use curtail::{
 };
 use parking_lot::Mutex;
 use pyo3::{
+    exceptions::PyKeyboardInterrupt,
     intern,
     prelude::*,
     types::{PyCapsule, PyModule},
@@ -51,8 +58,14 @@ const STEP: Duration = Duration::from_millis(20);
 /// Offsets of a partition: from the first to before the second.
 type Ranges = BTreeMap<TopicPartition, (i64, i64)>;
 type Chunk = (Rows, Columns);
-/// The error of the last reading that failed.
-type Failure = Arc<Mutex<Option<Error>>>;
+/// Why the last reading that failed did.
+type Failure = Arc<Mutex<Option<Failed>>>;
+
+enum Failed {
+    Client(Error),
+    /// A signal's handler raised an exception while a reader of the C stream interface waited.
+    Raised(PyErr),
+}
 
 /// A place in a partition, from Python: `("time", 1_700_000_000_000)`, `("end", 0)`.
 type Named = (String, i64);
@@ -303,7 +316,7 @@ impl Chunks {
 
     fn ended(&mut self, error: Option<Error>) -> Option<Result<Chunk>> {
         self.has_ended = true;
-        self.failure.lock().clone_from(&error);
+        *self.failure.lock() = error.clone().map(Failed::Client);
         error.map(Err)
     }
 }
@@ -311,7 +324,33 @@ impl Chunks {
 /// A reading for the C stream interface, on the reader's thread.
 struct Reader {
     schema: SchemaRef,
-    chunks: Owned<Mutex<Chunks>>,
+    chunks: Owned<Arc<tokio::sync::Mutex<Chunks>>>,
+    process: &'static Process,
+    failure: Failure,
+    /// The interpreter's main thread, if it created the reading.
+    main: Option<ThreadId>,
+}
+
+impl Reader {
+    /// Waits on the main thread, with looks for signals.
+    #[expect(clippy::disallowed_methods, reason = "the main thread, which reads without the GIL")]
+    fn wait_on_main(
+        &self,
+        next: impl Future<Output = Option<Result<Chunk>>> + Send + 'static,
+    ) -> std::result::Result<Option<Result<Chunk>>, ArrowError> {
+        Python::attach(|py| {
+            wait(py, next).map_err(|raised| {
+                let text = raised.to_string();
+                // The other library raises an exception of its own. The interpreter raises this one right after it.
+                if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+                    let thread = PyModule::import(py, intern!(py, "_thread"));
+                    let _ = thread.and_then(|thread| thread.call_method0("interrupt_main"));
+                }
+                *self.failure.lock() = Some(Failed::Raised(raised));
+                failed(text)
+            })
+        })
+    }
 }
 
 impl Iterator for Reader {
@@ -321,10 +360,17 @@ impl Iterator for Reader {
         let Some(chunks) = self.chunks.local() else {
             return Some(Err(failed("the scan belongs to the parent process".into())));
         };
-        let mut chunks = chunks.lock();
-        let process = chunks.scan.process;
-        let next = process.block_on(chunks.next())?;
-        Some(match next {
+        let chunks = chunks.clone();
+        let next = async move { chunks.lock().await.next().await };
+        let next = if self.main == Some(thread::current().id()) {
+            match self.wait_on_main(next) {
+                Ok(next) => next,
+                Err(raised) => return Some(Err(raised)),
+            }
+        } else {
+            self.process.block_on(next)
+        };
+        Some(match next? {
             Ok((_, columns)) => Ok(columns.into_batch()),
             Err(error) => Err(failed(error.report().to_string())),
         })
@@ -335,6 +381,14 @@ impl RecordBatchReader for Reader {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+}
+
+/// This thread, if it is the interpreter's main thread.
+fn main_thread(py: Python<'_>) -> PyResult<Option<ThreadId>> {
+    let threading = PyModule::import(py, intern!(py, "threading"))?;
+    let main = threading.call_method0(intern!(py, "main_thread"))?;
+    let is_main = threading.call_method0(intern!(py, "current_thread"))?.is(&main);
+    Ok(is_main.then(|| thread::current().id()))
 }
 
 fn failed(text: String) -> ArrowError {
@@ -407,8 +461,11 @@ impl ArrowStream {
     /// The exception of the last reading, if it has failed. Readers of the C interface receive only its text.
     #[getter]
     fn error(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let failure = self.failure.get(py)?.lock().clone();
-        failure.map(|failure| error::value(py, &failure).map(Bound::unbind)).transpose()
+        let value = |failed: &Failed| match failed {
+            Failed::Client(error) => error::value(py, error).map(Bound::unbind),
+            Failed::Raised(raised) => Ok(raised.value(py).clone().unbind().into_any()),
+        };
+        self.failure.get(py)?.lock().as_ref().map(value).transpose()
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -423,8 +480,14 @@ impl ArrowStream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let requested = requested_schema.map(capsule::requested_layout).transpose()?.flatten();
         let layout = requested.unwrap_or(self.wanted.layout);
-        let chunks = Owned::new(Mutex::new(self.chunks(py, layout)?));
-        let reader = Reader { schema: self.schema(layout)?, chunks };
+        let chunks = self.chunks(py, layout)?;
+        let reader = Reader {
+            schema: self.schema(layout)?,
+            process: chunks.scan.process,
+            failure: chunks.failure.clone(),
+            chunks: Owned::new(Arc::new(tokio::sync::Mutex::new(chunks))),
+            main: main_thread(py)?,
+        };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }

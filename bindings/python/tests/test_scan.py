@@ -1,8 +1,13 @@
 """Scans: topics between fixed offsets, as streams of Arrow columns."""
 
 import asyncio
+import signal
+import subprocess
 import threading
+import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -216,3 +221,51 @@ async def test_removed_records_are_an_error(servers: str, curtail_topic: str) ->
     assert await read(lenient) == [5, 6, 7, 8, 9]
     # Offsets before the beginning count as the beginning.
     assert await read(await scan(servers, curtail_topic, start=1)) == [5, 6, 7, 8, 9]
+
+
+READS = """
+import sys, time
+import pyarrow as pa
+import curtail_kafka as curtail
+
+stream = curtail.scan(*sys.argv[1:])
+print("scanned", flush=True)
+sys.stdin.readline()
+print("reads", flush=True)
+try:
+    try:
+        pa.table(stream)
+    except OSError:
+        # The exception of the other library. That of Ctrl-C follows at once.
+        for _ in range(6000):
+            time.sleep(0.01)
+except KeyboardInterrupt:
+    print("interrupted", repr(stream.error), flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_read_of_another_library(
+    python: str, tmp_path: Path, curtail_cluster: Cluster, curtail_topic: str
+) -> None:
+    asyncio.run(fill(curtail_cluster.bootstrap_servers, curtail_topic, 100))
+    program = tmp_path / "program.py"
+    program.write_text(READS)
+    command = [python, str(program), curtail_cluster.bootstrap_servers, curtail_topic]
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as running,
+        ExitStack() as frozen,
+    ):
+        assert running.stdin and running.stdout
+        assert running.stdout.readline() == "scanned\n"
+        for broker in curtail_cluster.broker_ids:
+            frozen.enter_context(curtail_cluster.frozen(broker))
+        print(file=running.stdin, flush=True)
+        assert running.stdout.readline() == "reads\n"
+        # The signal may arrive before the wait begins, which then ends as well.
+        time.sleep(0.3)
+        begun = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.readline() == "interrupted KeyboardInterrupt()\n"
+        assert time.monotonic() - begun < 1
+        assert running.wait(20) == 0

@@ -1,6 +1,7 @@
 """Columns of Arrow as records."""
 
 import asyncio
+import ctypes
 import gc
 import threading
 import time
@@ -586,3 +587,33 @@ def test_threads(servers: str, curtail_topic: str) -> None:
         transactional.transaction() as tx,
     ):
         assert tx.send_arrow(curtail_topic, values(10), value="body").count == 10
+
+
+class Malformed:
+    """Exports by the C data interface. The format in its schema is not UTF-8."""
+
+    def __init__(self) -> None:
+        words = ctypes.c_void_p
+        self.release = ctypes.CFUNCTYPE(None, words)(lambda _: None)
+        self.format = ctypes.create_string_buffer(b"\xff")
+        release = ctypes.cast(self.release, words)
+        self.schema = (words * 9)(ctypes.addressof(self.format))
+        self.schema[7] = release
+        self.array = (words * 10)()
+        self.array[8] = release
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype = ctypes.py_object
+        capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        named = ((self.schema, b"arrow_schema"), (self.array, b"arrow_array"))
+        schema, array = (capsule(ctypes.addressof(at), name, None) for at, name in named)
+        return schema, array
+
+
+async def test_malformed_schema_is_an_error(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers) as producer:
+        with pytest.raises(RuntimeError, match="malformed data"):
+            await producer.send_arrow(curtail_topic, Malformed(), value="body")
+        # The producer is as before.
+        assert (await producer.send(curtail_topic, b"x")).offset == 0

@@ -3,7 +3,9 @@
 #![expect(unsafe_code, reason = "capsules of other libraries contain pointers")]
 
 use std::{
+    any::Any,
     ffi::{CStr, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
     ptr::NonNull,
     sync::Arc,
 };
@@ -87,6 +89,17 @@ unsafe fn is_released(schema: NonNull<c_void>) -> bool {
     unsafe { schema.cast::<RawSchema>().as_ref() }.release.is_null()
 }
 
+/// Reads what another library exported. The Arrow library panics on malformed schemas and arrays.
+fn read<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    let malformed = |panic: Box<dyn Any + Send>| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
+        Err(ArrowError::CDataInterface(format!("malformed data: {text}")))
+    };
+    // What a panic leaves behind is not read again: the error ends the use of the data.
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(malformed)
+}
+
 /// Columns of another library.
 pub(super) enum Input {
     Stream(ArrayStreamReader),
@@ -108,7 +121,7 @@ impl Iterator for Input {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Stream(stream) => stream.next(),
+            Self::Stream(stream) => read(|| stream.next().transpose()).transpose(),
             Self::Array { array, .. } => array.take(),
         }
     }
@@ -144,7 +157,7 @@ fn stream_of(capsule: &Bound<'_, PyAny>) -> PyResult<Input> {
     if stream.release().is_none() || stream.get_next().is_none() {
         return Err(wrong());
     }
-    ArrayStreamReader::try_new(stream).map(Input::Stream).map_err(|error| raise(&error))
+    read(|| ArrayStreamReader::try_new(stream)).map(Input::Stream).map_err(|error| raise(&error))
 }
 
 fn array_of(capsules: &Bound<'_, PyAny>) -> PyResult<Input> {
@@ -166,10 +179,10 @@ fn array_of(capsules: &Bound<'_, PyAny>) -> PyResult<Input> {
     if array.is_released() {
         return Err(wrong());
     }
-    let kind = DataType::try_from(schema).map_err(|error| raise(&error))?;
+    let kind = read(|| DataType::try_from(schema)).map_err(|error| raise(&error))?;
     // SAFETY: by the interface the array has the type of the schema.
-    let data = unsafe { from_ffi_and_data_type(array, kind.clone()) };
-    Ok(Input::Array { kind, array: Some(data.map(make_array)) })
+    let data = read(|| unsafe { from_ffi_and_data_type(array, kind.clone()) }.map(make_array));
+    Ok(Input::Array { kind, array: Some(data) })
 }
 
 /// The layout of keys and values in a requested schema. Other requests are ignored, as the interface allows.
@@ -183,7 +196,7 @@ pub(crate) fn requested_layout(requested: &Bound<'_, PyAny>) -> PyResult<Option<
     // SAFETY: as above; the schema was not released.
     let schema = unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() };
     // Not a schema of columns, or one with a type that this version does not know.
-    let Ok(schema) = Schema::try_from(schema) else { return Ok(None) };
+    let Ok(schema) = read(|| Schema::try_from(schema)) else { return Ok(None) };
     let is_content = |name: &str| matches!(name, "key" | "value");
     let field = schema.fields().iter().find(|field| is_content(field.name()));
     Ok(match field.map(|field| field.data_type()) {

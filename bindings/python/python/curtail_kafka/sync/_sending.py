@@ -126,6 +126,8 @@ def send_rows(
 
 def _typed(data: object, error: Exception) -> Exception:
     """The exception of a scan that could not be read: the Arrow interface has only its text."""
-    if isinstance(error, OSError) and isinstance(data, ArrowStream) and data.error is not None:
-        return data.error
+    if isinstance(error, OSError) and isinstance(data, ArrowStream):
+        reason = data.error
+        if isinstance(reason, Exception):
+            return reason
     return error
