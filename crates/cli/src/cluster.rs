@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use curtail_cluster::{
     ClientAuth, ClientFile, Cluster, ClusterConfig, Host, Listener, ListenerAddress, Listeners,
     Resize, Security, SecurityProtocol, Storage,
@@ -23,6 +23,7 @@ use serde::Serialize;
 use tokio::runtime::Builder;
 
 use crate::{
+    admin::brokers,
     control::{self, Control, Target},
     ending::Ending,
     failure::Failure,
@@ -34,7 +35,10 @@ use users::{Secret, secret};
 
 /// Arguments of `curtail cluster`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Number of brokers [default: the number stored in --data, 1 with --env, or 3].
     #[arg(long, value_name = "N")]
     brokers: Option<u32>,
@@ -107,6 +111,13 @@ pub(crate) struct Arguments {
     /// Print a line for each request to standard error.
     #[arg(long)]
     trace: bool,
+}
+
+/// Subcommands of `curtail cluster`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints the id, the controller and the live brokers of a running cluster.
+    Describe(brokers::Show),
 }
 
 /// Port of the first broker.
@@ -427,6 +438,9 @@ fn announce(
 
 /// Runs the cluster until Ctrl-C or SIGTERM, and with `--ephemeral` until its parent ends.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(Command::Describe(show)) = &arguments.command {
+        return brokers::describe(show);
+    }
     let Prepared { config, without_effect } = arguments.prepare()?;
     let threads = |error| Failure::new(format!("cannot start the cluster's threads: {error}"));
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(threads)?;

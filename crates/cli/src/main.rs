@@ -4,15 +4,19 @@ mod admin;
 mod cluster;
 mod console;
 mod control;
+#[cfg(feature = "lab")]
 mod doctor;
 mod dump_log;
 mod ending;
 mod failure;
 mod fault;
+#[cfg(feature = "lab")]
 mod json_file;
+#[cfg(feature = "lab")]
 mod lab;
 mod names;
 mod output;
+#[cfg(feature = "lab")]
 mod perf;
 mod profile;
 mod proxy;
@@ -45,13 +49,16 @@ enum Command {
     #[command(subcommand)]
     Fault(fault::Command),
     /// Measures throughput and latency.
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Perf(perf::Command),
     /// Runs latency experiments and compares clients.
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(lab::Command),
     /// Measures whether a cluster meets a latency target at a throughput, which phase takes the time, and which settings
     /// help. Exit code 0 if the target holds, 2 if not, 1 on error.
+    #[cfg(feature = "lab")]
     Doctor(Box<doctor::Arguments>),
     /// Sends lines of standard input as records.
     #[command(short_flag = 'P')]
@@ -110,8 +117,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Fault(command) => fault::run(command),
+        #[cfg(feature = "lab")]
         Command::Perf(command) => perf::run(command),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(&command),
+        #[cfg(feature = "lab")]
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Produce(arguments) => console::produce::run(&arguments),
         Command::Consume(arguments) => console::consume::run(&arguments),
@@ -147,6 +157,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has closed the output, as `head` does.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        #[cfg(feature = "lab")]
         Err(Failure::NotHeld) => ExitCode::from(2),
         Err(Failure::Message(text)) => {
             output::complain(&text);

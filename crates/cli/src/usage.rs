@@ -43,7 +43,7 @@ struct Mistake<'a> {
     given: &'a [String],
     /// The command and its subcommands, without options.
     words: Vec<String>,
-    /// The subcommands that may follow `words`.
+    /// The subcommands of which one must follow `words`.
     next: Vec<String>,
 }
 
@@ -57,7 +57,8 @@ impl<'a> Mistake<'a> {
             words.push(found.get_name().to_owned());
             command = found.clone();
         }
-        let visible = command.get_subcommands().filter(|found| !found.is_hide_set());
+        let is_required = command.is_subcommand_required_set();
+        let visible = command.get_subcommands().filter(|found| is_required && !found.is_hide_set());
         let next = visible.map(|found| found.get_name().to_owned()).collect();
         Self { error, given, words, next }
     }
@@ -89,6 +90,10 @@ impl<'a> Mistake<'a> {
         match self.error.kind() {
             ErrorKind::InvalidSubcommand if self.words.is_empty() => {
                 habits::tool(self.context(ContextKind::InvalidSubcommand)?)
+            }
+            // A word after a command that needs no subcommand, but has one.
+            ErrorKind::InvalidSubcommand if self.next.is_empty() => {
+                habits::argument(self, self.context(ContextKind::InvalidSubcommand)?)
             }
             ErrorKind::UnknownArgument => {
                 habits::argument(self, self.context(ContextKind::InvalidArg)?)
@@ -126,6 +131,7 @@ impl<'a> Mistake<'a> {
     fn unknown_command(&self) -> Option<String> {
         let word = self.context(ContextKind::InvalidSubcommand)?;
         let similar = match &similar(&self.all(ContextKind::SuggestedSubcommand))[..] {
+            "" if self.next.is_empty() => return Some(format!("unexpected argument '{word}'")),
             "" => format!("; expected {}", one_of(&self.next)),
             similar => similar.to_owned(),
         };

@@ -1,6 +1,7 @@
 //! `curtail brokers`: kafka-cluster.
 
 use clap::{Args, Subcommand};
+use curtail::admin::BrokerDescription;
 use serde_json::json;
 
 use super::{Cell, Format, admin, block_on};
@@ -34,7 +35,7 @@ pub(crate) struct Unregister {
     #[arg(value_name = "ID", conflicts_with = "flagged", required_unless_present = "flagged")]
     bare: Option<i32>,
     /// Id of the broker.
-    #[arg(short, long = "id", value_name = "ID")]
+    #[arg(short = 'i', long = "id", value_name = "ID")]
     flagged: Option<i32>,
 }
 
@@ -49,17 +50,35 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     })
 }
 
+const COLUMNS: &[&str] = &["ID", "HOST", "PORT", "RACK"];
+
+fn row(broker: BrokerDescription) -> Vec<Cell> {
+    vec![broker.id.into(), broker.host.into(), i32::from(broker.port).into(), broker.rack.into()]
+}
+
 async fn list(arguments: &Show) -> Result<(), Failure> {
     let cluster = admin(&arguments.client)?.describe_cluster().await?;
-    let rows = cluster.brokers.into_iter().map(|broker| {
-        vec![
-            Cell::from(broker.id),
-            broker.host.into(),
-            i32::from(broker.port).into(),
-            broker.rack.into(),
-        ]
-    });
-    arguments.format.rows(&["ID", "HOST", "PORT", "RACK"], rows.collect(), "no live brokers")
+    let rows = cluster.brokers.into_iter().map(row).collect();
+    arguments.format.rows(COLUMNS, rows, "no live brokers")
+}
+
+/// Runs `curtail cluster describe`.
+pub(crate) fn describe(arguments: &Show) -> Result<(), Failure> {
+    block_on(async {
+        let cluster = admin(&arguments.client)?.describe_cluster().await?;
+        let rows: Vec<Vec<Cell>> = cluster.brokers.into_iter().map(row).collect();
+        if arguments.format.json {
+            return output::line(json!({
+                "cluster_id": cluster.cluster_id,
+                "controller": cluster.controller,
+                "brokers": Format::objects(COLUMNS, rows),
+            }));
+        }
+        let controller = cluster.controller.map(|id| id.to_string());
+        output::line(format_args!("Cluster ID: {}", cluster.cluster_id.as_deref().unwrap_or("-")))?;
+        output::line(format_args!("Controller: {}", controller.as_deref().unwrap_or("-")))?;
+        arguments.format.rows(COLUMNS, rows, "no live brokers")
+    })
 }
 
 async fn cluster_id(arguments: &Show) -> Result<(), Failure> {

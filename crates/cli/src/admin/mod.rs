@@ -45,13 +45,18 @@ impl Format {
             }
             return output::print(&output::table(columns, &rows));
         }
+        output::line(Self::objects(columns, rows))
+    }
+
+    /// The rows as a JSON array of objects.
+    fn objects(columns: &[&str], rows: Vec<Vec<Cell>>) -> serde_json::Value {
         let names: Vec<String> =
             columns.iter().map(|name| name.to_lowercase().replace('-', "_")).collect();
         let objects = rows.into_iter().map(|row| {
             let fields = names.iter().cloned().zip(row.into_iter().map(Cell::into_json));
             serde_json::Value::Object(fields.collect())
         });
-        output::line(serde_json::Value::Array(objects.collect()))
+        serde_json::Value::Array(objects.collect())
     }
 }
 

@@ -28,8 +28,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     client: ClientArguments,
     /// Topic to write to.
-    #[arg(short, long)]
-    topic: String,
+    #[arg(value_name = "TOPIC", conflicts_with = "flagged", required_unless_present = "flagged")]
+    bare: Option<String>,
+    /// Topic to write to.
+    #[arg(short = 't', long = "topic", value_name = "TOPIC")]
+    flagged: Option<String>,
     /// Partition to write to [default: by key; keyless records are spread evenly].
     #[arg(short, long)]
     partition: Option<i32>,
@@ -59,6 +62,13 @@ pub(crate) struct Arguments {
     null: bool,
 }
 
+impl Arguments {
+    fn topic(&self) -> &str {
+        // clap requires one of them.
+        self.bare.as_deref().or(self.flagged.as_deref()).unwrap_or_default()
+    }
+}
+
 /// Unacknowledged records before the oldest one is awaited.
 const OUTSTANDING: usize = 100_000;
 
@@ -75,8 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     runtime.block_on(producer.connect())?;
     let admin = names::admin(&arguments.client.all()?)?;
     // If it cannot be looked up, the producer reports the reason.
-    let missing = runtime.block_on(names::missing_topic(&admin, &arguments.topic)).ok().flatten();
-    let watched = Watched::new(admin, &arguments.topic, &config);
+    let missing = runtime.block_on(names::missing_topic(&admin, arguments.topic())).ok().flatten();
+    let watched = Watched::new(admin, arguments.topic(), &config);
     let watch = Watch::start(&runtime, &producer, watched);
     let sent = send_all(arguments, &runtime, &producer, &watch, missing);
     let closed = runtime.block_on(producer.close());
@@ -129,7 +139,7 @@ fn send_all(
             Some(pair) => pair,
             None => return Err(no_key(arguments, count + 1)),
         };
-        let mut record = Record::to(&arguments.topic).headers(&headers);
+        let mut record = Record::to(arguments.topic()).headers(&headers);
         if let Some(partition) = arguments.partition {
             record = record.partition(partition);
         }

@@ -47,14 +47,14 @@ fn page() -> String {
 fn section(page: &mut String, name: &str, command: &Command, listed: &[Entry]) {
     let is_shown = |below: &&Command| below.get_name() != "help" && !below.is_hide_set();
     let below: Vec<_> = command.get_subcommands().filter(is_shown).collect();
-    if below.is_empty() {
+    let is_whole = !command.is_subcommand_required_set();
+    if is_whole {
         title(page, name, command);
         table(page, &own(command, listed));
-        return;
     }
     let mut listed = listed.to_vec();
     let common = common(&below, &listed);
-    if common.len() >= WORTH_A_SECTION {
+    if !is_whole && common.len() >= WORTH_A_SECTION {
         title(page, name, command);
         write!(page, "\nAll `{name}` commands have these flags:\n").unwrap();
         table(page, &common);

@@ -124,7 +124,11 @@ pub(super) const FLAGS: &[(&str, &str, &str)] = &[
     ("perf", "--threads", ONE_READER),
     ("perf", "--num-fetch-threads", ONE_READER),
     ("lab", "--bootstrap-server", "use --cluster HOST:PORT"),
-    ("cluster", "--bootstrap-server", "use --port N: this command starts a cluster"),
+    (
+        "cluster",
+        "--bootstrap-server",
+        "use --port N, or `curtail cluster describe` for a running cluster",
+    ),
     ("cluster", "--override", "use --property NAME=VALUE"),
     ("lab", "--config", "use --variant NAME:PROPERTY=VALUE for client properties"),
     ("", "--config", PROPERTIES),
@@ -217,7 +221,6 @@ fn action(mistake: &Mistake<'_>, command: &str, unexpected: &str) -> String {
 /// The flag for a value without one.
 fn value(mistake: &Mistake<'_>, value: &str) -> Option<String> {
     match mistake.words().as_slice() {
-        ["produce"] => Some(format!("a topic is given as --topic {value}")),
         ["cluster"] => Some(format!(
             "this command starts a cluster; use `curtail brokers {}`",
             if value == "list-endpoints" { "list" } else { value }

@@ -271,7 +271,20 @@ fn brokers_and_the_cluster_id_are_printed() {
     assert_eq!(bench.json(&["brokers", "list-endpoints"]), brokers);
     let id = bench.json(&["brokers", "cluster-id"])["cluster_id"].as_str().unwrap().to_owned();
     assert_eq!(bench.run(&["brokers", "cluster-id"]).ok(), format!("Cluster ID: {id}\n"));
-    let unknown = bench.run(&["brokers", "unregister", "--id", "9"]).failed();
-    assert!(unknown.contains("broker 9"), "{unknown}");
+    let cluster = bench.json(&["cluster", "describe"]);
+    assert_eq!((&cluster["cluster_id"], &cluster["brokers"]), (&json!(id), &brokers));
+    let controller = cluster["controller"].as_i64().unwrap();
+    let described = bench.run(&["cluster", "describe"]).ok();
+    let mut lines = described.lines();
+    assert_eq!(lines.next(), Some(&*format!("Cluster ID: {id}")));
+    assert_eq!(lines.next(), Some(&*format!("Controller: {controller}")));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        bench.run(&["brokers", "list"]).ok().lines().collect::<Vec<_>>()
+    );
+    for flag in ["--id", "-i"] {
+        let unknown = bench.run(&["brokers", "unregister", flag, "9"]).failed();
+        assert!(unknown.contains("broker 9"), "{unknown}");
+    }
     assert!(bench.run(&["brokers", "unregister"]).failed().starts_with("missing"));
 }
