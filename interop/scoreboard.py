@@ -78,7 +78,7 @@ def must(command, **options):
         raise Problem(f"{' '.join(map(str, command))}: exit code {done.returncode}; its message is above")
 
 
-def go_suite(folder, package, variables):
+def go_suite(folder, package, variables, *flags):
     """`go test` of a package from a module that pins it: go.mod has the version, go.sum the checksums.
 
     A panic or a timeout ends the whole program. The tests that had not begun then run in another one.
@@ -89,7 +89,7 @@ def go_suite(folder, package, variables):
         log = WORK / f"{folder}-{programs}.json"
         skip = [f"-skip=^({'|'.join(known)})$"] if known else []
         with log.open("w") as out:
-            run(["go", "test", "-json", "-count=1", *skip, package], cwd=HERE / folder, stdout=out,
+            run(["go", "test", "-json", "-count=1", *flags, *skip, package], cwd=HERE / folder, stdout=out,
                 env={**os.environ, **variables, "GOFLAGS": "-mod=readonly"})
         new, is_whole = go_outcomes(log.read_text().splitlines())
         outcomes.update(new)
@@ -124,6 +124,26 @@ def go_outcomes(lines):
     if package == "fail" and FAILED not in outcomes.values():
         outcomes["(package)"] = FAILED
     return outcomes, not unfinished
+
+
+def sarama(bootstrap):
+    """The functional tests, whose brokers are behind Toxiproxy: proxy 29091 leads to a broker on port 39091."""
+    folder = HERE / "sarama"
+    program, config = WORK / "toxiproxy", WORK / "toxiproxy.json"
+    must(["go", "build", "-o", program, "github.com/Shopify/toxiproxy/v2/cmd/server"], cwd=folder / "toxiproxy")
+    ports = [int(server.rpartition(":")[2]) for server in bootstrap.split(",")]
+    config.write_text(json.dumps([{"name": f"kafka{number}", "listen": f"127.0.0.1:{port}", "enabled": True,
+                                   "upstream": f"127.0.0.1:{port + 10000}"} for number, port in enumerate(ports, 1)]))
+    with (WORK / "toxiproxy.log").open("w") as log:
+        proxies = subprocess.Popen([program, "-config", config], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        # The tests stop and start brokers with the command `docker`; that of the folder asks the cluster.
+        return go_suite("sarama", "github.com/IBM/sarama",
+                        {"TOXIPROXY_ADDR": "http://localhost:8474", "KAFKA_VERSION": KAFKA_VERSION,
+                         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}, "-tags=functional", "-timeout=15m")
+    finally:
+        proxies.terminate()
+        proxies.wait()
 
 
 def crate(name):
@@ -360,6 +380,13 @@ SUITES = (
            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", *AUTHORIZER), brokers=1,
           users=("adminplain:admin-secret:PLAIN", "adminscram256:admin-secret-256:SCRAM-SHA-256",
                  "adminscram512:admin-secret-512:SCRAM-SHA-512")),
+    Suite("sarama", "1.61.1", "functional tests of the root package", sarama,
+          # docker-compose.yml, whose brokers advertise the proxies.
+          ("listeners=PLAINTEXT://127.0.0.1:39091", "advertised.listeners=PLAINTEXT://localhost:29091", "broker.rack=1,2,3,4,5",
+           "default.replication.factor=2", "offsets.topic.replication.factor=2", "transaction.state.log.replication.factor=2",
+           "transaction.state.log.min.isr=1",
+           "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector", "auto.create.topics.enable=false",
+           "group.initial.rebalance.delay.ms=0"), brokers=5),
     Suite("librdkafka", "2.12.1", "tests with a broker, in the mode of `make quick`", librdkafka,
           LIBRDKAFKA),
     Suite("librdkafka noautocreate", "2.12.1", "tests of the scenario `noautocreate`",
@@ -372,7 +399,6 @@ SUITES = (
 
 NOT_RUN = (
     ("franz-go `pkg/kadm`", "Its tests need no broker."),
-    ("sarama 1.61.1", "Its functional tests need five brokers behind Toxiproxy, or Docker Compose."),
     ("kafka-python, SASL and SSL", "These tests start their own Apache Kafka and ignore `KAFKA_URI`, or skip themselves with it."),
     ("confluent-kafka-dotnet", "Needs a .NET SDK, and its client from NuGet. Debian has no package of either."),
 )
@@ -395,8 +421,10 @@ class Embedded:
         line = self.process.stdout.readline()
         if not line:
             raise Problem("the embedded cluster did not start; its message is above")
-        told = json.loads(line)
-        self.bootstrap, self.control = told["bootstrap_servers"], told["control"]
+        ready = json.loads(line)
+        self.bootstrap = ready["bootstrap_servers"]
+        # For suites that stop and start brokers.
+        os.environ["INTEROP_CONTROL"] = ready["control"]
 
     def __enter__(self):
         return self.bootstrap

@@ -1,0 +1,4 @@
+// Package suite pins the module whose tests run.
+package suite
+
+import _ "github.com/IBM/sarama"
