@@ -91,7 +91,7 @@ fn kind_of(name: &str, default: &str) -> Kind {
 /// Returns whether a broker's setting can change while it runs. Kafka has further ones, which this cluster does not
 /// support.
 pub(crate) fn is_dynamic(name: &str) -> bool {
-    name == "max.connections"
+    ["log.cleaner.backoff.ms", "max.connections"].contains(&name)
         || DefaultSetting::named(name).is_some_and(|setting| setting.is_dynamic)
         || Inert::named(name).is_some()
 }

@@ -23,6 +23,7 @@ fn only_dynamic_settings_can_change_at_run_time() {
             ("max.connections".into(), ConfigEdit::Append("8".into())),
             Some("LIST"),
         ),
+        (&Whose::Broker(1), set("log.cleaner.backoff.ms", "15001"), None),
         (&Whose::Broker(1), set("num.io.threads", "9"), None),
         (&Whose::Broker(1), set("num.io.threads", "0"), Some("expected a number, 1 or more")),
         (&Whose::Broker(1), set("log.cleanup.policy", "shrink"), Some("must be one of")),
