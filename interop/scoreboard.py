@@ -356,6 +356,27 @@ def junit_outcomes(text):
     return outcomes
 
 
+def java(bootstrap, name, *flags):
+    """Tests of the Maven project, which has the versions. Its reports are like those of pytest."""
+    reports = WORK / f"java-{name}"
+    shutil.rmtree(reports, ignore_errors=True)
+    with (WORK / f"java-{name}.log").open("w") as log:
+        run(["mvn", "-B", "test", f"-Dreports={reports}", *flags], cwd=HERE / "java", stdout=log, stderr=subprocess.STDOUT,
+            env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap}, limit=5400)
+    outcomes = {}
+    for report in reports.glob("TEST-*.xml"):
+        outcomes.update(junit_outcomes(report.read_text()))
+    if not outcomes:
+        raise Problem(f"no Java test ran; see {WORK / f'java-{name}.log'}")
+    return outcomes
+
+
+def kafka_connect(bootstrap):
+    """The integration tests that Kafka publishes of Connect. Each starts clusters: of `curtail`, or else its own of Kafka."""
+    own = [] if "INTEROP_CURTAIL" in os.environ else [f"-Dkit={WORK / 'none'}"]
+    return java(bootstrap, "connect", "-Pkafka", *own)
+
+
 AUTHORIZER = ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
               "allow.everyone.if.no.acl.found=true")
 
@@ -380,6 +401,10 @@ SUITES = (
            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", *AUTHORIZER), brokers=1,
           users=("adminplain:admin-secret:PLAIN", "adminscram256:admin-secret-256:SCRAM-SHA-256",
                  "adminscram512:admin-secret-512:SCRAM-SHA-512")),
+    Suite("Java", "4.3.0", "tests in `interop/java`: clients, Streams with its smoke test, Connect",
+          lambda bootstrap: java(bootstrap, "clients")),
+    Suite("Kafka Connect", "4.3.0", "integration tests that Apache Kafka publishes of Connect and its file connectors",
+          kafka_connect),
     Suite("sarama", "1.61.1", "functional tests of the root package", sarama,
           # docker-compose.yml, whose brokers advertise the proxies.
           ("listeners=PLAINTEXT://127.0.0.1:39091", "advertised.listeners=PLAINTEXT://localhost:29091", "broker.rack=1,2,3,4,5",
@@ -423,8 +448,9 @@ class Embedded:
             raise Problem("the embedded cluster did not start; its message is above")
         ready = json.loads(line)
         self.bootstrap = ready["bootstrap_servers"]
-        # For suites that stop and start brokers.
-        os.environ["INTEROP_CONTROL"] = ready["control"]
+        # For suites that stop and start brokers, and those that start clusters.
+        program = pathlib.Path(shutil.which(command[0]) or command[0]).resolve()
+        os.environ.update(INTEROP_CONTROL=ready["control"], INTEROP_CURTAIL=str(program))
 
     def __enter__(self):
         return self.bootstrap
