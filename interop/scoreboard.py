@@ -51,8 +51,6 @@ class Suite:
     """SASL users, as CURTAIL_USERS has them."""
     port: int = 0
     """Port of the first broker that the suite's source names; 0 for any."""
-    faults: bool = False
-    """Whether `run` also takes the URL of the embedded cluster's control endpoint, for faults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,7 +293,7 @@ def kafka_python(bootstrap):
     return junit_outcomes(report.read_text())
 
 
-def node_suite(folder, bootstrap, control=None):
+def node_suite(folder, bootstrap):
     """This project's tests of a client for Node.js, which package-lock.json pins."""
     for name in ("node", folder):
         shutil.copytree(HERE / name, WORK / "node-suites" / name, dirs_exist_ok=True)
@@ -307,7 +305,7 @@ def node_suite(folder, bootstrap, control=None):
     with (WORK / f"{folder}.log").open("w") as log:
         run([pinned if pinned.exists() else "node", "--test", "--test-timeout=600000", "--test-reporter=junit",
              f"--test-reporter-destination={report}", f"{folder}.test.mjs"], cwd=sources, stdout=log, stderr=subprocess.STDOUT,
-            env=own_environment(bootstrap, control))
+            env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap})
     if not report.exists():
         raise Problem(f"the tests wrote no report; see {WORK / folder}.log")
     outcomes = {}
@@ -321,13 +319,7 @@ def node_suite(folder, bootstrap, control=None):
     return outcomes
 
 
-def own_environment(bootstrap, control):
-    """The environment of this project's own tests."""
-    variables = {name: value for name, value in os.environ.items() if name != "CURTAIL_CONTROL"}
-    return {**variables, "BOOTSTRAP_SERVERS": bootstrap, **({"CURTAIL_CONTROL": control} if control else {})}
-
-
-def aiokafka(bootstrap, control=None):
+def aiokafka(bootstrap):
     """This project's tests of aiokafka, which requirements.txt pins."""
     folder, venv = HERE / "aiokafka", WORK / "aiokafka-venv"
     must([sys.executable, "-m", "venv", venv])
@@ -337,7 +329,7 @@ def aiokafka(bootstrap, control=None):
     report.unlink(missing_ok=True)
     with (WORK / "aiokafka.log").open("w") as log:
         run([python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"], cwd=folder, stdout=log,
-            stderr=subprocess.STDOUT, env=own_environment(bootstrap, control))
+            stderr=subprocess.STDOUT, env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap})
     if not report.exists():
         raise Problem(f"pytest wrote no report; see {WORK / 'aiokafka.log'}")
     return junit_outcomes(report.read_text())
@@ -416,9 +408,9 @@ SUITES = (
           LIBRDKAFKA),
     Suite("librdkafka noautocreate", "2.12.1", "tests of the scenario `noautocreate`",
           lambda bootstrap: librdkafka(bootstrap, "noautocreate"), ("auto.create.topics.enable=false", *LIBRDKAFKA)),
-    Suite("KafkaJS", "2.2.4", OWN, lambda *cluster: node_suite("kafkajs", *cluster), faults=True),
-    Suite("@platformatic/kafka", "2.12.1", OWN, lambda *cluster: node_suite("platformatic", *cluster), faults=True),
-    Suite("aiokafka", "0.14.0", OWN, aiokafka, faults=True),
+    Suite("KafkaJS", "2.2.4", OWN, lambda bootstrap: node_suite("kafkajs", bootstrap)),
+    Suite("@platformatic/kafka", "2.12.1", OWN, lambda bootstrap: node_suite("platformatic", bootstrap)),
+    Suite("aiokafka", "0.14.0", OWN, aiokafka),
     Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
 )
 
@@ -544,9 +536,8 @@ def main():
             outcomes = suite.run(args.bootstrap_server)
         else:
             # A fresh cluster for each suite: one suite's topics and groups cannot disturb another.
-            cluster = Embedded(command, suite)
-            with cluster as bootstrap:
-                outcomes = suite.run(bootstrap, cluster.control) if suite.faults else suite.run(bootstrap)
+            with Embedded(command, suite) as bootstrap:
+                outcomes = suite.run(bootstrap)
         results.append(Result(suite, outcomes, time.monotonic() - began))
 
     text = page(results, known)

@@ -11,9 +11,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-BROKERS = os.environ["BOOTSTRAP_SERVERS"].split(",")
+BROKERS = os.environ["INTEROP_BOOTSTRAP"].split(",")
 # URL of the control endpoint of the embedded cluster. Other clusters, such as Apache Kafka, have none.
-CONTROL = os.environ.get("CURTAIL_CONTROL")
+CONTROL = os.environ.get("INTEROP_CONTROL")
 LIMIT = 120
 
 

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 
-export const brokers = process.env.BOOTSTRAP_SERVERS.split(',')
+export const brokers = process.env.INTEROP_BOOTSTRAP.split(',')
 
 /** URL of the control endpoint; undefined on other clusters, such as Apache Kafka. */
-export const control = process.env.CURTAIL_CONTROL
+export const control = process.env.INTEROP_CONTROL
 
 /** A name for a topic, group or transactional id that no other test has. */
 export const unique = what => `${what}-${randomUUID()}`
