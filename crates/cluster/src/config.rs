@@ -342,6 +342,8 @@ pub struct ClusterConfig {
     pub offsets_commit_timeout: Duration,
     /// `offsets.retention.minutes`: how long a group without members keeps its offsets.
     pub offsets_retention_minutes: i32,
+    /// `offsets.retention.check.interval.ms`: interval between removals of expired offsets.
+    pub offsets_retention_check_interval: Duration,
     /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets`, which distributes the
     /// groups among the brokers. Kafka's default is 50.
     pub offsets_topic_partitions: i32,
@@ -357,6 +359,12 @@ pub struct ClusterConfig {
     /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`: interval between searches for
     /// timed-out transactions.
     pub transaction_abort_interval: Duration,
+    /// `transactional.id.expiration.ms`: how long a transactional id without an open transaction is
+    /// kept after its last change.
+    pub transactional_id_expiration: Duration,
+    /// `transaction.remove.expired.transaction.cleanup.interval.ms`: interval between removals of
+    /// expired transactional ids.
+    pub transactional_id_removal_interval: Duration,
     /// `transaction.state.log.num.partitions`: partitions of `__transaction_state`. Kafka's default is 50.
     pub transaction_log_partitions: i32,
     /// `transaction.state.log.replication.factor`: replicas of `__transaction_state`, at most the
@@ -451,11 +459,14 @@ impl Default for ClusterConfig {
             offset_metadata_max_bytes: 4096,
             offsets_commit_timeout: Duration::from_secs(5),
             offsets_retention_minutes: 7 * 24 * 60,
+            offsets_retention_check_interval: Duration::from_secs(600),
             offsets_topic_partitions: 4,
             offsets_topic_replication_factor: 3,
             transaction_version: 2,
             transaction_max_timeout: Duration::from_secs(900),
             transaction_abort_interval: Duration::from_secs(10),
+            transactional_id_expiration: Duration::from_secs(7 * 86_400),
+            transactional_id_removal_interval: Duration::from_secs(3600),
             transaction_log_partitions: 4,
             transaction_log_replication_factor: 3,
             transaction_log_min_isr: 2,

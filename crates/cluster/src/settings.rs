@@ -57,11 +57,12 @@ const OPTIONAL: [&[&str]; 4] = [
     &[ROLL_MS, ROLL_HOURS],
 ];
 
-const LONGS: [&str; 5] = [
+const LONGS: [&str; 6] = [
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
     "log.cleaner.backoff.ms",
     "log.retention.check.interval.ms",
+    "offsets.retention.check.interval.ms",
     "replica.lag.time.max.ms",
 ];
 const INTS: [&str; 1] = ["log.retention.minutes"];

@@ -148,7 +148,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("max.connection.creation.rate", OTHER),
     ("max.connections.per.ip.overrides", OTHER),
     ("max.request.partition.size.limit", OTHER),
-    ("offsets.retention.check.interval.ms", OTHER),
     ("offsets.topic.compression.codec", OTHER),
     ("offsets.topic.segment.bytes", OTHER),
     ("principal.builder.class", OTHER),
@@ -161,9 +160,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("sasl.server.max.receive.size", OTHER),
     ("security.providers", OTHER),
     ("ssl.", OTHER),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", OTHER),
     ("transaction.state.log.segment.bytes", OTHER),
-    ("transactional.id.expiration.ms", OTHER),
     ("unclean.leader.election.interval.ms", OTHER),
     ("unstable.", OTHER),
 ];

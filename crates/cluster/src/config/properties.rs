@@ -561,6 +561,13 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "offsets.retention.check.interval.ms",
+        "milliseconds, at least 1",
+        offsets_retention_check_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "offsets.retention.minutes",
         "minutes, at least 1",
         offsets_retention_minutes,
@@ -722,6 +729,13 @@ static PROPERTIES: &[Property] = &[
         MILLIS
     ),
     property!(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "milliseconds, at least 1",
+        transactional_id_removal_interval,
+        |t| millis(t, 1),
+        MILLIS
+    ),
+    property!(
         "transaction.state.log.min.isr",
         "a count, at least 1",
         transaction_log_min_isr,
@@ -748,6 +762,13 @@ static PROPERTIES: &[Property] = &[
         transaction_version,
         |t| number(t, 0, 2),
         i16::to_string
+    ),
+    property!(
+        "transactional.id.expiration.ms",
+        "milliseconds, at least 1",
+        transactional_id_expiration,
+        |t| millis(t, 1),
+        MILLIS
     ),
 ];
 

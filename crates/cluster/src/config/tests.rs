@@ -136,6 +136,24 @@ fn a_refused_value_is_shown_as_it_was_given() {
 }
 
 #[test]
+fn times_after_which_coordinators_forget_are_those_of_kafka() {
+    let mut config = ClusterConfig::default();
+    for (name, default) in [
+        ("offsets.retention.minutes", "10080"),
+        ("offsets.retention.check.interval.ms", "600000"),
+        ("transactional.id.expiration.ms", "604800000"),
+        ("transaction.remove.expired.transaction.cleanup.interval.ms", "3600000"),
+    ] {
+        assert_eq!(config.property(name).as_deref(), Some(default), "{name}");
+        assert_eq!(config.set_server_property(name, "1"), Ok(Effect::Set), "{name}");
+        assert!(config.set_server_property(name, "0").is_err(), "{name}");
+    }
+    assert_eq!(config.offsets_retention_check_interval, Duration::from_millis(1));
+    assert_eq!(config.transactional_id_expiration, Duration::from_millis(1));
+    assert_eq!(config.transactional_id_removal_interval, Duration::from_millis(1));
+}
+
+#[test]
 fn a_value_out_of_range_is_refused() {
     let mut config = ClusterConfig::default();
     for (name, value) in [
@@ -156,7 +174,7 @@ fn a_value_out_of_range_is_refused() {
 #[test]
 fn times_beyond_their_range_are_refused_by_name() {
     type Field = fn(&mut ClusterConfig) -> &mut Duration;
-    let fields: [Field; 33] = [
+    let fields: [Field; 36] = [
         |c| &mut c.replica_lag_time_max,
         |c| &mut c.replica_fetch_wait_max,
         |c| &mut c.replica_fetch_backoff,
@@ -184,7 +202,10 @@ fn times_beyond_their_range_are_refused_by_name() {
         |c| &mut c.group_streams_max_assignment_interval,
         |c| &mut c.offsets_commit_timeout,
         |c| &mut c.transaction_max_timeout,
+        |c| &mut c.offsets_retention_check_interval,
         |c| &mut c.transaction_abort_interval,
+        |c| &mut c.transactional_id_expiration,
+        |c| &mut c.transactional_id_removal_interval,
         |c| &mut c.log_retention_check_interval,
         |c| &mut c.log_cleaner_backoff,
         |c| &mut c.producer_id_expiration,

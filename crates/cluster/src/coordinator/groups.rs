@@ -8,6 +8,8 @@
 mod consumer;
 mod stored;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,8 +24,8 @@ use super::{
     Kind,
     consumer::{ConsumerGroup, Settings},
     group::{
-        CONSUMER, Group, GroupConfig, Join, JoinAnswer, Output, Stored, SyncAnswer, SyncRequest,
-        Waiter,
+        CONSUMER, Group, GroupConfig, GroupState, Join, JoinAnswer, Output, Stored, SyncAnswer,
+        SyncRequest, Waiter,
     },
     offsets::{Commit, Offsets, TopicPartition},
     records::{
@@ -40,11 +42,6 @@ use crate::{
     replica::partition::{NotServed, Taken},
     settings::{of_group, of_streams_group},
 };
-
-/// Interval between searches for expired offsets (`offsets.retention.check.interval.ms`).
-const RETENTION_CHECK: Duration = Duration::from_secs(600);
-/// Maximum records per batch of deletions.
-const DELETIONS: usize = 1000;
 
 /// The committer of offsets, from the request.
 #[derive(Clone, Copy, Debug)]
@@ -109,12 +106,31 @@ impl AnyGroup {
         }
     }
 
-    /// When the group became unused, in ms since the Unix epoch; known for groups of the classic
-    /// protocol only.
-    fn unused_since(&self) -> i64 {
+    /// Returns where the retention of the group's offsets begins; `None` while no offset expires.
+    fn retained_from(&self) -> Option<RetainedFrom> {
+        let Self::Classic(group) = self else { return Some(RetainedFrom::Commit) };
+        if group.protocol_type().is_empty() {
+            return Some(RetainedFrom::Commit);
+        }
+        match group.state() {
+            GroupState::Empty => Some(match group.state_timestamp() {
+                time if time >= 0 => RetainedFrom::Time(time),
+                _ => RetainedFrom::Commit,
+            }),
+            GroupState::Stable if group.subscribed().is_some() => Some(RetainedFrom::Commit),
+            _ => None,
+        }
+    }
+
+    /// Returns the topics to which the members subscribe; `None` if those of consumers are unknown. As in
+    /// Kafka, they then count as subscribed to every topic.
+    pub(crate) fn subscribed(&self) -> Option<BTreeSet<String>> {
+        let owned = |topics: BTreeSet<&str>| topics.into_iter().map(str::to_owned).collect();
         match self {
-            Self::Classic(group) => group.state_timestamp(),
-            Self::Consumer(_) | Self::Streams(_) => i64::MIN,
+            Self::Classic(group) if group.protocol_type() == CONSUMER => group.subscribed(),
+            Self::Classic(_) => Some(BTreeSet::new()),
+            Self::Consumer(group) => Some(owned(group.subscribed())),
+            Self::Streams(group) => Some(owned(group.sources())),
         }
     }
 
@@ -140,11 +156,41 @@ impl AnyGroup {
     }
 }
 
+/// Where the retention of an offset begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RetainedFrom {
+    /// At its commit.
+    Commit,
+    /// When the last member left, in ms since the Unix epoch.
+    Time(i64),
+}
+
 /// A group and its offsets.
 struct Kept {
     group: AnyGroup,
     offsets: Offsets,
     due: Option<Instant>,
+}
+
+impl Kept {
+    /// Returns the offsets whose retention began at or before `until`, in ms since the Unix epoch. As
+    /// in Kafka, those of topics to which members subscribe stay, and so do those with a pending
+    /// replacement.
+    fn expired(&self, until: i64) -> Vec<TopicPartition> {
+        let until = match self.group.retained_from() {
+            Some(RetainedFrom::Commit) => until,
+            Some(RetainedFrom::Time(time)) if time <= until => i64::MAX,
+            Some(RetainedFrom::Time(_)) | None => return Vec::new(),
+        };
+        let mut expired = self.offsets.committed_until(until);
+        if !expired.is_empty() {
+            let subscribed = self.group.subscribed();
+            expired.retain(|(topic, _)| {
+                subscribed.as_ref().is_some_and(|topics| !topics.contains(topic))
+            });
+        }
+        expired
+    }
 }
 
 /// The result for each leaving member, and the append to wait for.
@@ -208,7 +254,7 @@ impl State for Groups {
     }
 
     fn loaded(&mut self, cx: &mut Cx<'_, Self>) {
-        self.next_retention_check = Some(cx.now + RETENTION_CHECK);
+        self.check_retention_later(cx);
         let image = cx.broker.image();
         for (id, kept) in &mut self.groups {
             if cx.broker.config.plant == Some(Plant::ForgetCommits) {
@@ -253,7 +299,7 @@ impl State for Groups {
             }
         }
         if self.next_retention_check.is_some_and(|at| at <= cx.now) {
-            self.next_retention_check = Some(cx.now + RETENTION_CHECK);
+            self.check_retention_later(cx);
             self.drop_expired(cx);
         }
     }
@@ -632,7 +678,7 @@ impl Groups {
         let known: Vec<TopicPartition> =
             partitions.iter().filter(|at| kept.offsets.get(at).is_some()).cloned().collect();
         let records = known.iter().map(|(topic, index)| offset_tombstone(group, topic, *index));
-        let taken = append_all(&records.collect::<Vec<_>>(), cx)?;
+        let taken = cx.append_all(&records.collect::<Vec<_>>())?;
         if let Some(kept) = self.groups.get_mut(group) {
             known.iter().for_each(|at| kept.offsets.remove(at));
         }
@@ -648,7 +694,7 @@ impl Groups {
             if deleted.is_empty() {
                 continue;
             }
-            if let Err(code) = append_all(&tombstones(id, deleted.iter()), cx) {
+            if let Err(code) = cx.append_all(&tombstones(id, deleted.iter())) {
                 let code = code.name();
                 tracing::warn!(group = id, code, "offsets of deleted topics were not removed");
                 return;
@@ -669,30 +715,33 @@ impl Groups {
         }
         let mut records = tombstones(group, kept.offsets.all().map(|(at, _)| at));
         records.extend(kept.group.tombstones(group));
-        let taken = append_all(&records, cx)?;
+        let taken = cx.append_all(&records)?;
         self.remove(group);
         Ok(taken)
     }
 
-    /// Deletes offsets that groups without members have not committed for
-    /// `offsets.retention.minutes`. Deletes such groups once they have no offsets.
+    fn check_retention_later(&mut self, cx: &Cx<'_, Self>) {
+        let interval = cx.broker.config.offsets_retention_check_interval;
+        self.next_retention_check = Some(cx.now + interval);
+    }
+
+    /// Deletes the offsets that have exceeded `offsets.retention.minutes`, and the groups without
+    /// members that then have no offsets.
     fn drop_expired(&mut self, cx: &mut Cx<'_, Self>) {
         let until = cx.now_ms().saturating_sub(self.retention_ms);
-        let old = |kept: &Kept| kept.offsets.is_empty() || kept.group.unused_since() <= until;
-        let unused: Vec<String> = self
-            .groups
-            .iter()
-            .filter(|(_, kept)| kept.group.is_unused() && old(kept))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in unused {
-            let Some(kept) = self.groups.get(&id) else { continue };
-            let expired = kept.offsets.committed_until(until);
+        let due = |(id, kept): (&String, &Kept)| {
+            let expired = kept.expired(until);
+            let ends = kept.group.is_unused() && kept.offsets.are_all(&expired);
+            (ends || !expired.is_empty()).then(|| (id.clone(), expired, ends))
+        };
+        let due: Vec<_> = self.groups.iter().filter_map(due).collect();
+        for (id, expired, ends) in due {
+            let Some(kept) = self.groups.get_mut(&id) else { continue };
             let mut records = tombstones(&id, expired.iter());
-            if kept.offsets.are_all(&expired) {
+            if ends {
                 records.extend(kept.group.tombstones(&id));
             }
-            if let Err(code) = append_all(&records, cx) {
+            if let Err(code) = cx.append_all(&records) {
                 tracing::debug!(
                     group = id,
                     code = code.name(),
@@ -700,9 +749,8 @@ impl Groups {
                 );
                 return;
             }
-            let Some(kept) = self.groups.get_mut(&id) else { continue };
             expired.iter().for_each(|at| kept.offsets.remove(at));
-            if kept.offsets.is_empty() {
+            if ends {
                 self.remove(&id);
             }
         }
@@ -721,16 +769,4 @@ fn tombstones<'a>(
     offsets: impl Iterator<Item = &'a TopicPartition>,
 ) -> Vec<StateRecord> {
     offsets.map(|(topic, partition)| offset_tombstone(group, topic, *partition)).collect()
-}
-
-/// Appends in batches of limited size. Returns the last append, the one to wait for.
-fn append_all(
-    records: &[StateRecord],
-    cx: &mut Cx<'_, Groups>,
-) -> Result<Option<Taken>, ErrorCode> {
-    let mut last = None;
-    for batch in records.chunks(DELETIONS) {
-        last = Some(cx.append(batch)?);
-    }
-    Ok(last)
 }

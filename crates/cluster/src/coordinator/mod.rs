@@ -10,6 +10,8 @@
 //! The topics have `cleanup.policy=compact`: retention deletes nothing from them, and the log cleaner
 //! removes replaced values. Loading must not depend on removed records or on the offsets between.
 
+#[cfg(test)]
+pub(crate) mod bench;
 pub(crate) mod consumer;
 mod deadlines;
 mod epochs;

@@ -16,8 +16,9 @@ use bytes::Bytes;
 use curtail_wire::{
     ErrorCode, Report, Uuid,
     records::{
-        Batch, BatchBuilder, BatchHeader, Compression, ControlRecord, DecompressLimit,
-        EndTxnMarker, ProducerStamp, RecordData, batches, set_transactional, stamp,
+        BATCH_HEADER_LEN, Batch, BatchBuilder, BatchHeader, Compression, ControlRecord,
+        DecompressLimit, EndTxnMarker, ProducerStamp, RecordData, batches, set_transactional,
+        stamp,
     },
 };
 use parking_lot::Mutex;
@@ -39,6 +40,10 @@ use crate::{
 
 /// Bytes of the log replayed before other tasks may run.
 const LOAD_BYTES: usize = 1 << 20;
+/// Maximum records per batch of [`Cx::append_all`].
+const BATCH_RECORDS: usize = 1000;
+/// Upper bound of a record's bytes in addition to key and value.
+const RECORD_OVERHEAD: usize = 32;
 
 /// An entry of the topic's log, in log order.
 pub(crate) enum Entry<'a> {
@@ -140,6 +145,25 @@ impl<S: State> Cx<'_, S> {
         self.append_batch(batch.into(), None)
     }
 
+    /// Like [`Cx::append`], in as many batches as `max.message.bytes` of the log requires. Returns the
+    /// last append, the one to wait for.
+    ///
+    /// # Errors
+    /// As [`Cx::append`], except that earlier batches may have been appended.
+    pub(crate) fn append_all(
+        &mut self,
+        mut records: &[StateRecord],
+    ) -> Result<Option<Taken>, ErrorCode> {
+        let most = self.shard.partition.max_message_bytes();
+        let mut last = None;
+        while !records.is_empty() {
+            let (batch, rest) = records.split_at(fitting(records, most));
+            last = Some(self.append(batch)?);
+            records = rest;
+        }
+        Ok(last)
+    }
+
     /// Like [`Cx::append`], as part of a producer's transaction. The first batch of a transaction
     /// needs a `guard` ([`Cx::begin_verification`]).
     pub(crate) fn append_in_transaction(
@@ -212,6 +236,18 @@ impl<S: State> Cx<'_, S> {
         *self.end = taken.appended.last_offset + 1;
         Ok(taken)
     }
+}
+
+/// Returns how many of the records, at least one, fit into a batch of this size.
+fn fitting(records: &[StateRecord], most_bytes: usize) -> usize {
+    let sizes = records.iter().map(|StateRecord { key, value }| {
+        RECORD_OVERHEAD + key.len() + value.as_ref().map_or(0, Bytes::len)
+    });
+    let ends = sizes.scan(BATCH_HEADER_LEN, |end, size| {
+        *end += size;
+        Some(*end)
+    });
+    ends.take(BATCH_RECORDS).take_while(|end| *end <= most_bytes).count().max(1)
 }
 
 /// Translates a refused append into the coordinator's response code.

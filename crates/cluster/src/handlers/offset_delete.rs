@@ -1,24 +1,19 @@
 //! OffsetDelete, key 47, version 0. Partitions that do not exist are refused, and so are those of topics to which the
 //! group subscribes.
 
-use std::collections::BTreeSet;
-
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use curtail_wire::{
     ErrorCode,
-    cold::{
-        self,
-        messages::{
-            ConsumerProtocolSubscription, OffsetDeleteRequest, OffsetDeleteResponse,
-            offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic},
-        },
+    cold::messages::{
+        OffsetDeleteRequest, OffsetDeleteResponse,
+        offset_delete_response::{OffsetDeleteResponsePartition, OffsetDeleteResponseTopic},
     },
 };
 
 use super::{Answer, Call};
 use crate::{
     acl::{Operation, Resource},
-    coordinator::{group::Group, groups::AnyGroup, offsets::TopicPartition},
+    coordinator::{groups::AnyGroup, offsets::TopicPartition},
 };
 
 pub(super) async fn handle(
@@ -64,20 +59,17 @@ async fn delete(
     let checked: Vec<_> = asked.iter().map(|(topic, index)| check(call, topic, *index)).collect();
     let groups = call.groups(id)?;
     let (codes, taken) = groups.run(call.broker, |groups, cx| {
-        let subscribed = match groups.group(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)? {
-            AnyGroup::Classic(group) => {
-                group.may_delete_offsets()?;
-                subscriptions(group)
-            }
-            AnyGroup::Consumer(group) => {
-                group.subscribed().into_iter().map(str::to_owned).collect()
-            }
-            AnyGroup::Streams(group) => group.sources().into_iter().map(str::to_owned).collect(),
-        };
+        let group = groups.group(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        if let AnyGroup::Classic(group) = group {
+            group.may_delete_offsets()?;
+        }
+        let subscribed = group.subscribed();
         let code = |((topic, _), checked): (&TopicPartition, &Result<(), ErrorCode>)| match checked
         {
             Err(code) => *code,
-            Ok(()) if subscribed.contains(topic) => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
+            Ok(()) if subscribed.as_ref().is_none_or(|topics| topics.contains(topic)) => {
+                ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC
+            }
             Ok(()) => ErrorCode::NONE,
         };
         let codes: Vec<ErrorCode> = asked.iter().zip(&checked).map(code).collect();
@@ -100,17 +92,4 @@ fn check(call: &Call<'_>, topic: &str, index: i32) -> Result<(), ErrorCode> {
         true => Ok(()),
         false => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
     }
-}
-
-/// Returns the subscribed topics of a group of consumers.
-fn subscriptions(group: &Group) -> BTreeSet<String> {
-    let topics = group.subscriptions().filter_map(|mut metadata| {
-        let version = metadata.try_get_i16().ok()?;
-        let newest = <ConsumerProtocolSubscription as cold::Message>::VERSIONS.max;
-        // Later versions only add fields at the end, which are not needed.
-        let version = version.clamp(0, newest);
-        let subscription: ConsumerProtocolSubscription = cold::decode(version, metadata).ok()?;
-        Some(subscription.topics)
-    });
-    topics.flatten().map(|topic| topic.to_string()).collect()
 }

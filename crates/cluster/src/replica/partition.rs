@@ -513,6 +513,11 @@ impl Partition {
         }
     }
 
+    /// `max.message.bytes` of the log.
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        self.inner.lock().log.config().max_message_bytes
+    }
+
     /// The log start offset.
     pub(crate) fn log_start(&self) -> i64 {
         self.inner.lock().log.start_offset()

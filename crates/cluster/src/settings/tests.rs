@@ -135,6 +135,8 @@ fn the_type_of_a_setting_does_not_depend_on_its_value() {
     assert_eq!(kind("broker.rack"), Kind::String);
     assert_eq!(kind("fetch.max.bytes"), Kind::Int);
     assert_eq!(kind("log.flush.interval.messages"), Kind::Long);
+    assert_eq!(kind("offsets.retention.check.interval.ms"), Kind::Long);
+    assert_eq!(kind("transactional.id.expiration.ms"), Kind::Int);
     assert_eq!(kind("offsets.topic.replication.factor"), Kind::Short);
     assert_eq!(kind("sasl.enabled.mechanisms"), Kind::List);
     assert_eq!(kind("auto.create.topics.enable"), Kind::Boolean);

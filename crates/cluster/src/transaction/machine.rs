@@ -229,6 +229,14 @@ impl Txn {
             && now_ms.saturating_sub(self.started_ms) > i64::from(self.timeout_ms)
     }
 
+    /// Returns whether the id has no open transaction and has not changed since `until`, in ms since
+    /// the Unix epoch.
+    pub(super) fn expired(&self, until: i64) -> bool {
+        let settled =
+            matches!(self.phase, Phase::Empty | Phase::CompleteCommit | Phase::CompleteAbort);
+        settled && self.updated_ms <= until
+    }
+
     /// Refuses while a decided end is incomplete; the caller retries once every partition has its
     /// marker.
     ///

@@ -47,6 +47,8 @@ pub(crate) struct Transactions {
     ongoing: BTreeSet<Arc<str>>,
     /// When to check for timed-out transactions.
     next_check: Instant,
+    /// When to remove expired ids; `None` before the log has been read.
+    next_removal: Option<Instant>,
 }
 
 /// Returns the transaction version for producers.
@@ -58,7 +60,12 @@ impl State for Transactions {
     const KIND: Kind = Kind::Transaction;
 
     fn empty(_: &Broker, _: i32) -> Self {
-        Self { by_id: BTreeMap::new(), ongoing: BTreeSet::new(), next_check: Instant::now() }
+        Self {
+            by_id: BTreeMap::new(),
+            ongoing: BTreeSet::new(),
+            next_check: Instant::now(),
+            next_removal: None,
+        }
     }
 
     fn replay(&mut self, entry: &Entry<'_>) {
@@ -79,6 +86,7 @@ impl State for Transactions {
     }
 
     fn loaded(&mut self, cx: &mut Cx<'_, Self>) {
+        self.next_removal = Some(cx.now + cx.broker.config.transactional_id_removal_interval);
         let decided = self.by_id.iter().filter(|(_, txn)| txn.phase.ending().is_some());
         for (id, _) in decided {
             markers::start(cx, id);
@@ -86,10 +94,24 @@ impl State for Transactions {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (!self.ongoing.is_empty()).then_some(self.next_check)
+        let check = (!self.ongoing.is_empty()).then_some(self.next_check);
+        check.into_iter().chain(self.next_removal).min()
     }
 
     fn expire(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.ongoing.is_empty() && self.next_check <= cx.now {
+            self.abort_late(cx);
+        }
+        if self.next_removal.is_some_and(|at| at <= cx.now) {
+            self.next_removal = Some(cx.now + cx.broker.config.transactional_id_removal_interval);
+            self.remove_expired(cx);
+        }
+    }
+}
+
+impl Transactions {
+    /// Aborts transactions that have exceeded their producer's timeout.
+    fn abort_late(&mut self, cx: &mut Cx<'_, Self>) {
         self.next_check = cx.now + cx.broker.config.transaction_abort_interval;
         let now_ms = cx.now_ms();
         let server = server_version(&cx.broker.config);
@@ -110,9 +132,27 @@ impl State for Transactions {
             }
         }
     }
-}
 
-impl Transactions {
+    /// Removes ids without an open transaction that have not changed for
+    /// `transactional.id.expiration.ms`. A producer that continues with such an id gets
+    /// INVALID_PRODUCER_ID_MAPPING.
+    fn remove_expired(&mut self, cx: &mut Cx<'_, Self>) {
+        let kept_ms = cx.broker.config.transactional_id_expiration.as_millis() as i64;
+        let until = cx.now_ms().saturating_sub(kept_ms);
+        let expired = self.by_id.iter().filter(|(_, txn)| txn.expired(until));
+        let expired: Vec<Arc<str>> = expired.map(|(id, _)| Arc::clone(id)).collect();
+        let tombstone = |id: &Arc<str>| StateRecord { key: record::encode_key(id), value: None };
+        let tombstones: Vec<StateRecord> = expired.iter().map(tombstone).collect();
+        match cx.append_all(&tombstones) {
+            Ok(_) => expired.iter().for_each(|id| drop(self.by_id.remove(id))),
+            // The next check retries.
+            Err(code) => {
+                let code = code.name();
+                tracing::debug!(code, "expired transactional ids were not removed");
+            }
+        }
+    }
+
     fn set(&mut self, id: &Arc<str>, txn: Txn) {
         if txn.phase == Phase::Ongoing {
             self.ongoing.insert(Arc::clone(id));

@@ -1,5 +1,7 @@
 //! The state machine of a transactional id and its record, without a cluster.
 
+mod expiry;
+
 use std::collections::BTreeSet;
 
 use curtail_wire::{ErrorCode, records::EndTxnMarker};

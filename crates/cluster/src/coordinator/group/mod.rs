@@ -26,10 +26,16 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use bytes::Bytes;
-use curtail_wire::ErrorCode;
+use bytes::{Buf, Bytes};
+use curtail_wire::{
+    ErrorCode,
+    cold::{self, messages::ConsumerProtocolSubscription},
+};
 use tokio::time::Instant;
 
 use super::records::{GroupValue, MemberValue};
@@ -284,6 +290,23 @@ impl Group {
     /// Returns the members' metadata for the current protocol.
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = Bytes> + '_ {
         self.members.values().map(|member| member.metadata(self.protocol()))
+    }
+
+    /// Returns the topics to which the members subscribe; `None` if the members are not consumers, or
+    /// the metadata of one is unreadable.
+    pub(crate) fn subscribed(&self) -> Option<BTreeSet<String>> {
+        if self.protocol_type() != CONSUMER {
+            return None;
+        }
+        let newest = <ConsumerProtocolSubscription as cold::Message>::VERSIONS.max;
+        let mut topics = BTreeSet::new();
+        for mut metadata in self.subscriptions() {
+            // Later versions only add fields at the end, which are not needed.
+            let version = metadata.try_get_i16().ok()?.clamp(0, newest);
+            let found: ConsumerProtocolSubscription = cold::decode(version, metadata).ok()?;
+            topics.extend(found.topics.iter().map(ToString::to_string));
+        }
+        Some(topics)
     }
 
     /// Returns the group in its stored form.
