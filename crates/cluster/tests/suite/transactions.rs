@@ -1,6 +1,8 @@
 //! Transactions on a running cluster, one raw request at a time: visibility for readers, fencing,
 //! and brokers that fail while a transaction ends.
 
+mod state;
+
 use std::time::Duration;
 
 use crate::support::{Client, config, fetch_request, soon, start, values};
@@ -53,8 +55,13 @@ fn batch(value: &str, (id, epoch): (i64, i16), sequence: i32) -> Bytes {
 /// Starts a cluster whose coordinators have their topics.
 async fn prepared(config: ClusterConfig) -> Cluster {
     let cluster = start(config).await;
+    with_coordinators(&cluster).await;
+    cluster
+}
+
+async fn with_coordinators(cluster: &Cluster) {
     let brokers = cluster.broker_ids().len();
-    let mut client = Client::connect(&cluster, 1).await;
+    let mut client = Client::connect(cluster, 1).await;
     for (key_type, topic) in [(0, "__consumer_offsets"), (1, STATE)] {
         let request = FindCoordinatorRequest::default()
             .with_key_type(key_type)
@@ -66,7 +73,6 @@ async fn prepared(config: ClusterConfig) -> Cluster {
         soon(cluster.wait_until(whole)).await;
     }
     cluster.settled().await;
-    cluster
 }
 
 /// Repeats a request while the coordinator reads its log or a transaction is ending.
