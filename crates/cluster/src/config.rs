@@ -32,6 +32,9 @@ use crate::{
     disk::Disk,
 };
 
+/// Kafka's default of `log.flush.scheduler.interval.ms`.
+pub(crate) const NEVER: Duration = Duration::from_millis(i64::MAX as u64);
+
 /// The storage of the logs.
 #[derive(Clone, Default)]
 pub enum Storage {
@@ -224,8 +227,12 @@ pub struct ClusterConfig {
     pub message_max_bytes: usize,
     /// `log.segment.bytes`: size at which a log starts another segment file, in bytes.
     pub log_segment_bytes: u64,
-    /// `log.flush.interval.messages=1`: sync every append. Otherwise the operating system decides.
-    pub log_flush_each: bool,
+    /// `log.flush.interval.messages`: number of records after which a log is synced. By default the operating
+    /// system decides.
+    pub log_flush_interval_messages: i64,
+    /// `log.flush.scheduler.interval.ms`: interval between searches for logs that have not been synced for
+    /// `flush.ms`. By default there is no search.
+    pub log_flush_scheduler_interval: Duration,
     /// `log.retention.ms`, `log.retention.minutes`, `log.retention.hours`: how long topics without a
     /// `retention.ms` keep records.
     pub log_retention: Retention,
@@ -408,7 +415,8 @@ impl Default for ClusterConfig {
             min_insync_replicas: 1,
             message_max_bytes: 1_048_588,
             log_segment_bytes: 1 << 30,
-            log_flush_each: false,
+            log_flush_interval_messages: i64::MAX,
+            log_flush_scheduler_interval: NEVER,
             log_retention: Retention::default(),
             log_retention_bytes: -1,
             log_retention_check_interval: Duration::from_secs(300),

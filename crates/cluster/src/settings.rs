@@ -15,8 +15,8 @@ use crate::{
     config::{ClusterConfig, ConfigError, INERT, Inert},
     controller::Refusal,
     topic_config::{
-        ConfigEdit, ConfigEdits, DefaultSetting, Described, Kind, ROLL_HOURS, ROLL_MS,
-        SOURCE_DEFAULT, SOURCE_STATIC, Synonym, appended, without,
+        ConfigEdit, ConfigEdits, DefaultSetting, Described, Kind, ROLL_HOURS, ROLL_JITTER_HOURS,
+        ROLL_JITTER_MS, ROLL_MS, SOURCE_DEFAULT, SOURCE_STATIC, Synonym, appended, without,
     },
 };
 
@@ -53,14 +53,15 @@ pub(crate) type Changed = OrdMap<Whose, Arc<Given>>;
 const OPTIONAL: [&[&str]; 4] = [
     &["log.flush.interval.ms"],
     &["log.retention.ms", "log.retention.minutes", "log.retention.hours"],
-    &["log.roll.jitter.ms"],
+    &[ROLL_JITTER_MS, ROLL_JITTER_HOURS],
     &[ROLL_MS, ROLL_HOURS],
 ];
 
-const LONGS: [&str; 6] = [
+const LONGS: [&str; 7] = [
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
     "log.cleaner.backoff.ms",
+    "log.flush.scheduler.interval.ms",
     "log.retention.check.interval.ms",
     "offsets.retention.check.interval.ms",
     "replica.lag.time.max.ms",

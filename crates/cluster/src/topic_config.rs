@@ -1,5 +1,8 @@
 //! Settings of one topic.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use curtail_wire::{
@@ -22,13 +25,18 @@ const CLEANUP_POLICY: &str = "cleanup.policy";
 const MIN_LAG: &str = "min.compaction.lag.ms";
 const MAX_LAG: &str = "max.compaction.lag.ms";
 const RETENTION: &str = "retention.ms";
+const SEGMENT_JITTER: &str = "segment.jitter.ms";
 const SEGMENT_MS: &str = "segment.ms";
+const FLUSH_MS: &str = "flush.ms";
 const REMOTE_STORAGE: &str = "remote.storage.enable";
 /// The name is the same for topics and brokers.
 pub(crate) const UNCLEAN_ELECTION: &str = "unclean.leader.election.enable";
 /// Brokers' settings for the time after which a segment ends. The first takes precedence.
 pub(crate) const ROLL_MS: &str = "log.roll.ms";
 pub(crate) const ROLL_HOURS: &str = "log.roll.hours";
+/// Brokers' settings for the time by which a segment may end earlier. The first takes precedence.
+pub(crate) const ROLL_JITTER_MS: &str = "log.roll.jitter.ms";
+pub(crate) const ROLL_JITTER_HOURS: &str = "log.roll.jitter.hours";
 
 /// The overrides of a topic, validated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,21 +83,21 @@ const fn setting(
 
 const BYTES: Check = Check::Range(0, i32::MAX as i64);
 
-/// Topic settings without an effect that a client could see: the encoder of lz4 has no levels, there is no tiered storage, and
-/// the others concern a broker's files.
-const WITHOUT_EFFECT: [&str; 8] = [
+/// Topic settings without an effect; `docs/embedded-cluster.md` has the reasons (decision 0137). [`REMOTE_STORAGE`] is not among
+/// them: it is refused.
+const WITHOUT_EFFECT: [&str; 9] = [
     "compression.lz4.level",
     "file.delete.delay.ms",
-    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
     "preallocate",
-    "segment.index.bytes",
-    "segment.jitter.ms",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
 ];
 
-/// Names, types and bounds of all topic settings of Apache Kafka 4.3. In addition to [`WITHOUT_EFFECT`], throttled replicas have
-/// no effect, because there is no rate to throttle them to, nor have those of tiered storage.
+/// Names, types and bounds of all topic settings of Apache Kafka 4.3.
 const SETTINGS: &[Setting] = &[
     setting(
         CLEANUP_POLICY,
@@ -139,7 +147,7 @@ const SETTINGS: &[Setting] = &[
         Kind::Long,
         Check::Range(1, i64::MAX),
     ),
-    setting("flush.ms", Some("log.flush.interval.ms"), Kind::Long, Check::Range(0, i64::MAX)),
+    setting(FLUSH_MS, Some("log.flush.interval.ms"), Kind::Long, Check::Range(0, i64::MAX)),
     setting("follower.replication.throttled.replicas", None, Kind::List, Check::Throttled),
     setting("index.interval.bytes", Some("log.index.interval.bytes"), Kind::Int, BYTES),
     setting("leader.replication.throttled.replicas", None, Kind::List, Check::Throttled),
@@ -221,7 +229,7 @@ const SETTINGS: &[Setting] = &[
         Kind::Int,
         Check::Range(4, i32::MAX as i64),
     ),
-    setting("segment.jitter.ms", Some("log.roll.jitter.ms"), Kind::Long, Check::Range(0, i64::MAX)),
+    setting(SEGMENT_JITTER, Some(ROLL_JITTER_MS), Kind::Long, Check::Range(0, i64::MAX)),
     setting(SEGMENT_MS, Some(ROLL_MS), Kind::Long, Check::Range(1, i64::MAX)),
     setting(UNCLEAN_ELECTION, Some(UNCLEAN_ELECTION), Kind::Boolean, Check::Boolean),
 ];
@@ -258,21 +266,22 @@ pub(crate) fn defaults_of_brokers() -> impl Iterator<Item = DefaultSetting> {
     let of_topics = SETTINGS.iter().filter_map(|setting| {
         let name = setting.brokers?;
         let default = match name {
-            ROLL_MS | "log.flush.interval.ms" | "log.roll.jitter.ms" => "",
+            ROLL_MS | "log.flush.interval.ms" | ROLL_JITTER_MS => "",
             _ => built_in(setting.name),
         };
         let (kind, check) = (setting.kind, &setting.check);
         let has_effect = !WITHOUT_EFFECT.contains(&setting.name);
         Some(DefaultSetting { name, default, kind, is_dynamic: true, has_effect, check })
     });
-    of_topics.chain([DefaultSetting {
-        name: ROLL_HOURS,
-        default: "168",
-        kind: Kind::Int,
-        is_dynamic: false,
-        has_effect: true,
-        check: &Check::Range(1, i32::MAX as i64),
-    }])
+    of_topics.chain([
+        in_hours(ROLL_HOURS, "168", &Check::Range(1, i32::MAX as i64)),
+        in_hours(ROLL_JITTER_HOURS, "0", &Check::Range(0, i32::MAX as i64)),
+    ])
+}
+
+/// Returns a setting that stands in for one in milliseconds. Kafka cannot change it while a broker runs.
+fn in_hours(name: &'static str, default: &'static str, check: &'static Check) -> DefaultSetting {
+    DefaultSetting { name, default, kind: Kind::Int, is_dynamic: false, has_effect: true, check }
 }
 
 /// Returns whether topics of Apache Kafka have a setting of this name.
@@ -534,9 +543,17 @@ impl TopicConfig {
             timestamp_before_max_ms: own
                 .number("message.timestamp.before.max.ms")
                 .unwrap_or(defaults.timestamp_before_max_ms),
-            flush_each: own
+            segment_jitter_ms: own
+                .number(SEGMENT_JITTER)
+                .or_else(|| cluster.topic_defaults.roll_jitter_hours_ms())
+                .unwrap_or(defaults.segment_jitter_ms),
+            index_bytes: unsigned("segment.index.bytes")
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(defaults.index_bytes),
+            flush_messages: own
                 .number("flush.messages")
-                .map_or(cluster.log_flush_each, |messages| messages == 1),
+                .unwrap_or(cluster.log_flush_interval_messages),
+            flush_ms: own.number(FLUSH_MS).unwrap_or_else(|| flush_ms_of_brokers(cluster)),
             tail_cache_bytes: cluster.log_tail_cache_bytes,
             plant: cluster.plant,
         }
@@ -555,6 +572,10 @@ impl TopicConfig {
                     .topic_defaults
                     .roll_hours_ms()
                     .map_or_else(|| built_in(SEGMENT_MS).to_owned(), |ms| ms.to_string()),
+                SEGMENT_JITTER => {
+                    brokers.config.topic_defaults.roll_jitter_hours_ms().unwrap_or(0).to_string()
+                }
+                FLUSH_MS => flush_ms_of_brokers(&brokers.config).to_string(),
                 name => built_in(name).to_owned(),
             };
             let of_brokers = setting.brokers.into_iter().flat_map(|name| brokers.synonyms(name));
@@ -625,6 +646,11 @@ impl<'a> InForce<'a> {
     }
 }
 
+/// Returns `flush.ms` of topics if neither they nor `log.flush.interval.ms` have a value.
+fn flush_ms_of_brokers(cluster: &ClusterConfig) -> i64 {
+    cluster.log_flush_scheduler_interval.as_millis() as i64
+}
+
 /// Returns whether a valid boolean is true.
 pub(crate) fn is_true(value: &str) -> bool {
     value.eq_ignore_ascii_case("true")
@@ -649,7 +675,7 @@ fn built_in(name: &str) -> &'static str {
         MIN_LAG => "0",
         SEGMENT_MS => "604800000",
         "segment.index.bytes" => "10485760",
-        "segment.jitter.ms" => "0",
+        SEGMENT_JITTER => "0",
         "preallocate"
         | "remote.log.copy.disable"
         | "remote.log.delete.on.disable"

@@ -325,7 +325,7 @@ fn prepare(plan: &Plan, trace: &Trace, disks: &[MemDisk]) -> Result<Shared, Viol
         default_replication_factor: BROKERS as i16,
         message_max_bytes: plan.message_max_bytes,
         log_segment_bytes: plan.segment_bytes,
-        log_flush_each: plan.flush_each,
+        log_flush_interval_messages: if plan.flush_each { 1 } else { i64::MAX },
         log_tail_cache_bytes: plan.tail_cache_bytes,
         replica_lag_time_max: Duration::from_millis(1500),
         replica_fetch_wait_max: Duration::from_millis(300),

@@ -3,6 +3,7 @@
 mod cleaner;
 mod connection;
 mod connections;
+mod flusher;
 mod peers;
 mod run;
 

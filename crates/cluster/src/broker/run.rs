@@ -235,6 +235,7 @@ impl Life {
         let timers = Arc::clone(&broker);
         broker.spawn(async move { timers.transactions.run_timers(&timers).await });
         broker.spawn(super::cleaner::run(Arc::clone(&broker)));
+        broker.spawn(super::flusher::run(Arc::clone(&broker)));
         let now = Instant::now();
         let limits = Limits {
             authentication: broker.config.security.authentication_timeout,

@@ -439,14 +439,17 @@ static PROPERTIES: &[Property] = &[
     ),
     property!(
         "log.flush.interval.messages",
-        "1 (sync every append) or 9223372036854775807 (leave it to the operating system)",
-        log_flush_each,
-        |t| match number(t, 1, i64::MAX)? {
-            1 => Some(true),
-            i64::MAX => Some(false),
-            _ => None,
-        },
-        |each: &bool| if *each { "1".to_owned() } else { i64::MAX.to_string() }
+        "a count, at least 1",
+        log_flush_interval_messages,
+        |t| number(t, 1, i64::MAX),
+        i64::to_string
+    ),
+    property!(
+        "log.flush.scheduler.interval.ms",
+        "milliseconds, at least 1",
+        log_flush_scheduler_interval,
+        |t| number(t, 1, i64::MAX as u64).map(Duration::from_millis),
+        MILLIS
     ),
     property!(
         "log.message.timestamp.type",

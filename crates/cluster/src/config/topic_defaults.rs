@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::properties;
-use crate::topic_config::{self, DefaultSetting, ROLL_HOURS};
+use crate::topic_config::{self, DefaultSetting, ROLL_HOURS, ROLL_JITTER_HOURS};
 
 /// Settings of brokers for topics without an override, such as `log.cleanup.policy` and `compression.type`. Those with a
 /// field in [`ClusterConfig`](super::ClusterConfig) are not among them.
@@ -65,6 +65,16 @@ impl TopicDefaults {
 
     /// Returns `log.roll.hours` in milliseconds if it is not the default. It applies without `log.roll.ms`.
     pub(crate) fn roll_hours_ms(&self) -> Option<i64> {
-        Some(self.given(ROLL_HOURS)?.parse::<i64>().ok()? * 3_600_000)
+        self.hours_ms(ROLL_HOURS)
+    }
+
+    /// Returns `log.roll.jitter.hours` in milliseconds if it is not the default. It applies without
+    /// `log.roll.jitter.ms`.
+    pub(crate) fn roll_jitter_hours_ms(&self) -> Option<i64> {
+        self.hours_ms(ROLL_JITTER_HOURS)
+    }
+
+    fn hours_ms(&self, name: &str) -> Option<i64> {
+        Some(self.given(name)?.parse::<i64>().ok()? * 3_600_000)
     }
 }

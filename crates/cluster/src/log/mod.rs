@@ -89,8 +89,15 @@ pub struct LogConfig {
     pub timestamp_before_max_ms: i64,
     /// `producer.id.expiration.ms`: how long the state of an inactive idempotent producer is kept.
     pub producer_id_expiration_ms: i64,
-    /// Sync after every append (Kafka's `flush.messages=1`).
-    pub flush_each: bool,
+    /// `segment.jitter.ms`: a segment may end earlier than after `segment_ms` by up to this time, so that
+    /// logs do not start new segments all at once.
+    pub segment_jitter_ms: i64,
+    /// `segment.index.bytes`: an append starts a new segment if an index has reached this size.
+    pub index_bytes: u32,
+    /// `flush.messages`: an append that leaves at least this many records without a sync syncs the log.
+    pub flush_messages: i64,
+    /// `flush.ms`: [`PartitionLog::flush_if_due`] syncs the log after this time.
+    pub flush_ms: i64,
     /// Bytes of the newest batches cached in memory, so that reads at the end need no file.
     pub tail_cache_bytes: usize,
     /// A planted bug that the simulation must find.
@@ -114,7 +121,10 @@ impl Default for LogConfig {
             timestamp_after_max_ms: 3_600_000,
             timestamp_before_max_ms: i64::MAX,
             producer_id_expiration_ms: 24 * 3600 * 1000,
-            flush_each: false,
+            segment_jitter_ms: 0,
+            index_bytes: 10 << 20,
+            flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
             tail_cache_bytes: 1 << 20,
             plant: None,
         }

@@ -1,5 +1,6 @@
 //! [`PartitionLog`]: appending, rolling, truncating and deleting.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,6 +57,10 @@ pub struct PartitionLog {
     pub(super) may_have_gaps: bool,
     /// Records below this offset have been compared by the cleaner.
     pub(super) cleaned_to: i64,
+    /// Records below this offset have been synced.
+    pub(super) flushed_to: i64,
+    /// When [`PartitionLog::flush_if_due`] last flushed, or was first called.
+    pub(super) flushed_ms: Option<i64>,
     /// Increases when segments are removed or cut, so that a cleaning notices it.
     pub(super) version: u64,
 }
@@ -394,11 +399,12 @@ impl PartitionLog {
         let last_offset = batches.last().map_or(self.end_offset, |last| last.header.last_offset());
         let segment_bytes = self.config.segment_bytes;
         let has_room = self.active().has_room(bytes.len(), last_offset, segment_bytes);
-        if !has_room || self.is_of_age(batches) {
+        let is_full = self.active().has_full_index(self.config.index_bytes);
+        if !has_room || is_full || self.is_of_age(batches) {
             self.roll()?;
         }
         let mut position = self.active().size();
-        self.write_bytes(bytes)?;
+        self.write_bytes(bytes, last_offset + 1)?;
         let interval = self.config.index_interval_bytes;
         let Some(active) = self.segments.last_mut() else { return Ok(()) };
         for batch in batches {
@@ -429,33 +435,58 @@ impl PartitionLog {
         let (Some(latest), Some(first)) = (latest, self.active().first_timestamp()) else {
             return false;
         };
-        first >= 0 && latest.saturating_sub(first) > most
+        first >= 0 && latest.saturating_sub(first) > most - self.jitter_ms()
     }
 
-    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), LogError> {
-        let flush = self.config.flush_each && self.config.plant != Some(Plant::SkipFlush);
+    /// Returns the part of `segment.jitter.ms` by which the active segment ends earlier. It follows from
+    /// the names of the log and the segment, so that a restart does not change it.
+    pub(super) fn jitter_ms(&self) -> i64 {
+        let most = self.config.segment_jitter_ms.min(self.config.segment_ms);
+        if most <= 0 {
+            return 0;
+        }
+        let mut hasher = DefaultHasher::new();
+        (self.dir.file_name(), self.active().base_offset).hash(&mut hasher);
+        (hasher.finish() % most.unsigned_abs()) as i64
+    }
+
+    /// Writes bytes whose records end before `end`.
+    fn write_bytes(&mut self, bytes: &[u8], end: i64) -> Result<(), LogError> {
+        let unflushed = end - self.flushed_to.min(self.end_offset);
+        let flush =
+            unflushed >= self.config.flush_messages && self.config.plant != Some(Plant::SkipFlush);
         let Some(active) = self.segments.last_mut() else { return Ok(()) };
         let before = active.size();
         active.dirty = true;
-        let written = active.file.append(bytes).and_then(|()| {
-            if !flush {
-                return Ok(());
-            }
-            active.file.sync()?;
-            active.dirty = false;
-            if !active.named {
-                self.disk.sync_dir(&self.dir)?;
-                active.named = true;
-            }
-            Ok(())
-        });
-        let Err(source) = written else { return Ok(()) };
-        let error = active.io(source);
+        let written = active.file.append(bytes).map_err(|source| active.io(source));
+        let written = written.and_then(|()| if flush { self.sync_segments(end) } else { Ok(()) });
+        let (Err(error), Some(active)) = (written, self.segments.last_mut()) else { return Ok(()) };
         if let Err(undo) = active.file.truncate(before) {
             tracing::error!(%undo, dir = %self.dir.display(), "log goes offline");
             self.offline = true;
         }
         Err(error)
+    }
+
+    /// Syncs the files of all records, which end before `end`.
+    fn sync_segments(&mut self, end: i64) -> Result<(), LogError> {
+        for segment in self.segments.iter_mut().filter(|segment| segment.dirty) {
+            segment.file.sync().map_err(|source| LogError::io(&segment.path, source))?;
+            segment.dirty = false;
+        }
+        self.sync_names()?;
+        self.flushed_to = end;
+        Ok(())
+    }
+
+    /// Syncs the directory if it has the name of a segment that was not synced with it. As in Kafka after
+    /// a roll: a synced file whose directory entry is not durable can still be lost.
+    fn sync_names(&mut self) -> Result<(), LogError> {
+        if self.segments.iter().any(|segment| !segment.named && segment.size() > 0) {
+            self.disk.sync_dir(&self.dir).map_err(|source| LogError::io(&self.dir, source))?;
+            self.segments.iter_mut().for_each(|segment| segment.named = true);
+        }
+        Ok(())
     }
 
     /// Starts a new segment at the end of the log.
@@ -510,13 +541,24 @@ impl PartitionLog {
             segment.marks.write(self.disk.as_ref())?;
         }
         self.epochs.catch_up(self.disk.as_ref(), self.may_have_gaps)?;
-        // Like Kafka after a roll: a synced file whose directory entry is not durable can still be
-        // lost.
-        if self.segments.iter().any(|segment| !segment.named && segment.size() > 0) {
-            self.disk.sync_dir(&self.dir).map_err(|source| LogError::io(&self.dir, source))?;
-            self.segments.iter_mut().for_each(|segment| segment.named = true);
-        }
+        self.sync_names()?;
+        self.flushed_to = self.end_offset;
         Ok(())
+    }
+
+    /// Flushes the log if `flush.ms` have passed since this did, or was first called. Returns whether it
+    /// did.
+    ///
+    /// # Errors
+    /// As [`PartitionLog::flush`].
+    pub fn flush_if_due(&mut self, now_ms: i64) -> Result<bool, LogError> {
+        let since = *self.flushed_ms.get_or_insert(now_ms);
+        if now_ms.saturating_sub(since) < self.config.flush_ms {
+            return Ok(false);
+        }
+        self.flush()?;
+        self.flushed_ms = Some(now_ms);
+        Ok(true)
     }
 
     /// Flushes the log and marks it as cleanly closed, so that opening it need not verify every
@@ -572,6 +614,7 @@ impl PartitionLog {
             self.start_offset = self.end_offset;
         }
         self.version += 1;
+        self.flushed_to = self.flushed_to.min(self.end_offset);
         self.cleaned_below(self.end_offset)?;
         self.cache.truncate_to(self.end_offset);
         if self.epochs.truncate_from_end(self.end_offset) {
@@ -618,6 +661,7 @@ impl PartitionLog {
             log.version += 1;
             log.start_offset = offset;
             log.end_offset = offset;
+            log.flushed_to = offset;
             log.cleaned_below(offset)?;
             log.segments.push(Segment::open(log.disk.as_ref(), &log.dir, offset)?);
             Ok(())

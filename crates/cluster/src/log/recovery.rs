@@ -81,11 +81,15 @@ impl PartitionLog {
             offline: false,
             may_have_gaps: cleaned.is_some(),
             cleaned_to: cleaned.map_or(first, |cleaned| cleaned.offset),
+            flushed_to: first,
+            flushed_ms: None,
             version: 0,
         };
         let mut recovery = Recovery::default();
         recovery.clean = log.open_clean(mark, &mut recovery)?;
-        if !recovery.clean {
+        if recovery.clean {
+            log.flushed_to = log.end_offset;
+        } else {
             log.recover(&mut recovery)?;
         }
         let start = log_start.unwrap_or(first).max(first);

@@ -9,7 +9,7 @@ use curtail_wire::records::{
     BATCH_HEADER_LEN, Batch, BatchHeader, EndTxnMarker, RecordError, batches,
 };
 
-use super::index::{Index, OffsetEntry, TimeEntry};
+use super::index::{Entry, Index, OffsetEntry, TimeEntry};
 use super::transactions::{AbortedEntry, CompletedTxn};
 use super::{LogError, ReadError};
 use crate::disk::{Disk, DiskFile};
@@ -141,6 +141,14 @@ impl Marks {
         (self.offsets.len(), self.times.len())
     }
 
+    /// Returns whether an index has no room for the entries of another batch. As in Kafka, the last entry
+    /// of the time index is for the end of the segment.
+    fn are_full(&self, most_bytes: u32) -> bool {
+        let most = |size: usize| most_bytes as usize / size;
+        self.offsets.len() >= most(OffsetEntry::SIZE)
+            || self.times.len() + 1 >= most(TimeEntry::SIZE)
+    }
+
     /// Continues a CRC-32C with the entries of all indexes.
     pub(super) fn checksum(&self, crc: u32) -> u32 {
         self.aborted.checksum(self.times.checksum(self.offsets.checksum(crc)))
@@ -208,6 +216,11 @@ impl Segment {
         // be replicated.
         let fits = self.size() == 0 || self.size() + size as u64 <= limit;
         fits && last_offset - self.base_offset <= i64::from(i32::MAX)
+    }
+
+    /// Returns whether the segment has batches and an index of the largest size.
+    pub(super) fn has_full_index(&self, most_bytes: u32) -> bool {
+        self.size() > 0 && self.marks.are_full(most_bytes)
     }
 
     /// Restores the derived data from the indexes and the batches after their last entry.

@@ -513,6 +513,17 @@ impl Partition {
         }
     }
 
+    /// Syncs the log if `flush.ms` have passed since the last time.
+    pub(crate) fn flush_if_due(&self, now_ms: i64) {
+        let mut inner = self.inner.lock();
+        if inner.gone.is_some() || inner.log.is_offline() {
+            return;
+        }
+        if let Err(error) = inner.log.flush_if_due(now_ms) {
+            tracing::error!(topic = %self.topic, partition = self.key.index, error = %Report::new(&error), "log was not flushed");
+        }
+    }
+
     /// `max.message.bytes` of the log.
     pub(crate) fn max_message_bytes(&self) -> usize {
         self.inner.lock().log.config().max_message_bytes

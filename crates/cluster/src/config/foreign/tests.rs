@@ -126,7 +126,12 @@ fn defaults_of_topic_settings_are_set_and_told_if_they_have_no_effect() {
     for (name, value, effect) in [
         ("log.roll.hours", "24", Effect::Set),
         ("log.preallocate", "true", Effect::NOTHING),
-        ("log.roll.jitter.ms", "5", Effect::NOTHING),
+        ("log.roll.jitter.ms", "5", Effect::Set),
+        ("log.roll.jitter.hours", "5", Effect::Set),
+        ("log.index.size.max.bytes", "5000", Effect::Set),
+        ("log.flush.interval.ms", "5", Effect::Set),
+        ("log.segment.delete.delay.ms", "5", Effect::NOTHING),
+        ("log.local.retention.ms", "5", Effect::NOTHING),
         ("message.max.bytes", "1000", Effect::Set),
     ] {
         assert_eq!(config.set_server_property(name, value), Ok(effect), "{name}");

@@ -4,11 +4,13 @@ mod append;
 mod compaction;
 mod crashes;
 mod epochs;
+mod flush;
 mod layout;
 mod producers;
 mod read;
 mod recovery;
 mod retention;
+mod rolls;
 mod transactions;
 
 use std::path::PathBuf;

@@ -120,7 +120,7 @@ fn flushed_records_survive_a_crash_of_the_machine() {
 
 #[test]
 fn a_log_that_flushes_each_append_loses_nothing() {
-    let config = LogConfig { flush_each: true, ..config() };
+    let config = LogConfig { flush_messages: 1, ..config() };
     let (disk, mut log) = fresh(&config);
     fill(&mut log, 20);
     let all = read_all(&log);
