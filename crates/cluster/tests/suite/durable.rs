@@ -1,9 +1,12 @@
 //! A persistent directory: one cluster at a time, and no loss of its content.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use crate::support::{Client, batch, config, soon, start};
-use curtail_cluster::{Cluster, ClusterConfig, Resize, Storage, brokers_of};
+use curtail_cluster::{
+    Cluster, ClusterConfig, ClusterHandle, Resize, Storage, brokers_of,
+    disk::{Disk, MemDisk},
+};
 use curtail_net::Env;
 use curtail_wire::{ErrorCode, Report};
 
@@ -100,5 +103,59 @@ async fn a_deletion_that_a_crash_interrupted_is_completed_at_the_next_start() {
     let cluster = start(stored(dir.path(), 1)).await;
     assert!(!log.exists());
     assert_eq!(read(&cluster).await, ["a"]);
+    soon(cluster.shutdown()).await;
+}
+
+#[tokio::test]
+async fn a_crash_of_the_machine_keeps_what_the_flush_settings_of_topics_have_synced() {
+    let disk = MemDisk::new();
+    let mut config = ClusterConfig {
+        storage: Storage::Disks(vec![Arc::new(disk.clone())]),
+        log_flush_scheduler_interval: Duration::from_millis(10),
+        ..config(1)
+    };
+    config.set("log.flush.interval.ms", &i64::MAX.to_string()).unwrap();
+    let cluster = start(config).await;
+    let topics: [(_, _, &[&str]); 3] = [
+        ("count", ("flush.messages", "2"), &["a", "b"]),
+        ("never", ("flush.messages", "4"), &[]),
+        ("time", ("flush.ms", "1"), &["a", "b", "c"]),
+    ];
+    for (topic, setting, _) in topics {
+        cluster.create_topic(topic, 1, 1, &[setting]).unwrap();
+    }
+    cluster.settled().await;
+    let mut client = Client::connect(&cluster, 1).await;
+    for (topic, ..) in topics {
+        // The records of `time` arrive together, so that one sync has them all.
+        let batches: &[&[&str]] =
+            if topic == "time" { &[&["a", "b", "c"]] } else { &[&["a"], &["b"], &["c"]] };
+        for values in batches {
+            let produced = client.produce(topic, 0, -1, batch(values, None)).await;
+            assert_eq!(produced.error, ErrorCode::NONE);
+        }
+    }
+    // Written by the flush after the first record.
+    let flushed = Path::new("broker-1/time-0/leader-epoch-checkpoint");
+    soon(async {
+        while !disk.exists(flushed) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    cluster.kill(1);
+    disk.crash(false);
+    soon(cluster.restart(1)).await.unwrap();
+    let led = |topic| move |c: &ClusterHandle| c.leader(topic, 0).is_some();
+    for (topic, ..) in topics {
+        soon(cluster.wait_until(led(topic))).await;
+    }
+    cluster.settled().await;
+    let mut client = Client::connect(&cluster, 1).await;
+    for (topic, _, kept) in topics {
+        let (error, end, _) = client.list_offset(topic, 0, -1).await;
+        assert_eq!((error, end), (ErrorCode::NONE, kept.len() as i64), "{topic}");
+        assert_eq!(client.fetch_all(topic, 0, kept.len()).await, kept, "{topic}");
+    }
     soon(cluster.shutdown()).await;
 }
