@@ -35,8 +35,8 @@ fn await_line(program: &Program, expected: &str) {
     }
 }
 
-/// Counts words with two instances, and kills one while it counts.
-fn count_words(toolchain: &Toolchain, bootstrap: &str, directory: &Path) {
+/// Counts words with two instances, and kills one while it counts. Returns the other.
+fn count_words(toolchain: &Toolchain, bootstrap: &str, directory: &Path) -> Program {
     let streams = toolchain.streams().unwrap();
     let program = || toolchain.tool(PROGRAM).short_lived().jar(streams.clone());
     let counter = |name: &str| {
@@ -59,6 +59,7 @@ fn count_words(toolchain: &Toolchain, bootstrap: &str, directory: &Path) {
     await_line(&driver, "counted 3300");
     driver.say("100").unwrap();
     await_line(&driver, "counted 3400");
+    second
 }
 
 /// Returns a tool's output; it must succeed.
@@ -93,15 +94,16 @@ fn kafka_streams_counts_words_exactly_once() {
     }
     runtime.block_on(cluster.settled());
     let bootstrap = cluster.bootstrap();
-    count_words(&toolchain, &bootstrap, directory.path());
+    let counter = count_words(&toolchain, &bootstrap, directory.path());
 
-    // Kafka's tool describes the group.
+    // Kafka's tool describes the group. It lists the offsets of members' tasks only.
     let group = ["--bootstrap-server", &bootstrap, "--describe", "--group", APPLICATION];
     let class = "org.apache.kafka.tools.streams.StreamsGroupCommand";
     let described = run(&toolchain, class, &[&group[..], &["--state"]].concat());
     assert!(described.contains("Stable") || described.contains("Empty"), "{described}");
     let offsets = run(&toolchain, class, &[&group[..], &["--offsets"]].concat());
     assert!(offsets.contains("lines") && offsets.contains("word-count-words"), "{offsets}");
+    drop(counter);
     runtime.block_on(cluster.shutdown());
     check_records(&toolchain, &directory.path().join("cluster"));
 }
@@ -147,5 +149,5 @@ fn kafka_streams_counts_words_on_apache_kafka_alike() {
         run(&toolchain, "org.apache.kafka.tools.TopicCommand", &args);
     };
     ["lines", "totals"].into_iter().for_each(create);
-    count_words(&toolchain, &bootstrap, directory.path());
+    drop(count_words(&toolchain, &bootstrap, directory.path()));
 }
