@@ -1,4 +1,4 @@
-"""Requests over HTTP to orders_service.py, which uvicorn serves in a process of its own.
+"""Requests over HTTP to orders_service.py, which uvicorn serves in a separate process.
 
 python -m pytest examples/test_orders_service.py
 """

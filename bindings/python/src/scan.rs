@@ -341,7 +341,7 @@ impl Reader {
         Python::attach(|py| {
             wait(py, next).map_err(|raised| {
                 let text = raised.to_string();
-                // The other library raises an exception of its own. The interpreter raises this one right after it.
+                // The other library raises another exception. The interpreter raises this one right after it.
                 if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
                     let thread = PyModule::import(py, intern!(py, "_thread"));
                     let _ = thread.and_then(|thread| thread.call_method0("interrupt_main"));

@@ -43,7 +43,7 @@ struct Mistake<'a> {
     given: &'a [String],
     /// The command and its subcommands, without options.
     words: Vec<String>,
-    /// The subcommands of which one must follow `words`.
+    /// The possible subcommands after `words`, if there must be one.
     next: Vec<String>,
 }
 
