@@ -51,6 +51,8 @@ class Suite:
     """SASL users, as CURTAIL_USERS has them."""
     port: int = 0
     """Port of the first broker that the suite's source names; 0 for any."""
+    shares: str = ""
+    """What several suites use, so that they run one after the other: ports, or a folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,14 @@ class Result:
     suite: Suite
     outcomes: dict
     seconds: float
+
+    def keep(self):
+        kept(self.suite).write_text(json.dumps({"outcomes": self.outcomes, "seconds": self.seconds}))
+
+
+def kept(suite):
+    """The file with the result of a suite's last run."""
+    return WORK / f"result-{suite.name.replace('/', '-')}.json"
 
 
 def run(command, limit=1200, **options):
@@ -392,11 +402,11 @@ SUITES = (
            "advertised.listeners=PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9093",
            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512", *AUTHORIZER), brokers=1,
           users=("adminplain:admin-secret:PLAIN", "adminscram256:admin-secret-256:SCRAM-SHA-256",
-                 "adminscram512:admin-secret-512:SCRAM-SHA-512")),
+                 "adminscram512:admin-secret-512:SCRAM-SHA-512"), shares="port 9092"),
     Suite("Java", "4.3.0", "`interop/java`: clients, Streams with Kafka's smoke test, Connect",
-          lambda bootstrap: java(bootstrap, "clients")),
+          lambda bootstrap: java(bootstrap, "clients"), shares="interop/java"),
     Suite("Kafka Connect", "4.3.0", "integration tests that Apache Kafka publishes of Connect and its file connectors",
-          kafka_connect),
+          kafka_connect, shares="interop/java"),
     Suite("sarama", "1.61.1", "functional tests of the root package", sarama,
           # docker-compose.yml, whose brokers advertise the proxies.
           ("listeners=PLAINTEXT://127.0.0.1:39091", "advertised.listeners=PLAINTEXT://localhost:29091", "broker.rack=1,2,3,4,5",
@@ -405,13 +415,15 @@ SUITES = (
            "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector", "auto.create.topics.enable=false",
            "group.initial.rebalance.delay.ms=0"), brokers=5),
     Suite("librdkafka", "2.12.1", "tests with a broker, in the mode of `make quick`", librdkafka,
-          LIBRDKAFKA),
+          LIBRDKAFKA, shares="librdkafka"),
     Suite("librdkafka noautocreate", "2.12.1", "tests of the scenario `noautocreate`",
-          lambda bootstrap: librdkafka(bootstrap, "noautocreate"), ("auto.create.topics.enable=false", *LIBRDKAFKA)),
+          lambda bootstrap: librdkafka(bootstrap, "noautocreate"), ("auto.create.topics.enable=false", *LIBRDKAFKA),
+          shares="librdkafka"),
     Suite("KafkaJS", "2.2.4", OWN, lambda bootstrap: node_suite("kafkajs", bootstrap)),
     Suite("@platformatic/kafka", "2.12.1", OWN, lambda bootstrap: node_suite("platformatic", bootstrap)),
     Suite("aiokafka", "0.14.0", OWN, aiokafka),
-    Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092),
+    Suite("rust-rdkafka", "0.39.0", "all tests, over librdkafka 2.12.1", rdkafka, ("num.partitions=3",), brokers=1, port=9092,
+          shares="port 9092"),
 )
 
 NOT_RUN = (
@@ -485,8 +497,8 @@ def page(results, known):
         "Test suites of other Kafka clients, run from their published packages with default settings against",
         "`curtail cluster --ephemeral`. The brokers have the properties that the suite's own configuration sets.",
         "`interop/README.md` in the repository says how to run them.",
-        "The tests of a suite include its unit tests where they are in the same package.",
-        "The suite `Java` has Curtail's own tests of Apache Kafka's clients: few published ones can be pointed at a cluster.",
+        "The tests of a suite include its unit tests where they are in the same package. Clients whose packages have no tests",
+        "that can be pointed at a cluster have tests of this project: KafkaJS, @platformatic/kafka, aiokafka and Java's clients.",
         "",
         "| suite | version | tests | brokers | passed | failed | skipped | seconds |",
         "|---|---|---|---|---|---|---|---|",
@@ -509,12 +521,49 @@ def page(results, known):
     return "\n".join(lines) + "\n"
 
 
+def result_of(suite, command, bootstrap):
+    """Runs a suite."""
+    print(f"{suite.name} {suite.version}", file=sys.stderr)
+    began = time.monotonic()
+    if bootstrap:
+        outcomes = suite.run(bootstrap)
+    else:
+        # A fresh cluster for each suite: one suite's topics and groups cannot disturb another.
+        with Embedded(command, suite) as bootstrap:
+            outcomes = suite.run(bootstrap)
+    result = Result(suite, outcomes, time.monotonic() - began)
+    result.keep()
+    return result
+
+
+def side_by_side(suites, command, args):
+    """Runs each suite in another process of this script. Those that share something run one after the other."""
+    words = ["--bootstrap-server", args.bootstrap_server] if args.bootstrap_server else ["--curtail", *command]
+
+    def apart(suite):
+        kept(suite).unlink(missing_ok=True)
+        run([sys.executable, __file__, "--suite", suite.name, *words], limit=7200, stdout=subprocess.DEVNULL)
+        if not kept(suite).exists():
+            raise Problem(f"{suite.name} did not run to its end; try --suite {suite.name}")
+        return Result(suite, **json.loads(kept(suite).read_text()))
+
+    groups = collections.defaultdict(list)
+    for suite in suites:
+        groups[suite.shares or suite.name].append(suite)
+    # Groups of several take the longest.
+    longest_first = sorted(groups.values(), key=len, reverse=True)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        done = [result for group in pool.map(lambda group: [apart(suite) for suite in group], longest_first) for result in group]
+    return sorted(done, key=lambda result: SUITES.index(result.suite))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--curtail", metavar="PROGRAM", help="the program curtail [default: build it in release mode]")
     parser.add_argument("--suite", help="comma-separated suites; the page is then printed and not written")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="an existing cluster, such as Apache Kafka; the page is "
                         "then printed and not written")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="suites that run side by side [default: 1]")
     args = parser.parse_args()
     names = args.suite.split(",") if args.suite else [suite.name for suite in SUITES]
     unknown = set(names) - {suite.name for suite in SUITES}
@@ -526,19 +575,11 @@ def main():
         must(["cargo", "build", "--release", "-p", "curtail-cli"], cwd=ROOT)
     command = [args.curtail or str(ROOT / "target" / "release" / "curtail")]
 
-    results = []
-    for suite in SUITES:
-        if suite.name not in names:
-            continue
-        print(f"{suite.name} {suite.version}", file=sys.stderr)
-        began = time.monotonic()
-        if args.bootstrap_server:
-            outcomes = suite.run(args.bootstrap_server)
-        else:
-            # A fresh cluster for each suite: one suite's topics and groups cannot disturb another.
-            with Embedded(command, suite) as bootstrap:
-                outcomes = suite.run(bootstrap)
-        results.append(Result(suite, outcomes, time.monotonic() - began))
+    suites = [suite for suite in SUITES if suite.name in names]
+    if args.jobs > 1:
+        results = side_by_side(suites, command, args)
+    else:
+        results = [result_of(suite, command, args.bootstrap_server) for suite in suites]
 
     text = page(results, known)
     if args.suite or args.bootstrap_server:
