@@ -37,7 +37,11 @@ def served(python: str, servers: str, topic: str) -> Iterator[str]:
                 yield f"http://127.0.0.1:{port}"
             finally:
                 service.terminate()
-                ended = service.wait(20)
+                try:
+                    ended = service.wait(20)
+                except subprocess.TimeoutExpired:
+                    service.kill()
+                    raise
     # After its shutdown uvicorn ends by the signal.
     assert ended == -signal.SIGTERM
 

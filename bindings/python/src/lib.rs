@@ -22,6 +22,7 @@ mod feeder;
 mod group;
 mod hold;
 mod metrics;
+mod pending;
 mod pipeline;
 mod port;
 mod producer;

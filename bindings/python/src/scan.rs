@@ -11,7 +11,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io, mem,
     sync::Arc,
     thread::{self, ThreadId},
     time::Duration,
@@ -25,7 +25,6 @@ use curtail::{
 };
 use parking_lot::Mutex;
 use pyo3::{
-    exceptions::PyKeyboardInterrupt,
     intern,
     prelude::*,
     types::{PyCapsule, PyModule},
@@ -40,6 +39,7 @@ use crate::{
     config::{self, Properties},
     consumer::{TOO_LARGE, rows},
     error,
+    pending::raise_soon,
     records::Rows,
     runtime::{Owned, Process},
     token::{Function, Kept},
@@ -65,6 +65,15 @@ enum Failed {
     Client(Error),
     /// A signal's handler raised an exception while a reader of the C stream interface waited.
     Raised(PyErr),
+}
+
+impl Failed {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Client(error) => Self::Client(error.clone()),
+            Self::Raised(raised) => Self::Raised(raised.clone_ref(py)),
+        }
+    }
 }
 
 /// A place in a partition, from Python: `("time", 1_700_000_000_000)`, `("end", 0)`.
@@ -316,7 +325,8 @@ impl Chunks {
 
     fn ended(&mut self, error: Option<Error>) -> Option<Result<Chunk>> {
         self.has_ended = true;
-        *self.failure.lock() = error.clone().map(Failed::Client);
+        let before = mem::replace(&mut *self.failure.lock(), error.clone().map(Failed::Client));
+        drop(before);
         error.map(Err)
     }
 }
@@ -339,14 +349,14 @@ impl Reader {
         next: impl Future<Output = Option<Result<Chunk>>> + Send + 'static,
     ) -> std::result::Result<Option<Result<Chunk>>, ArrowError> {
         Python::attach(|py| {
-            wait(py, next).map_err(|raised| {
+            // A chunk that has arrived is returned without a look.
+            let waited = py.check_signals().and_then(|()| wait(py, next));
+            waited.map_err(|raised| {
                 let text = raised.to_string();
+                let before = self.failure.lock().replace(Failed::Raised(raised.clone_ref(py)));
+                drop(before);
                 // The other library raises another exception. The interpreter raises this one right after it.
-                if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
-                    let thread = PyModule::import(py, intern!(py, "_thread"));
-                    let _ = thread.and_then(|thread| thread.call_method0("interrupt_main"));
-                }
-                *self.failure.lock() = Some(Failed::Raised(raised));
+                raise_soon(py, raised);
                 failed(text)
             })
         })
@@ -461,11 +471,13 @@ impl ArrowStream {
     /// The exception of the last reading, if it has failed. Readers of the C interface receive only its text.
     #[getter]
     fn error(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let value = |failed: &Failed| match failed {
-            Failed::Client(error) => error::value(py, error).map(Bound::unbind),
-            Failed::Raised(raised) => Ok(raised.value(py).clone().unbind().into_any()),
+        // Converted without the lock: the conversion runs Python code.
+        let failed = self.failure.get(py)?.lock().as_ref().map(|failed| failed.clone_ref(py));
+        let value = |failed: Failed| match failed {
+            Failed::Client(error) => error::value(py, &error).map(Bound::unbind),
+            Failed::Raised(raised) => Ok(raised.into_value(py).into_any()),
         };
-        self.failure.get(py)?.lock().as_ref().map(value).transpose()
+        failed.map(value).transpose()
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {

@@ -224,10 +224,11 @@ async def test_removed_records_are_an_error(servers: str, curtail_topic: str) ->
 
 
 READS = """
-import sys, time
+import signal, sys, time
 import pyarrow as pa
 import curtail_kafka as curtail
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 stream = curtail.scan(*sys.argv[1:])
 print("scanned", flush=True)
 sys.stdin.readline()
@@ -236,16 +237,25 @@ try:
     try:
         pa.table(stream)
     except OSError:
-        # The exception of the other library. That of Ctrl-C follows at once.
+        # The exception of the other library. That of the signal follows at once.
         for _ in range(6000):
             time.sleep(0.01)
-except KeyboardInterrupt:
+except (KeyboardInterrupt, SystemExit):
     print("interrupted", repr(stream.error), flush=True)
 """
 
 
-def test_ctrl_c_ends_a_read_of_another_library(
-    python: str, tmp_path: Path, curtail_cluster: Cluster, curtail_topic: str
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, "KeyboardInterrupt()"), (signal.SIGTERM, "SystemExit(3)")],
+)
+def test_signals_end_a_read_of_another_library(
+    python: str,
+    tmp_path: Path,
+    curtail_cluster: Cluster,
+    curtail_topic: str,
+    number: signal.Signals,
+    raised: str,
 ) -> None:
     asyncio.run(fill(curtail_cluster.bootstrap_servers, curtail_topic, 100))
     program = tmp_path / "program.py"
@@ -265,7 +275,7 @@ def test_ctrl_c_ends_a_read_of_another_library(
         # The signal may arrive before the wait begins, which then ends as well.
         time.sleep(0.3)
         begun = time.monotonic()
-        running.send_signal(signal.SIGINT)
-        assert running.stdout.readline() == "interrupted KeyboardInterrupt()\n"
+        running.send_signal(number)
+        assert running.stdout.readline() == f"interrupted {raised}\n"
         assert time.monotonic() - begun < 1
         assert running.wait(20) == 0
