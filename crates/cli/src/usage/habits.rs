@@ -148,8 +148,11 @@ const TOOLS: &[(&str, &str)] = &[
     ("delete-records", "topics delete-records"),
     ("leader-election", "elect"),
     ("reassign-partitions", "reassign"),
+    #[cfg(feature = "lab")]
     ("producer-perf-test", "perf produce"),
+    #[cfg(feature = "lab")]
     ("consumer-perf-test", "perf consume"),
+    #[cfg(feature = "lab")]
     ("e2e-latency", "perf e2e"),
     ("server-start", "cluster"),
     ("metadata-quorum", "quorum"),

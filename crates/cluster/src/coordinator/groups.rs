@@ -747,7 +747,7 @@ impl Groups {
                     code = code.name(),
                     "expired offsets were not removed; the next check retries"
                 );
-                return;
+                continue;
             }
             expired.iter().for_each(|at| kept.offsets.remove(at));
             if ends {

@@ -154,14 +154,25 @@ impl<S: State> Cx<'_, S> {
         &mut self,
         mut records: &[StateRecord],
     ) -> Result<Option<Taken>, ErrorCode> {
-        let most = self.shard.partition.max_message_bytes();
         let mut last = None;
         while !records.is_empty() {
-            let (batch, rest) = records.split_at(fitting(records, most));
-            last = Some(self.append(batch)?);
-            records = rest;
+            let (count, taken) = self.append_first(records)?;
+            last = Some(taken);
+            records = &records[count..];
         }
         Ok(last)
+    }
+
+    /// Appends as many of the first records as one batch has room for. Returns their number.
+    ///
+    /// # Errors
+    /// As [`Cx::append`].
+    pub(crate) fn append_first(
+        &mut self,
+        records: &[StateRecord],
+    ) -> Result<(usize, Taken), ErrorCode> {
+        let count = fitting(records, self.shard.partition.max_message_bytes());
+        Ok((count, self.append(&records[..count])?))
     }
 
     /// Like [`Cx::append`], as part of a producer's transaction. The first batch of a transaction

@@ -29,6 +29,7 @@ struct Shared {
     /// Paths changed since their directory was last synced, with their previous file.
     unsynced: BTreeMap<PathBuf, Option<Arc<Mutex<Content>>>>,
     capacity: Option<u64>,
+    fails_syncs: bool,
     used: u64,
     /// Number of crashes. A handle opened before the last crash belongs to a dead process and must
     /// not write.
@@ -157,6 +158,11 @@ impl MemDisk {
     /// part that fits and fails with [`io::ErrorKind::StorageFull`].
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.lock().capacity = bytes;
+    }
+
+    /// Lets every [`DiskFile::sync`] fail, or succeed again.
+    pub fn fail_syncs(&self, fails: bool) {
+        self.shared.lock().fails_syncs = fails;
     }
 
     /// Returns the bytes in all files.
@@ -400,7 +406,12 @@ impl DiskFile for MemFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.check_alive(&self.shared.lock())?;
+        let shared = self.shared.lock();
+        self.check_alive(&shared)?;
+        if shared.fails_syncs {
+            return Err(io::Error::other("the disk failed"));
+        }
+        drop(shared);
         let mut content = self.content.lock();
         content.synced = content.bytes.len();
         content.replaced = false;

@@ -59,7 +59,7 @@ pub struct PartitionLog {
     pub(super) cleaned_to: i64,
     /// Records below this offset have been synced.
     pub(super) flushed_to: i64,
-    /// When [`PartitionLog::flush_if_due`] last flushed, or was first called.
+    /// When [`PartitionLog::flush_if_due`] last flushed, or was first called after another sync.
     pub(super) flushed_ms: Option<i64>,
     /// Increases when segments are removed or cut, so that a cleaning notices it.
     pub(super) version: u64,
@@ -458,14 +458,25 @@ impl PartitionLog {
         let Some(active) = self.segments.last_mut() else { return Ok(()) };
         let before = active.size();
         active.dirty = true;
-        let written = active.file.append(bytes).map_err(|source| active.io(source));
-        let written = written.and_then(|()| if flush { self.sync_segments(end) } else { Ok(()) });
+        let appended = active.file.append(bytes).map_err(|source| active.io(source));
+        let written =
+            appended.and_then(|()| if flush { self.sync_or_offline(end) } else { Ok(()) });
         let (Err(error), Some(active)) = (written, self.segments.last_mut()) else { return Ok(()) };
+        active.dirty = true;
         if let Err(undo) = active.file.truncate(before) {
             tracing::error!(%undo, dir = %self.dir.display(), "log goes offline");
             self.offline = true;
         }
         Err(error)
+    }
+
+    /// Syncs the files of all records, which end before `end`. If records were accepted without a sync and
+    /// this one fails, the log goes offline, as in Kafka: the system may have dropped them, and a later
+    /// sync would succeed.
+    fn sync_or_offline(&mut self, end: i64) -> Result<(), LogError> {
+        let synced = self.sync_segments(end);
+        self.offline |= synced.is_err() && self.flushed_to < self.end_offset;
+        synced
     }
 
     /// Syncs the files of all records, which end before `end`.
@@ -476,6 +487,7 @@ impl PartitionLog {
         }
         self.sync_names()?;
         self.flushed_to = end;
+        self.flushed_ms = None;
         Ok(())
     }
 
@@ -546,17 +558,17 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Flushes the log if `flush.ms` have passed since this did, or was first called. Returns whether it
-    /// did.
+    /// Flushes the log if `flush.ms` have passed since the last sync, or since the first call after it.
+    /// Returns whether it did.
     ///
     /// # Errors
-    /// As [`PartitionLog::flush`].
+    /// As [`PartitionLog::flush`]; the log is then offline.
     pub fn flush_if_due(&mut self, now_ms: i64) -> Result<bool, LogError> {
         let since = *self.flushed_ms.get_or_insert(now_ms);
         if now_ms.saturating_sub(since) < self.config.flush_ms {
             return Ok(false);
         }
-        self.flush()?;
+        self.all_or_offline(Self::flush)?;
         self.flushed_ms = Some(now_ms);
         Ok(true)
     }

@@ -143,13 +143,19 @@ impl Transactions {
         let expired: Vec<Arc<str>> = expired.map(|(id, _)| Arc::clone(id)).collect();
         let tombstone = |id: &Arc<str>| StateRecord { key: record::encode_key(id), value: None };
         let tombstones: Vec<StateRecord> = expired.iter().map(tombstone).collect();
-        match cx.append_all(&tombstones) {
-            Ok(_) => expired.iter().for_each(|id| drop(self.by_id.remove(id))),
-            // The next check retries.
-            Err(code) => {
-                let code = code.name();
-                tracing::debug!(code, "expired transactional ids were not removed");
-            }
+        let (mut ids, mut records) = (&expired[..], &tombstones[..]);
+        while !records.is_empty() {
+            let count = match cx.append_first(records) {
+                Ok((count, _)) => count,
+                // The next check retries.
+                Err(code) => {
+                    let code = code.name();
+                    tracing::debug!(code, "expired transactional ids were not removed");
+                    return;
+                }
+            };
+            ids[..count].iter().for_each(|id| drop(self.by_id.remove(id)));
+            (ids, records) = (&ids[count..], &records[count..]);
         }
     }
 

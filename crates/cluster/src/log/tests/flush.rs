@@ -96,3 +96,38 @@ fn a_log_is_synced_once_its_flush_time_has_passed() {
     assert!(!never.flush_if_due(0).unwrap());
     assert!(!never.flush_if_due(i64::MAX - 1).unwrap());
 }
+
+/// After a failed sync the system may have dropped the records, and the next one would succeed without them.
+#[test]
+fn a_failed_sync_of_accepted_records_takes_the_log_offline() {
+    for (flush_messages, is_offline) in [(3, true), (1, false)] {
+        let (disk, mut log) = fresh(&LogConfig { flush_messages, ..config() });
+        append(&mut log, &TestBatch::of(1, 0));
+        append(&mut log, &TestBatch::of(1, 1));
+        disk.fail_syncs(true);
+        log.append_as_leader(TestBatch::of(1, 2).build(), 0, NOW).unwrap_err();
+        assert_eq!((log.is_offline(), log.end_offset()), (is_offline, 2));
+        disk.fail_syncs(false);
+        let next = log.append_as_leader(TestBatch::of(1, 2).build(), 0, NOW);
+        assert_eq!(next.is_err(), is_offline, "flush.messages={flush_messages}");
+    }
+}
+
+#[test]
+fn a_failed_periodic_sync_takes_the_log_offline() {
+    let (disk, mut log) = fresh(&LogConfig { flush_ms: 100, ..config() });
+    assert!(!log.flush_if_due(NOW).unwrap());
+    append(&mut log, &TestBatch::of(1, 0));
+    disk.fail_syncs(true);
+    log.flush_if_due(NOW + 100).unwrap_err();
+    assert!(log.is_offline());
+}
+
+#[test]
+fn a_sync_after_enough_records_begins_the_flush_time_again() {
+    let (_, mut log) = fresh(&LogConfig { flush_ms: 100, flush_messages: 1, ..config() });
+    assert!(!log.flush_if_due(NOW).unwrap());
+    append(&mut log, &TestBatch::of(1, 0));
+    assert!(!log.flush_if_due(NOW + 100).unwrap());
+    assert!(log.flush_if_due(NOW + 200).unwrap());
+}
