@@ -9,15 +9,20 @@ import org.mockito.Mockito;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -146,6 +151,19 @@ public class KafkaClusterTestKit implements AutoCloseable {
             return this;
         }
 
+        private static Path write(Properties properties) {
+            try {
+                Path file = Files.createTempFile("server", ".properties");
+                file.toFile().deleteOnExit();
+                try (OutputStream out = Files.newOutputStream(file)) {
+                    properties.store(out, null);
+                }
+                return file;
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+
         public KafkaClusterTestKit build() {
             String program = System.getenv("INTEROP_CURTAIL");
             if (program == null || !new File(program).canExecute()) {
@@ -154,15 +172,18 @@ public class KafkaClusterTestKit implements AutoCloseable {
             int numBrokers = nodes.brokerNodes().size();
             List<String> command = new ArrayList<>(List.of(program, "cluster", "--ephemeral", "--json", "--brokers=" + numBrokers));
             Set<String> users = new TreeSet<>();
+            Properties server = new Properties();
             properties.forEach((key, value) -> {
                 if (JAAS.matcher(key).matches()) {
                     USER.matcher(value.toString()).results().forEach(user -> users.add(user.group(1) + ":" + user.group(2) + ":PLAIN"));
                 } else if (key.equals("listener.security.protocol.map")) {
                     command.add("--security-protocol=" + value.toString().replaceFirst(".*EXTERNAL:", ""));
                 } else if (!OF_A_PROCESS.contains(key)) {
-                    command.add("--property=" + key + "=" + value);
+                    server.setProperty(key, value.toString());
                 }
             });
+            // As a file, because the command refuses a single property that has no effect on its brokers.
+            command.add("--config=" + write(server));
             return new KafkaClusterTestKit(command, users, numBrokers);
         }
     }
