@@ -409,7 +409,8 @@ SUITES = (
                  "adminscram512:admin-secret-512:SCRAM-SHA-512"), shares="port 9092"),
     Suite("Java", "4.3.0", "`interop/java`: clients, Streams with Kafka's smoke test, Connect",
           lambda bootstrap: java(bootstrap, "clients"), shares="interop/java"),
-    Suite("Kafka Connect", "4.3.0", "integration tests that Apache Kafka publishes of Connect and its file connectors; they start clusters",
+    Suite("Kafka Connect", "4.3.0",
+          "integration tests that Apache Kafka publishes of Connect and its file connectors; they start clusters",
           kafka_connect, shares="interop/java"),
     Suite("sarama", "1.61.1", "functional tests of the root package", sarama,
           # docker-compose.yml, whose brokers advertise the proxies.
