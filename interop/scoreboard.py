@@ -273,14 +273,31 @@ def libtest_outcomes(text):
     return outcomes
 
 
-def kafka_python(bootstrap):
-    folder = HERE / "kafka-python"
-    requirements = folder / "requirements.txt"
-    sdists, venv = WORK / "sdists", WORK / "venv"
-    sdists.mkdir(exist_ok=True)
-    must([sys.executable, "-m", "venv", venv])
-    python = venv / "bin" / "python"
+def environment(name, requirements):
+    """A virtual environment with pinned packages. Returns its interpreter."""
+    must([sys.executable, "-m", "venv", WORK / name])
+    python = WORK / name / "bin" / "python"
     must([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", requirements])
+    return python
+
+
+def pytest(python, suite, folder, variables, *tests):
+    """The outcomes of pytest in a folder."""
+    report = WORK / f"{suite}.xml"
+    report.unlink(missing_ok=True)
+    with (WORK / f"{suite}.log").open("w") as log:
+        run([python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests], cwd=folder,
+            stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **variables})
+    outcomes = junit_outcomes(report.read_text()) if report.exists() else {}
+    if not outcomes:
+        raise Problem(f"no test ran; see {WORK / f'{suite}.log'}")
+    return outcomes
+
+
+def kafka_python(bootstrap):
+    folder, sdists = HERE / "kafka-python", WORK / "sdists"
+    sdists.mkdir(exist_ok=True)
+    python = environment("venv", folder / "requirements.txt")
     must([python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
           "--require-hashes", "-d", sdists, "-r", folder / "suite.txt"])
     archive, = sdists.glob("kafka_python-*.tar.gz")
@@ -290,17 +307,18 @@ def kafka_python(bootstrap):
     # The sdist lacks these two files of its test package.
     (sources / "test" / "__init__.py").touch()
     (sources / "test" / "service.py").write_text((folder / "service.py").read_text())
-    report = WORK / "kafka-python.xml"
-    report.unlink(missing_ok=True)
     tests = [f"test/integration/test_{name}_integration.py" for name in ("admin", "consumer", "producer")]
     first = bootstrap.split(",")[0]
     # The fixture wants an existing KAFKA_ROOT, also for an external broker.
-    run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests], cwd=sources,
-        stdout=(WORK / "kafka-python.log").open("w"), stderr=subprocess.STDOUT,
-        env={**os.environ, "KAFKA_URI": f"kafka://{first}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(sources)})
-    if not report.exists():
-        raise Problem(f"pytest wrote no report; see {WORK / 'kafka-python.log'}")
-    return junit_outcomes(report.read_text())
+    variables = {"KAFKA_URI": f"kafka://{first}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(sources)}
+    return pytest(python, "kafka-python", sources, variables, *tests)
+
+
+def aiokafka(bootstrap):
+    """This project's tests of aiokafka, which requirements.txt pins."""
+    folder = HERE / "aiokafka"
+    python = environment("aiokafka-venv", folder / "requirements.txt")
+    return pytest(python, "aiokafka", folder, {"INTEROP_BOOTSTRAP": bootstrap})
 
 
 def node_suite(folder, bootstrap):
@@ -314,50 +332,33 @@ def node_suite(folder, bootstrap):
     report.unlink(missing_ok=True)
     with (WORK / f"{folder}.log").open("w") as log:
         done = run([pinned if pinned.exists() else "node", "--test", "--test-timeout=600000", "--test-reporter=junit",
-             f"--test-reporter-destination={report}", f"{folder}.test.mjs"], cwd=sources, stdout=log, stderr=subprocess.STDOUT,
-            env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap})
-    if not report.exists():
-        raise Problem(f"the tests wrote no report; see {WORK / folder}.log")
-    outcomes = {}
-    for group in xml.etree.ElementTree.fromstring(report.read_text()).iter("testsuite"):
-        for case in group.findall("testcase"):
-            kinds = {child.tag for child in case}
-            outcome = FAILED if kinds & {"failure", "error"} else SKIPPED if "skipped" in kinds else PASSED
-            outcomes[f"{group.get('name')}: {case.get('name')}"] = outcome
+                    f"--test-reporter-destination={report}", f"{folder}.test.mjs"], cwd=sources, stdout=log,
+                   stderr=subprocess.STDOUT, env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap})
+    outcomes = junit_outcomes(report.read_text(), in_group) if report.exists() else {}
     if not outcomes or (done.returncode != 0 and FAILED not in outcomes.values()):
         raise Problem(f"the tests did not run to their end; see {WORK / folder}.log")
     return outcomes
 
 
-def aiokafka(bootstrap):
-    """This project's tests of aiokafka, which requirements.txt pins."""
-    folder, venv = HERE / "aiokafka", WORK / "aiokafka-venv"
-    must([sys.executable, "-m", "venv", venv])
-    python = venv / "bin" / "python"
-    must([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", folder / "requirements.txt"])
-    report = WORK / "aiokafka.xml"
-    report.unlink(missing_ok=True)
-    with (WORK / "aiokafka.log").open("w") as log:
-        run([python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"], cwd=folder, stdout=log,
-            stderr=subprocess.STDOUT, env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap})
-    if not report.exists():
-        raise Problem(f"pytest wrote no report; see {WORK / 'aiokafka.log'}")
-    outcomes = junit_outcomes(report.read_text())
-    if not outcomes:
-        raise Problem(f"no test ran; see {WORK / 'aiokafka.log'}")
-    return outcomes
+def in_class(_, case):
+    return f"{case.get('classname').rsplit('.', 1)[-1]}::{case.get('name')}"
 
 
-def junit_outcomes(text):
+def in_group(group, case):
+    return f"{group.get('name')}: {case.get('name')}"
+
+
+def junit_outcomes(text, name=in_class):
+    """The outcome of each test in a report of JUnit's format."""
     outcomes = {}
-    for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
-        name = f"{case.get('classname').rsplit('.', 1)[-1]}::{case.get('name')}"
-        kinds = {child.tag for child in case}
-        if kinds & {"failure", "error"}:
-            outcomes[name] = FAILED
-        else:
-            # A test with an error in its teardown has two entries.
-            outcomes.setdefault(name, SKIPPED if "skipped" in kinds else PASSED)
+    for group in xml.etree.ElementTree.fromstring(text).iter("testsuite"):
+        for case in group.findall("testcase"):
+            kinds = {child.tag for child in case}
+            if kinds & {"failure", "error"}:
+                outcomes[name(group, case)] = FAILED
+            else:
+                # A test with an error in its teardown has two entries.
+                outcomes.setdefault(name(group, case), SKIPPED if "skipped" in kinds else PASSED)
     return outcomes
 
 
@@ -366,8 +367,8 @@ def java(bootstrap, name, *flags):
     reports = WORK / f"java-{name}"
     shutil.rmtree(reports, ignore_errors=True)
     with (WORK / f"java-{name}.log").open("w") as log:
-        done = run(["mvn", "-B", "test", f"-Dreports={reports}", *flags], cwd=HERE / "java", stdout=log, stderr=subprocess.STDOUT,
-            env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap}, limit=5400)
+        done = run(["mvn", "-B", "test", f"-Dreports={reports}", *flags], cwd=HERE / "java", stdout=log,
+                   stderr=subprocess.STDOUT, env={**os.environ, "INTEROP_BOOTSTRAP": bootstrap}, limit=5400)
     outcomes = {}
     for report in reports.glob("TEST-*.xml"):
         outcomes.update(junit_outcomes(report.read_text()))

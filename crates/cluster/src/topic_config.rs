@@ -561,25 +561,23 @@ impl TopicConfig {
 
     /// Returns every setting.
     pub(crate) fn describe(&self, brokers: &BrokerSettings) -> Vec<Described> {
+        let of_brokers = &brokers.config.topic_defaults;
         let one = |setting: &Setting| {
+            let or_built_in = |given: Option<i64>| {
+                given.map_or_else(|| built_in(setting.name).to_owned(), |ms| ms.to_string())
+            };
             let own = self.given.get(setting.name);
             let own = own.map(|value| (setting.name, value.clone(), SOURCE_TOPIC));
             let default = match setting.name {
                 // As in Kafka, minutes and hours alone are no synonyms.
                 RETENTION => brokers.config.log_retention.in_force().to_string(),
-                SEGMENT_MS => brokers
-                    .config
-                    .topic_defaults
-                    .roll_hours_ms()
-                    .map_or_else(|| built_in(SEGMENT_MS).to_owned(), |ms| ms.to_string()),
-                SEGMENT_JITTER => {
-                    brokers.config.topic_defaults.roll_jitter_hours_ms().unwrap_or(0).to_string()
-                }
+                SEGMENT_MS => or_built_in(of_brokers.roll_hours_ms()),
+                SEGMENT_JITTER => or_built_in(of_brokers.roll_jitter_hours_ms()),
                 FLUSH_MS => flush_ms_of_brokers(&brokers.config).to_string(),
                 name => built_in(name).to_owned(),
             };
-            let of_brokers = setting.brokers.into_iter().flat_map(|name| brokers.synonyms(name));
-            let synonyms: Vec<Synonym> = own.into_iter().chain(of_brokers).collect();
+            let others = setting.brokers.into_iter().flat_map(|name| brokers.synonyms(name));
+            let synonyms: Vec<Synonym> = own.into_iter().chain(others).collect();
             let applies = synonyms.first().map(|(_, value, source)| (value.clone(), *source));
             let (value, source) = applies.unwrap_or((default, SOURCE_DEFAULT));
             Described { name: setting.name, value, source, kind: setting.kind, synonyms }

@@ -117,7 +117,7 @@ impl AnyGroup {
                 time if time >= 0 => RetainedFrom::Time(time),
                 _ => RetainedFrom::Commit,
             }),
-            GroupState::Stable if group.subscribed().is_some() => Some(RetainedFrom::Commit),
+            GroupState::Stable if group.protocol_type() == CONSUMER => Some(RetainedFrom::Commit),
             _ => None,
         }
     }

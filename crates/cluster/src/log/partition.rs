@@ -471,8 +471,8 @@ impl PartitionLog {
     }
 
     /// Syncs the files of all records, which end before `end`. If records were accepted without a sync and
-    /// this one fails, the log goes offline, as in Kafka: the system may have dropped them, and a later
-    /// sync would succeed.
+    /// this one fails, the log goes offline: the system may have dropped them, and a later sync would
+    /// succeed. A broker ends with its disk (decision 0046), but not at once, and not if the disk is full.
     fn sync_or_offline(&mut self, end: i64) -> Result<(), LogError> {
         let synced = self.sync_segments(end);
         self.offline |= synced.is_err() && self.flushed_to < self.end_offset;
@@ -481,10 +481,7 @@ impl PartitionLog {
 
     /// Syncs the files of all records, which end before `end`.
     fn sync_segments(&mut self, end: i64) -> Result<(), LogError> {
-        for segment in self.segments.iter_mut().filter(|segment| segment.dirty) {
-            segment.file.sync().map_err(|source| LogError::io(&segment.path, source))?;
-            segment.dirty = false;
-        }
+        self.segments.iter_mut().try_for_each(Segment::sync)?;
         self.sync_names()?;
         self.flushed_to = end;
         self.flushed_ms = None;
@@ -546,10 +543,7 @@ impl PartitionLog {
     pub fn flush(&mut self) -> Result<(), LogError> {
         self.check_online()?;
         for segment in &mut self.segments {
-            if segment.dirty {
-                segment.file.sync().map_err(|source| LogError::io(&segment.path, source))?;
-                segment.dirty = false;
-            }
+            segment.sync()?;
             segment.marks.write(self.disk.as_ref())?;
         }
         self.epochs.catch_up(self.disk.as_ref(), self.may_have_gaps)?;

@@ -209,6 +209,15 @@ impl Segment {
         LogError::io(&self.path, source)
     }
 
+    /// Syncs the file, if it has changed.
+    pub(super) fn sync(&mut self) -> Result<(), LogError> {
+        if self.dirty {
+            self.file.sync().map_err(|source| self.io(source))?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
     /// Returns whether a batch of `size` bytes ending at `last_offset` fits into this segment.
     pub(super) fn has_room(&self, size: usize, last_offset: i64, segment_bytes: u64) -> bool {
         let limit = segment_bytes.min(i32::MAX as u64);

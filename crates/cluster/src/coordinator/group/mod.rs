@@ -292,12 +292,9 @@ impl Group {
         self.members.values().map(|member| member.metadata(self.protocol()))
     }
 
-    /// Returns the topics to which the members subscribe; `None` if the members are not consumers, or
-    /// the metadata of one is unreadable.
+    /// Returns the topics to which the members of a group of consumers subscribe; `None` if the metadata
+    /// of one is unreadable.
     pub(crate) fn subscribed(&self) -> Option<BTreeSet<String>> {
-        if self.protocol_type() != CONSUMER {
-            return None;
-        }
         let newest = <ConsumerProtocolSubscription as cold::Message>::VERSIONS.max;
         let mut topics = BTreeSet::new();
         for mut metadata in self.subscriptions() {

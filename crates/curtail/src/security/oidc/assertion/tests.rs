@@ -141,7 +141,7 @@ fn unusable_files_are_named_in_one_line() {
     let key = "sasl.oauthbearer.assertion.private.key.file=";
     let in_template = "sasl.oauthbearer.assertion.template.file=";
     let in_file = "sasl.oauthbearer.assertion.file=";
-    // Windows has a text of its own.
+    // Windows words the error differently.
     let no_file = if cfg!(windows) { "(os error 3)" } else { "/missing/key.pem: No such file" };
     let in_folder = |part: &str| format!("{MAIN_SEPARATOR}{part}");
     for (make, setting, part) in [
