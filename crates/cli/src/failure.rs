@@ -10,7 +10,7 @@ use curtail::{
     error::{ConnectionProblem, FileProblem, Report},
 };
 use curtail_cluster::ClusterError;
-#[cfg(feature = "lab")]
+#[cfg(feature = "perf")]
 use curtail_lab::perf;
 
 use crate::settings;
@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     /// Standard output was closed by its reader. This is the end, but not an error.
     OutputClosed,
     /// The conditions of an experiment do not all hold, as its report says: exit code 2.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "perf")]
     NotHeld,
 }
 
@@ -187,7 +187,7 @@ impl From<curtail_cluster::log::LogError> for Failure {
     }
 }
 
-#[cfg(feature = "lab")]
+#[cfg(feature = "perf")]
 impl From<perf::Error> for Failure {
     fn from(error: perf::Error) -> Self {
         match error {

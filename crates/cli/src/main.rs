@@ -4,19 +4,19 @@ mod admin;
 mod cluster;
 mod console;
 mod control;
-#[cfg(feature = "lab")]
+#[cfg(feature = "perf")]
 mod doctor;
 mod dump_log;
 mod ending;
 mod failure;
 mod fault;
-#[cfg(feature = "lab")]
+#[cfg(feature = "perf")]
 mod json_file;
 #[cfg(feature = "lab")]
 mod lab;
 mod names;
 mod output;
-#[cfg(feature = "lab")]
+#[cfg(feature = "perf")]
 mod perf;
 mod profile;
 mod proxy;
@@ -49,7 +49,7 @@ enum Command {
     #[command(subcommand)]
     Fault(fault::Command),
     /// Measures throughput and latency.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "perf")]
     #[command(subcommand)]
     Perf(perf::Command),
     /// Runs latency experiments and compares clients.
@@ -58,7 +58,7 @@ enum Command {
     Lab(lab::Command),
     /// Measures whether a cluster meets a latency target at a throughput, which phase takes the time, and which settings
     /// help. Exit code 0 if the target holds, 2 if not, 1 on error.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "perf")]
     Doctor(Box<doctor::Arguments>),
     /// Sends lines of standard input as records.
     #[command(short_flag = 'P')]
@@ -117,11 +117,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Fault(command) => fault::run(command),
-        #[cfg(feature = "lab")]
+        #[cfg(feature = "perf")]
         Command::Perf(command) => perf::run(command),
         #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(&command),
-        #[cfg(feature = "lab")]
+        #[cfg(feature = "perf")]
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Produce(arguments) => console::produce::run(&arguments),
         Command::Consume(arguments) => console::consume::run(&arguments),
@@ -157,7 +157,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has closed the output, as `head` does.
         Err(Failure::OutputClosed) => ExitCode::SUCCESS,
-        #[cfg(feature = "lab")]
+        #[cfg(feature = "perf")]
         Err(Failure::NotHeld) => ExitCode::from(2),
         Err(Failure::Message(text)) => {
             output::complain(&text);

@@ -11,7 +11,7 @@ use curtail::{
     config::{ConfigProviders, load_properties},
 };
 use curtail_cluster::{ClusterConfig, is_topic_setting};
-#[cfg(feature = "lab")]
+#[cfg(feature = "perf")]
 pub(crate) use curtail_lab::doctor::settings::set_both;
 
 use crate::{failure::Failure, profile};

@@ -3,10 +3,9 @@
 //! [`perf`] holds the engines of `curtail perf`, [`experiments`] and [`mod@bench`] those of `curtail lab`, [`kills`] that of
 //! `curtail lab kills`, and [`doctor`] that of `curtail doctor`. [`peers`] runs other clients under the same load. Nothing here
 //! prints: reports are values that the caller shows, and [`perf::Progress`] receives the progress of a run.
-
 //!
-//! Without the feature `experiments`, which is on by default, the crate is [`doctor`] alone: the Python package has no use for
-//! the rest.
+//! The feature `perf` has the engines of `curtail perf`, and `experiments`, which is on by default, the rest. Without either the
+//! crate is [`doctor`] alone: the Python package has no use for more.
 
 #[cfg(feature = "experiments")]
 pub mod bench;
@@ -19,16 +18,21 @@ pub mod experiments;
 pub mod kills;
 pub mod latency;
 mod letters;
-#[cfg(feature = "experiments")]
+#[cfg(feature = "perf")]
 pub mod over_time;
 mod pacer;
 #[cfg(feature = "experiments")]
 pub mod page;
 #[cfg(feature = "experiments")]
 pub mod peers;
-#[cfg(feature = "experiments")]
+#[cfg(feature = "perf")]
+#[cfg_attr(
+    not(feature = "experiments"),
+    expect(dead_code, unused_imports, reason = "the experiments use more")
+)]
 pub mod perf;
-#[cfg(feature = "experiments")]
+#[cfg(feature = "perf")]
+#[cfg_attr(not(feature = "experiments"), expect(dead_code, reason = "the experiments use more"))]
 pub mod phases;
 #[cfg(feature = "experiments")]
 pub mod results;

@@ -14,7 +14,11 @@ pub(crate) mod reassign;
 pub(crate) mod topics;
 pub(crate) mod transactions;
 
-use std::{fmt::Display, path::Path};
+use std::{
+    fmt::Display,
+    path::Path,
+    pin::{Pin, pin},
+};
 
 use clap::Args;
 use curtail::{
@@ -150,7 +154,9 @@ fn admin(client: &ClientArguments) -> Result<Admin, Failure> {
 /// Runs a command to its end.
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
-    runtime.block_on(work)
+    // `dyn`: tokio's runtime is compiled once, not for each command.
+    let mut work = pin!(work);
+    runtime.block_on(work.as_mut() as Pin<&mut dyn Future<Output = _>>)
 }
 
 /// Passes each success to `tell`; fails with all errors.

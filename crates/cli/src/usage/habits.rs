@@ -148,11 +148,11 @@ const TOOLS: &[(&str, &str)] = &[
     ("delete-records", "topics delete-records"),
     ("leader-election", "elect"),
     ("reassign-partitions", "reassign"),
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "perf")]
     ("producer-perf-test", "perf produce"),
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "perf")]
     ("consumer-perf-test", "perf consume"),
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "perf")]
     ("e2e-latency", "perf e2e"),
     ("server-start", "cluster"),
     ("metadata-quorum", "quorum"),

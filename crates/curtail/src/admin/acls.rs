@@ -9,7 +9,7 @@ use messages::{
     delete_acls_request::DeleteAclsFilter,
 };
 
-use super::{Admin, Each, broker_error, text};
+use super::{Admin, Call, Each, broker_error, text};
 use crate::Result;
 
 /// An enum with Kafka's codes and names.
@@ -268,9 +268,9 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_acls(&self, filter: &AclFilter) -> Result<Vec<Acl>> {
+    pub fn describe_acls<'a>(&'a self, filter: &'a AclFilter) -> Call<'a, Vec<Acl>> {
         let what = "describing ACLs (default.api.timeout.ms)";
-        self.retried(what, |_| self.describe_acls_once(filter)).await
+        self.retried(what, move |_| self.describe_acls_once(filter))
     }
 
     async fn describe_acls_once(&self, filter: &AclFilter) -> Result<Vec<Acl>> {
@@ -323,9 +323,9 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn create_acls(&self, acls: &[Acl]) -> Result<Each<Acl, ()>> {
+    pub fn create_acls<'a>(&'a self, acls: &'a [Acl]) -> Call<'a, Each<Acl, ()>> {
         let what = "adding ACLs (default.api.timeout.ms)";
-        self.rounds(what, acls, |open, _| self.create_acls_once(open)).await
+        self.rounds(what, acls, move |open, _| self.create_acls_once(open))
     }
 
     async fn create_acls_once(&self, acls: BTreeSet<Acl>) -> Result<Each<Acl, ()>> {
@@ -358,12 +358,12 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn delete_acls(
-        &self,
-        filters: &[AclFilter],
-    ) -> Result<Each<AclFilter, Each<Acl, ()>>> {
+    pub fn delete_acls<'a>(
+        &'a self,
+        filters: &'a [AclFilter],
+    ) -> Call<'a, Each<AclFilter, Each<Acl, ()>>> {
         let what = "deleting ACLs (default.api.timeout.ms)";
-        self.rounds(what, filters, |open, _| self.delete_acls_once(open)).await
+        self.rounds(what, filters, move |open, _| self.delete_acls_once(open))
     }
 
     async fn delete_acls_once(

@@ -16,7 +16,7 @@ use messages::{
     update_features_request::FeatureUpdateKey,
 };
 
-use super::{Admin, Each, Mode, broker_error, text, topics_of};
+use super::{Admin, Call, Each, Mode, broker_error, text, topics_of};
 use crate::{Result, TopicPartition};
 
 /// A directory of a broker's logs.
@@ -144,20 +144,23 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_log_dirs(&self, brokers: &[i32]) -> Result<Each<i32, Vec<LogDir>>> {
-        self.rounds("describing log directories (default.api.timeout.ms)", brokers, |open, _| {
-            self.at_brokers(open, |admin, broker| async move {
-                let request = DescribeLogDirsRequest::default().with_topics(None);
-                let answer: DescribeLogDirsResponse =
-                    admin.ask(&broker, 1..=4, |_| request).await?;
-                let what = format!("log directories of broker {}", broker.id);
-                ErrorCode(answer.error_code)
-                    .ok()
-                    .map_err(|code| broker_error(&what, code, None))?;
-                Ok(log_dirs(answer))
-            })
-        })
-        .await
+    pub fn describe_log_dirs<'a>(&'a self, brokers: &'a [i32]) -> Call<'a, Each<i32, Vec<LogDir>>> {
+        self.rounds(
+            "describing log directories (default.api.timeout.ms)",
+            brokers,
+            move |open, _| {
+                self.at_brokers(open, |admin, broker| async move {
+                    let request = DescribeLogDirsRequest::default().with_topics(None);
+                    let answer: DescribeLogDirsResponse =
+                        admin.ask(&broker, 1..=4, |_| request).await?;
+                    let what = format!("log directories of broker {}", broker.id);
+                    ErrorCode(answer.error_code)
+                        .ok()
+                        .map_err(|code| broker_error(&what, code, None))?;
+                    Ok(log_dirs(answer))
+                })
+            },
+        )
     }
 
     /// Returns the finalized features, and those that a broker supports.
@@ -167,9 +170,9 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_features(&self) -> Result<Features> {
+    pub fn describe_features(&self) -> Call<'_, Features> {
         let what = "describing features (default.api.timeout.ms)";
-        self.retried(what, |_| self.describe_features_once()).await
+        self.retried(what, move |_| self.describe_features_once())
     }
 
     async fn describe_features_once(&self) -> Result<Features> {
@@ -204,13 +207,13 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn update_features(
-        &self,
-        updates: &[(&str, FeatureUpdate)],
+    pub fn update_features<'a>(
+        &'a self,
+        updates: &'a [(&'a str, FeatureUpdate)],
         mode: Mode,
-    ) -> Result<()> {
+    ) -> Call<'a, ()> {
         let what = "updating features (default.api.timeout.ms)";
-        self.retried(what, |timeout_ms| self.update_features_once(updates, mode, timeout_ms)).await
+        self.retried(what, move |timeout_ms| self.update_features_once(updates, mode, timeout_ms))
     }
 
     async fn update_features_once(
@@ -251,9 +254,9 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn unregister_broker(&self, id: i32) -> Result<()> {
+    pub fn unregister_broker(&self, id: i32) -> Call<'_, ()> {
         let what = "unregistering a broker (default.api.timeout.ms)";
-        self.retried(what, |_| self.unregister_once(id)).await
+        self.retried(what, move |_| self.unregister_once(id))
     }
 
     async fn unregister_once(&self, id: i32) -> Result<()> {
@@ -273,13 +276,18 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn alter_replica_log_dirs(
-        &self,
-        moves: &[LogDirMove],
-    ) -> Result<Each<LogDirMove, ()>> {
-        let what = "moving replicas between directories (default.api.timeout.ms)";
-        let moved = self.rounds(what, moves, |open, _| self.move_replicas_once(open)).await?;
-        Ok(moved.into_iter().map(|(to, result)| (to, result.and_then(|answer| answer))).collect())
+    pub fn alter_replica_log_dirs<'a>(
+        &'a self,
+        moves: &'a [LogDirMove],
+    ) -> Call<'a, Each<LogDirMove, ()>> {
+        Box::pin(async move {
+            let what = "moving replicas between directories (default.api.timeout.ms)";
+            let moved = self.rounds(what, moves, |open, _| self.move_replicas_once(open)).await?;
+            Ok(moved
+                .into_iter()
+                .map(|(to, result)| (to, result.and_then(|answer| answer)))
+                .collect())
+        })
     }
 
     /// The inner results are the brokers' answers. They are final: a repeated request would not change them.
@@ -329,9 +337,9 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_metadata_quorum(&self) -> Result<QuorumDescription> {
+    pub fn describe_metadata_quorum(&self) -> Call<'_, QuorumDescription> {
         let what = "describing the metadata quorum (default.api.timeout.ms)";
-        self.retried(what, |_| self.describe_quorum_once()).await
+        self.retried(what, move |_| self.describe_quorum_once())
     }
 
     async fn describe_quorum_once(&self) -> Result<QuorumDescription> {

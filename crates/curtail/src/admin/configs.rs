@@ -19,7 +19,8 @@ use messages::{
 };
 
 use super::{
-    Admin, BrokerDescription, Each, Mode, broker_error, rounds::unknown_broker, text, topic_error,
+    Admin, BrokerDescription, Call, Each, Mode, broker_error, rounds::unknown_broker, text,
+    topic_error,
 };
 use crate::{Error, Result};
 
@@ -300,12 +301,12 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_config_resources(
-        &self,
-        kinds: &[ConfigResourceKind],
-    ) -> Result<Vec<ConfigResource>> {
+    pub fn list_config_resources<'a>(
+        &'a self,
+        kinds: &'a [ConfigResourceKind],
+    ) -> Call<'a, Vec<ConfigResource>> {
         let what = "listing resources with settings (default.api.timeout.ms)";
-        self.retried(what, |_| self.list_resources_once(kinds)).await
+        self.retried(what, move |_| self.list_resources_once(kinds))
     }
 
     async fn list_resources_once(
@@ -346,11 +347,11 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_configs(
-        &self,
-        resources: &[ConfigResource],
-    ) -> Result<Each<ConfigResource, Vec<ConfigEntry>>> {
-        self.rounds("describing settings (default.api.timeout.ms)", resources, |open, _| {
+    pub fn describe_configs<'a>(
+        &'a self,
+        resources: &'a [ConfigResource],
+    ) -> Call<'a, Each<ConfigResource, Vec<ConfigEntry>>> {
+        self.rounds("describing settings (default.api.timeout.ms)", resources, move |open, _| {
             self.at_resources(open, |admin, broker, part| async move {
                 let resources = part.iter().map(|resource| {
                     let (kind, name) = resource.wire();
@@ -378,7 +379,6 @@ impl Admin {
                 Ok(results)
             })
         })
-        .await
     }
 
     /// Changes settings (KIP-339), with a result for each resource. The changes of one resource apply all or none.
@@ -405,11 +405,11 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn incremental_alter_configs(
-        &self,
-        changes: &[(ConfigResource, Vec<ConfigChange>)],
+    pub fn incremental_alter_configs<'a>(
+        &'a self,
+        changes: &'a [(ConfigResource, Vec<ConfigChange>)],
         mode: Mode,
-    ) -> Result<Each<ConfigResource, ()>> {
+    ) -> Call<'a, Each<ConfigResource, ()>> {
         let mut by_resource: BTreeMap<ConfigResource, Vec<AlterableConfig>> = BTreeMap::new();
         for (resource, changes) in changes {
             let all = by_resource.entry(resource.clone()).or_default();
@@ -417,7 +417,7 @@ impl Admin {
         }
         let by_resource = Arc::new(by_resource);
         let resources: Vec<ConfigResource> = changes.iter().map(|(at, _)| at.clone()).collect();
-        self.rounds("changing settings (default.api.timeout.ms)", &resources, |open, _| {
+        self.rounds("changing settings (default.api.timeout.ms)", resources, move |open, _| {
             let by_resource = by_resource.clone();
             self.at_resources(open, move |admin, broker, part| {
                 let by_resource = by_resource.clone();
@@ -448,7 +448,6 @@ impl Admin {
                 }
             })
         })
-        .await
     }
 
     /// Sends each broker its own resources, and any broker all others.

@@ -11,7 +11,7 @@ use curtail_wire::{
 };
 
 use super::{
-    Admin, BrokerDescription, ClusterDescription, Each, PartitionDescription, Target,
+    Admin, BrokerDescription, Call, ClusterDescription, Each, PartitionDescription, Target,
     TopicDescription, TopicListing, broker_error, id_error, topic_error,
 };
 use crate::{Error, Result};
@@ -24,24 +24,26 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_topics(&self) -> Result<Vec<TopicListing>> {
-        let what = "the list of topics (default.api.timeout.ms)";
-        let answer = self.retried(what, |_| self.metadata(None)).await?;
-        let mut topics: Vec<TopicListing> = answer
-            .topics
-            .into_iter()
-            .filter(|topic| topic.error.is_none())
-            .filter_map(|topic| {
-                Some(TopicListing {
-                    name: topic.name?,
-                    id: known_id(topic.topic_id),
-                    internal: topic.is_internal,
-                    partitions: topic.partitions.len(),
+    pub fn list_topics(&self) -> Call<'_, Vec<TopicListing>> {
+        Box::pin(async move {
+            let what = "the list of topics (default.api.timeout.ms)";
+            let answer = self.retried(what, |_| self.metadata(None)).await?;
+            let mut topics: Vec<TopicListing> = answer
+                .topics
+                .into_iter()
+                .filter(|topic| topic.error.is_none())
+                .filter_map(|topic| {
+                    Some(TopicListing {
+                        name: topic.name?,
+                        id: known_id(topic.topic_id),
+                        internal: topic.is_internal,
+                        partitions: topic.partitions.len(),
+                    })
                 })
-            })
-            .collect();
-        topics.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(topics)
+                .collect();
+            topics.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(topics)
+        })
     }
 
     /// Returns topics with their partitions, or an error for each topic that cannot be described. A repeated name has one
@@ -52,18 +54,23 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_topics(&self, names: &[&str]) -> Result<Each<String, TopicDescription>> {
-        let what = "the description of topics (default.api.timeout.ms)";
-        let mut answer = self.retried(what, |_| self.metadata(Some(names))).await?;
-        let mut take = |name: &str| {
-            let at = answer.topics.iter().position(|t| t.name.as_deref() == Some(name));
-            match at.map(|at| answer.topics.swap_remove(at)) {
-                Some(topic) if topic.error.is_none() => Ok(describe(name, topic)),
-                Some(topic) => Err(topic_error(name, topic.error, None)),
-                None => Err(topic_error(name, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None)),
-            }
-        };
-        Ok(once(names).map(|name| ((*name).to_owned(), take(name))).collect())
+    pub fn describe_topics<'a>(
+        &'a self,
+        names: &'a [&'a str],
+    ) -> Call<'a, Each<String, TopicDescription>> {
+        Box::pin(async move {
+            let what = "the description of topics (default.api.timeout.ms)";
+            let mut answer = self.retried(what, |_| self.metadata(Some(names))).await?;
+            let mut take = |name: &str| {
+                let at = answer.topics.iter().position(|t| t.name.as_deref() == Some(name));
+                match at.map(|at| answer.topics.swap_remove(at)) {
+                    Some(topic) if topic.error.is_none() => Ok(describe(name, topic)),
+                    Some(topic) => Err(topic_error(name, topic.error, None)),
+                    None => Err(topic_error(name, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None)),
+                }
+            };
+            Ok(once(names).map(|name| ((*name).to_owned(), take(name))).collect())
+        })
     }
 
     /// Returns topics with their partitions by the topics' ids. A topic that was deleted and created again has another
@@ -85,23 +92,25 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_topics_by_id(
-        &self,
-        ids: &[Uuid],
-    ) -> Result<Each<Uuid, TopicDescription>> {
-        let what = "the description of topics (default.api.timeout.ms)";
-        let mut answer = self.retried(what, |_| self.metadata_by_id(ids)).await?;
-        let mut take = |id: Uuid| {
-            let at = answer.topics.iter().position(|t| t.topic_id == id);
-            let Some(at) = at.filter(|_| !id.is_zero()) else {
-                return Err(id_error(id, ErrorCode::UNKNOWN_TOPIC_ID, None));
+    pub fn describe_topics_by_id<'a>(
+        &'a self,
+        ids: &'a [Uuid],
+    ) -> Call<'a, Each<Uuid, TopicDescription>> {
+        Box::pin(async move {
+            let what = "the description of topics (default.api.timeout.ms)";
+            let mut answer = self.retried(what, |_| self.metadata_by_id(ids)).await?;
+            let mut take = |id: Uuid| {
+                let at = answer.topics.iter().position(|t| t.topic_id == id);
+                let Some(at) = at.filter(|_| !id.is_zero()) else {
+                    return Err(id_error(id, ErrorCode::UNKNOWN_TOPIC_ID, None));
+                };
+                let mut topic = answer.topics.swap_remove(at);
+                topic.error.ok().map_err(|code| id_error(id, code, None))?;
+                let name = topic.name.take().unwrap_or_default();
+                Ok(describe(&name, topic))
             };
-            let mut topic = answer.topics.swap_remove(at);
-            topic.error.ok().map_err(|code| id_error(id, code, None))?;
-            let name = topic.name.take().unwrap_or_default();
-            Ok(describe(&name, topic))
-        };
-        Ok(once(ids).map(|id| (*id, take(*id))).collect())
+            Ok(once(ids).map(|id| (*id, take(*id))).collect())
+        })
     }
 
     /// Returns the cluster's id, controller and live brokers.
@@ -111,9 +120,11 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_cluster(&self) -> Result<ClusterDescription> {
-        let what = "the description of the cluster (default.api.timeout.ms)";
-        Ok(describe_cluster(self.retried(what, |_| self.metadata(Some(&[]))).await?))
+    pub fn describe_cluster(&self) -> Call<'_, ClusterDescription> {
+        Box::pin(async move {
+            let what = "the description of the cluster (default.api.timeout.ms)";
+            Ok(describe_cluster(self.retried(what, |_| self.metadata(Some(&[]))).await?))
+        })
     }
 
     /// Sends one request to any broker; `None` requests all topics. Never creates topics.

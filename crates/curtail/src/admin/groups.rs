@@ -22,7 +22,9 @@ use messages::{
     offset_fetch_response::OffsetFetchResponseGroup,
 };
 
-use super::{Admin, BrokerDescription, Each, broker_error, rounds::leader_in, text, topics_of};
+use super::{
+    Admin, BrokerDescription, Call, Each, broker_error, rounds::leader_in, text, topics_of,
+};
 use crate::{
     Error, Result, TopicPartition, coordinator::Coordinators, transaction::OffsetAndMetadata,
 };
@@ -184,25 +186,27 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_groups(&self) -> Result<Each<i32, Vec<GroupListing>>> {
-        let ids = self.broker_ids("listing groups (default.api.timeout.ms)").await?;
-        self.rounds("listing groups (default.api.timeout.ms)", &ids, |open, _| {
-            self.at_brokers(open, |admin, broker| async move {
-                let answer: ListGroupsResponse =
-                    admin.ask(&broker, 0..=5, |_| ListGroupsRequest::default()).await?;
-                ErrorCode(answer.error_code)
-                    .ok()
-                    .map_err(|code| broker_error(&format!("broker {}", broker.id), code, None))?;
-                let groups = answer.groups.into_iter().map(|group| GroupListing {
-                    group_id: group.group_id.to_string(),
-                    protocol_type: group.protocol_type.to_string(),
-                    state: GroupState::from_name(&group.group_state),
-                    kind: GroupKind::from_name(&group.group_type),
-                });
-                Ok(groups.collect())
+    pub fn list_groups(&self) -> Call<'_, Each<i32, Vec<GroupListing>>> {
+        Box::pin(async move {
+            let ids = self.broker_ids("listing groups (default.api.timeout.ms)").await?;
+            self.rounds("listing groups (default.api.timeout.ms)", ids, |open, _| {
+                self.at_brokers(open, |admin, broker| async move {
+                    let answer: ListGroupsResponse =
+                        admin.ask(&broker, 0..=5, |_| ListGroupsRequest::default()).await?;
+                    ErrorCode(answer.error_code).ok().map_err(|code| {
+                        broker_error(&format!("broker {}", broker.id), code, None)
+                    })?;
+                    let groups = answer.groups.into_iter().map(|group| GroupListing {
+                        group_id: group.group_id.to_string(),
+                        protocol_type: group.protocol_type.to_string(),
+                        state: GroupState::from_name(&group.group_state),
+                        kind: GroupKind::from_name(&group.group_type),
+                    });
+                    Ok(groups.collect())
+                })
             })
+            .await
         })
-        .await
     }
 
     /// Returns groups of either protocol with their members, with a result for each group.
@@ -221,12 +225,14 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_groups(&self, groups: &[&str]) -> Result<Each<String, GroupDescription>> {
+    pub fn describe_groups<'a>(
+        &'a self,
+        groups: &'a [&'a str],
+    ) -> Call<'a, Each<String, GroupDescription>> {
         let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
-        self.rounds("describing groups (default.api.timeout.ms)", &groups, |open, _| {
+        self.rounds("describing groups (default.api.timeout.ms)", groups, move |open, _| {
             self.at_coordinators(Coordinators::OfGroups, open, describe)
         })
-        .await
     }
 
     /// Deletes groups without members and all their committed offsets, with a result for each group.
@@ -236,9 +242,9 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn delete_groups(&self, groups: &[&str]) -> Result<Each<String, ()>> {
+    pub fn delete_groups<'a>(&'a self, groups: &'a [&'a str]) -> Call<'a, Each<String, ()>> {
         let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
-        self.rounds("deleting groups (default.api.timeout.ms)", &groups, |open, _| {
+        self.rounds("deleting groups (default.api.timeout.ms)", groups, move |open, _| {
             self.at_coordinators(Coordinators::OfGroups, open, |admin, broker, part| async move {
                 let names = part.iter().map(|id| text(id).into()).collect();
                 let request = DeleteGroupsRequest::default().with_groups_names(names);
@@ -251,7 +257,6 @@ impl Admin {
                 Ok(results.collect())
             })
         })
-        .await
     }
 
     /// Returns all committed offsets of groups, with a result for each group. A group that does not exist has none.
@@ -261,9 +266,12 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_group_offsets(&self, groups: &[&str]) -> Result<Each<String, GroupOffsets>> {
+    pub fn list_group_offsets<'a>(
+        &'a self,
+        groups: &'a [&'a str],
+    ) -> Call<'a, Each<String, GroupOffsets>> {
         let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
-        self.rounds("listing a group's offsets (default.api.timeout.ms)", &groups, |open, _| {
+        self.rounds("listing a group's offsets (default.api.timeout.ms)", groups, move |open, _| {
             self.at_coordinators(Coordinators::OfGroups, open, |admin, broker, part| async move {
                 let all = |id: &String| {
                     OffsetFetchRequestGroup::default()
@@ -281,7 +289,6 @@ impl Admin {
                 Ok(results.collect())
             })
         })
-        .await
     }
 
     /// Commits offsets for a group without members, with a result for each partition. Creates the group if it does
@@ -292,23 +299,22 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn alter_group_offsets(
-        &self,
-        group: &str,
-        offsets: &[(TopicPartition, OffsetAndMetadata)],
-    ) -> Result<Each<TopicPartition, ()>> {
+    pub fn alter_group_offsets<'a>(
+        &'a self,
+        group: &'a str,
+        offsets: &'a [(TopicPartition, OffsetAndMetadata)],
+    ) -> Call<'a, Each<TopicPartition, ()>> {
         let partitions: Vec<TopicPartition> = offsets.iter().map(|(at, _)| at.clone()).collect();
-        let offsets: BTreeMap<&TopicPartition, &OffsetAndMetadata> =
-            offsets.iter().map(|(at, offset)| (at, offset)).collect();
-        let offsets = &offsets;
+        let offsets: Arc<BTreeMap<&TopicPartition, &OffsetAndMetadata>> =
+            Arc::new(offsets.iter().map(|(at, offset)| (at, offset)).collect());
         let what = "changing a group's offsets (default.api.timeout.ms)";
-        self.rounds(what, &partitions, |open, _| self.commit_once(group, offsets, open)).await
+        self.rounds(what, partitions, move |open, _| self.commit_once(group, offsets.clone(), open))
     }
 
     async fn commit_once(
         &self,
         group: &str,
-        offsets: &BTreeMap<&TopicPartition, &OffsetAndMetadata>,
+        offsets: Arc<BTreeMap<&TopicPartition, &OffsetAndMetadata>>,
         open: BTreeSet<TopicPartition>,
     ) -> Result<Each<TopicPartition, ()>> {
         let broker = self.group_coordinator(group).await?;
@@ -357,13 +363,13 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn delete_group_offsets(
-        &self,
-        group: &str,
-        partitions: &[TopicPartition],
-    ) -> Result<Each<TopicPartition, ()>> {
+    pub fn delete_group_offsets<'a>(
+        &'a self,
+        group: &'a str,
+        partitions: &'a [TopicPartition],
+    ) -> Call<'a, Each<TopicPartition, ()>> {
         let what = "deleting a group's offsets (default.api.timeout.ms)";
-        self.rounds(what, partitions, |open, _| self.delete_offsets_once(group, open)).await
+        self.rounds(what, partitions, move |open, _| self.delete_offsets_once(group, open))
     }
 
     async fn delete_offsets_once(

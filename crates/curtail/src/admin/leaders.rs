@@ -15,7 +15,7 @@ use messages::{
     list_partition_reassignments_request::ListPartitionReassignmentsTopics,
 };
 
-use super::{Admin, Each, broker_error, partition_result, rounds::in_order, topics_of};
+use super::{Admin, Call, Each, broker_error, partition_result, rounds::in_order, topics_of};
 use crate::{Result, TopicPartition};
 
 /// Type of a leader election.
@@ -68,24 +68,27 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn alter_partition_reassignments(
-        &self,
-        reassignments: &[(TopicPartition, Reassignment)],
-    ) -> Result<Each<TopicPartition, ()>> {
-        let what = "reassigning partitions (default.api.timeout.ms)";
-        let once = |timeout_ms| self.reassign_once(reassignments, timeout_ms);
-        let answer = self.retried(what, once).await?;
-        let mut answered = Each::new();
-        for topic in answer.responses {
-            for partition in topic.partitions {
-                let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
-                let message = partition.error_message.as_deref();
-                let result = partition_result(&at, partition.error_code, message);
-                answered.push((at, result));
+    pub fn alter_partition_reassignments<'a>(
+        &'a self,
+        reassignments: &'a [(TopicPartition, Reassignment)],
+    ) -> Call<'a, Each<TopicPartition, ()>> {
+        Box::pin(async move {
+            let what = "reassigning partitions (default.api.timeout.ms)";
+            let once = |timeout_ms| self.reassign_once(reassignments, timeout_ms);
+            let answer = self.retried(what, once).await?;
+            let mut answered = Each::new();
+            for topic in answer.responses {
+                for partition in topic.partitions {
+                    let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                    let message = partition.error_message.as_deref();
+                    let result = partition_result(&at, partition.error_code, message);
+                    answered.push((at, result));
+                }
             }
-        }
-        let asked: Vec<TopicPartition> = reassignments.iter().map(|(at, _)| at.clone()).collect();
-        Ok(in_order(&asked, answered))
+            let asked: Vec<TopicPartition> =
+                reassignments.iter().map(|(at, _)| at.clone()).collect();
+            Ok(in_order(&asked, answered))
+        })
     }
 
     async fn reassign_once(
@@ -125,27 +128,29 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_partition_reassignments(
-        &self,
-        partitions: Option<&[TopicPartition]>,
-    ) -> Result<BTreeMap<TopicPartition, OngoingReassignment>> {
-        let what = "listing reassignments (default.api.timeout.ms)";
-        let once = |timeout_ms| self.reassignments_once(partitions, timeout_ms);
-        let answer = self.retried(what, once).await?;
-        let ids = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
-        let mut ongoing = BTreeMap::new();
-        for topic in answer.topics {
-            for partition in topic.partitions {
-                let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
-                let found = OngoingReassignment {
-                    replicas: ids(partition.replicas),
-                    adding: ids(partition.adding_replicas),
-                    removing: ids(partition.removing_replicas),
-                };
-                ongoing.insert(at, found);
+    pub fn list_partition_reassignments<'a>(
+        &'a self,
+        partitions: Option<&'a [TopicPartition]>,
+    ) -> Call<'a, BTreeMap<TopicPartition, OngoingReassignment>> {
+        Box::pin(async move {
+            let what = "listing reassignments (default.api.timeout.ms)";
+            let once = |timeout_ms| self.reassignments_once(partitions, timeout_ms);
+            let answer = self.retried(what, once).await?;
+            let ids = |ids: Vec<BrokerId>| ids.into_iter().map(|id| id.0).collect();
+            let mut ongoing = BTreeMap::new();
+            for topic in answer.topics {
+                for partition in topic.partitions {
+                    let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                    let found = OngoingReassignment {
+                        replicas: ids(partition.replicas),
+                        adding: ids(partition.adding_replicas),
+                        removing: ids(partition.removing_replicas),
+                    };
+                    ongoing.insert(at, found);
+                }
             }
-        }
-        Ok(ongoing)
+            Ok(ongoing)
+        })
     }
 
     async fn reassignments_once(
@@ -181,27 +186,29 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn elect_leaders(
-        &self,
+    pub fn elect_leaders<'a>(
+        &'a self,
         election: Election,
-        partitions: &[TopicPartition],
-    ) -> Result<Each<TopicPartition, Elected>> {
-        let what = "electing leaders (default.api.timeout.ms)";
-        let once = |timeout_ms| self.elect_once(election, partitions, timeout_ms);
-        let answer = self.retried(what, once).await?;
-        let mut answered = Each::new();
-        for topic in answer.replica_election_results {
-            for partition in topic.partition_result {
-                let at = TopicPartition::new(topic.topic.as_str(), partition.partition_id);
-                let message = partition.error_message.as_deref();
-                let result = match ErrorCode(partition.error_code) {
-                    ErrorCode::ELECTION_NOT_NEEDED => Ok(Elected::Already),
-                    code => partition_result(&at, code.0, message).map(|()| Elected::Now),
-                };
-                answered.push((at, result));
+        partitions: &'a [TopicPartition],
+    ) -> Call<'a, Each<TopicPartition, Elected>> {
+        Box::pin(async move {
+            let what = "electing leaders (default.api.timeout.ms)";
+            let once = |timeout_ms| self.elect_once(election, partitions, timeout_ms);
+            let answer = self.retried(what, once).await?;
+            let mut answered = Each::new();
+            for topic in answer.replica_election_results {
+                for partition in topic.partition_result {
+                    let at = TopicPartition::new(topic.topic.as_str(), partition.partition_id);
+                    let message = partition.error_message.as_deref();
+                    let result = match ErrorCode(partition.error_code) {
+                        ErrorCode::ELECTION_NOT_NEEDED => Ok(Elected::Already),
+                        code => partition_result(&at, code.0, message).map(|()| Elected::Now),
+                    };
+                    answered.push((at, result));
+                }
             }
-        }
-        Ok(in_order(partitions, answered))
+            Ok(in_order(partitions, answered))
+        })
     }
 
     async fn elect_once(

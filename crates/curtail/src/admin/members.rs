@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{LeaveGroupRequest, LeaveGroupResponse, leave_group_request::MemberIdentity};
 
-use super::{Admin, Each, broker_error, text};
+use super::{Admin, Call, Each, broker_error, text};
 use crate::Result;
 
 /// A member of a group.
@@ -66,13 +66,13 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn remove_group_members(
-        &self,
-        group: &str,
-        members: &[GroupMember],
-    ) -> Result<Each<GroupMember, ()>> {
+    pub fn remove_group_members<'a>(
+        &'a self,
+        group: &'a str,
+        members: &'a [GroupMember],
+    ) -> Call<'a, Each<GroupMember, ()>> {
         let what = "removing members of a group (default.api.timeout.ms)";
-        self.rounds(what, members, |open, _| self.remove_once(group, open)).await
+        self.rounds(what, members, move |open, _| self.remove_once(group, open))
     }
 
     async fn remove_once(

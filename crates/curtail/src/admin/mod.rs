@@ -23,6 +23,7 @@ mod types;
 
 use std::{
     collections::BTreeMap,
+    pin::Pin,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -105,6 +106,10 @@ enum Target {
 
 /// A result for each requested item, in the order requested.
 pub type Each<K, T> = Vec<(K, Result<T>)>;
+
+/// A call of [`Admin`], to be awaited. It sends nothing before that.
+// Boxed: the compiler would generate the calls again in each crate that awaits them.
+pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl Admin {
     /// Creates an admin client. Sends no request yet.
@@ -199,9 +204,9 @@ impl Attempts<'_> {
     }
 
     /// Makes one attempt, which the deadline ends.
-    async fn run<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
-        // Boxed: nested in a caller's futures, the whole type would exceed the compiler's default recursion limit.
-        let attempt = Box::pin(async { timeout_at(self.deadline, attempt).await });
+    async fn run<T>(&self, attempt: Call<'_, T>) -> Result<T> {
+        // The timer starts inside the runtime.
+        let attempt = async { timeout_at(self.deadline, attempt).await };
         match within(self.shared.metadata.runtime(), attempt).await? {
             Ok(result) => result,
             Err(_) => Err(self.timed_out()),

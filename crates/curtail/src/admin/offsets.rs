@@ -9,8 +9,8 @@ use messages::{
     list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
 };
 
-use super::{Admin, Each, partition_result, topics_of};
-use crate::{Result, TopicPartition};
+use super::{Admin, Call, Each, partition_result, topics_of};
+use crate::TopicPartition;
 
 /// A position in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,49 +77,52 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_offsets(
-        &self,
-        wanted: &[(TopicPartition, OffsetSpec)],
+    pub fn list_offsets<'a>(
+        &'a self,
+        wanted: &'a [(TopicPartition, OffsetSpec)],
         isolation: IsolationLevel,
-    ) -> Result<Each<TopicPartition, ListedOffset>> {
+    ) -> Call<'a, Each<TopicPartition, ListedOffset>> {
         let partitions: Vec<TopicPartition> = wanted.iter().map(|(at, _)| at.clone()).collect();
         let specs: Arc<BTreeMap<TopicPartition, OffsetSpec>> =
             Arc::new(wanted.iter().cloned().collect());
-        self.rounds("listing offsets (default.api.timeout.ms)", &partitions, |open, timeout_ms| {
-            let specs = specs.clone();
-            self.at_leaders(open, move |admin, leader, part| {
+        self.rounds(
+            "listing offsets (default.api.timeout.ms)",
+            partitions,
+            move |open, timeout_ms| {
                 let specs = specs.clone();
-                async move {
-                    let mut first = 1;
-                    let topics = topics_of(&part, |index, at| {
-                        let (timestamp, since) = specs[at].wire();
-                        first = first.max(since);
-                        ListOffsetsPartition::default()
-                            .with_partition_index(index)
-                            .with_timestamp(timestamp)
-                    });
-                    let topics = topics.into_iter().map(|(name, partitions)| {
-                        ListOffsetsTopic::default().with_name(name).with_partitions(partitions)
-                    });
-                    let request = ListOffsetsRequest::default()
-                        .with_replica_id((-1).into())
-                        .with_topics(topics.collect());
-                    let committed = isolation == IsolationLevel::ReadCommitted;
-                    let first = if committed { first.max(2) } else { first };
-                    let answer: ListOffsetsResponse = admin
-                        .ask(&leader, first..=10, |version| {
-                            let request = match version {
-                                ..10 => request,
-                                _ => request.with_timeout_ms(timeout_ms),
-                            };
-                            if committed { request.with_isolation_level(1) } else { request }
-                        })
-                        .await?;
-                    Ok(listed(&answer))
-                }
-            })
-        })
-        .await
+                self.at_leaders(open, move |admin, leader, part| {
+                    let specs = specs.clone();
+                    async move {
+                        let mut first = 1;
+                        let topics = topics_of(&part, |index, at| {
+                            let (timestamp, since) = specs[at].wire();
+                            first = first.max(since);
+                            ListOffsetsPartition::default()
+                                .with_partition_index(index)
+                                .with_timestamp(timestamp)
+                        });
+                        let topics = topics.into_iter().map(|(name, partitions)| {
+                            ListOffsetsTopic::default().with_name(name).with_partitions(partitions)
+                        });
+                        let request = ListOffsetsRequest::default()
+                            .with_replica_id((-1).into())
+                            .with_topics(topics.collect());
+                        let committed = isolation == IsolationLevel::ReadCommitted;
+                        let first = if committed { first.max(2) } else { first };
+                        let answer: ListOffsetsResponse = admin
+                            .ask(&leader, first..=10, |version| {
+                                let request = match version {
+                                    ..10 => request,
+                                    _ => request.with_timeout_ms(timeout_ms),
+                                };
+                                if committed { request.with_isolation_level(1) } else { request }
+                            })
+                            .await?;
+                        Ok(listed(&answer))
+                    }
+                })
+            },
+        )
     }
 
     /// Deletes the records before an offset of each partition; all of them for -1. Returns the first remaining offset
@@ -130,45 +133,52 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn delete_records(
-        &self,
-        before: &[(TopicPartition, i64)],
-    ) -> Result<Each<TopicPartition, i64>> {
+    pub fn delete_records<'a>(
+        &'a self,
+        before: &'a [(TopicPartition, i64)],
+    ) -> Call<'a, Each<TopicPartition, i64>> {
         let partitions: Vec<TopicPartition> = before.iter().map(|(at, _)| at.clone()).collect();
         let offsets: Arc<BTreeMap<TopicPartition, i64>> =
             Arc::new(before.iter().cloned().collect());
-        self.rounds("deleting records (default.api.timeout.ms)", &partitions, |open, timeout_ms| {
-            let offsets = offsets.clone();
-            self.at_leaders(open, move |admin, leader, part| {
+        self.rounds(
+            "deleting records (default.api.timeout.ms)",
+            partitions,
+            move |open, timeout_ms| {
                 let offsets = offsets.clone();
-                async move {
-                    let topics = topics_of(&part, |index, at| {
-                        DeleteRecordsPartition::default()
-                            .with_partition_index(index)
-                            .with_offset(offsets[at])
-                    });
-                    let topics = topics.into_iter().map(|(name, partitions)| {
-                        DeleteRecordsTopic::default().with_name(name).with_partitions(partitions)
-                    });
-                    let request = DeleteRecordsRequest::default()
-                        .with_topics(topics.collect())
-                        .with_timeout_ms(timeout_ms);
-                    let answer: DeleteRecordsResponse =
-                        admin.ask(&leader, 0..=2, |_| request).await?;
-                    let mut results = Each::new();
-                    for topic in answer.topics {
-                        for partition in topic.partitions {
-                            let at =
-                                TopicPartition::new(topic.name.as_str(), partition.partition_index);
-                            let result = partition_result(&at, partition.error_code, None);
-                            results.push((at, result.map(|()| partition.low_watermark)));
+                self.at_leaders(open, move |admin, leader, part| {
+                    let offsets = offsets.clone();
+                    async move {
+                        let topics = topics_of(&part, |index, at| {
+                            DeleteRecordsPartition::default()
+                                .with_partition_index(index)
+                                .with_offset(offsets[at])
+                        });
+                        let topics = topics.into_iter().map(|(name, partitions)| {
+                            DeleteRecordsTopic::default()
+                                .with_name(name)
+                                .with_partitions(partitions)
+                        });
+                        let request = DeleteRecordsRequest::default()
+                            .with_topics(topics.collect())
+                            .with_timeout_ms(timeout_ms);
+                        let answer: DeleteRecordsResponse =
+                            admin.ask(&leader, 0..=2, |_| request).await?;
+                        let mut results = Each::new();
+                        for topic in answer.topics {
+                            for partition in topic.partitions {
+                                let at = TopicPartition::new(
+                                    topic.name.as_str(),
+                                    partition.partition_index,
+                                );
+                                let result = partition_result(&at, partition.error_code, None);
+                                results.push((at, result.map(|()| partition.low_watermark)));
+                            }
                         }
+                        Ok(results)
                     }
-                    Ok(results)
-                }
-            })
-        })
-        .await
+                })
+            },
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use messages::{
     describe_client_quotas_request::ComponentData,
 };
 
-use super::{Admin, Each, Mode, broker_error, text};
+use super::{Admin, Call, Each, Mode, broker_error, text};
 use crate::Result;
 
 /// Entity of a quota: names by `user`, `client-id` or `ip`; `None` is the default entity.
@@ -71,12 +71,12 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_client_quotas(
-        &self,
-        filter: &QuotaFilter,
-    ) -> Result<BTreeMap<QuotaEntity, Quotas>> {
+    pub fn describe_client_quotas<'a>(
+        &'a self,
+        filter: &'a QuotaFilter,
+    ) -> Call<'a, BTreeMap<QuotaEntity, Quotas>> {
         let what = "describing quotas (default.api.timeout.ms)";
-        self.retried(what, |_| self.describe_quotas_once(filter)).await
+        self.retried(what, move |_| self.describe_quotas_once(filter))
     }
 
     async fn describe_quotas_once(
@@ -118,14 +118,14 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn alter_client_quotas(
-        &self,
-        changes: &[(QuotaEntity, Vec<QuotaChange>)],
+    pub fn alter_client_quotas<'a>(
+        &'a self,
+        changes: &'a [(QuotaEntity, Vec<QuotaChange>)],
         mode: Mode,
-    ) -> Result<Each<QuotaEntity, ()>> {
+    ) -> Call<'a, Each<QuotaEntity, ()>> {
         let entities: Vec<QuotaEntity> = changes.iter().map(|(entity, _)| entity.clone()).collect();
         let what = "changing quotas (default.api.timeout.ms)";
-        self.rounds(what, &entities, |open, _| self.alter_quotas_once(changes, mode, open)).await
+        self.rounds(what, entities, move |open, _| self.alter_quotas_once(changes, mode, open))
     }
 
     async fn alter_quotas_once(

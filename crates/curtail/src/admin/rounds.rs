@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Admin, Attempts, BrokerDescription, Each, Target, broker_error,
+    Admin, Attempts, BrokerDescription, Call, Each, Target, broker_error,
     describe::{describe_cluster, leader_of},
     passes,
 };
@@ -33,6 +33,9 @@ use crate::{
 
 /// A broker, and the items requested from it.
 type Part<K> = (BrokerDescription, Vec<K>);
+
+/// One round of a call: the open items, and the time in milliseconds that a broker may take.
+type Round<'a, K, T> = Box<dyn FnMut(BTreeSet<K>, i32) -> Call<'a, Each<K, T>> + Send + 'a>;
 
 /// The latest result of each requested item.
 struct Results<'a, K, T> {
@@ -100,17 +103,31 @@ impl<'a, K: Clone + Ord, T> Results<'a, K, T> {
 impl Admin {
     /// Repeats rounds until every item has a final result, or the time is up. `round` receives the open items and the
     /// time in milliseconds that a broker may take.
-    pub(super) async fn rounds<K, T, F>(
-        &self,
+    pub(super) fn rounds<'a, K, T, F>(
+        &'a self,
         what: &'static str,
-        asked: &[K],
-        mut round: impl FnMut(BTreeSet<K>, i32) -> F,
-    ) -> Result<Each<K, T>>
+        asked: impl Into<Vec<K>>,
+        mut round: impl FnMut(BTreeSet<K>, i32) -> F + Send + 'a,
+    ) -> Call<'a, Each<K, T>>
     where
-        K: Clone + Ord,
-        F: Future<Output = Result<Each<K, T>>>,
+        K: Clone + Ord + Send + Sync + 'a,
+        T: Send + Sync + 'a,
+        F: Future<Output = Result<Each<K, T>>> + Send + 'a,
     {
-        let mut results = Results::of(asked);
+        let round = Box::new(move |open, timeout_ms| -> Call<'a, Each<K, T>> {
+            Box::pin(round(open, timeout_ms))
+        });
+        Box::pin(self.repeated(what, asked.into(), round))
+    }
+
+    /// As [`Self::rounds`]. A function for each type of items and results, not for each call.
+    async fn repeated<'a, K: Clone + Ord, T>(
+        &'a self,
+        what: &'static str,
+        asked: Vec<K>,
+        mut round: Round<'a, K, T>,
+    ) -> Result<Each<K, T>> {
+        let mut results = Results::of(&asked);
         let mut attempts = self.attempts(what);
         loop {
             let open = results.open();
@@ -142,28 +159,28 @@ impl Admin {
 
     /// Repeats one request until it has a final result, or the time is up. `once` receives the time in milliseconds
     /// that a broker may take.
-    pub(super) async fn retried<T, F>(
-        &self,
+    pub(super) fn retried<'a, T, F>(
+        &'a self,
         what: &'static str,
-        once: impl FnMut(i32) -> F,
-    ) -> Result<T>
+        once: impl FnMut(i32) -> F + Send + 'a,
+    ) -> Call<'a, T>
     where
-        F: Future<Output = Result<T>>,
+        T: Send + 'a,
+        F: Future<Output = Result<T>> + Send + 'a,
     {
-        self.retried_by(self.attempts(what), once).await
+        Box::pin(async move { Self::retried_by(self.attempts(what), once).await })
     }
 
     /// As [`Self::retried`], with the limits of `attempts`.
-    pub(super) async fn retried_by<T, F>(
-        &self,
-        mut attempts: Attempts<'_>,
+    pub(super) async fn retried_by<'a, T, F>(
+        mut attempts: Attempts<'a>,
         mut once: impl FnMut(i32) -> F,
     ) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        F: Future<Output = Result<T>> + Send + 'a,
     {
         loop {
-            match attempts.run(once(attempts.timeout_ms())).await {
+            match attempts.run(Box::pin(once(attempts.timeout_ms()))).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => attempts.again(error).await?,
             }

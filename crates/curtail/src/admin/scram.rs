@@ -15,7 +15,7 @@ use pbkdf2::pbkdf2_hmac;
 use sha2::{Sha256, Sha512};
 use zeroize::Zeroizing;
 
-use super::{Admin, Each, broker_error, text};
+use super::{Admin, Call, Each, broker_error, text};
 use crate::{Error, Result};
 
 /// Hash function for passwords.
@@ -184,12 +184,12 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_user_scram_credentials(
-        &self,
-        users: Option<&[&str]>,
-    ) -> Result<Each<String, Vec<ScramCredential>>> {
+    pub fn describe_user_scram_credentials<'a>(
+        &'a self,
+        users: Option<&'a [&'a str]>,
+    ) -> Call<'a, Each<String, Vec<ScramCredential>>> {
         let what = "describing users (default.api.timeout.ms)";
-        self.retried(what, |_| self.describe_users_once(users)).await
+        self.retried(what, move |_| self.describe_users_once(users))
     }
 
     async fn describe_users_once(
@@ -236,13 +236,13 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn alter_user_scram_credentials(
-        &self,
-        changes: &[ScramChange],
-    ) -> Result<Each<String, ()>> {
+    pub fn alter_user_scram_credentials<'a>(
+        &'a self,
+        changes: &'a [ScramChange],
+    ) -> Call<'a, Each<String, ()>> {
         let users: Vec<String> = changes.iter().map(|change| change.user.clone()).collect();
         let what = "changing users (default.api.timeout.ms)";
-        self.rounds(what, &users, |open, _| self.alter_users_once(changes, open)).await
+        self.rounds(what, users, move |open, _| self.alter_users_once(changes, open))
     }
 
     async fn alter_users_once(

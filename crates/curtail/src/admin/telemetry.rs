@@ -7,7 +7,7 @@ use curtail_wire::{
     cold::messages::{GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse},
 };
 
-use super::{Admin, broker_error};
+use super::{Admin, Call, broker_error};
 use crate::{Result, telemetry::DISABLED};
 
 impl Admin {
@@ -21,17 +21,19 @@ impl Admin {
     /// # Cancel safety
     /// Cancel safe.
     #[doc(alias = "clientInstanceId")]
-    pub async fn client_instance_id(&self, timeout: Duration) -> Result<Uuid> {
-        if !self.shared.config.common.enable_metrics_push {
-            return Err(DISABLED);
-        }
-        if let Some(id) = self.shared.client_instance_id.get() {
-            return Ok(*id);
-        }
-        let attempts = self.attempts_within("the client instance id", timeout);
-        let id = self.retried_by(attempts, |_| self.assigned_id()).await?;
-        // Two calls at once agree on the first id.
-        Ok(*self.shared.client_instance_id.get_or_init(|| id))
+    pub fn client_instance_id(&self, timeout: Duration) -> Call<'_, Uuid> {
+        Box::pin(async move {
+            if !self.shared.config.common.enable_metrics_push {
+                return Err(DISABLED);
+            }
+            if let Some(id) = self.shared.client_instance_id.get() {
+                return Ok(*id);
+            }
+            let attempts = self.attempts_within("the client instance id", timeout);
+            let id = Self::retried_by(attempts, |_| self.assigned_id()).await?;
+            // Two calls at once agree on the first id.
+            Ok(*self.shared.client_instance_id.get_or_init(|| id))
+        })
     }
 
     async fn assigned_id(&self) -> Result<Uuid> {

@@ -11,7 +11,7 @@ use messages::{
     delete_topics_request::DeleteTopicState,
 };
 
-use super::{Admin, Each, Mode, NewPartitions, NewTopic, id_error, text, topic_error};
+use super::{Admin, Call, Each, Mode, NewPartitions, NewTopic, id_error, text, topic_error};
 use crate::Result;
 
 impl Admin {
@@ -22,12 +22,11 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn create_topics(&self, topics: &[NewTopic]) -> Result<Each<String, ()>> {
+    pub fn create_topics<'a>(&'a self, topics: &'a [NewTopic]) -> Call<'a, Each<String, ()>> {
         let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
-        self.rounds("creating topics (default.api.timeout.ms)", &names, |open, timeout_ms| {
+        self.rounds("creating topics (default.api.timeout.ms)", names, move |open, timeout_ms| {
             self.create_once(topics, open, timeout_ms)
         })
-        .await
     }
 
     async fn create_once(
@@ -56,12 +55,11 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn delete_topics(&self, names: &[&str]) -> Result<Each<String, ()>> {
+    pub fn delete_topics<'a>(&'a self, names: &'a [&'a str]) -> Call<'a, Each<String, ()>> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        self.rounds("deleting topics (default.api.timeout.ms)", &names, |open, timeout_ms| {
+        self.rounds("deleting topics (default.api.timeout.ms)", names, move |open, timeout_ms| {
             self.delete_once(open, timeout_ms)
         })
-        .await
     }
 
     async fn delete_once(
@@ -94,11 +92,10 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn delete_topics_by_id(&self, ids: &[Uuid]) -> Result<Each<Uuid, ()>> {
-        self.rounds("deleting topics (default.api.timeout.ms)", ids, |open, timeout_ms| {
+    pub fn delete_topics_by_id<'a>(&'a self, ids: &'a [Uuid]) -> Call<'a, Each<Uuid, ()>> {
+        self.rounds("deleting topics (default.api.timeout.ms)", ids, move |open, timeout_ms| {
             self.delete_ids_once(open, timeout_ms)
         })
-        .await
     }
 
     async fn delete_ids_once(
@@ -146,17 +143,16 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn create_partitions(
-        &self,
-        partitions: &[NewPartitions],
+    pub fn create_partitions<'a>(
+        &'a self,
+        partitions: &'a [NewPartitions],
         mode: Mode,
-    ) -> Result<Each<String, ()>> {
+    ) -> Call<'a, Each<String, ()>> {
         let names: Vec<String> = partitions.iter().map(|new| new.topic.clone()).collect();
         let what = "creating partitions (default.api.timeout.ms)";
-        self.rounds(what, &names, |open, timeout_ms| {
+        self.rounds(what, names, move |open, timeout_ms| {
             self.create_partitions_once(partitions, mode, open, timeout_ms)
         })
-        .await
     }
 
     async fn create_partitions_once(

@@ -12,7 +12,7 @@ use messages::{
     write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic},
 };
 
-use super::{Admin, Each, broker_error, partition_result, text, topics_of};
+use super::{Admin, Call, Each, broker_error, partition_result, text, topics_of};
 use crate::{Result, TopicPartition, coordinator::Coordinators};
 
 /// State of a producer at a partition's leader.
@@ -120,11 +120,11 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_producers(
-        &self,
-        partitions: &[TopicPartition],
-    ) -> Result<Each<TopicPartition, Vec<ProducerState>>> {
-        self.rounds("describing producers (default.api.timeout.ms)", partitions, |open, _| {
+    pub fn describe_producers<'a>(
+        &'a self,
+        partitions: &'a [TopicPartition],
+    ) -> Call<'a, Each<TopicPartition, Vec<ProducerState>>> {
+        self.rounds("describing producers (default.api.timeout.ms)", partitions, move |open, _| {
             self.at_leaders(open, |admin, leader, part| async move {
                 let topics = topics_of(&part, |index, _| index).into_iter();
                 let topics = topics.map(|(name, indexes)| {
@@ -146,7 +146,6 @@ impl Admin {
                 Ok(results)
             })
         })
-        .await
     }
 
     /// Returns the transactional ids that each broker coordinates, with a result for each broker.
@@ -156,52 +155,56 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn list_transactions(
-        &self,
-        filter: &TransactionFilter,
-    ) -> Result<Each<i32, Vec<TransactionListing>>> {
-        let what = "listing transactions (default.api.timeout.ms)";
-        let ids = self.broker_ids(what).await?;
-        let filter = Arc::new(filter.clone());
-        self.rounds(what, &ids, |open, _| {
-            let filter = filter.clone();
-            self.at_brokers(open, move |admin, broker| {
+    pub fn list_transactions<'a>(
+        &'a self,
+        filter: &'a TransactionFilter,
+    ) -> Call<'a, Each<i32, Vec<TransactionListing>>> {
+        Box::pin(async move {
+            let what = "listing transactions (default.api.timeout.ms)";
+            let ids = self.broker_ids(what).await?;
+            let filter = Arc::new(filter.clone());
+            self.rounds(what, ids, |open, _| {
                 let filter = filter.clone();
-                async move {
-                    let request = ListTransactionsRequest::default()
-                        .with_state_filters(filter.states.iter().map(|name| text(name)).collect())
-                        .with_producer_id_filters(
-                            filter.producer_ids.iter().map(|id| (*id).into()).collect(),
-                        );
-                    let open_for = filter.open_for.map(|limit| limit.as_millis());
-                    let open_for = open_for.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-                    // Only version 1 supports a minimum duration.
-                    let first = if open_for.is_some() { 1 } else { 0 };
-                    let answer: ListTransactionsResponse = admin
-                        .ask(&broker, first..=1, |_| match open_for {
-                            Some(ms) => request.with_duration_filter(ms),
-                            None => request,
-                        })
-                        .await?;
-                    let what = format!("transactions of broker {}", broker.id);
-                    let error = |code| broker_error(&what, code, None);
-                    ErrorCode(answer.error_code).ok().map_err(error)?;
-                    if let Some(unknown) = answer.unknown_state_filters.first() {
-                        let message = format!("unknown transaction state '{unknown}'");
-                        let code = ErrorCode::INVALID_REQUEST;
-                        return Err(broker_error(&what, code, Some(&message)));
+                self.at_brokers(open, move |admin, broker| {
+                    let filter = filter.clone();
+                    async move {
+                        let request = ListTransactionsRequest::default()
+                            .with_state_filters(
+                                filter.states.iter().map(|name| text(name)).collect(),
+                            )
+                            .with_producer_id_filters(
+                                filter.producer_ids.iter().map(|id| (*id).into()).collect(),
+                            );
+                        let open_for = filter.open_for.map(|limit| limit.as_millis());
+                        let open_for = open_for.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+                        // Only version 1 supports a minimum duration.
+                        let first = if open_for.is_some() { 1 } else { 0 };
+                        let answer: ListTransactionsResponse = admin
+                            .ask(&broker, first..=1, |_| match open_for {
+                                Some(ms) => request.with_duration_filter(ms),
+                                None => request,
+                            })
+                            .await?;
+                        let what = format!("transactions of broker {}", broker.id);
+                        let error = |code| broker_error(&what, code, None);
+                        ErrorCode(answer.error_code).ok().map_err(error)?;
+                        if let Some(unknown) = answer.unknown_state_filters.first() {
+                            let message = format!("unknown transaction state '{unknown}'");
+                            let code = ErrorCode::INVALID_REQUEST;
+                            return Err(broker_error(&what, code, Some(&message)));
+                        }
+                        let listed =
+                            answer.transaction_states.into_iter().map(|found| TransactionListing {
+                                transactional_id: found.transactional_id.to_string(),
+                                producer_id: found.producer_id.0,
+                                state: found.transaction_state.to_string(),
+                            });
+                        Ok(listed.collect())
                     }
-                    let listed =
-                        answer.transaction_states.into_iter().map(|found| TransactionListing {
-                            transactional_id: found.transactional_id.to_string(),
-                            producer_id: found.producer_id.0,
-                            state: found.transaction_state.to_string(),
-                        });
-                    Ok(listed.collect())
-                }
+                })
             })
+            .await
         })
-        .await
     }
 
     /// Returns the transactions of transactional ids, with a result for each.
@@ -211,13 +214,13 @@ impl Admin {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn describe_transactions(
-        &self,
-        transactional_ids: &[&str],
-    ) -> Result<Each<String, TransactionDescription>> {
+    pub fn describe_transactions<'a>(
+        &'a self,
+        transactional_ids: &'a [&'a str],
+    ) -> Call<'a, Each<String, TransactionDescription>> {
         const KIND: Coordinators = Coordinators::OfTransactions;
         let ids: Vec<String> = transactional_ids.iter().map(|id| (*id).to_owned()).collect();
-        self.rounds("describing transactions (default.api.timeout.ms)", &ids, |open, _| {
+        self.rounds("describing transactions (default.api.timeout.ms)", ids, move |open, _| {
             self.at_coordinators(KIND, open, |admin, broker, part| async move {
                 let ids = part.iter().map(|id| text(id).into()).collect();
                 let request = DescribeTransactionsRequest::default().with_transactional_ids(ids);
@@ -247,7 +250,6 @@ impl Admin {
                 Ok(results.collect())
             })
         })
-        .await
     }
 
     /// Fences the producers of transactional ids, with a result for each (KIP-588): their open transactions abort, and their
@@ -258,13 +260,13 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn fence_producers(
-        &self,
-        transactional_ids: &[&str],
-    ) -> Result<Each<String, FencedProducer>> {
+    pub fn fence_producers<'a>(
+        &'a self,
+        transactional_ids: &'a [&'a str],
+    ) -> Call<'a, Each<String, FencedProducer>> {
         const KIND: Coordinators = Coordinators::OfTransactions;
         let ids: Vec<String> = transactional_ids.iter().map(|id| (*id).to_owned()).collect();
-        self.rounds("fencing producers (default.api.timeout.ms)", &ids, |open, timeout_ms| {
+        self.rounds("fencing producers (default.api.timeout.ms)", ids, move |open, timeout_ms| {
             self.at_coordinators(KIND, open, move |admin, broker, part| async move {
                 let mut results = Each::new();
                 // A request has one id.
@@ -289,7 +291,6 @@ impl Admin {
                 Ok(results)
             })
         })
-        .await
     }
 
     /// Aborts a transaction in one partition without its coordinator, for a transaction that nothing else will end.
@@ -300,40 +301,47 @@ impl Admin {
     ///
     /// # Cancel safety
     /// A dropped call may still have been carried out.
-    pub async fn abort_transaction(&self, transaction: &AbortTransaction) -> Result<()> {
-        let what = "aborting a transaction (default.api.timeout.ms)";
-        let asked = [transaction.partition.clone()];
-        let done = self.rounds(what, &asked, |open, _| {
-            let transaction = transaction.clone();
-            self.at_leaders(open, move |admin, leader, _| {
-                let AbortTransaction { partition, producer_id, producer_epoch, coordinator_epoch } =
-                    transaction.clone();
-                async move {
-                    let topic = WritableTxnMarkerTopic::default()
-                        .with_name(text(&partition.topic).into())
-                        .with_partition_indexes(vec![partition.partition]);
-                    let marker = WritableTxnMarker::default()
-                        .with_producer_id(producer_id.into())
-                        .with_producer_epoch(producer_epoch)
-                        .with_coordinator_epoch(coordinator_epoch)
-                        .with_transaction_result(false)
-                        .with_topics(vec![topic]);
-                    let request = WriteTxnMarkersRequest::default().with_markers(vec![marker]);
-                    let answer: WriteTxnMarkersResponse =
-                        admin.ask(&leader, 1..=1, |_| request).await?;
-                    let mut results = Each::new();
-                    for topic in answer.markers.into_iter().flat_map(|marker| marker.topics) {
-                        for done in topic.partitions {
-                            let at = TopicPartition::new(topic.name.as_str(), done.partition_index);
-                            let result = partition_result(&at, done.error_code, None);
-                            results.push((at, result));
+    pub fn abort_transaction<'a>(&'a self, transaction: &'a AbortTransaction) -> Call<'a, ()> {
+        Box::pin(async move {
+            let what = "aborting a transaction (default.api.timeout.ms)";
+            let asked = [transaction.partition.clone()];
+            let done = self.rounds(what, asked, |open, _| {
+                let transaction = transaction.clone();
+                self.at_leaders(open, move |admin, leader, _| {
+                    let AbortTransaction {
+                        partition,
+                        producer_id,
+                        producer_epoch,
+                        coordinator_epoch,
+                    } = transaction.clone();
+                    async move {
+                        let topic = WritableTxnMarkerTopic::default()
+                            .with_name(text(&partition.topic).into())
+                            .with_partition_indexes(vec![partition.partition]);
+                        let marker = WritableTxnMarker::default()
+                            .with_producer_id(producer_id.into())
+                            .with_producer_epoch(producer_epoch)
+                            .with_coordinator_epoch(coordinator_epoch)
+                            .with_transaction_result(false)
+                            .with_topics(vec![topic]);
+                        let request = WriteTxnMarkersRequest::default().with_markers(vec![marker]);
+                        let answer: WriteTxnMarkersResponse =
+                            admin.ask(&leader, 1..=1, |_| request).await?;
+                        let mut results = Each::new();
+                        for topic in answer.markers.into_iter().flat_map(|marker| marker.topics) {
+                            for done in topic.partitions {
+                                let at =
+                                    TopicPartition::new(topic.name.as_str(), done.partition_index);
+                                let result = partition_result(&at, done.error_code, None);
+                                results.push((at, result));
+                            }
                         }
+                        Ok(results)
                     }
-                    Ok(results)
-                }
-            })
-        });
-        done.await?.into_iter().try_for_each(|(_, result)| result)
+                })
+            });
+            done.await?.into_iter().try_for_each(|(_, result)| result)
+        })
     }
 }
 

@@ -38,7 +38,7 @@ mod producer;
 mod transaction;
 
 use std::{
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -79,7 +79,9 @@ impl Runtime {
     /// Runs a future on the calling thread. The runtime's thread drives sockets and timers.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_in_async_context()?;
-        Ok(self.handle.block_on(future))
+        // `dyn`: one copy of tokio's wait for each type of result, not for each call.
+        let mut future = pin!(future);
+        Ok(self.handle.block_on(future.as_mut() as Pin<&mut dyn Future<Output = T>>))
     }
 
     /// Completes a send. Most complete at the first poll, without a wait.

@@ -214,8 +214,10 @@ fn the_blocking_admin_is_complete() -> std::io::Result<()> {
     let mut requests = 0;
     for file in std::fs::read_dir(format!("{source}/admin"))? {
         let text = std::fs::read_to_string(file?.path())?;
-        for method in text.split("pub async fn ").skip(1) {
-            let name = method.split('(').next().unwrap_or_default();
+        let methods =
+            text.split("    pub fn ").skip(1).filter_map(|method| method.split_once(" {"));
+        for (signature, _) in methods.filter(|(signature, _)| signature.contains("-> Call<")) {
+            let name = signature.split(['(', '<']).next().unwrap_or_default();
             assert!(blocking.contains(&format!("pub fn {name}(")), "{name}");
             requests += 1;
         }
