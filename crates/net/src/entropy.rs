@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use rand::{RngCore, SeedableRng, rngs::SmallRng};
+use rand::{
+    RngCore, SeedableRng, TryRngCore,
+    rngs::{OsRng, SmallRng},
+};
 
 /// A shared source of randomness: from the operating system in production, from a seed in simulation.
 ///
@@ -16,7 +19,7 @@ pub struct Entropy(Arc<Mutex<SmallRng>>);
 impl Entropy {
     /// Seeds from the operating system.
     pub fn from_os() -> Self {
-        Self::from_seed(rand::rng().next_u64())
+        Self::from_seed(u64::from_ne_bytes(secret_bytes()))
     }
 
     /// The same seed gives the same sequence.
@@ -43,6 +46,17 @@ impl Entropy {
     pub fn fork(&self) -> Self {
         Self::from_seed(self.next_u64())
     }
+}
+
+/// Random bytes for secrets, from the operating system.
+///
+/// # Panics
+/// If the operating system has no randomness.
+#[must_use]
+pub fn secret_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    OsRng.unwrap_err().fill_bytes(&mut bytes);
+    bytes
 }
 
 impl fmt::Debug for Entropy {

@@ -14,7 +14,7 @@ mod real;
 mod socket;
 pub mod tls;
 
-pub use entropy::Entropy;
+pub use entropy::{Entropy, secret_bytes};
 pub use real::RealNet;
 pub use socket::{BoxFuture, Keepalive, Listener, Net, ReadSide, Socket, SocketExt, SocketOptions};
 

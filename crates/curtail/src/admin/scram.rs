@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use bytes::Bytes;
+use curtail_net::secret_bytes;
 use curtail_proto::sasl::MAX_ITERATIONS;
 use curtail_wire::{ErrorCode, cold::messages};
 use messages::{
@@ -163,7 +164,7 @@ impl ScramChange {
 
     fn upsertion(&self) -> Option<ScramCredentialUpsertion> {
         let Action::Upsert { password, iterations, salt } = &self.action else { return None };
-        let salt = salt.clone().unwrap_or_else(|| rand::random::<[u8; SALT]>().to_vec());
+        let salt = salt.clone().unwrap_or_else(|| secret_bytes::<SALT>().to_vec());
         let salted = self.mechanism.salted(password, &salt, *iterations);
         Some(
             ScramCredentialUpsertion::default()

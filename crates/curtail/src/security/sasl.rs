@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use curtail_net::Env;
+use curtail_net::{Entropy, Env, secret_bytes};
 use curtail_proto::{
     later::Later,
     sasl::{Credentials, Derivation, Exchange, SaltedPassword, SaslError, Step},
@@ -13,7 +13,6 @@ use curtail_wire::{
     cold::{self, Decodable, Message, Request, StrBytes, messages},
     header,
 };
-use rand::Rng as _;
 use tokio::time::Instant;
 
 #[cfg(feature = "aws-msk-iam")]
@@ -159,8 +158,7 @@ impl Authenticator {
         credentials: &Credentials,
     ) -> Result<RenewAt> {
         self.choose_mechanism(carrier).await?;
-        // Unpredictable: from the operating system's randomness.
-        let nonce = format!("{:032x}", rand::rng().random::<u128>());
+        let nonce = format!("{:032x}", u128::from_ne_bytes(secret_bytes()));
         let begun = Exchange::begin(credentials, &nonce).map_err(|error| self.failed(error))?;
         let (mut exchange, mut message) = begun;
         loop {
@@ -309,7 +307,7 @@ impl Authenticator {
 
 fn renew_at(began: Instant, lifetime_ms: i64) -> RenewAt {
     let lifetime = u64::try_from(lifetime_ms).ok().filter(|ms| *ms > 0)?;
-    let part = RENEW_AFTER + RENEW_WITHIN * rand::rng().random::<f64>();
+    let part = RENEW_AFTER + RENEW_WITHIN * Entropy::from_os().unit();
     let at = began.checked_add(Duration::from_millis(lifetime).mul_f64(part))?;
     Some(at.max(Instant::now().later(RENEW_AFTER_LEAST)))
 }

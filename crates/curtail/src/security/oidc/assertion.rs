@@ -9,8 +9,10 @@ mod tests;
 use std::{fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use curtail_net::tls::{MaterialError, SigningKey};
-use rand::Rng as _;
+use curtail_net::{
+    secret_bytes,
+    tls::{MaterialError, SigningKey},
+};
 use serde_json::{Map, Value, json};
 use uuid::Builder;
 use zeroize::Zeroizing;
@@ -100,7 +102,7 @@ fn parts(config: &AssertionConfig, now_ms: i64) -> Result<(Object, Object), Stri
     payload.insert("exp".into(), now.saturating_add(seconds(config.lifetime)).into());
     payload.insert("nbf".into(), now.saturating_sub(seconds(config.backdated)).into());
     if config.include_jti {
-        let id = Builder::from_random_bytes(rand::rng().random()).into_uuid();
+        let id = Builder::from_random_bytes(secret_bytes()).into_uuid();
         payload.insert("jti".into(), id.to_string().into());
     }
     Ok((header, payload))
