@@ -8,8 +8,11 @@ mod tests;
 
 use std::{io, sync::Arc, time::Duration};
 
-use curtail_wire::ErrorCode;
 pub use curtail_wire::Report;
+use curtail_wire::{
+    ErrorCode,
+    records::{DecompressError, RecordError},
+};
 
 use crate::config::HIDDEN;
 
@@ -169,7 +172,7 @@ pub enum Error {
     ///
     /// match consumer.poll(Duration::from_secs(1)).await {
     ///     Ok(records) => println!("{} records", records.len()),
-    ///     Err(Error::Corrupt { topic, partition, offset, next_offset: Some(next), reason }) => {
+    ///     Err(Error::Corrupt { topic, partition, offset, next_offset: Some(next), reason, .. }) => {
     ///         eprintln!("{topic}-{partition}: skipping {offset}..{next}: {reason}");
     ///         consumer.seek(&TopicPartition::new(topic, partition), next)?;
     ///     }
@@ -191,7 +194,9 @@ pub enum Error {
         /// neither, as when the broker reports the damage (CORRUPT_MESSAGE) and sends no batch. Then a seek to an
         /// offset after the batch still passes it, and another replica may have the batch intact.
         next_offset: Option<i64>,
-        /// Kind of the damage.
+        /// Kind of problem.
+        problem: BatchProblem,
+        /// The problem in words.
         reason: Arc<str>,
     },
     /// The position is outside the log and `auto.offset.reset` is `none`.
@@ -270,6 +275,33 @@ pub enum ConnectionProblem {
     /// Another failure.
     #[default]
     Other,
+}
+
+/// Kind of an [`Error::Corrupt`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchProblem {
+    /// The bytes that the consumer received are damaged.
+    Damaged,
+    /// The broker found the damage in its log (CORRUPT_MESSAGE), and sent no batch.
+    DamagedInLog,
+    /// The batch decompresses to more than `curtail.decompressed.batch.max.bytes`.
+    TooLarge,
+    /// The batch has a message format or a codec that this version does not know.
+    UnknownFormat,
+    /// The batch is intact, but its codec is a cargo feature that this build does not have.
+    MissingCodec,
+}
+
+impl BatchProblem {
+    pub(crate) fn of(error: &RecordError) -> Self {
+        match error {
+            RecordError::TooLarge { .. } => Self::TooLarge,
+            RecordError::UnsupportedMagic(_) | RecordError::UnknownCodec(_) => Self::UnknownFormat,
+            RecordError::Decompress(DecompressError::NotBuilt(_)) => Self::MissingCodec,
+            _ => Self::Damaged,
+        }
+    }
 }
 
 /// The text of [`Error::BufferFull`].

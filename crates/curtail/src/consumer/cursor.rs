@@ -11,13 +11,13 @@ use curtail_wire::{
     Report,
     fetch::AbortedTransaction,
     records::{
-        self, Batch, Batches, ControlRecord, DecompressError, DecompressLimit, EndTxnMarker,
-        RecordError, Records as BatchRecords,
+        self, Batch, Batches, ControlRecord, DecompressLimit, EndTxnMarker, RecordError,
+        Records as BatchRecords,
     },
 };
 
 use super::credit::Lease;
-use crate::{ConsumerRecord, Error, TopicPartition, metrics::Arrival};
+use crate::{ConsumerRecord, Error, TopicPartition, error::BatchProblem, metrics::Arrival};
 
 /// Settings for reading batches.
 #[derive(Clone, Copy, Debug)]
@@ -347,15 +347,16 @@ pub(super) fn corrupt(
     next_offset: Option<i64>,
     error: &RecordError,
 ) -> Error {
-    let (advice, next_offset) = match error {
-        RecordError::TooLarge { .. } => (" (curtail.decompressed.batch.max.bytes)", next_offset),
+    let problem = BatchProblem::of(error);
+    let (advice, next_offset) = match problem {
+        BatchProblem::TooLarge => (" (curtail.decompressed.batch.max.bytes)", next_offset),
         // The batch is intact, so the error must not advise to skip it.
-        RecordError::Decompress(DecompressError::NotBuilt(_)) => ("", None),
+        BatchProblem::MissingCodec => ("", None),
         _ => ("", next_offset),
     };
     let reason = format!("{}{advice}", Report::new(error)).into();
     let (topic, partition) = (at.topic.clone(), at.partition);
-    Error::Corrupt { topic, partition, offset, next_offset, reason }
+    Error::Corrupt { topic, partition, offset, next_offset, problem, reason }
 }
 
 /// Producers whose records are aborted at the batch being read.

@@ -8,7 +8,10 @@ use curtail_wire::{
     records::{RecordError, RecordRef, Records as WireRecords, TimestampType},
 };
 
-use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
+use crate::{
+    ConsumerRecord, Error, Result, TopicPartition, error::BatchProblem,
+    transaction::OffsetAndMetadata,
+};
 
 /// Records of one [`crate::Consumer::poll`], in log order per partition; empty after the timeout.
 #[derive(Clone, Debug, Default)]
@@ -167,6 +170,7 @@ fn corrupt(
         partition,
         offset,
         next_offset,
+        problem: BatchProblem::of(error),
         reason: Report::new(error).to_string().into(),
     }
 }

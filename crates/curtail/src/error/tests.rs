@@ -1,5 +1,7 @@
 use std::error::Error as _;
 
+use curtail_wire::compression::Codec;
+
 use super::*;
 
 fn broker(code: ErrorCode) -> Arc<Error> {
@@ -108,6 +110,7 @@ fn every_kind() -> Vec<Error> {
             partition,
             offset,
             next_offset: Some(8),
+            problem: BatchProblem::Damaged,
             reason: text(),
         },
         Error::OffsetOutOfRange { topic: topic.clone(), partition, offset },
@@ -210,4 +213,11 @@ fn page_of_errors_has_every_kind_and_code() {
         codes += &format!("| {} | `{}` | {retriable} | {meaning} |\n", code.0, code.name());
     }
     crate::documents::check("errors.md", &[("codes", codes)]);
+}
+
+#[test]
+fn a_batch_of_a_missing_codec_is_not_damaged() {
+    let missing = RecordError::Decompress(DecompressError::NotBuilt(Codec::Zstd));
+    assert_eq!(BatchProblem::of(&missing), BatchProblem::MissingCodec);
+    assert_eq!(BatchProblem::of(&RecordError::BatchLength(-1)), BatchProblem::Damaged);
 }

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use curtail::config::Codec;
+use curtail::{config::Codec, error::BatchProblem};
 use curtail_wire::{
     ApiKey,
     compression::Compression,
@@ -32,15 +32,15 @@ async fn poll(consumer: &mut Consumer) -> Result<Vec<(i64, Vec<u8>)>, Error> {
 }
 
 /// Checks that no record is delivered, and that the error names the first offset of the batch.
-async fn is_corrupt(stored: Vec<u8>, reason: &str) {
+async fn is_refused(stored: Vec<u8>, expected: BatchProblem, reason: &str) {
     let (_broker, mut consumer) = storing(stored).await;
     for _ in 0..2 {
         let error = poll(&mut consumer).await.expect_err(reason);
         check_error(&error);
-        let Error::Corrupt { topic, partition: 0, offset: 0, .. } = &error else {
+        let Error::Corrupt { topic, partition: 0, offset: 0, problem, .. } = &error else {
             panic!("{error}")
         };
-        assert_eq!(&**topic, "t");
+        assert_eq!((&**topic, *problem), ("t", expected), "{error}");
         assert!(error.report().to_string().contains(reason), "{error}");
     }
     assert_eq!(ends("position", consumer.position(&partition(0))).await.unwrap(), 0);
@@ -55,7 +55,7 @@ fn a_flipped_byte_is_never_delivered() {
         for at in 17..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x40;
-            is_corrupt(damaged, "").await;
+            is_refused(damaged, BatchProblem::Damaged, "").await;
         }
     });
 }
@@ -130,6 +130,24 @@ fn batch_with_an_invalid_header_can_be_passed_by_a_seek() {
     });
 }
 
+#[test]
+fn unknown_formats_and_codecs_are_no_damage() {
+    const AT_MAGIC: usize = 16;
+    const AT_CODEC: usize = 22;
+    run(async {
+        let whole = batch(0, Codec::None, &[b"first", b"second"]);
+        for magic in [0, 1, 3] {
+            let mut other = whole.clone();
+            other[AT_MAGIC] = magic;
+            is_refused(other, BatchProblem::UnknownFormat, "format version").await;
+        }
+        let mut other = whole;
+        other[AT_CODEC] |= 7;
+        records::stamp(&mut other, ProducerStamp::NONE);
+        is_refused(other, BatchProblem::UnknownFormat, "codec 7").await;
+    });
+}
+
 /// A batch whose header has another number of records, with a valid checksum.
 fn with_count(count: i32) -> Vec<u8> {
     let mut batch = batch(0, Codec::None, &[b"first", b"second"]);
@@ -141,9 +159,9 @@ fn with_count(count: i32) -> Vec<u8> {
 #[test]
 fn impossible_record_counts_are_refused() {
     run(async {
-        is_corrupt(with_count(-1), "record").await;
-        is_corrupt(with_count(i32::MIN), "record").await;
-        is_corrupt(with_count(i32::MAX), "record").await;
+        is_refused(with_count(-1), BatchProblem::Damaged, "record").await;
+        is_refused(with_count(i32::MIN), BatchProblem::Damaged, "record").await;
+        is_refused(with_count(i32::MAX), BatchProblem::Damaged, "record").await;
     });
 }
 
@@ -168,11 +186,12 @@ fn a_decompression_bomb_is_not_inflated() {
             let error = poll(&mut consumer).await.unwrap_err();
             check_error(&error);
             let at = (broker::TOPIC, 0);
-            let Error::Corrupt { topic, partition, offset: 0, next_offset: Some(1), .. } = &error
+            let Error::Corrupt { topic, partition, offset: 0, next_offset, problem, .. } = &error
             else {
                 panic!("{error}")
             };
             assert_eq!((&**topic, *partition), at);
+            assert_eq!((*next_offset, *problem), (Some(1), BatchProblem::TooLarge));
             let text = error.report().to_string();
             assert!(text.contains("1048576"), "{error}");
             assert!(text.contains("curtail.decompressed.batch.max.bytes"), "{error}");
@@ -247,7 +266,7 @@ fn records_cut_at_every_byte() {
             assert_eq!(poll(&mut consumer).await.unwrap(), [(0, b"first".to_vec())], "{length}");
         }
         for length in 1..first.len() {
-            is_corrupt(first[..length].to_vec(), "complete batch").await;
+            is_refused(first[..length].to_vec(), BatchProblem::Damaged, "complete batch").await;
         }
     });
 }

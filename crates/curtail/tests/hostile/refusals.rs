@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use curtail::{Env, ErrorCode, config::Codec};
+use curtail::{Env, ErrorCode, config::Codec, error::BatchProblem};
 use curtail_net::{BoxFuture, Listener, Net, Socket, SocketOptions};
 use curtail_wire::{ApiKey, fetch::FetchResponse};
 use tokio::io::ReadBuf;
@@ -149,11 +149,12 @@ fn corrupt_message_of_a_broker_names_the_fetch_offset() {
         }
         let mut consumer = consumer(&broker);
         let error = reported(&mut consumer).await;
-        let Error::Corrupt { topic, partition: 0, offset: 0, next_offset: None, .. } = &error
+        let Error::Corrupt { topic, partition: 0, offset: 0, next_offset: None, problem, .. } =
+            &error
         else {
             panic!("{error}")
         };
-        assert_eq!(&**topic, broker::TOPIC);
+        assert_eq!((&**topic, *problem), (broker::TOPIC, BatchProblem::DamagedInLog));
         let text = error.report().to_string();
         assert!(text.contains("t-0 at offset 0") && text.contains("CORRUPT_MESSAGE"), "{text}");
         assert_eq!(ends("position", consumer.position(&partition(0))).await.unwrap(), 0);

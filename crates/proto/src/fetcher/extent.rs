@@ -16,7 +16,7 @@ pub struct Extent {
     /// Whether there is a complete batch.
     has_batch: bool,
     /// Why no batch was found after it, if the bytes are no batches.
-    damage: Option<RecordError>,
+    pub damage: Option<RecordError>,
     /// First offset of the batch after that damage, if the response contains it.
     pub after_damage: Option<i64>,
 }

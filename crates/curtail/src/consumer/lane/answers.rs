@@ -23,6 +23,7 @@ use crate::{
         cursor::Cursor,
         shared::{Assigned, State, refused},
     },
+    error::BatchProblem,
 };
 
 impl Lane {
@@ -126,8 +127,10 @@ impl Lane {
         } else if let Some(reason) = extent.fault(&bytes) {
             let next_offset = extent.after_damage.filter(|&next| next > from.offset);
             let (topic, partition, offset) = (at.topic.clone(), at.partition, from.offset);
+            let problem = extent.damage.as_ref().map_or(BatchProblem::Damaged, BatchProblem::of);
             let reason = reason.into();
-            state.fail(&at, Error::Corrupt { topic, partition, offset, next_offset, reason });
+            let error = Error::Corrupt { topic, partition, offset, next_offset, problem, reason };
+            state.fail(&at, error);
             state.touch(&at);
         } else if !bytes.is_empty() {
             // Every record is before the position. The broker would return them again at once.
@@ -206,7 +209,8 @@ impl Lane {
             format!("broker {} found a corrupt batch in its log (CORRUPT_MESSAGE)", self.node)
                 .into();
         let (topic, partition) = (at.topic.clone(), at.partition);
-        Error::Corrupt { topic, partition, offset, next_offset: None, reason }
+        let problem = BatchProblem::DamagedInLog;
+        Error::Corrupt { topic, partition, offset, next_offset: None, problem, reason }
     }
 
     /// Moves a partition to the replica that the leader named, for `metadata.max.age.ms`. Returns whether the
