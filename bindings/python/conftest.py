@@ -1,6 +1,7 @@
+import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import apache
@@ -20,6 +21,15 @@ def servers(curtail_cluster: Cluster) -> Iterator[str]:
 def python() -> str:
     """The interpreter, for tests of a whole process."""
     return sys.executable
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Makes event loops of each kind."""
+    if request.param == "asyncio":
+        return asyncio.new_event_loop
+    make: Callable[[], asyncio.AbstractEventLoop] = pytest.importorskip("uvloop").new_event_loop
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    future::{Future, pending},
+    future::Future,
     pin::Pin,
     sync::Arc,
     time::Duration,
@@ -193,13 +193,11 @@ impl Owner {
                     self.consumer.close_with(CloseOptions::new()).await;
                     return self.closing.end(Ok(()));
                 }
-                Event::Command(Some(Command::Wake)) => {
+                Event::Command(Some(Command::Wake)) | Event::Cancelled => {
                     if let Some(poll) = self.polls.pop_front() {
                         poll.pending.settle(Ok(()), none);
                     }
                 }
-                // Its future is resolved already.
-                Event::Cancelled => drop(self.polls.pop_front()),
                 Event::Polled(polled) => self.reply(polled).await,
             }
         }
@@ -221,8 +219,8 @@ impl Owner {
         tokio::select! {
             biased;
             command = self.commands.recv() => Event::Command(command),
-            // Dropped without a signal: the call can no longer be cancelled.
-            () = async { if cancelled.await.is_err() { pending().await } } => Event::Cancelled,
+            // Also without a signal, if the call was dropped: its task was destroyed.
+            _ = cancelled => Event::Cancelled,
             polled = rows(&mut self.consumer, limit, poll.columns.is_some()) => Event::Polled(polled),
         }
     }

@@ -65,7 +65,7 @@ mod _native {
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]
-    use super::port::{Call, Port, RecordMetadata};
+    use super::port::{Call, Port, RecordMetadata, pending_results, running_loop};
     #[pymodule_export]
     use super::producer::Producer;
     #[pymodule_export]

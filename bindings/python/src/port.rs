@@ -32,6 +32,7 @@ use curtail::{
 use futures_core::Stream;
 use parking_lot::Mutex;
 use pyo3::{
+    PyTraverseError, PyVisit,
     exceptions::PyRuntimeError,
     intern,
     prelude::*,
@@ -197,6 +198,10 @@ impl Slab {
         }
         entry
     }
+
+    fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
 }
 
 #[derive(Default)]
@@ -279,6 +284,11 @@ impl Call {
 
 #[pymethods]
 impl Call {
+    /// The coroutine that waits has the call, and the future's callbacks have its task: a cycle.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.future)
+    }
+
     /// Ends the call, if it can be ended.
     fn cancel(&self) {
         let Some(stop) = self.stop.local() else { return };
@@ -342,9 +352,15 @@ pub(crate) fn abandon_all() {
     mem::forget(mem::take(&mut *THREADS.lock()));
 }
 
-fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+/// Returns the running event loop of asyncio.
+#[pyfunction]
+pub(crate) fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    GET.import(py, "asyncio", "get_running_loop")?.call0()
+    GET.import(py, "asyncio", "get_running_loop")?.call0().map_err(|_| {
+        // Another library, such as trio, may run.
+        let text = "no running event loop of asyncio; curtail_kafka.sync has clients for threads";
+        error::named(py, "IllegalStateError", text)
+    })
 }
 
 impl Port {
@@ -369,17 +385,17 @@ impl Port {
     #[cold]
     fn open(running: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let py = running.py();
-        sweep(py)?;
-        let port = Bound::new(py, Self::new(running.getattr("create_future")?.unbind())?)?;
+        let port = Py::new(py, Self::new(running.getattr("create_future")?.unbind())?)?;
         let descriptor = port.get().core(py)?.signal.descriptor();
-        let watched = running.call_method1("add_reader", (descriptor, port.getattr("drain")?));
+        let reader = Reader(Owned::new(port.clone_ref(py)));
+        let watched = running.call_method1("add_reader", (descriptor, reader));
         watched.map_err(|error| {
             let text =
                 format!("the event loop cannot watch file descriptors (add_reader): {error}");
             PyRuntimeError::new_err(text)
         })?;
-        PORTS.lock().push((running.clone().unbind(), port.clone().unbind()));
-        Ok(port.unbind())
+        PORTS.lock().push((running.clone().unbind(), port.clone_ref(py)));
+        Ok(port)
     }
 
     /// Returns the port whose futures a thread of the package resolves, and starts the thread.
@@ -624,11 +640,16 @@ impl Port {
 }
 
 impl Port {
-    /// Drops results that nothing can receive. Threads of the runtime may wait for their end.
+    /// Drops results that nothing can receive. Threads of the runtime may wait for their end, and outcomes of records keep
+    /// parts of `buffer.memory`.
     fn close(&self) {
         if let Some(core) = self.core.local() {
             let replies = core.replies.lock().take();
             drop(replies);
+        }
+        if let Some(state) = self.state.local() {
+            let state = mem::take(&mut *state.lock());
+            drop(state);
         }
     }
 }
@@ -722,25 +743,38 @@ impl Outcomes {
     }
 }
 
-/// Drops the ports of closed event loops, and with them results that nobody can receive.
-fn sweep(py: Python<'_>) -> PyResult<()> {
-    let loops: Vec<Py<PyAny>> = PORTS.lock().iter().map(|(at, _)| at.clone_ref(py)).collect();
-    for at in loops {
-        if at.bind(py).call_method0("is_closed")?.is_truthy()? {
-            let closed = {
-                let mut ports = PORTS.lock();
-                ports
-                    .iter()
-                    .position(|(other, _)| other.is(&at))
-                    .map(|index| ports.swap_remove(index))
-            };
-            // Outside the lock: it may run Python code.
-            if let Some((_, port)) = closed {
-                port.get().close();
-            }
-        }
+/// Number of calls and records of the running event loop that have no result. A cancelled call counts until its task has
+/// ended.
+#[pyfunction]
+pub(crate) fn pending_results(py: Python<'_>) -> PyResult<usize> {
+    let port = Port::of_loop(py)?;
+    Ok(port.get().state.get(py)?.lock().slab.len())
+}
+
+/// What an event loop calls when results have arrived. The loop drops it when it closes, and with it the port.
+#[pyclass(frozen, module = "curtail_kafka._native")]
+struct Reader(Owned<Py<Port>>);
+
+#[pymethods]
+impl Reader {
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.get(py)?.get().drain(py)
     }
-    Ok(())
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // A forked child has forgotten its ports.
+        let Some(port) = self.0.local() else { return };
+        let known = {
+            let mut ports = PORTS.lock();
+            let index = ports.iter().position(|(_, other)| other.is(port));
+            index.map(|index| ports.swap_remove(index))
+        };
+        port.get().close();
+        // Outside the lock: it may run Python code.
+        drop(known);
+    }
 }
 
 /// Position of an acknowledged record in the log.

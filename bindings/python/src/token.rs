@@ -107,7 +107,6 @@ impl Tokens {
         if !self.has_loop {
             return Ok(());
         }
-        // First: a new event loop's port closes those of loops that have ended.
         let port = Port::current(py, home)?;
         let mut core = self.core.lock();
         if core.as_ref().is_none_or(|core| core.is_closed()) {

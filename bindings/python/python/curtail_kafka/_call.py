@@ -12,6 +12,7 @@ from . import _native
 from ._native import Call
 from ._partition import TopicPartition
 from ._rebalance import Rebalance, RebalanceListener, inside
+from .errors import IllegalStateError
 
 if TYPE_CHECKING:
     from ._consumer import Consumer
@@ -29,7 +30,8 @@ async def finished(call: "Call[T]") -> T:
     """Waits for a call of the runtime; cancellation stops the call."""
     try:
         return await call.future
-    except CancelledError:
+    except (CancelledError, GeneratorExit):
+        # A task is also destroyed, after its event loop has ended.
         call.cancel()
         raise
 
@@ -57,13 +59,20 @@ class Line:
         self._block = block
         self._waiting: deque[tuple[tuple[Any, ...], Future[None]]] = deque()
         self._is_due = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def begin(self) -> None:
+        """Begins a block, in which calls of this event loop wait."""
+        self._loop = _native.running_loop()
+
     async def wait(self, *record: Any) -> None:
         """Lets the event loop run, and returns once the record is accepted."""
-        loop = asyncio.get_running_loop()
+        loop = _native.running_loop()
+        if loop is not self._loop:
+            raise IllegalStateError("a pipeline belongs to the event loop that began its block")
         accepted = loop.create_future()
         self._waiting.append((record, accepted))
         if not self._is_due:
@@ -99,15 +108,22 @@ class Line:
 
     def end(self) -> None:
         """Ends the waits, as those outside the block."""
-        # An event loop that has ended makes no more turns.
+        # An event loop that has ended makes no more turns, and its calls have ended.
         self._is_due = False
         while self._waiting:
             _, accepted = self._waiting.popleft()
-            if not accepted.done():
+            loop = accepted.get_loop()
+            if not loop.is_closed():
                 try:
                     self._block()
                 except Exception as error:
-                    accepted.set_exception(error)
+                    # The block may end in another event loop.
+                    loop.call_soon_threadsafe(_fail, accepted, error)
+
+
+def _fail(future: "Future[None]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 class Methods:

@@ -1,4 +1,4 @@
-from asyncio import Future
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar, final, overload
 from uuid import UUID
@@ -64,7 +64,9 @@ __all__ = [
     "after_fork_in_child",
     "close_log",
     "consumer_properties",
+    "pending_results",
     "producer_properties",
+    "running_loop",
     "runtime_threads",
     "set_log_level",
     "start_doctor",
@@ -540,6 +542,8 @@ def take_log(
     seconds: float,
 ) -> tuple[list[tuple[int, str, str, list[tuple[str, str]]]], int] | None: ...
 def close_log() -> None: ...
+def pending_results() -> int: ...
+def running_loop() -> AbstractEventLoop: ...
 def runtime_threads() -> int | None: ...
 def start_doctor(
     properties: list[tuple[str, str]],

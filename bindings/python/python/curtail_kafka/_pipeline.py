@@ -80,6 +80,7 @@ class Pipeline:
     async def __aenter__(self) -> Self:
         if self._open:
             raise IllegalStateError("the pipeline is open")
+        self._line.begin()
         self._block = self._producer._pipeline(self._limit)
         self._open = True
         return self

@@ -1,7 +1,7 @@
 """Listeners of rebalances."""
 
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -87,7 +87,9 @@ def inside(token: int, rebalance: _native.Rebalance) -> Iterator[None]:
     try:
         yield
     finally:
-        _served.reset(before)
+        # A task that is destroyed ends in another context.
+        with suppress(ValueError):
+            _served.reset(before)
 
 
 def begin(

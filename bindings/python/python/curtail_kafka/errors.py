@@ -167,8 +167,8 @@ class ThreadError(Error):
     """The operating system cannot start a thread."""
 
 
-class IllegalStateError(Error):
-    """The call does not fit the state of the client."""
+class IllegalStateError(Error, RuntimeError):
+    """The call does not fit the state of the client, or no event loop of asyncio runs."""
 
 
 class ClosedError(Error):

@@ -13,7 +13,7 @@ use std::sync::{
 
 use curtail::{Error, Result, metrics::ProducerMetrics};
 use parking_lot::Mutex;
-use pyo3::{prelude::*, types::PyString};
+use pyo3::{PyTraverseError, PyVisit, prelude::*, types::PyString};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use self::owner::{Command, End, Owner};
@@ -166,6 +166,11 @@ pub(crate) struct Transaction {
 
 #[pymethods]
 impl Transaction {
+    /// The consumer's listener may have the transaction.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        visit.call(&self.consumer)
+    }
+
     #[new]
     #[pyo3(signature = (producer, consumer=None))]
     fn new(

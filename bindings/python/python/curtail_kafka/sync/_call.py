@@ -63,6 +63,9 @@ class Line:
     def __bool__(self) -> bool:
         return False
 
+    def begin(self) -> None:
+        """Threads may share a block."""
+
     def wait(self, *record: Any) -> None:
         """Returns once the record is accepted."""
         block = self._block()
