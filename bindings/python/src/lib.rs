@@ -21,6 +21,7 @@ mod events;
 mod feeder;
 mod group;
 mod hold;
+mod interpreter;
 mod metrics;
 mod pending;
 mod pipeline;
@@ -45,49 +46,41 @@ use pyo3::prelude::*;
 
 // Without the GIL nothing was tested: a free-threaded interpreter enables it when it imports the module.
 #[pymodule(gil_used = true)]
-mod _native {
-    use pyo3::prelude::*;
-
-    #[pymodule_export]
-    use super::admin::Admin;
-    #[pymodule_export]
-    use super::arrow::{ArrowRows, RecordBatch};
-    #[pymodule_export]
-    use super::bulk::Bulk;
-    #[pymodule_export]
-    use super::config::{admin_properties, consumer_properties, producer_properties};
-    #[pymodule_export]
-    use super::consumer::Consumer;
-    #[pymodule_export]
-    use super::doctor::{Examination, start_doctor};
-    #[pymodule_export]
-    use super::events::{close_log, set_log_level, take_log};
-    #[pymodule_export]
-    use super::pipeline::Pipeline;
-    #[pymodule_export]
-    use super::port::{Call, Port, RecordMetadata, pending_results, running_loop};
-    #[pymodule_export]
-    use super::producer::Producer;
-    #[pymodule_export]
-    use super::rebalance::Rebalance;
-    #[pymodule_export]
-    use super::records::{Record, Records};
-    #[pymodule_export]
-    use super::runtime::{after_fork_in_child, runtime_threads};
-    #[pymodule_export]
-    use super::scan::{ArrowStream, Batches};
-    #[pymodule_export]
-    use super::testing::Cluster;
-    #[pymodule_export]
-    use super::timing::Timing;
-    #[pymodule_export]
-    use super::token::TokenRequest;
-    #[pymodule_export]
-    use super::transaction::{Transaction, TransactionalProducer};
-
-    #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::events::install();
-        Ok(())
-    }
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // First: classes belong to the process, and to the interpreter that makes them.
+    interpreter::check(module.py())?;
+    module.add_class::<admin::Admin>()?;
+    module.add_class::<arrow::ArrowRows>()?;
+    module.add_class::<arrow::RecordBatch>()?;
+    module.add_class::<bulk::Bulk>()?;
+    module.add_class::<consumer::Consumer>()?;
+    module.add_class::<doctor::Examination>()?;
+    module.add_class::<pipeline::Pipeline>()?;
+    module.add_class::<port::Call>()?;
+    module.add_class::<port::Port>()?;
+    module.add_class::<port::RecordMetadata>()?;
+    module.add_class::<producer::Producer>()?;
+    module.add_class::<rebalance::Rebalance>()?;
+    module.add_class::<records::Record>()?;
+    module.add_class::<records::Records>()?;
+    module.add_class::<scan::ArrowStream>()?;
+    module.add_class::<scan::Batches>()?;
+    module.add_class::<testing::Cluster>()?;
+    module.add_class::<timing::Timing>()?;
+    module.add_class::<token::TokenRequest>()?;
+    module.add_class::<transaction::Transaction>()?;
+    module.add_class::<transaction::TransactionalProducer>()?;
+    module.add_function(wrap_pyfunction!(config::admin_properties, module)?)?;
+    module.add_function(wrap_pyfunction!(config::consumer_properties, module)?)?;
+    module.add_function(wrap_pyfunction!(config::producer_properties, module)?)?;
+    module.add_function(wrap_pyfunction!(doctor::start_doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(events::close_log, module)?)?;
+    module.add_function(wrap_pyfunction!(events::set_log_level, module)?)?;
+    module.add_function(wrap_pyfunction!(events::take_log, module)?)?;
+    module.add_function(wrap_pyfunction!(port::pending_results, module)?)?;
+    module.add_function(wrap_pyfunction!(port::running_loop, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::runtime_threads, module)?)?;
+    events::install();
+    Ok(())
 }

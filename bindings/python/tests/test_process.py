@@ -1,7 +1,9 @@
 """Tests of whole processes: exit, and forks."""
 
 import asyncio
+import importlib.util
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -328,6 +330,47 @@ def test_exit_after_an_event_loop_that_has_ended_with_calls(
             assert "panicked" not in ended.stderr, (how, ended.stderr)
             # "Exception ignored in": errors that had no caller.
             assert "ignored" not in ended.stderr, (how, ended.stderr)
+
+
+SUB_INTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+
+path, first, config = sys.argv[1:]
+imports = f'''
+try:
+    import curtail_kafka
+    text = "imported"
+except ImportError as error:
+    text = f"{{type(error).__name__}}: {{error}}"
+with open({path!r}, "w") as file:
+    file.write(text)
+'''
+if first == "main":
+    import curtail_kafka
+options = (config,) if config else ()
+other = interpreters.create(*options)
+interpreters.run_string(other, imports)
+interpreters.destroy(other)
+import curtail_kafka
+"""
+
+
+@pytest.mark.parametrize("first", ["main", "sub"])
+def test_sub_interpreter_cannot_import_the_package(python: str, tmp_path: Path, first: str) -> None:
+    modules = ["_interpreters", "_xxsubinterpreters"]
+    if not any(importlib.util.find_spec(name) for name in modules):
+        pytest.skip("this interpreter has no module for sub-interpreters")
+    # With one GIL for all, and each with a separate one.
+    configs = ["legacy", "isolated"] if sys.version_info >= (3, 13) else [""]
+    for config in configs:
+        ended = run(python, tmp_path, SUB_INTERPRETER, str(tmp_path / "text"), first, config)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        text = (tmp_path / "text").read_text()
+        assert text.startswith("ImportError: ") and "interpreter" in text and "\n" not in text
 
 
 THREADS = """
