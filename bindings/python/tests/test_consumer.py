@@ -316,6 +316,22 @@ async def test_second_close_waits_for_the_first(
     await consumer.close()
 
 
+async def test_member_that_leaves_while_it_joins_delays_nobody(
+    servers: str, curtail_topic: str
+) -> None:
+    """A coordinator waits up to `session.timeout.ms` for members that do not finish their joins."""
+    group = f"g-{curtail_topic}"
+    consumer = curtail.Consumer(servers, group_id=group)
+    async with asyncio.timeout(20):
+        for _ in range(100):
+            await consumer.subscribe(curtail_topic)
+            await consumer.unsubscribe()
+        await consumer.close()
+        async with curtail.Consumer(servers, curtail_topic, group_id=group) as other:
+            while not other.assignment:
+                await other.poll(0.1)
+
+
 async def test_unreachable_brokers_raise_connection_error() -> None:
     with pytest.raises(ConnectionError):
         async with curtail.Consumer("127.0.0.1:9", "t"):

@@ -316,6 +316,9 @@ pub struct Membership<E> {
     coordinator: Option<Node>,
     /// Identity of a membership whose end the coordinator has not been told yet.
     departure: Option<Identity>,
+    /// Whether a dynamic member's JoinGroup without an id is in flight. Once the coordinator has assigned an id, the group
+    /// waits for that id's next JoinGroup, or for its departure (KIP-394).
+    introduces: bool,
     /// Id of the last membership that has ended.
     last_member: Option<Arc<str>>,
     /// Whether to join again as soon as no handover is due.
@@ -348,6 +351,7 @@ impl<E: Clone> Membership<E> {
             reconciliation,
             coordinator: None,
             departure: None,
+            introduces: false,
             last_member: None,
             rejoin: false,
             handing: Handing::Nothing,
@@ -510,10 +514,16 @@ impl<E: Clone> Membership<E> {
             None => (leaves && !self.member.is_empty()).then_some(self.generation),
         };
         if let Some(generation) = generation {
-            self.departure = Some(Identity { generation, member: self.member.clone() });
-            self.retry_at_once();
+            self.dismiss(Identity { generation, member: self.member.clone() });
         }
+        self.introduces &= leaves;
         self.forget_membership();
+    }
+
+    /// Ends a membership at the coordinator.
+    fn dismiss(&mut self, identity: Identity) {
+        self.departure = Some(identity);
+        self.retry_at_once();
     }
 
     /// Requests a rebalance of a settled member of the classic protocol.
@@ -532,7 +542,7 @@ impl<E: Clone> Membership<E> {
 
     /// Whether the coordinator must still be told that the member has left.
     pub fn is_departing(&self) -> bool {
-        self.departure.is_some()
+        self.departure.is_some() || (self.introduces && matches!(self.phase, Phase::Out))
     }
 
     /// Reports that the application polls, or waits in a poll.
@@ -780,7 +790,10 @@ impl<E: Clone> Membership<E> {
             Phase::Joining => {
                 self.joined_for.clone_from(&self.topics);
                 let join = Join { member: self.member.clone(), protocols: self.protocols() };
-                self.at_coordinator(now, |node| Step::Join(node, join))
+                let introduces = join.member.is_empty() && self.settings.instance.is_none();
+                let step = self.at_coordinator(now, |node| Step::Join(node, join));
+                self.introduces = introduces && matches!(step, Step::Join(..));
+                step
             }
             Phase::Assigning(assignor, members) => Step::Assign(*assignor, members.clone()),
             Phase::Syncing(sync) => {

@@ -1,6 +1,6 @@
 //! How the coordinator's responses change the member.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use curtail_wire::{
@@ -128,7 +128,17 @@ impl<E: Clone> Membership<E> {
 
     /// Reports the response to [`super::Step::Join`].
     pub fn joined(&mut self, reply: Result<JoinReply, Trouble<E>>, now: Instant, unit: f64) {
+        let introduces = mem::take(&mut self.introduces);
         if !matches!(self.phase, Phase::Joining) {
+            // The application has left. The group would wait for the member, up to `session.timeout.ms`.
+            let assigned = match reply {
+                Ok(reply) => Some((reply.generation, reply.member)),
+                Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some(id))) => Some((-1, id)),
+                Err(_) => None,
+            };
+            if let Some((generation, member)) = assigned.filter(|_| introduces) {
+                self.dismiss(Identity { generation, member });
+            }
             return;
         }
         match reply {

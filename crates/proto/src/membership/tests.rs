@@ -664,14 +664,84 @@ fn a_leave_does_not_wait_for_a_coordinator_that_cannot_be_found() {
 }
 
 #[test]
-fn a_member_that_leaves_while_joining_ignores_the_response() {
+fn a_member_that_leaves_while_joining_leaves_with_the_assigned_id() {
+    let required = |id: &str| Err(Trouble::Refused(ErrorCode::MEMBER_ID_REQUIRED, Some(id.into())));
+    for assigned in [true, false] {
+        let mut member = Member::new(Assignor::Range);
+        member.flush();
+        member.find(1);
+        member.expect_join("");
+        assert!(member.machine.awaits_group() && !member.machine.is_departing());
+        member.machine.leave(Departure::ByKind);
+        assert!(!member.machine.awaits_group());
+        assert!(member.machine.is_departing(), "the coordinator may have assigned an id");
+        if assigned {
+            member.machine.joined(required("id"), member.now, 0.5);
+            assert_eq!(member.next(), Step::Leave(node(1), identity(-1, "id")));
+        } else {
+            // A coordinator without KIP-394.
+            member.join_behind(1, "m");
+            assert_eq!(member.next(), Step::Leave(node(1), identity(1, "m")));
+        }
+        assert!(member.machine.is_departing());
+        member.machine.left();
+        assert!(!member.machine.is_departing());
+        assert_eq!(member.next(), Step::Idle);
+    }
+}
+
+#[test]
+fn a_member_that_joins_again_first_leaves_with_the_id_of_its_first_join() {
     let mut member = Member::new(Assignor::Range);
     member.flush();
     member.find(1);
     member.expect_join("");
-    assert!(member.machine.awaits_group());
     member.machine.leave(Departure::ByKind);
-    assert!(!member.machine.awaits_group());
+    member.machine.subscribe(["t".into()].into(), member.now);
+    let required = ErrorCode::MEMBER_ID_REQUIRED;
+    member.machine.joined(Err(Trouble::Refused(required, Some("id".into()))), member.now, 0.5);
+    assert_eq!(member.next(), Step::Leave(node(1), identity(-1, "id")));
+    member.machine.left();
+    member.flush();
+    member.expect_join("");
+}
+
+#[test]
+fn a_member_that_leaves_while_joining_ignores_a_lost_response_and_those_to_an_id() {
+    let mut member = Member::new(Assignor::Range);
+    member.flush();
+    member.find(1);
+    member.expect_join("");
+    member.machine.leave(Departure::ByKind);
+    member.machine.joined(Err(Trouble::Lost("abandoned")), member.now, 0.5);
+    assert!(!member.machine.is_departing());
+    assert_eq!(member.next(), Step::Idle);
+
+    let mut member = Member::new(Assignor::Range);
+    member.flush();
+    member.find(1);
+    member.expect_join("");
+    let required = ErrorCode::MEMBER_ID_REQUIRED;
+    member.machine.joined(Err(Trouble::Refused(required, Some("m".into()))), member.now, 0.5);
+    member.expect_join("m");
+    member.machine.leave(Departure::ByKind);
+    assert_eq!(member.next(), Step::Leave(node(1), identity(-1, "m")));
+    member.machine.left();
     member.join_behind(1, "m");
     assert_eq!(member.next(), Step::Idle);
+}
+
+#[test]
+fn a_member_that_keeps_its_place_does_not_wait_for_an_id() {
+    for (instance, departure) in [(None, Departure::Remain), (Some("i"), Departure::ByKind)] {
+        let instance = instance.map(Arc::from);
+        let mut member = Member::with(Settings { instance, ..settings(&[Assignor::Range]) });
+        member.flush();
+        member.find(1);
+        member.expect_join("");
+        member.machine.leave(departure);
+        assert!(!member.machine.is_departing());
+        member.join_behind(1, "m");
+        assert_eq!(member.next(), Step::Idle);
+    }
 }

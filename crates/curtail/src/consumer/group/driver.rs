@@ -1,7 +1,15 @@
 //! The task that carries out the steps of the membership machine, one request at a time, whether or not the
 //! application polls.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use curtail_proto::{
     assignor::{Assignor, Member, Topics, any_rack, wanted_topics},
@@ -10,7 +18,7 @@ use curtail_proto::{
     metadata::{Node, Snapshot, Topic},
 };
 use curtail_wire::Uuid;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::{
     Group, partition,
@@ -24,6 +32,20 @@ use crate::{
     coordinator::{Coordinated, find},
     metrics::{GroupStats, Histogram},
 };
+
+/// Longest wait for the response to the first join of a member that has left. Brokers with KIP-394 respond at once; the
+/// others keep the join until the rebalance.
+const INTRODUCTION: Duration = Duration::from_secs(1);
+
+/// How long a response is needed.
+#[derive(Clone, Copy)]
+enum Patience {
+    Always,
+    /// Until the member leaves.
+    WhileJoining,
+    /// As [`Self::WhileJoining`], and for [`INTRODUCTION`]: the response may have the id with which the member must leave.
+    ForId,
+}
 
 /// Runs until the consumer aborts it.
 pub(super) async fn run(shared: Arc<Shared>, group: Arc<Group>) {
@@ -72,7 +94,11 @@ impl Driver {
             Step::Assign(assignor, members) => self.assign(assignor, &members).await,
             Step::Join(node, join) => {
                 let asked = Instant::now();
-                let reply = self.ask(&node, async |connection, who| {
+                let patience = match join.member.is_empty() && self.group.instance.is_none() {
+                    true => Patience::ForId,
+                    false => Patience::WhileJoining,
+                };
+                let reply = self.ask(&node, patience, async |connection, who| {
                     requests::join(connection, who, &join).await
                 });
                 let reply = reply.await;
@@ -84,7 +110,7 @@ impl Driver {
                     self.check_topics();
                 }
                 let asked = Instant::now();
-                let reply = self.ask(&node, async |connection, who| {
+                let reply = self.ask(&node, Patience::WhileJoining, async |connection, who| {
                     requests::sync(connection, who, &sync).await
                 });
                 let reply = reply.await;
@@ -93,7 +119,7 @@ impl Driver {
             }
             Step::Heartbeat(node, identity) => {
                 let asked = self.group.stats.beat();
-                let reply = self.ask(&node, async |connection, who| {
+                let reply = self.ask(&node, Patience::Always, async |connection, who| {
                     requests::heartbeat(connection, who, &identity).await
                 });
                 let reply = reply.await;
@@ -103,7 +129,7 @@ impl Driver {
             Step::GroupHeartbeat(node, heartbeat) => {
                 self.want_topics(&heartbeat);
                 let asked = self.group.stats.beat();
-                let reply = self.ask(&node, async |connection, who| {
+                let reply = self.ask(&node, Patience::Always, async |connection, who| {
                     requests::group_heartbeat(connection, who, heartbeat).await
                 });
                 let reply = reply.await;
@@ -120,7 +146,7 @@ impl Driver {
         let limit = self.shared.config.common.default_api_timeout;
         let _ = timeout(limit, self.group.commits.flushed()).await;
         let protocol = self.group.protocol;
-        let left = self.ask(node, async |connection, who| match protocol {
+        let left = self.ask(node, Patience::Always, async |connection, who| match protocol {
             GroupProtocol::Classic => requests::leave(connection, who, identity).await,
             GroupProtocol::Consumer => {
                 let farewell = GroupHeartbeat::farewell(identity);
@@ -288,6 +314,7 @@ impl Driver {
     async fn ask<T>(
         &mut self,
         node: &Node,
+        patience: Patience,
         request: impl AsyncFnOnce(&mut Connection, Who<'_>) -> Result<T, Trouble<Error>>,
     ) -> Result<T, Trouble<Error>> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
@@ -300,6 +327,7 @@ impl Driver {
             request_timeout: config.common.request_timeout,
         };
         let open = self.idle.take(&node.id);
+        let is_sent = AtomicBool::new(false);
         let exchange = async {
             let mut connection = match open {
                 Some(open) => open,
@@ -308,11 +336,13 @@ impl Driver {
                     Connection::open(&shared.env, &config.common, host, port).await.map_err(lost)?
                 }
             };
+            is_sent.store(true, Ordering::Relaxed);
             let reply = request(&mut connection, who).await;
             Ok((reply, connection))
         };
         let reply = tokio::select! {
             biased;
+            () = self.of_no_use(patience, &is_sent) => Err(Trouble::Lost(Error::Closed)),
             answered = exchange => match answered {
                 Ok((reply, connection)) => {
                     if !matches!(reply, Err(Trouble::Lost(_))) {
@@ -323,7 +353,6 @@ impl Driver {
                 Err(trouble) => Err(trouble),
             },
             error = group.moved_from(&shared, node) => Err(Trouble::Lost(error)),
-            () = self.of_no_use() => Err(Trouble::Lost(Error::Closed)),
         };
         if let Err(trouble) = &reply {
             if let Trouble::Lost(error) = trouble {
@@ -334,11 +363,19 @@ impl Driver {
         reply
     }
 
-    /// Resolves when a member that was waiting for a rebalance has left.
-    async fn of_no_use(&self) {
-        if !self.group.look(|machine| machine.awaits_group()) {
+    /// Resolves when the response is no longer needed. The member may have left since the machine requested the step.
+    async fn of_no_use(&self, patience: Patience, is_sent: &AtomicBool) {
+        if matches!(patience, Patience::Always) {
             return std::future::pending().await;
         }
+        self.left().await;
+        if matches!(patience, Patience::ForId) && is_sent.load(Ordering::Relaxed) {
+            sleep(INTRODUCTION).await;
+        }
+    }
+
+    /// Resolves when a member that waits for a rebalance has left.
+    async fn left(&self) {
         while self.group.look(|machine| machine.awaits_group()) {
             self.group.wake.notified().await;
         }
@@ -365,7 +402,7 @@ impl Driver {
             }
             found
         };
-        let Some(found) = or_when(looked_up, self.of_no_use()).await else { return };
+        let Some(found) = or_when(looked_up, self.left()).await else { return };
         let snapshot = self.shared.metadata.snapshot();
         // The snapshot may have lost a topic since.
         let newest = found.iter().map(|known| snapshot.topic(&known.name).unwrap_or(known));
