@@ -387,9 +387,10 @@ async def no_results_pending() -> None:
             await asyncio.sleep(0.001)
 
 
-@pytest.fixture
-async def bench(curtail_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bench]:
-    bench = Bench(curtail_cluster)
+@contextlib.asynccontextmanager
+async def opened(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bench]:
+    """A bench, after which nothing is left."""
+    bench = Bench(cluster)
     yield bench
     await bench.close()
     await no_results_pending()
@@ -399,9 +400,14 @@ async def bench(curtail_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> A
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
+@pytest.fixture
+async def bench(curtail_cluster: Cluster, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bench]:
+    async with opened(curtail_cluster, caplog) as bench:
+        yield bench
+
+
 async def cancel_everywhere(case: Case, bench: Bench, after: Callable[[], Awaitable[None]]) -> None:
     """Cancels the calls of a case at each place. Each time, the next call succeeds."""
-
     await after()
     expected = await outcome(await case(bench))
     await after()
@@ -482,6 +488,34 @@ async def test_cancelled_calls_of_admins_leave_no_trace(bench: Bench, method: st
     case = simple(lambda b: ADMINISTRATION[method](b.admin, b))
     await cancel_everywhere(case, bench, nothing)
     assert bench.topic in {topic.name for topic in await bench.admin.list_topics()}
+
+
+Check = Callable[[Bench, str], Coroutine[Any, Any, None]]
+ON_UVLOOP: dict[str, Check] = {
+    "Producer.send_many": test_cancelled_calls_of_producers_leave_no_trace,
+    "Producer.close": test_cancelled_calls_of_producers_leave_no_trace,
+    "Pipeline.send": test_cancelled_calls_of_producers_leave_no_trace,
+    "Transaction.__aenter__": test_cancelled_calls_of_transactions_leave_no_trace,
+    "Transaction.__aexit__": test_cancelled_calls_of_transactions_leave_no_trace,
+    "Consumer.poll": test_cancelled_calls_of_consumers_lose_no_record,
+    "Consumer.poll_batch": test_cancelled_calls_of_consumers_lose_no_record,
+    "Consumer.commit": test_cancelled_calls_of_consumers_lose_no_record,
+    "list_topics": test_cancelled_calls_of_admins_leave_no_trace,
+}
+
+
+@pytest.mark.parametrize("method", ON_UVLOOP)
+def test_cancelled_calls_on_uvloop(
+    curtail_cluster: Cluster, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main() -> None:
+        async with opened(curtail_cluster, caplog) as bench:
+            await ON_UVLOOP[method](bench, method)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
 
 
 async def test_cancelled_wait_for_a_scan_ends_no_reading(bench: Bench) -> None:
