@@ -73,6 +73,12 @@ pub(crate) struct Arguments {
     /// Print NULL for a null key or value.
     #[arg(short = 'Z', long)]
     null: bool,
+    /// Write each record at once. By default the records of one poll are written together.
+    #[arg(short, long)]
+    unbuffered: bool,
+    /// Print records and errors only.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 impl Arguments {
@@ -221,6 +227,9 @@ async fn read(arguments: &Arguments, consumer: &mut Consumer) -> Result<(), Fail
                 continue;
             }
             format.write(&record, null, &mut out)?;
+            if arguments.unbuffered {
+                out.flush()?;
+            }
             left = left.map(|left| left - 1);
         }
         out.flush()?;
@@ -294,7 +303,12 @@ async fn assign(
         Start::At(offset) => {
             let properties = arguments.client.all()?;
             let reset = reset(&properties);
-            let outside = check_range(admin, &partitions, offset, reset).await?;
+            let tell = |text| {
+                if !arguments.quiet {
+                    output::note(text);
+                }
+            };
+            let outside = check_range(admin, &partitions, offset, reset, tell).await?;
             for partition in &partitions {
                 let is_outside = outside.contains(partition);
                 // The reset of the consumer itself could come after a check for the end (--exit).
@@ -336,6 +350,7 @@ async fn check_range(
     partitions: &[TopicPartition],
     offset: i64,
     reset: Option<&str>,
+    tell: impl FnOnce(String),
 ) -> Result<BTreeSet<TopicPartition>, Failure> {
     // Brokers also accept offsets that only read_committed hides.
     let isolation = IsolationLevel::ReadUncommitted;
@@ -361,7 +376,7 @@ async fn check_range(
     }
     let outside = outside.join(", ");
     if let Some(reset) = reset {
-        output::note(format_args!(
+        tell(format!(
             "offset {offset} is outside the log of {outside}; {RESET}={reset} decides where to start there"
         ));
         return Ok(partitions);

@@ -1,4 +1,4 @@
-//! `curtail produce`: sends parts of standard input as records.
+//! `curtail produce`: sends parts of standard input, or of a file, as records.
 
 mod stall;
 #[cfg(test)]
@@ -6,7 +6,10 @@ mod tests;
 
 use std::{
     collections::VecDeque,
-    io::{self, IsTerminal as _},
+    fmt::Display,
+    fs::File,
+    io::{self, BufRead, BufReader, IsTerminal as _},
+    path::PathBuf,
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
@@ -60,12 +63,43 @@ pub(crate) struct Arguments {
     /// Send an empty value (or key) as null.
     #[arg(short = 'Z', long)]
     null: bool,
+    /// Read this file instead of standard input.
+    #[arg(short = 'l', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Print errors only.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 impl Arguments {
     fn topic(&self) -> &str {
         // clap requires one of them.
         self.bare.as_deref().or(self.flagged.as_deref()).unwrap_or_default()
+    }
+
+    fn note(&self, text: impl Display) {
+        if !self.quiet {
+            output::note(text);
+        }
+    }
+
+    /// Opens the input.
+    fn input(&self) -> Result<Box<dyn BufRead>, Failure> {
+        if let Some(path) = &self.file {
+            let file = File::open(path).map_err(|error| self.unreadable(&error))?;
+            return Ok(Box::new(BufReader::new(file)));
+        }
+        if io::stdin().is_terminal() {
+            self.note("each line becomes a record; Ctrl-D ends");
+        }
+        Ok(Box::new(io::stdin().lock()))
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Failure {
+        match &self.file {
+            Some(path) => Failure::new(format!("cannot read {}: {error}", path.display())),
+            None => Failure::new(format!("cannot read standard input: {error}")),
+        }
     }
 }
 
@@ -74,6 +108,7 @@ const OUTSTANDING: usize = 100_000;
 
 /// Sends until the input ends.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let input = arguments.input()?;
     let mut config: ProducerConfig = arguments.client.config(&[], &[])?;
     if let Some(codec) = &arguments.compression {
         config.set("compression.type", codec)?;
@@ -88,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let missing = runtime.block_on(names::missing_topic(&admin, arguments.topic())).ok().flatten();
     let watched = Watched::new(admin, arguments.topic(), &config);
     let watch = Watch::start(&runtime, &producer, watched);
-    let sent = send_all(arguments, &runtime, &producer, &watch, missing);
+    let sent = send_all(arguments, input, &runtime, &producer, &watch, missing);
     let closed = runtime.block_on(producer.close());
     sent?;
     Ok(closed?)
@@ -96,6 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Sends a record. The first one to a topic that was `missing` creates it if the brokers allow that, as with Kafka's tools.
 fn send(
+    arguments: &Arguments,
     runtime: &Runtime,
     producer: &Producer,
     record: Record<'_>,
@@ -104,7 +140,7 @@ fn send(
     let sent = runtime.block_on(producer.send(record));
     match (sent, missing.take()) {
         (Ok(delivery), Some(missing)) => {
-            output::note(missing.created());
+            arguments.note(missing.created());
             Ok(delivery)
         }
         (Err(Error::UnknownTopic(_)), Some(missing)) => Err(missing.not_created()),
@@ -114,15 +150,12 @@ fn send(
 
 fn send_all(
     arguments: &Arguments,
+    mut input: impl BufRead,
     runtime: &Runtime,
     producer: &Producer,
     watch: &Watch,
     mut missing: Option<Missing>,
 ) -> Result<(), Failure> {
-    if io::stdin().is_terminal() {
-        output::note("each line becomes a record; Ctrl-D ends");
-    }
-    let mut input = io::stdin().lock();
     let splitter = Splitter::new(arguments);
     let headers: Vec<_> = arguments
         .headers
@@ -133,7 +166,7 @@ fn send_all(
     let mut piece = Vec::new();
     let mut count = 0;
     while arguments.count.is_none_or(|limit| count < limit)
-        && splitter.next(&mut input, &mut piece).map_err(|error| unreadable(&error))?
+        && splitter.next(&mut input, &mut piece).map_err(|error| arguments.unreadable(&error))?
     {
         let (key, value) = match splitter.key_and_value(&piece) {
             Some(pair) => pair,
@@ -149,7 +182,7 @@ fn send_all(
         if let Some(value) = value {
             record = record.value(value);
         }
-        outstanding.push_back(send(runtime, producer, record, &mut missing)?);
+        outstanding.push_back(send(arguments, runtime, producer, record, &mut missing)?);
         watch.sent();
         count += 1;
         settle(&mut outstanding)?;
@@ -174,10 +207,6 @@ fn no_key(arguments: &Arguments, number: u64) -> Failure {
         "{thing} {number} has no key separator '{separator}', and was not sent; --optional-key sends such records \
          without a key"
     ))
-}
-
-fn unreadable(error: &io::Error) -> Failure {
-    Failure::new(format!("cannot read standard input: {error}"))
 }
 
 /// Removes acknowledged records from the front; the first failure ends the command.

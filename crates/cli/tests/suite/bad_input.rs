@@ -209,6 +209,7 @@ fn options_that_make_no_run_are_refused() {
         (&["doctor", "--target-p99", "50 parsecs", "--throughput", "1MB/s"], "50 parsecs"),
         (&["doctor", "--target-p99", "50ms", "--throughput", "90 parsecs"], "90 parsecs"),
         (&["doctor", "--target-p99", "50ms", "--throughput", "1MB/s"], "--bootstrap-server"),
+        (&["produce", "-t", "t", "-l", "no-such-file"], "no-such-file"),
         (&["consume"], "--topic"),
         (&["consume", "-t", "t", "-f", "%q"], "%q"),
         (&["consume", "-t", "t", "--group-protocol", "consumer"], "--group <GROUP>"),

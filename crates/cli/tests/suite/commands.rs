@@ -35,6 +35,24 @@ fn lines_become_records_and_records_lines() {
 }
 
 #[test]
+fn a_file_is_sent_and_quiet_commands_print_no_messages() {
+    let cluster = Cluster::start(&["--brokers", "1"]);
+    let bootstrap = cluster.bootstrap.as_str();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "a\nb\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let sent = run(&["produce", "-t", "t", "-b", bootstrap, "-q", "-l", path]);
+    assert_eq!(sent.err, "", "although the brokers created the topic");
+    sent.ok();
+    let outside = ["-o", "9", "-X", "auto.offset.reset=earliest"];
+    let consume = [&["consume", "-t", "t", "-e", "-b", bootstrap][..], &outside].concat();
+    assert!(run(&consume).err.contains("outside the log"));
+    let quiet = run(&[&consume[..], &["-q", "-u"]].concat());
+    assert_eq!(quiet.err, "");
+    assert_eq!(quiet.ok(), "a\nb\n");
+}
+
+#[test]
 fn a_group_goes_on_where_it_was() {
     let cluster = Cluster::start(&["--partitions", "1"]);
     let bootstrap = cluster.bootstrap.as_str();
