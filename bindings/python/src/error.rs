@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use curtail::{Error, ErrorCode, error::ConnectionProblem};
+use curtail::{
+    Error, ErrorCode,
+    error::{BatchProblem, ConnectionProblem},
+};
 use pyo3::{intern, prelude::*, types::PyModule};
 
 use crate::token;
@@ -102,6 +105,17 @@ fn cause(made: &Bound<'_, PyAny>, cause: &Error) -> PyResult<()> {
     made.setattr(intern!(made.py(), "__cause__"), exception(made.py(), cause)?)
 }
 
+fn batch_problem(problem: BatchProblem) -> &'static str {
+    match problem {
+        BatchProblem::Damaged => "damaged",
+        BatchProblem::DamagedInLog => "damaged-in-log",
+        BatchProblem::TooLarge => "too-large",
+        BatchProblem::UnknownFormat => "unknown-format",
+        BatchProblem::MissingCodec => "missing-codec",
+        _ => "other",
+    }
+}
+
 fn fields(made: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
     let seconds = |limit: &Duration| limit.as_secs_f64();
     match error {
@@ -145,11 +159,12 @@ fn fields(made: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
             cause(made, why)
         }
         Error::CommitFailed { group, .. } => made.setattr("group", &**group),
-        Error::Corrupt { topic, partition, offset, next_offset, .. } => {
+        Error::Corrupt { topic, partition, offset, next_offset, problem, .. } => {
             made.setattr("topic", &**topic)?;
             made.setattr("partition", partition)?;
             made.setattr("offset", offset)?;
-            made.setattr("next_offset", next_offset)
+            made.setattr("next_offset", next_offset)?;
+            made.setattr("problem", batch_problem(*problem))
         }
         Error::OffsetOutOfRange { topic, partition, offset } => {
             made.setattr("topic", &**topic)?;

@@ -62,6 +62,21 @@ async def test_records_are_a_sequence(servers: str, curtail_topic: str) -> None:
         assert not await consumer.poll(0)
 
 
+async def test_a_batch_that_is_too_large_names_its_kind(servers: str, curtail_topic: str) -> None:
+    async with curtail.Producer(servers, compression_type="gzip", max_request_size=4 << 20) as producer:
+        await producer.send(curtail_topic, bytes(2 << 20))
+        await producer.send(curtail_topic, "after")
+    small: dict[str, Any] = {"curtail_decompressed_batch_max_bytes": 1 << 20}
+    async with curtail.Consumer(servers, curtail_topic, **EARLIEST, **small) as consumer:
+        with pytest.raises(curtail.CorruptError) as raised:
+            await consumer.poll()
+        error = raised.value
+        assert (error.topic, error.offset, error.next_offset) == (curtail_topic, 0, 1)
+        assert error.problem == "too-large"
+        await consumer.seek((curtail_topic, 0), 1)
+        assert (await consumer.poll())[0].value == b"after"
+
+
 async def test_iteration_returns_every_record_once(servers: str, curtail_topic: str) -> None:
     await produce(servers, curtail_topic, 2_000)
     seen: list[int] = []

@@ -157,8 +157,8 @@ pub enum Error {
         /// Why.
         reason: Arc<str>,
     },
-    /// A fetched batch is damaged, the broker reports that it is (CORRUPT_MESSAGE), or it decompresses to more than
-    /// `curtail.decompressed.batch.max.bytes`. The position stays, and later polls report the error again until a
+    /// A fetched batch is damaged, the broker reports that it is (CORRUPT_MESSAGE), it decompresses to more than
+    /// `curtail.decompressed.batch.max.bytes`, or it has a format or codec that is not supported. The position stays, and later polls report the error again until a
     /// [`Consumer::seek`](crate::Consumer::seek) passes the batch. Other partitions continue. The seek loses the
     /// records of the batch, which is why the consumer never skips it automatically.
     ///
@@ -168,12 +168,14 @@ pub enum Error {
     /// ```
     /// # async fn example(consumer: &mut curtail::Consumer) -> curtail::Result<()> {
     /// # use std::time::Duration;
-    /// use curtail::{Error, TopicPartition};
+    /// use curtail::{Error, TopicPartition, error::BatchProblem};
     ///
     /// match consumer.poll(Duration::from_secs(1)).await {
     ///     Ok(records) => println!("{} records", records.len()),
-    ///     Err(Error::Corrupt { topic, partition, offset, next_offset: Some(next), reason, .. }) => {
-    ///         eprintln!("{topic}-{partition}: skipping {offset}..{next}: {reason}");
+    ///     Err(Error::Corrupt {
+    ///         topic, partition, offset, next_offset: Some(next), problem: BatchProblem::Damaged, ..
+    ///     }) => {
+    ///         eprintln!("{topic}-{partition}: skipping the damaged records {offset}..{next}");
     ///         consumer.seek(&TopicPartition::new(topic, partition), next)?;
     ///     }
     ///     Err(error) => return Err(error),
@@ -281,13 +283,15 @@ pub enum ConnectionProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchProblem {
-    /// The bytes that the consumer received are damaged.
+    /// The bytes that the consumer received are damaged. So they may be in the broker's log: brokers send batches without a
+    /// look at the checksum.
     Damaged,
-    /// The broker found the damage in its log (CORRUPT_MESSAGE), and sent no batch.
+    /// The broker reports the damage (CORRUPT_MESSAGE), and sent no batch.
     DamagedInLog,
     /// The batch decompresses to more than `curtail.decompressed.batch.max.bytes`.
     TooLarge,
-    /// The batch has a message format or a codec that this version does not know.
+    /// The batch has a message format or a codec that this version does not support. Damage to the byte of the format looks
+    /// the same, because the checksum does not cover it; with `check.crcs=false` also damage to the codec.
     UnknownFormat,
     /// The batch is intact, but its codec is a cargo feature that this build does not have.
     MissingCodec,

@@ -4,8 +4,8 @@
 //! `curtail lab kills`, and [`doctor`] that of `curtail doctor`. [`peers`] runs other clients under the same load. Nothing here
 //! prints: reports are values that the caller shows, and [`perf::Progress`] receives the progress of a run.
 //!
-//! The feature `perf` has the engines of `curtail perf`, and `experiments`, which is on by default, the rest. Without either the
-//! crate is [`doctor`] alone: the Python package has no use for more.
+//! The feature `perf` adds the engines of `curtail perf`, `experiments` (on by default) everything else. Without both the crate is
+//! [`doctor`] alone, as in the Python package.
 
 #[cfg(feature = "experiments")]
 pub mod bench;

@@ -18,6 +18,9 @@ pub struct Entropy(Arc<Mutex<SmallRng>>);
 
 impl Entropy {
     /// Seeds from the operating system.
+    ///
+    /// # Panics
+    /// As [`secret_bytes`].
     pub fn from_os() -> Self {
         Self::from_seed(u64::from_ne_bytes(secret_bytes()))
     }

@@ -18,7 +18,7 @@ fn a_pkcs12_store_is_read_or_its_feature_is_named() {
     let refused = MaterialError::NotBuilt("pkcs12");
     assert_eq!(identity.expect_err("no reader"), refused);
     assert_eq!(certificates.expect_err("no reader"), refused);
-    let line = "this build cannot read it; add the feature 'pkcs12' of the dependency curtail";
+    let line = "this build cannot read it; add the cargo feature 'pkcs12'";
     assert_eq!(refused.to_string(), line);
 }
 

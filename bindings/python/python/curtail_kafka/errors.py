@@ -1,6 +1,7 @@
 """Exceptions of the clients. Each variant of the Rust client's error has a class."""
 
 import builtins
+from typing import Literal
 
 
 class Error(Exception):
@@ -129,12 +130,13 @@ class CommitFailedError(Error):
 
 
 class CorruptError(Error):
-    """A fetched batch is damaged. To skip it, seek to ``next_offset``."""
+    """A fetched batch cannot be read; ``problem`` says why. A seek to ``next_offset``, if there is one, loses its records."""
 
     topic: str
     partition: int
     offset: int
     next_offset: int | None
+    problem: Literal["damaged", "damaged-in-log", "too-large", "unknown-format", "missing-codec", "other"]
 
 
 class OffsetOutOfRangeError(Error):

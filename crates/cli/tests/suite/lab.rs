@@ -318,8 +318,8 @@ fn parsed<T>(html: &str, look: impl FnOnce(&roxmltree::Document<'_>) -> T) -> T 
     look(&roxmltree::Document::parse_with_options(html, options).unwrap())
 }
 
-/// Opens the page in headless Chromium where there is one, and always with `CURTAIL_TEST_BROWSER=required`: it shows it, and
-/// complains of nothing but what is planted in a copy to see that complaints are heard.
+/// Opens the page in headless Chromium. Without Chromium the test is skipped, or fails if `CURTAIL_TEST_BROWSER=required`.
+/// Only the error that is planted in a copy may be reported.
 fn open_in_browser(html: &str, directory: &std::path::Path) {
     let copy = directory.join("planted.html");
     let planted = "<script>console.error('planted')</script></body>";
@@ -347,7 +347,8 @@ fn open_in_browser(html: &str, directory: &std::path::Path) {
     // Written to standard error itself: the test runner discards the captured output of a test that passes.
     // If standard error is closed, only this line is lost.
     let skipped = |why: &str| {
-        assert!(std::env::var_os("CURTAIL_TEST_BROWSER").is_none(), "the page in a browser: {why}");
+        let required = std::env::var("CURTAIL_TEST_BROWSER").as_deref() == Ok("required");
+        assert!(!required, "the page in a browser: {why}");
         let _ = writeln!(std::io::stderr(), "skipped: the page in a browser: {why}");
     };
     let Some(out) = started else { return skipped("there is no Chromium") };

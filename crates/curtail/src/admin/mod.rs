@@ -107,7 +107,7 @@ enum Target {
 /// A result for each requested item, in the order requested.
 pub type Each<K, T> = Vec<(K, Result<T>)>;
 
-/// A call of [`Admin`], to be awaited. It sends nothing before that.
+/// A call of [`Admin`], to be awaited. Nothing is sent before its first poll, and `default.api.timeout.ms` begins then.
 // Boxed: the compiler would generate the calls again in each crate that awaits them.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 

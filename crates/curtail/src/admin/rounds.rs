@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Admin, Attempts, BrokerDescription, Call, Each, Target, broker_error,
+    Admin, BrokerDescription, Call, Each, Target, broker_error,
     describe::{describe_cluster, leader_of},
     passes,
 };
@@ -33,6 +33,9 @@ use crate::{
 
 /// A broker, and the items requested from it.
 type Part<K> = (BrokerDescription, Vec<K>);
+
+/// One attempt of a call, which receives the time in milliseconds that a broker may take.
+type Once<'a, T> = Box<dyn FnMut(i32) -> Call<'a, T> + Send + 'a>;
 
 /// One round of a call: the open items, and the time in milliseconds that a broker may take.
 type Round<'a, K, T> = Box<dyn FnMut(BTreeSet<K>, i32) -> Call<'a, Each<K, T>> + Send + 'a>;
@@ -162,29 +165,32 @@ impl Admin {
     pub(super) fn retried<'a, T, F>(
         &'a self,
         what: &'static str,
-        once: impl FnMut(i32) -> F + Send + 'a,
+        mut once: impl FnMut(i32) -> F + Send + 'a,
     ) -> Call<'a, T>
     where
         T: Send + 'a,
         F: Future<Output = Result<T>> + Send + 'a,
     {
-        Box::pin(async move { Self::retried_by(self.attempts(what), once).await })
+        let limit = self.shared.config.common.default_api_timeout;
+        self.retried_within(what, limit, Box::new(move |timeout_ms| Box::pin(once(timeout_ms))))
     }
 
-    /// As [`Self::retried`], with the limits of `attempts`.
-    pub(super) async fn retried_by<'a, T, F>(
-        mut attempts: Attempts<'a>,
-        mut once: impl FnMut(i32) -> F,
-    ) -> Result<T>
-    where
-        F: Future<Output = Result<T>> + Send + 'a,
-    {
-        loop {
-            match attempts.run(Box::pin(once(attempts.timeout_ms()))).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => attempts.again(error).await?,
+    /// As [`Self::retried`], with another limit. A function for each type of results, not for each call.
+    pub(super) fn retried_within<'a, T: Send + 'a>(
+        &'a self,
+        what: &'static str,
+        limit: Duration,
+        mut once: Once<'a, T>,
+    ) -> Call<'a, T> {
+        Box::pin(async move {
+            let mut attempts = self.attempts_within(what, limit);
+            loop {
+                match attempts.run(once(attempts.timeout_ms())).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => attempts.again(error).await?,
+                }
             }
-        }
+        })
     }
 
     /// Sends one request to one broker.

@@ -29,8 +29,8 @@ impl Admin {
             if let Some(id) = self.shared.client_instance_id.get() {
                 return Ok(*id);
             }
-            let attempts = self.attempts_within("the client instance id", timeout);
-            let id = Self::retried_by(attempts, |_| self.assigned_id()).await?;
+            let ask = Box::new(|_| -> Call<'_, Uuid> { Box::pin(self.assigned_id()) });
+            let id = self.retried_within("the client instance id", timeout, ask).await?;
             // Two calls at once agree on the first id.
             Ok(*self.shared.client_instance_id.get_or_init(|| id))
         })

@@ -79,6 +79,8 @@ impl Runtime {
     /// Runs a future on the calling thread. The runtime's thread drives sockets and timers.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         refuse_in_async_context()?;
+        // The future is dropped inside, too.
+        let _entered = self.enter();
         // `dyn`: one copy of tokio's wait for each type of result, not for each call.
         let mut future = pin!(future);
         Ok(self.handle.block_on(future.as_mut() as Pin<&mut dyn Future<Output = T>>))

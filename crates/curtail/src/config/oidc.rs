@@ -58,7 +58,7 @@ impl JwtRetriever {
 }
 
 group! {
-    /// Source of tokens and times of their renewal. `Debug` hides secrets.
+    /// Source of tokens (cargo feature `oidc`) and times of their renewal. `Debug` hides secrets.
     ///
     /// All connections of a client share one token. A separate task renews it before it expires, so an open connection
     /// never waits for a token.

@@ -146,7 +146,7 @@ group! {
         /// empty to disable the check.
         endpoint_identification: HostCheck = HostCheck::Https
             => "ssl.endpoint.identification.algorithm", forms::HOST_CHECK;
-        /// `ssl.key.password`: the password of an encrypted private key.
+        /// `ssl.key.password`: the password of an encrypted private key (cargo feature `encrypted-keys`).
         key_password: Option<Secret> = None => "ssl.key.password", forms::SECRET;
         /// `ssl.keystore.certificate.chain`: the client's certificates as PEM text, in place of a file.
         keystore_certificate_chain: Option<String> = None
@@ -325,6 +325,7 @@ impl SecurityConfig {
     /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a client id and a
     /// secret (KIP-768). Sets `sasl.oauthbearer.token.endpoint.url` and
     /// `sasl.oauthbearer.client.credentials.client.id` and `.secret`. [`SaslConfig::oidc`] has further settings.
+    /// Needs the cargo feature `oidc`.
     ///
     /// ```
     /// use curtail::{ProducerConfig, security::SecurityConfig};
@@ -349,7 +350,7 @@ impl SecurityConfig {
     }
 
     /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a client id and a signed
-    /// assertion in place of a secret (`private_key_jwt`; KIP-1258, RFC 7523).
+    /// assertion in place of a secret (`private_key_jwt`; KIP-1258, RFC 7523). Needs the cargo feature `oidc`.
     ///
     /// ```
     /// use curtail::security::{AssertionConfig, SecurityConfig, SigningAlgorithm};
@@ -371,7 +372,7 @@ impl SecurityConfig {
     }
 
     /// OAUTHBEARER over TLS, with tokens that an OAuth 2.0 or OpenID Connect provider issues for a signed assertion (the
-    /// grant `urn:ietf:params:oauth:grant-type:jwt-bearer`; KIP-1139, RFC 7523).
+    /// grant `urn:ietf:params:oauth:grant-type:jwt-bearer`; KIP-1139, RFC 7523). Needs the cargo feature `oidc`.
     #[must_use]
     pub fn jwt_bearer(token_endpoint_url: impl Into<String>, assertion: AssertionConfig) -> Self {
         let mut config = Self::new(SecurityProtocol::SaslSsl);
@@ -428,7 +429,7 @@ impl SecurityConfig {
     }
 
     /// Sets `ssl.keystore.location`: a file with the client's certificates and private key, PEM or PKCS#12.
-    /// `password` opens the store, or an encrypted PEM key.
+    /// `password` opens the store (cargo feature `pkcs12`), or an encrypted PEM key (`encrypted-keys`).
     #[must_use]
     pub fn keystore(mut self, file: impl Into<PathBuf>, password: Option<&str>) -> Self {
         self.ssl.keystore.location = Some(file.into());
@@ -559,7 +560,7 @@ impl SaslConfig {
             Some(_) => Err(ConfigError::NotSupported {
                 name: oidc::URL.into(),
                 value: None,
-                why: "this build has no provider of tokens; add the feature 'oidc' of the dependency curtail".into(),
+                why: "this build has no provider of tokens; add the cargo feature 'oidc'".into(),
             }),
             None => Err(ConfigError::Contradiction(format!(
                 "sasl.mechanism=OAUTHBEARER needs {}, or a function that returns tokens (SecurityConfig::oauth_bearer)",

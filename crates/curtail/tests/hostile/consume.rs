@@ -31,20 +31,24 @@ async fn poll(consumer: &mut Consumer) -> Result<Vec<(i64, Vec<u8>)>, Error> {
     Ok(records.into_iter().map(|r| (r.offset(), r.value().unwrap_or_default().to_vec())).collect())
 }
 
-/// Checks that no record is delivered, and that the error names the first offset of the batch.
-async fn is_refused(stored: Vec<u8>, expected: BatchProblem, reason: &str) {
+/// Checks that no record is delivered, and that the error names the first offset of the batch. Returns where to continue.
+async fn is_refused(stored: Vec<u8>, expected: BatchProblem, reason: &str) -> Option<i64> {
     let (_broker, mut consumer) = storing(stored).await;
+    let mut next = None;
     for _ in 0..2 {
         let error = poll(&mut consumer).await.expect_err(reason);
         check_error(&error);
-        let Error::Corrupt { topic, partition: 0, offset: 0, problem, .. } = &error else {
+        let Error::Corrupt { topic, partition: 0, offset: 0, next_offset, problem, .. } = &error
+        else {
             panic!("{error}")
         };
+        next = *next_offset;
         assert_eq!((&**topic, *problem), ("t", expected), "{error}");
         assert!(error.report().to_string().contains(reason), "{error}");
     }
     assert_eq!(ends("position", consumer.position(&partition(0))).await.unwrap(), 0);
     ends("close", consumer.close()).await;
+    next
 }
 
 #[test]
@@ -144,7 +148,8 @@ fn unknown_formats_and_codecs_are_no_damage() {
         let mut other = whole;
         other[AT_CODEC] |= 7;
         records::stamp(&mut other, ProducerStamp::NONE);
-        is_refused(other, BatchProblem::UnknownFormat, "codec 7").await;
+        let next = is_refused(other, BatchProblem::UnknownFormat, "codec 7").await;
+        assert_eq!(next, Some(2), "its header is intact");
     });
 }
 

@@ -41,7 +41,7 @@ pub enum MaterialError {
     #[error("{0}")]
     Store(String),
     /// This build cannot read the format; the name is that of the missing cargo feature.
-    #[error("this build cannot read it; add the feature '{0}' of the dependency curtail")]
+    #[error("this build cannot read it; add the cargo feature '{0}'")]
     NotBuilt(&'static str),
     /// Key and certificates do not match, or their type is unsupported.
     #[error("{0}")]
