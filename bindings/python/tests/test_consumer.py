@@ -63,7 +63,8 @@ async def test_records_are_a_sequence(servers: str, curtail_topic: str) -> None:
 
 
 async def test_a_batch_that_is_too_large_names_its_kind(servers: str, curtail_topic: str) -> None:
-    async with curtail.Producer(servers, compression_type="gzip", max_request_size=4 << 20) as producer:
+    large: dict[str, Any] = {"compression_type": "gzip", "max_request_size": 4 << 20}
+    async with curtail.Producer(servers, **large) as producer:
         await producer.send(curtail_topic, bytes(2 << 20))
         await producer.send(curtail_topic, "after")
     small: dict[str, Any] = {"curtail_decompressed_batch_max_bytes": 1 << 20}

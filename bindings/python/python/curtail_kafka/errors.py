@@ -130,13 +130,18 @@ class CommitFailedError(Error):
 
 
 class CorruptError(Error):
-    """A fetched batch cannot be read; ``problem`` says why. A seek to ``next_offset``, if there is one, loses its records."""
+    """A fetched batch cannot be read; ``problem`` says why.
+
+    A seek to ``next_offset``, if there is one, loses its records.
+    """
 
     topic: str
     partition: int
     offset: int
     next_offset: int | None
-    problem: Literal["damaged", "damaged-in-log", "too-large", "unknown-format", "missing-codec", "other"]
+    problem: Literal[
+        "damaged", "damaged-in-log", "too-large", "unknown-format", "missing-codec", "other"
+    ]
 
 
 class OffsetOutOfRangeError(Error):
