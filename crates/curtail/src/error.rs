@@ -158,9 +158,9 @@ pub enum Error {
         reason: Arc<str>,
     },
     /// A fetched batch is damaged, the broker reports that it is (CORRUPT_MESSAGE), it decompresses to more than
-    /// `curtail.decompressed.batch.max.bytes`, or it has a format or codec that is not supported. The position stays, and later polls report the error again until a
-    /// [`Consumer::seek`](crate::Consumer::seek) passes the batch. Other partitions continue. The seek loses the
-    /// records of the batch, which is why the consumer never skips it automatically.
+    /// `curtail.decompressed.batch.max.bytes`, or it has a format or codec that is not supported. The position stays, and
+    /// later polls report the error again until a [`Consumer::seek`](crate::Consumer::seek) passes the batch. Other
+    /// partitions continue. The seek loses the records of the batch, which is why the consumer never skips it automatically.
     ///
     /// A batch whose codec this build does not have is intact, but cannot be read either: the reason names the cargo
     /// feature to add, and `next_offset` is `None`.
@@ -283,8 +283,8 @@ pub enum ConnectionProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchProblem {
-    /// The bytes that the consumer received are damaged. So they may be in the broker's log: brokers send batches without a
-    /// look at the checksum.
+    /// The bytes that the consumer received are damaged. The broker's log may have the same damage: brokers do not verify
+    /// checksums when they serve a fetch.
     Damaged,
     /// The broker reports the damage (CORRUPT_MESSAGE), and sent no batch.
     DamagedInLog,

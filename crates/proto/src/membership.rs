@@ -545,6 +545,11 @@ impl<E: Clone> Membership<E> {
         self.departure.is_some() || (self.introduces && matches!(self.phase, Phase::Out))
     }
 
+    /// Whether a response may have the id with which a member that has left must leave.
+    pub fn awaits_id(&self) -> bool {
+        self.introduces
+    }
+
     /// Reports that the application polls, or waits in a poll.
     pub fn polled(&mut self, now: Instant) {
         self.polled = self.polled.max(now);

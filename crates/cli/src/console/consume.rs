@@ -17,8 +17,8 @@ use curtail::{
 };
 use tokio::runtime::Builder;
 
-use super::format::Format;
-use crate::{failure::Failure, names, output, settings::ClientArguments};
+use super::{format::Format, note};
+use crate::{failure::Failure, names, settings::ClientArguments};
 
 /// Arguments of `curtail consume`.
 #[derive(Debug, Args)]
@@ -303,12 +303,7 @@ async fn assign(
         Start::At(offset) => {
             let properties = arguments.client.all()?;
             let reset = reset(&properties);
-            let tell = |text| {
-                if !arguments.quiet {
-                    output::note(text);
-                }
-            };
-            let outside = check_range(admin, &partitions, offset, reset, tell).await?;
+            let outside = check_range(arguments, admin, &partitions, offset, reset).await?;
             for partition in &partitions {
                 let is_outside = outside.contains(partition);
                 // The reset of the consumer itself could come after a check for the end (--exit).
@@ -346,11 +341,11 @@ fn reset(properties: &[(String, String)]) -> Option<&str> {
 /// Kafka's console consumer and kcat then start at the end, because `auto.offset.reset` is latest by default. The
 /// requested records are missing, and nothing says so.
 async fn check_range(
+    arguments: &Arguments,
     admin: &Admin,
     partitions: &[TopicPartition],
     offset: i64,
     reset: Option<&str>,
-    tell: impl FnOnce(String),
 ) -> Result<BTreeSet<TopicPartition>, Failure> {
     // Brokers also accept offsets that only read_committed hides.
     let isolation = IsolationLevel::ReadUncommitted;
@@ -376,9 +371,10 @@ async fn check_range(
     }
     let outside = outside.join(", ");
     if let Some(reset) = reset {
-        tell(format!(
+        let decides = format_args!(
             "offset {offset} is outside the log of {outside}; {RESET}={reset} decides where to start there"
-        ));
+        );
+        note(arguments.quiet, decides);
         return Ok(partitions);
     }
     Err(Failure::new(format!(

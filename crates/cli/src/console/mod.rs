@@ -6,6 +6,17 @@ pub(crate) mod produce;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
+
+use crate::output;
+
+/// Prints a message that is no error, unless the user wants none (`--quiet`).
+fn note(quiet: bool, text: impl Display) {
+    if !quiet {
+        output::note(text);
+    }
+}
+
 /// Replaces `\n`, `\t`, `\r`, `\\`, `\0` and `\xNN`; a backslash before any other character stays.
 pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::new();

@@ -6,7 +6,6 @@ mod tests;
 
 use std::{
     collections::VecDeque,
-    fmt::Display,
     fs::File,
     io::{self, BufRead, BufReader, IsTerminal as _},
     path::PathBuf,
@@ -17,11 +16,10 @@ use curtail::{Delivery, Error, Header, Producer, ProducerConfig, Record};
 use tokio::runtime::{Builder, Runtime};
 
 use self::stall::{Watch, Watched};
-use super::unescape;
+use super::{note, unescape};
 use crate::{
     failure::Failure,
     names::{self, Missing},
-    output,
     settings::{ClientArguments, Property, property},
 };
 
@@ -77,12 +75,6 @@ impl Arguments {
         self.bare.as_deref().or(self.flagged.as_deref()).unwrap_or_default()
     }
 
-    fn note(&self, text: impl Display) {
-        if !self.quiet {
-            output::note(text);
-        }
-    }
-
     /// Opens the input.
     fn input(&self) -> Result<Box<dyn BufRead>, Failure> {
         if let Some(path) = &self.file {
@@ -90,7 +82,7 @@ impl Arguments {
             return Ok(Box::new(BufReader::new(file)));
         }
         if io::stdin().is_terminal() {
-            self.note("each line becomes a record; Ctrl-D ends");
+            note(self.quiet, "each line becomes a record; Ctrl-D ends");
         }
         Ok(Box::new(io::stdin().lock()))
     }
@@ -140,7 +132,7 @@ fn send(
     let sent = runtime.block_on(producer.send(record));
     match (sent, missing.take()) {
         (Ok(delivery), Some(missing)) => {
-            arguments.note(missing.created());
+            note(arguments.quiet, missing.created());
             Ok(delivery)
         }
         (Err(Error::UnknownTopic(_)), Some(missing)) => Err(missing.not_created()),

@@ -3,15 +3,10 @@
 use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
-use curtail_wire::{
-    Report,
-    records::{RecordError, RecordRef, Records as WireRecords, TimestampType},
-};
+use curtail_wire::records::{RecordError, RecordRef, Records as WireRecords, TimestampType};
 
-use crate::{
-    ConsumerRecord, Error, Result, TopicPartition, error::BatchProblem,
-    transaction::OffsetAndMetadata,
-};
+use super::cursor;
+use crate::{ConsumerRecord, Error, Result, TopicPartition, transaction::OffsetAndMetadata};
 
 /// Records of one [`crate::Consumer::poll`], in log order per partition; empty after the timeout.
 #[derive(Clone, Debug, Default)]
@@ -151,26 +146,20 @@ impl RecordBatch {
     }
 }
 
-/// The offset of a batch, and the offset after it.
-type Extent = (i64, Option<i64>);
-
-fn extent(records: &WireRecords) -> Extent {
-    let header = records.batch_header();
-    (header.base_offset, header.last_offset().checked_add(1))
-}
-
+/// The error for a record that cannot be read.
 fn corrupt(
     topic: &Arc<str>,
     partition: i32,
     (offset, next_offset): Extent,
     error: &RecordError,
 ) -> Error {
-    Error::Corrupt {
-        topic: topic.clone(),
-        partition,
-        offset,
-        next_offset,
-        problem: BatchProblem::of(error),
-        reason: Report::new(error).to_string().into(),
-    }
+    cursor::corrupt(&TopicPartition::new(topic.clone(), partition), offset, next_offset, error)
+}
+
+/// The offset of a batch, and the offset after it.
+type Extent = (i64, Option<i64>);
+
+fn extent(records: &WireRecords) -> Extent {
+    let header = records.batch_header();
+    (header.base_offset, header.last_offset().checked_add(1))
 }

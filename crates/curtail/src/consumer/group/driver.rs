@@ -41,10 +41,8 @@ const INTRODUCTION: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 enum Patience {
     Always,
-    /// Until the member leaves.
+    /// Until the member leaves, and then for [`INTRODUCTION`] if the response may have the id with which it must leave.
     WhileJoining,
-    /// As [`Self::WhileJoining`], and for [`INTRODUCTION`]: the response may have the id with which the member must leave.
-    ForId,
 }
 
 /// Runs until the consumer aborts it.
@@ -94,11 +92,7 @@ impl Driver {
             Step::Assign(assignor, members) => self.assign(assignor, &members).await,
             Step::Join(node, join) => {
                 let asked = Instant::now();
-                let patience = match join.member.is_empty() && self.group.instance.is_none() {
-                    true => Patience::ForId,
-                    false => Patience::WhileJoining,
-                };
-                let reply = self.ask(&node, patience, async |connection, who| {
+                let reply = self.ask(&node, Patience::WhileJoining, async |connection, who| {
                     requests::join(connection, who, &join).await
                 });
                 let reply = reply.await;
@@ -369,7 +363,8 @@ impl Driver {
             return std::future::pending().await;
         }
         self.left().await;
-        if matches!(patience, Patience::ForId) && is_sent.load(Ordering::Relaxed) {
+        let may_have_id = self.group.look(|machine| machine.awaits_id());
+        if may_have_id && is_sent.load(Ordering::Relaxed) {
             sleep(INTRODUCTION).await;
         }
     }
