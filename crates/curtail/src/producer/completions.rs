@@ -10,10 +10,10 @@ use std::{
 };
 
 use curtail_proto::plant::{Plant, planted};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{
     claim::ByTag,
+    mailbox::{Receiver, Sender, mailbox},
     memory::{ENDED, Reservation},
 };
 use crate::{Error, Result, consumer::BatchMetadata, record::offset_in_batch};
@@ -29,7 +29,7 @@ const SINKS_LOOKED_AT: usize = 4;
 /// Clones name the same receiver. One sink for many senders is cheaper than one for each. A sink belongs to no
 /// producer: any of them may send with it, and each run counts in the `buffer.memory` of the one that sent its records.
 #[derive(Clone, Debug)]
-pub struct CompletionSink(UnboundedSender<CompletionRun>);
+pub struct CompletionSink(Sender<CompletionRun>);
 
 /// Outcomes of the records that were sent with a [`CompletionSink`], made by
 /// [`Producer::completions`](super::Producer::completions).
@@ -44,11 +44,11 @@ pub struct CompletionSink(UnboundedSender<CompletionRun>);
 ///
 /// Dropping it discards the outcomes, and cancels no record.
 #[derive(Debug)]
-pub struct Completions(UnboundedReceiver<CompletionRun>);
+pub struct Completions(Receiver<CompletionRun>);
 
 /// Creates a sink and its receiver.
 pub(super) fn pair() -> (CompletionSink, Completions) {
-    let (to, runs) = unbounded_channel();
+    let (to, runs) = mailbox();
     (CompletionSink(to), Completions(runs))
 }
 
@@ -63,12 +63,12 @@ impl Completions {
 
     /// Returns the next run, if there is one. See [`Self::is_ended`].
     pub fn try_next(&mut self) -> Option<CompletionRun> {
-        self.0.try_recv().ok()
+        self.0.try_recv()
     }
 
     /// Whether no run is left and none will come: all sinks are dropped, and no record of theirs is open.
     pub fn is_ended(&self) -> bool {
-        self.0.is_closed() && self.0.is_empty()
+        self.0.is_ended()
     }
 }
 
@@ -131,8 +131,8 @@ impl CompletionSink {
     }
 
     fn report(&self, run: CompletionRun) {
-        // Fails if the receiver was dropped, which discards the outcome.
-        let _ = self.0.send(run);
+        // Without a receiver the outcome is discarded.
+        self.0.send(run);
     }
 }
 
@@ -156,7 +156,7 @@ impl Tagged {
     /// Adds the batch's `index`th record.
     pub(super) fn add(&mut self, ByTag { sink, tag }: ByTag<'_>, index: u32) {
         let mut newest = self.0.iter_mut().rev().take(SINKS_LOOKED_AT);
-        match newest.find(|tags| tags.sink.0.same_channel(&sink.0)) {
+        match newest.find(|tags| tags.sink.0.is_same(&sink.0)) {
             Some(tags) => tags.add(tag, index),
             None => {
                 let sink = sink.clone();

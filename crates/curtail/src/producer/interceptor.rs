@@ -7,13 +7,11 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::{
-    runtime::Handle,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-};
+use tokio::runtime::Handle;
 
 use super::{
     delivery::{Ending, Placement},
+    mailbox::{Receiver, Sender, mailbox},
     memory::Reservation,
 };
 use crate::{Error, Header, Record, RecordMetadata, contained::contained};
@@ -171,15 +169,15 @@ impl Interceptors {
     }
 }
 
-/// A batch's data for interceptors: its records' timestamps, and the channel to the task.
+/// A batch's data for interceptors: its records' timestamps, and the mailbox of the task.
 #[derive(Debug)]
 pub(super) struct Interception {
     timestamps: Mutex<Vec<i64>>,
-    to: UnboundedSender<Outcome>,
+    to: Sender<Outcome>,
 }
 
 impl Interception {
-    pub(super) fn new(to: UnboundedSender<Outcome>) -> Self {
+    pub(super) fn new(to: Sender<Outcome>) -> Self {
         Self { timestamps: Mutex::default(), to }
     }
 
@@ -201,12 +199,12 @@ impl Interception {
         ending.leave_window();
         let batch =
             Outcome::Batch { ending: Some(ending), timestamps: self.timestamps.into_inner() };
-        // If the receiver is gone, dropping the outcome reports it.
-        let _ = self.to.send(batch);
+        // If the receiver is gone, the outcome is dropped, which reports it.
+        self.to.send(batch);
     }
 }
 
-/// An outcome in the channel to the interceptors. Dropping it reports it.
+/// An outcome in the mailbox of the interceptors. Dropping it reports it.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Batch {
@@ -242,13 +240,13 @@ impl Drop for Outcome {
 }
 
 /// Starts the reporting task. It ends when the producer and its last batch are gone.
-pub(super) fn start(interceptors: Interceptors, on: &Handle) -> UnboundedSender<Outcome> {
-    let (to, outcomes) = unbounded_channel();
+pub(super) fn start(interceptors: Interceptors, on: &Handle) -> Sender<Outcome> {
+    let (to, outcomes) = mailbox();
     on.spawn(tell_all(interceptors, outcomes));
     to
 }
 
-async fn tell_all(interceptors: Interceptors, mut outcomes: UnboundedReceiver<Outcome>) {
+async fn tell_all(interceptors: Interceptors, mut outcomes: Receiver<Outcome>) {
     while let Some(told) = outcomes.recv().await {
         match &told {
             Outcome::Batch { ending: Some(Ending { result, outcome, .. }), timestamps } => {

@@ -29,6 +29,7 @@ mod identity;
 mod interceptor;
 mod lane;
 mod lanes;
+mod mailbox;
 mod memory;
 mod partition;
 pub(crate) mod partitioner;
@@ -46,7 +47,7 @@ mod turnstile;
 mod waiting;
 mod worklist;
 
-/// Synchronisation of [`awaited`], [`demand`], [`door`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
+/// Synchronisation of [`awaited`], [`demand`], [`door`], [`mailbox`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
 mod sync {
     pub(super) use std::sync::{
         OnceLock,

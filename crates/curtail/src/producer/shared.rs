@@ -20,7 +20,7 @@ use curtail_wire::{ErrorCode, cold::messages, compression::Codec};
 use imbl::GenericHashMap;
 use rustc_hash::FxBuildHasher;
 use tokio::{
-    sync::{Notify, mpsc::UnboundedSender},
+    sync::Notify,
     time::{Instant, sleep, timeout_at},
 };
 
@@ -32,6 +32,7 @@ use super::{
     interceptor,
     lane::Lane,
     lanes::{Lanes, Phase},
+    mailbox::Sender,
     memory::Memory,
     partition::{Awake, Partition, PartitionState, StateGuard},
     ranked::{LANES, Ranked, RankedGuard},
@@ -64,8 +65,8 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     pub(super) backoff: Backoff,
     pub(super) stats: ProducerStats,
-    /// Channel to the interceptors' task, if there are interceptors.
-    pub(super) outcomes: Option<UnboundedSender<interceptor::Outcome>>,
+    /// Mailbox of the interceptors' task, if there are interceptors.
+    pub(super) outcomes: Option<Sender<interceptor::Outcome>>,
     pub(super) topics: ArcSwap<Topics>,
     pub(super) awake: Awake,
     /// Records for topics that are unknown so far.

@@ -153,8 +153,8 @@ impl Shared {
         let memory = placement.tag().and_then(|_| self.memory.try_reserve_exactly(ENDED, FAILURE));
         let failed = Failed { placement, error, memory };
         match &self.outcomes {
-            // If the receiver is gone, dropping the outcome reports it.
-            Some(outcomes) => drop(outcomes.send(Outcome::Record(Some(failed)))),
+            // If the receiver is gone, the outcome is dropped, which reports it.
+            Some(outcomes) => outcomes.send(Outcome::Record(Some(failed))),
             None => failed.report(),
         }
     }

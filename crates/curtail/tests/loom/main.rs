@@ -16,6 +16,9 @@ mod demand;
 #[path = "../../src/producer/door.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod door;
+#[path = "../../src/producer/mailbox.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
+mod mailbox;
 #[path = "../../src/producer/schedule.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the client uses the rest of it")]
 mod schedule;
@@ -34,6 +37,7 @@ mod doors;
 mod ids;
 mod lanes;
 mod looks;
+mod mail;
 mod polls;
 mod prefetch;
 mod results;
