@@ -1,5 +1,6 @@
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,6 +11,9 @@ import pytest
 from curtail_kafka.testing import Cluster
 
 pytest_plugins = ["pytester"]
+
+# A shell's background commands ignore SIGINT, and so would the programs that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -48,7 +52,11 @@ def apache_cluster() -> Iterator[apache.Apache]:
         yield brokers
 
 
-@pytest.fixture(params=["embedded", pytest.param("apache", marks=pytest.mark.apache)])
+# In one process: its brokers run for the whole session.
+ON_APACHE = (pytest.mark.apache, pytest.mark.xdist_group("apache"))
+
+
+@pytest.fixture(params=["embedded", pytest.param("apache", marks=ON_APACHE)])
 def each_cluster(request: pytest.FixtureRequest) -> "Cluster | apache.Apache":
     """The embedded cluster, and Apache Kafka."""
     name = {"embedded": "curtail_cluster", "apache": "apache_cluster"}[request.param]
