@@ -148,7 +148,7 @@ fn node(
     }
 }
 
-/// Resolves with the id of another broker once that one is the coordinator. The first lookup waits for
+/// Resolves with another broker once that one is the coordinator. The first lookup waits for
 /// `retry.backoff.max.ms`, at least 100 ms. An unresponsive coordinator has a successor long before
 /// `request.timeout.ms`.
 pub(crate) async fn successor(
@@ -156,7 +156,7 @@ pub(crate) async fn successor(
     common: &CommonConfig,
     what: Coordinated<'_>,
     of: i32,
-) -> i32 {
+) -> Node {
     let mut patience = common.retry_backoff_max.max(LEAST_SUCCESSION);
     loop {
         sleep(patience).await;
@@ -164,7 +164,7 @@ pub(crate) async fn successor(
         if let Ok(Ok(Ok(found))) = timeout(patience, find(metadata, common, what)).await
             && found.id != of
         {
-            return found.id;
+            return found;
         }
     }
 }

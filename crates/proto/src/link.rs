@@ -111,6 +111,8 @@ pub enum Reason {
     Deserted,
     /// The oldest request waits for a replica that is unreachable, and blocks partitions that do not need it.
     Stuck,
+    /// The oldest request waits for a replaced coordinator of its transaction.
+    Unverified,
 }
 
 /// What the caller must do. It takes all events in the turn in which they arise.

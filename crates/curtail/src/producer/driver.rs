@@ -33,7 +33,7 @@ use super::{
     renewal::Renewal,
     settle,
     shared::{Shared, address_of},
-    trace,
+    trace, transaction,
 };
 use crate::{
     Error, Result,
@@ -353,7 +353,8 @@ impl Session {
 
     /// Handles a late broker. Its partitions may have new leaders, so they are looked up. If the broker only waits
     /// for an unresponsive replica, the connection is closed. Kafka serves one request of a connection at a time, and
-    /// later requests could be acknowledged.
+    /// later requests could be acknowledged. The same if it may wait for a replaced coordinator of the transaction: on
+    /// a new connection it asks the successor.
     fn look_into(
         &mut self,
         suspected: &Suspected,
@@ -366,8 +367,13 @@ impl Session {
         // On the side lane only other batches that may wait are behind it.
         let protects = lane.branch == Branch::Main;
         if protects && shared.is_stuck_behind_replica(lane.broker, &suspected.oldest) {
-            lane.line().link.close(Reason::Stuck);
-            return Err(self.closes(Reason::Stuck, shared));
+            return Err(self.give_up(Reason::Stuck, lane, shared));
+        }
+        if let Some(control) = shared.identity.control() {
+            if control.succession.concerns(suspected.written) {
+                return Err(self.give_up(Reason::Unverified, lane, shared));
+            }
+            transaction::look_for_successor(shared, control);
         }
         if suspected.is_new {
             shared.runtime.spawn(knock(lane.clone(), shared.me(), suspected.limit));
@@ -375,9 +381,15 @@ impl Session {
         Ok(())
     }
 
+    /// Closes the connection to a broker that works.
+    fn give_up(&mut self, reason: Reason, lane: &Lane, shared: &Shared) -> Error {
+        lane.line().link.close(reason);
+        self.closes(reason, shared)
+    }
+
     /// The error for a connection that the link closes.
     fn closes(&mut self, reason: Reason, shared: &Shared) -> Error {
-        self.is_given_up = matches!(reason, Reason::Unused | Reason::Stuck);
+        self.is_given_up = matches!(reason, Reason::Unused | Reason::Stuck | Reason::Unverified);
         self.is_unused = reason == Reason::Unused;
         let limit = shared.config.common.request_timeout.as_millis();
         let within = |what: &str| format!("{what} within request.timeout.ms={limit}");
@@ -389,6 +401,7 @@ impl Session {
             Reason::Stuck => {
                 "it waits for an unresponsive replica and blocks other partitions".into()
             }
+            Reason::Unverified => "it waits for a replaced coordinator of the transaction".into(),
         };
         connection_error(&self.peer, text)
     }

@@ -108,6 +108,8 @@ pub(super) struct Suspected {
     pub(super) topics: BTreeSet<Arc<str>>,
     /// Partitions of the late request.
     pub(super) oldest: Vec<Arc<Partition>>,
+    /// When the late request was written.
+    pub(super) written: StdInstant,
     /// Whether the suspicion has just begun.
     pub(super) is_new: bool,
     /// Limit for the broker's response time.
@@ -495,9 +497,11 @@ impl Lane {
                         request.batches.iter().map(|sent| sent.partition.clone()).collect()
                     };
                     let topics = link.in_flight().flat_map(partitions);
+                    let oldest = link.in_flight().next();
                     suspected = Some(Suspected {
                         topics: topics.map(|partition| partition.topic.clone()).collect(),
-                        oldest: link.in_flight().next().map(partitions).unwrap_or_default(),
+                        oldest: oldest.map(partitions).unwrap_or_default(),
+                        written: oldest.map_or(now, |request| request.written),
                         is_new,
                         limit,
                     });

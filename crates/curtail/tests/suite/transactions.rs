@@ -271,6 +271,26 @@ fn coordinator_partition(transactional_id: &str, partitions: i32) -> i32 {
     (hash & i32::MAX) % partitions
 }
 
+/// Thaws a broker, and waits until the coordinators have all their replicas again. Otherwise the next check's fault may
+/// leave one with too few to write.
+async fn thaw(backend: &Backend, broker: i32) {
+    backend.thaw(broker);
+    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let topics = ["__transaction_state", "__consumer_offsets"];
+        let described = admin.describe_topics(&topics).await.unwrap();
+        let topics =
+            described.into_iter().map(|(_, topic)| topic.expect("an earlier check needed it"));
+        let lacking: Vec<_> =
+            topics.flat_map(|topic| topic.partitions).filter(|p| p.isr.len() < 3).collect();
+        if lacking.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{lacking:?}");
+    }
+}
+
 async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &str) {
     let mut producer = transactional(backend, topic, &[("max.block.ms", "1000")]);
     while let Err(error) = producer.init_transactions().await {
@@ -291,7 +311,7 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
     }
     let took = frozen.elapsed();
-    backend.thaw(coordinator);
+    thaw(backend, coordinator).await;
     // The cluster moves the coordinator's partition to another broker within 3 s. A client that did not notice would
     // wait for request.timeout.ms, 30 s.
     assert!(took < Duration::from_secs(25), "took {took:?}");
@@ -301,6 +321,64 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     send(&transaction, topic, everywhere("next", 5)).await;
     transaction.commit().await.expect("committed");
     assert_eq!(committed(backend, topic).await, as_read(&["kept", "next"], 5));
+}
+
+/// A leader asks the coordinator before it appends a partition's first batch of a transaction (KIP-890), for up to
+/// `request.timeout.ms` of the brokers.
+async fn a_coordinator_is_frozen_before_the_first_record(backend: &Backend, topic: &str) {
+    let mut producer = initialized(backend, topic).await;
+    let partition = coordinator_partition(topic, COORDINATOR_PARTITIONS);
+    let coordinator = leader(backend, "__transaction_state", partition).await;
+    let mut led_by_others = Vec::new();
+    for partition in 0..PARTITIONS {
+        if leader(backend, topic, partition).await != coordinator {
+            led_by_others.push(partition);
+        }
+    }
+    let transaction = producer.begin_transaction().await.expect("begun");
+    backend.freeze(coordinator);
+    let frozen = Instant::now();
+    for partition in &led_by_others {
+        let record = Record::to(topic).partition(*partition).value("kept-0");
+        drop(transaction.send(record).await.expect("appended"));
+    }
+    transaction.commit().await.expect("committed by the successor");
+    let took = frozen.elapsed();
+    thaw(backend, coordinator).await;
+    // The cluster has another coordinator within 3 s.
+    assert!(took < Duration::from_secs(25), "took {took:?}");
+    assert_eq!(committed(backend, topic).await, vec!["kept-0"; led_by_others.len()]);
+}
+
+/// A group's coordinator asks that of the transaction as well.
+async fn a_coordinator_is_frozen_before_the_offsets(backend: &Backend, topic: &str) {
+    let mut producer = initialized(backend, topic).await;
+    let partition = coordinator_partition(topic, COORDINATOR_PARTITIONS);
+    let coordinator = leader(backend, "__transaction_state", partition).await;
+    let group = group_not_at(backend, topic, coordinator).await;
+    let offset = || [(TopicPartition::new(topic, 0), OffsetAndMetadata::new(5))];
+    let transaction = producer.begin_transaction().await.expect("begun");
+    backend.freeze(coordinator);
+    let frozen = Instant::now();
+    transaction.send_offsets_to_transaction(offset(), &group).await.expect("added");
+    transaction.commit().await.expect("committed by the successor");
+    let took = frozen.elapsed();
+    thaw(backend, coordinator).await;
+    assert!(took < Duration::from_secs(25), "took {took:?}");
+    until_offsets(backend, &group.group_id, topic, &[(0, 5)]).await;
+}
+
+/// A group whose coordinator is another broker.
+async fn group_not_at(backend: &Backend, topic: &str, broker: i32) -> ConsumerGroupMetadata {
+    let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
+    let mut topics = admin.describe_topics(&["__consumer_offsets"]).await.unwrap();
+    let partitions = topics.remove(0).1.expect("an earlier check has committed offsets").partitions;
+    let is_elsewhere = |group: &String| {
+        let partition = coordinator_partition(group, partitions.len() as i32);
+        partitions.iter().any(|p| p.partition == partition && p.leader != Some(broker))
+    };
+    let group = (0..).map(|n| format!("group-{n}-of-{topic}")).find(is_elsewhere);
+    ConsumerGroupMetadata::new(group.expect("other brokers lead partitions"))
 }
 
 /// A record that cannot be written makes the transaction abortable. The next transaction starts new sequences.
@@ -361,6 +439,8 @@ async fn checks_of_version(version: i16, backend: &Backend) {
         a_lost_record_ends_its_transaction_only,
         a_broker_is_killed_within_a_transaction,
         a_coordinator_is_frozen_before_the_commit,
+        a_coordinator_is_frozen_before_the_first_record,
+        a_coordinator_is_frozen_before_the_offsets,
     );
 }
 

@@ -191,6 +191,19 @@ fn a_coordinator_that_moves_is_found_again() {
 }
 
 #[test]
+fn a_coordinator_that_was_replaced_is_no_longer_asked() {
+    let mut bench = Bench::open(1);
+    bench.add(0);
+    bench.machine.commit().expect("open");
+    assert_eq!(bench.machine.coordinator(), Some(1));
+    bench.machine.coordinator_moved(2, node(3));
+    assert_eq!(bench.machine.coordinator(), Some(1), "not the one that was replaced");
+    bench.machine.coordinator_moved(1, node(3));
+    let asked = Step::Ask(node(3), Coordinator::Transaction, COMMIT);
+    assert_eq!(bench.machine.next(bench.now), asked);
+}
+
+#[test]
 fn an_end_without_a_response_is_repeated_with_the_same_outcome() {
     let mut bench = Bench::open(2);
     bench.machine.enlist(key(0));

@@ -288,7 +288,7 @@ impl Group {
         let what = Coordinated::Group(&self.id);
         let common = &shared.config.common;
         let successor = coordinator::successor(&shared.metadata, common, what, node.id).await;
-        let reason = format!("no response, and broker {successor} is now the coordinator");
+        let reason = format!("no response, and broker {} is now the coordinator", successor.id);
         connection_error(&format!("{}:{}", node.host, node.port).into(), reason)
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     super::partition::{Partition, PartitionState},
-    Strays,
+    Strays, Succession,
 };
 use crate::{
     Error, ProducerConfig, Result,
@@ -57,6 +57,7 @@ pub(in crate::producer) struct Control {
     /// The producer's runtime; callers may be outside it.
     runtime: Runtime,
     pub(in crate::producer) strays: Strays,
+    pub(in crate::producer) succession: Succession,
 }
 
 impl Control {
@@ -74,6 +75,7 @@ impl Control {
             changed: watch::Sender::new(()),
             runtime,
             strays: Strays::new(),
+            succession: Succession::default(),
         })
     }
 

@@ -95,6 +95,11 @@ impl Driver {
             let reply = requests::ask(&mut connection, &call, &request).await?;
             Ok((reply, connection))
         };
+        let replaced = |successor: Node, role: &str| {
+            let (request, broker) = (request.name(), successor.id);
+            let text = format!("no response to {request}, and broker {broker} is now the {role}");
+            Reply::Lost(connection_error(&format!("{}:{}", node.host, node.port).into(), text))
+        };
         let reply = tokio::select! {
             biased;
             answered = exchange => match answered {
@@ -104,13 +109,10 @@ impl Driver {
                 }
                 Err(error) => lost(error),
             },
-            successor = self.successor(node, &coordinator) => Reply::Lost(connection_error(
-                &format!("{}:{}", node.host, node.port).into(),
-                format!(
-                    "no response to {}, and broker {successor} is now the coordinator",
-                    request.name()
-                ),
-            )),
+            successor = self.successor(node.id, &coordinator) => replaced(successor, "coordinator"),
+            successor = self.verifier(&coordinator) => {
+                replaced(successor, "coordinator of the transaction")
+            }
         };
         tracing::debug!(request = request.name(), broker = node.id, ?reply, "coordinator");
         let now = Instant::now().into_std();
@@ -130,10 +132,23 @@ impl Driver {
         Ok(connection)
     }
 
-    async fn successor(&self, node: &Node, coordinator: &Coordinator) -> i32 {
+    async fn successor(&self, of: i32, coordinator: &Coordinator) -> Node {
         let shared = &self.shared;
         let what = self.coordinated(coordinator);
-        successor(&shared.metadata, &shared.config.common, what, node.id).await
+        successor(&shared.metadata, &shared.config.common, what, of).await
+    }
+
+    /// Waits until the transaction has another coordinator. A group's coordinator asks it whether the transaction is
+    /// open, and may wait for the replaced one.
+    async fn verifier(&self, asked: &Coordinator) -> Node {
+        let former = match asked {
+            Coordinator::Transaction => None,
+            Coordinator::Group(_) => self.control.look(|machine| machine.coordinator()),
+        };
+        let Some(former) = former else { return std::future::pending().await };
+        let successor = self.successor(former, &Coordinator::Transaction).await;
+        self.control.look(|machine| machine.coordinator_moved(former, successor.clone()));
+        successor
     }
 
     /// Resubmits the added partitions.

@@ -6,6 +6,7 @@ mod driver;
 mod offsets;
 mod requests;
 mod strays;
+mod succession;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ pub use self::offsets::{ConsumerGroupMetadata, OffsetAndMetadata};
 pub(in crate::producer) use self::{
     control::{Control, Enlisted},
     strays::{Stray, Strays},
+    succession::{Succession, look_for_successor},
 };
 use super::{CompletionSink, Completions, Delivery, Producer};
 use crate::{
