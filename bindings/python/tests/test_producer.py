@@ -286,7 +286,8 @@ async def test_cancelled_send_many_leaves_its_records_in_flight(
     async with curtail.Producer(servers, linger_ms=60_000, max_request_size=1000) as producer:
         await producer.warm_up(curtail_topic)
         sending = asyncio.create_task(producer.send_many(curtail_topic, records()))
-        await asyncio.sleep(0)
+        while not taken:
+            await asyncio.sleep(0)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending

@@ -111,7 +111,7 @@ pub enum Reason {
     Deserted,
     /// The oldest request waits for a replica that is unreachable, and blocks partitions that do not need it.
     Stuck,
-    /// The oldest request waits for a replaced coordinator of its transaction.
+    /// The oldest request may wait for a replaced coordinator of its transaction.
     Unverified,
 }
 

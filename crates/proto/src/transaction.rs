@@ -287,15 +287,12 @@ impl<E: Clone> Machine<E> {
         self.protocol
     }
 
-    /// The broker that is the transaction's coordinator, as far as known.
-    pub fn coordinator(&self) -> Option<i32> {
-        self.coordinators.get(&Coordinator::Transaction).map(|node| node.id)
-    }
-
-    /// Another broker has replaced `former` as the transaction's coordinator.
-    pub fn coordinator_moved(&mut self, former: i32, to: Node) {
-        if self.coordinator() == Some(former) {
-            self.coordinators.insert(Coordinator::Transaction, to);
+    /// Another broker has replaced the transaction's coordinator.
+    pub fn coordinator_moved(&mut self, replaced: i32, to: Node) {
+        if let Some(known) = self.coordinators.get_mut(&Coordinator::Transaction)
+            && known.id == replaced
+        {
+            *known = to;
         }
     }
 

@@ -353,8 +353,8 @@ impl Session {
 
     /// Handles a late broker. Its partitions may have new leaders, so they are looked up. If the broker only waits
     /// for an unresponsive replica, the connection is closed. Kafka serves one request of a connection at a time, and
-    /// later requests could be acknowledged. The same if it may wait for a replaced coordinator of the transaction: on
-    /// a new connection it asks the successor.
+    /// later requests could be acknowledged. It is also closed if the request may wait for a replaced coordinator of
+    /// the transaction, unless expired batches of it may still be appended ([`transaction::Strays`]).
     fn look_into(
         &mut self,
         suspected: &Suspected,
@@ -370,7 +370,7 @@ impl Session {
             return Err(self.give_up(Reason::Stuck, lane, shared));
         }
         if let Some(control) = shared.identity.control() {
-            if control.succession.concerns(suspected.written) {
+            if !suspected.has_stray && control.succession.concerns(suspected.written) {
                 return Err(self.give_up(Reason::Unverified, lane, shared));
             }
             transaction::look_for_successor(shared, control);
@@ -401,7 +401,9 @@ impl Session {
             Reason::Stuck => {
                 "it waits for an unresponsive replica and blocks other partitions".into()
             }
-            Reason::Unverified => "it waits for a replaced coordinator of the transaction".into(),
+            Reason::Unverified => {
+                "it may wait for a replaced coordinator of the transaction".into()
+            }
         };
         connection_error(&self.peer, text)
     }

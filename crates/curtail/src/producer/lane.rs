@@ -110,6 +110,8 @@ pub(super) struct Suspected {
     pub(super) oldest: Vec<Arc<Partition>>,
     /// When the late request was written.
     pub(super) written: StdInstant,
+    /// Whether EndTxn waits for the late request.
+    pub(super) has_stray: bool,
     /// Whether the suspicion has just begun.
     pub(super) is_new: bool,
     /// Limit for the broker's response time.
@@ -502,6 +504,7 @@ impl Lane {
                         topics: topics.map(|partition| partition.topic.clone()).collect(),
                         oldest: oldest.map(partitions).unwrap_or_default(),
                         written: oldest.map_or(now, |request| request.written),
+                        has_stray: oldest.is_some_and(|request| request.envelope.stray.is_some()),
                         is_new,
                         limit,
                     });

@@ -7,6 +7,7 @@ use std::{
     collections::VecDeque,
     fmt,
     future::poll_fn,
+    panic::{RefUnwindSafe, UnwindSafe},
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
@@ -15,10 +16,13 @@ use tokio::task::coop;
 
 use super::sync::Mutex;
 
-/// Puts values into a mailbox. Clones share it.
+/// Values for which an empty mailbox keeps memory.
+const ROOM_KEPT: usize = 256;
+
+/// The sending side of a mailbox. Clones share it.
 pub(super) struct Sender<T>(Arc<Mailbox<T>>);
 
-/// Takes the values of a mailbox. Dropping it drops those that are left, and each that is sent from then on.
+/// The receiving side of a mailbox. Dropping it drops the values that are left, and each that is sent from then on.
 pub(super) struct Receiver<T>(Arc<Mailbox<T>>);
 
 struct Mailbox<T>(Mutex<State<T>>);
@@ -29,7 +33,7 @@ struct State<T> {
     senders: usize,
 }
 
-/// What the receiver does.
+/// State of the receiver.
 enum Waits {
     No,
     /// For a value or the end of the last sender.
@@ -45,7 +49,20 @@ pub(super) fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
     (Sender(mailbox.clone()), Receiver(mailbox))
 }
 
+// Each change under the lock is whole, so a panic elsewhere leaves no half of one.
+impl<T> UnwindSafe for Mailbox<T> {}
+impl<T> RefUnwindSafe for Mailbox<T> {}
+
 impl<T> State<T> {
+    /// Takes the next value. After a backlog its memory is returned.
+    fn pop(&mut self) -> Option<T> {
+        let value = self.values.pop_front();
+        if self.values.is_empty() && self.values.capacity() > ROOM_KEPT {
+            self.values = VecDeque::new();
+        }
+        value
+    }
+
     /// Takes the waker of the receiver, to be woken without the lock.
     fn take_waker(&mut self) -> Option<Waker> {
         match std::mem::replace(&mut self.receiver, Waits::No) {
@@ -114,7 +131,7 @@ impl<T> Receiver<T> {
         // As with tokio's channels: a task that always finds a value must let others run.
         let turn = ready!(coop::poll_proceed(cx));
         let mut state = self.0.0.lock();
-        let value = state.values.pop_front();
+        let value = state.pop();
         if value.is_some() || state.senders == 0 {
             turn.made_progress();
             return Poll::Ready(value);
@@ -128,7 +145,7 @@ impl<T> Receiver<T> {
 
     /// Returns the next value, if there is one.
     pub(super) fn try_recv(&mut self) -> Option<T> {
-        self.0.0.lock().values.pop_front()
+        self.0.0.lock().pop()
     }
 
     /// Whether no value is left and none will come.

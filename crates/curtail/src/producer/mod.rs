@@ -47,7 +47,8 @@ mod turnstile;
 mod waiting;
 mod worklist;
 
-/// Synchronisation of [`awaited`], [`demand`], [`door`], [`mailbox`], [`schedule`] and [`turnstile`]. Their loom tests replace it.
+/// Synchronisation of [`awaited`], [`demand`], [`door`], [`mailbox`], [`schedule`] and [`turnstile`]. Their loom tests
+/// replace it.
 mod sync {
     pub(super) use std::sync::{
         OnceLock,

@@ -53,6 +53,17 @@ fn a_receiver_that_finds_no_value_is_woken_by_the_next() {
 }
 
 #[test]
+fn a_receiver_that_waits_is_woken_by_the_end_of_the_last_sender() {
+    check(|| {
+        let (sender, mut receiver) = mailbox::<()>();
+        let other = sender.clone();
+        let threads = [sender, other].map(|sender| thread::spawn(move || drop(sender)));
+        assert_eq!(block_on(receiver.recv()), None);
+        threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
+    });
+}
+
+#[test]
 fn a_receiver_gets_all_values_and_then_the_end_of_the_last_sender() {
     check(|| {
         let (sender, mut receiver) = mailbox();

@@ -10,6 +10,7 @@ use crate::common::{self, Backend, raw::committed_offsets};
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, Delivery, Error, ErrorCode, ProducerConfig,
     Record, TopicPartition, TransactionalProducer,
+    admin::Election,
     transaction::{ConsumerGroupMetadata, OffsetAndMetadata},
 };
 
@@ -271,10 +272,9 @@ fn coordinator_partition(transactional_id: &str, partitions: i32) -> i32 {
     (hash & i32::MAX) % partitions
 }
 
-/// Thaws a broker, and waits until the coordinators have all their replicas again. Otherwise the next check's fault may
-/// leave one with too few to write.
-async fn thaw(backend: &Backend, broker: i32) {
-    backend.thaw(broker);
+/// Waits until the coordinators have all their replicas again. Otherwise the next check's fault may leave one with too
+/// few to write.
+async fn replicas_return(backend: &Backend) {
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -311,10 +311,11 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
     }
     let took = frozen.elapsed();
-    thaw(backend, coordinator).await;
+    backend.thaw(coordinator);
     // The cluster moves the coordinator's partition to another broker within 3 s. A client that did not notice would
     // wait for request.timeout.ms, 30 s.
     assert!(took < Duration::from_secs(25), "took {took:?}");
+    replicas_return(backend).await;
     drop(producer);
     let mut producer = initialized(backend, topic).await;
     let transaction = producer.begin_transaction().await.expect("begun");
@@ -323,18 +324,26 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     assert_eq!(committed(backend, topic).await, as_read(&["kept", "next"], 5));
 }
 
-/// A leader asks the coordinator before it appends a partition's first batch of a transaction (KIP-890), for up to
-/// `request.timeout.ms` of the brokers.
-async fn a_coordinator_is_frozen_before_the_first_record(backend: &Backend, topic: &str) {
+/// A transaction whose coordinator is frozen before its first record or offset. Leaders and a group's coordinator ask
+/// it before they append these (KIP-890), for up to `request.timeout.ms` of brokers, 30 s.
+async fn is_committed_by_the_successor(
+    backend: &Backend,
+    topic: &str,
+    has_records: bool,
+    has_offsets: bool,
+) {
     let mut producer = initialized(backend, topic).await;
     let partition = coordinator_partition(topic, COORDINATOR_PARTITIONS);
     let coordinator = leader(backend, "__transaction_state", partition).await;
     let mut led_by_others = Vec::new();
     for partition in 0..PARTITIONS {
-        if leader(backend, topic, partition).await != coordinator {
+        if has_records && leader(backend, topic, partition).await != coordinator {
             led_by_others.push(partition);
         }
     }
+    assert_ne!(led_by_others.is_empty(), has_records);
+    let group = group_not_at(backend, topic, coordinator).await;
+    let offset = [(TopicPartition::new(topic, 0), OffsetAndMetadata::new(5))];
     let transaction = producer.begin_transaction().await.expect("begun");
     backend.freeze(coordinator);
     let frozen = Instant::now();
@@ -342,43 +351,56 @@ async fn a_coordinator_is_frozen_before_the_first_record(backend: &Backend, topi
         let record = Record::to(topic).partition(*partition).value("kept-0");
         drop(transaction.send(record).await.expect("appended"));
     }
+    if has_offsets {
+        transaction.send_offsets_to_transaction(offset, &group).await.expect("added");
+    }
     transaction.commit().await.expect("committed by the successor");
     let took = frozen.elapsed();
-    thaw(backend, coordinator).await;
+    backend.thaw(coordinator);
     // The cluster has another coordinator within 3 s.
     assert!(took < Duration::from_secs(25), "took {took:?}");
     assert_eq!(committed(backend, topic).await, vec!["kept-0"; led_by_others.len()]);
+    if has_offsets {
+        until_offsets(backend, &group.group_id, topic, &[(0, 5)]).await;
+    }
+    replicas_return(backend).await;
 }
 
-/// A group's coordinator asks that of the transaction as well.
+async fn a_coordinator_is_frozen_before_the_first_record(backend: &Backend, topic: &str) {
+    is_committed_by_the_successor(backend, topic, true, false).await;
+}
+
 async fn a_coordinator_is_frozen_before_the_offsets(backend: &Backend, topic: &str) {
-    let mut producer = initialized(backend, topic).await;
-    let partition = coordinator_partition(topic, COORDINATOR_PARTITIONS);
-    let coordinator = leader(backend, "__transaction_state", partition).await;
-    let group = group_not_at(backend, topic, coordinator).await;
-    let offset = || [(TopicPartition::new(topic, 0), OffsetAndMetadata::new(5))];
-    let transaction = producer.begin_transaction().await.expect("begun");
-    backend.freeze(coordinator);
-    let frozen = Instant::now();
-    transaction.send_offsets_to_transaction(offset(), &group).await.expect("added");
-    transaction.commit().await.expect("committed by the successor");
-    let took = frozen.elapsed();
-    thaw(backend, coordinator).await;
-    assert!(took < Duration::from_secs(25), "took {took:?}");
-    until_offsets(backend, &group.group_id, topic, &[(0, 5)]).await;
+    is_committed_by_the_successor(backend, topic, false, true).await;
+}
+
+async fn a_coordinator_is_frozen_before_records_and_offsets(backend: &Backend, topic: &str) {
+    is_committed_by_the_successor(backend, topic, true, true).await;
 }
 
 /// A group whose coordinator is another broker.
 async fn group_not_at(backend: &Backend, topic: &str, broker: i32) -> ConsumerGroupMetadata {
+    const OFFSETS: &str = "__consumer_offsets";
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).unwrap();
-    let mut topics = admin.describe_topics(&["__consumer_offsets"]).await.unwrap();
-    let partitions = topics.remove(0).1.expect("an earlier check has committed offsets").partitions;
-    let is_elsewhere = |group: &String| {
-        let partition = coordinator_partition(group, partitions.len() as i32);
-        partitions.iter().any(|p| p.partition == partition && p.leader != Some(broker))
-    };
-    let group = (0..).map(|n| format!("group-{n}-of-{topic}")).find(is_elsewhere);
-    ConsumerGroupMetadata::new(group.expect("other brokers lead partitions"))
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let mut topics = admin.describe_topics(&[OFFSETS]).await.unwrap();
+        let described = topics.remove(0).1.expect("an earlier check has committed offsets");
+        let partitions = described.partitions;
+        let is_elsewhere = |group: &String| {
+            let partition = coordinator_partition(group, partitions.len() as i32);
+            partitions.iter().any(|p| p.partition == partition && p.leader != Some(broker))
+        };
+        let mut groups = (0..1000).map(|n| format!("group-{n}-of-{topic}"));
+        if let Some(group) = groups.find(is_elsewhere) {
+            return ConsumerGroupMetadata::new(group);
+        }
+        // One broker was left by the faults of earlier checks.
+        assert!(Instant::now() < deadline, "{partitions:?}");
+        let all: Vec<_> =
+            partitions.iter().map(|p| TopicPartition::new(OFFSETS, p.partition)).collect();
+        admin.elect_leaders(Election::Preferred, &all).await.expect("elected");
+    }
 }
 
 /// A record that cannot be written makes the transaction abortable. The next transaction starts new sequences.
@@ -441,6 +463,7 @@ async fn checks_of_version(version: i16, backend: &Backend) {
         a_coordinator_is_frozen_before_the_commit,
         a_coordinator_is_frozen_before_the_first_record,
         a_coordinator_is_frozen_before_the_offsets,
+        a_coordinator_is_frozen_before_records_and_offsets,
     );
 }
 

@@ -6,7 +6,7 @@ use curtail_proto::{
     metadata::Node,
     transaction::{Coordinator, Key, Reply, Request, Step},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Control, requests};
 use crate::{
@@ -66,6 +66,9 @@ impl Driver {
             Err(error) => Err(lost(error)),
         };
         let now = Instant::now().into_std();
+        if let (Coordinator::Transaction, Ok(node)) = (&coordinator, &found) {
+            self.control.succession.name(node.id, now);
+        }
         let unit = self.shared.env.entropy.unit();
         self.control.look(|machine| machine.found(coordinator, found, now, unit));
     }
@@ -95,9 +98,8 @@ impl Driver {
             let reply = requests::ask(&mut connection, &call, &request).await?;
             Ok((reply, connection))
         };
-        let replaced = |successor: Node, role: &str| {
-            let (request, broker) = (request.name(), successor.id);
-            let text = format!("no response to {request}, and broker {broker} is now the {role}");
+        let no_response = |why: String| {
+            let text = format!("no response to {}, {why}", request.name());
             Reply::Lost(connection_error(&format!("{}:{}", node.host, node.port).into(), text))
         };
         let reply = tokio::select! {
@@ -109,9 +111,11 @@ impl Driver {
                 }
                 Err(error) => lost(error),
             },
-            successor = self.successor(node.id, &coordinator) => replaced(successor, "coordinator"),
-            successor = self.verifier(&coordinator) => {
-                replaced(successor, "coordinator of the transaction")
+            successor = self.successor(node.id, &coordinator) => {
+                no_response(format!("and broker {} is now the coordinator", successor.id))
+            }
+            () = self.verifier_is_replaced(&coordinator) => {
+                no_response("which may wait for a replaced coordinator of the transaction".into())
             }
         };
         tracing::debug!(request = request.name(), broker = node.id, ?reply, "coordinator");
@@ -138,17 +142,22 @@ impl Driver {
         successor(&shared.metadata, &shared.config.common, what, of).await
     }
 
-    /// Waits until the transaction has another coordinator. A group's coordinator asks it whether the transaction is
-    /// open, and may wait for the replaced one.
-    async fn verifier(&self, asked: &Coordinator) -> Node {
-        let former = match asked {
+    /// Waits until a group's coordinator may wait for a replaced coordinator of the transaction, which it asks whether
+    /// the transaction is open.
+    async fn verifier_is_replaced(&self, asked: &Coordinator) {
+        let (succession, asked_at) = (&self.control.succession, Instant::now().into_std());
+        let verifier = match asked {
             Coordinator::Transaction => None,
-            Coordinator::Group(_) => self.control.look(|machine| machine.coordinator()),
+            Coordinator::Group(_) => succession.coordinator(),
         };
-        let Some(former) = former else { return std::future::pending().await };
-        let successor = self.successor(former, &Coordinator::Transaction).await;
-        self.control.look(|machine| machine.coordinator_moved(former, successor.clone()));
-        successor
+        let Some(verifier) = verifier else { return std::future::pending().await };
+        if succession.concerns(asked_at) {
+            return sleep(self.shared.config.common.retry_backoff_max).await;
+        }
+        let successor = self.successor(verifier, &Coordinator::Transaction).await;
+        if let Some(replaced) = succession.name(successor.id, Instant::now().into_std()) {
+            self.control.look(|machine| machine.coordinator_moved(replaced, successor));
+        }
     }
 
     /// Resubmits the added partitions.

@@ -1,18 +1,21 @@
-//! Detection of a transaction's new coordinator while a leader is late.
+//! Detection of a transaction's new coordinator while a broker waits for the replaced one.
 //!
-//! Before a leader appends the first batch of a transaction, it asks the coordinator whether the transaction is open
-//! (KIP-890). If that broker no longer responds, the leader waits for its `request.timeout.ms` of 30 s, although the
-//! transaction has another coordinator by then. The driver of the lane then closes the connection, and its batches are
-//! sent again. The leader recognises those that it has appended, by their sequence numbers.
+//! Before a leader appends the first batch of a transaction, it asks the coordinator whether the transaction is open,
+//! and so does a group's coordinator before it adds offsets (KIP-890). If that broker no longer responds, they wait for
+//! their `request.timeout.ms` of 30 s, although the transaction has another coordinator by then. The request is then
+//! sent again, on a new connection. A leader recognises batches that it has appended by their sequence numbers.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant as StdInstant},
 };
 
-use curtail_proto::{later::Later, path::policy::LEAST_SUCCESSION};
+use curtail_proto::{later::Later, metadata::Node, path::policy};
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, timeout},
+};
 
 use super::Control;
 use crate::{
@@ -20,60 +23,138 @@ use crate::{
     producer::shared::Shared,
 };
 
-/// How much later than other brokers a leader may learn of the new coordinator. A request that it has received by then
-/// may wait for the replaced one as well.
+/// How much later than other brokers one may learn of the new coordinator. A request that it has received by then may
+/// wait for the replaced one. Responses that still name that one are ignored for as long.
 const LAG: Duration = Duration::from_secs(1);
 
-/// When the transaction's coordinator was looked up, and when it was another one.
+/// Coordinators of the transaction, as brokers have named them.
 #[derive(Debug, Default)]
-pub(in crate::producer) struct Succession(Mutex<Lookups>);
+pub(in crate::producer) struct Succession(Mutex<Named>);
 
 #[derive(Debug, Default)]
-struct Lookups {
-    /// Earliest time of the next lookup.
+struct Named {
+    coordinator: Option<i32>,
+    /// The coordinator before that one, and when another was named.
+    replaced: Option<(i32, StdInstant)>,
+    lookup: Lookup,
+}
+
+/// The lookup that late requests cause.
+#[derive(Debug, Default)]
+struct Lookup {
+    running: Option<AbortHandle>,
     not_before: Option<StdInstant>,
-    /// When a lookup last found another coordinator.
-    found: Option<StdInstant>,
+    failures: u32,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Some(running) = self.lookup.running.take() {
+            running.abort();
+        }
+    }
+}
+
+impl Named {
+    /// A broker has named the coordinator. Returns the one that it has replaced, if that is news.
+    fn name(&mut self, coordinator: i32, now: StdInstant) -> Option<i32> {
+        let known = self.coordinator.filter(|known| *known != coordinator);
+        let is_old = self
+            .replaced
+            .is_some_and(|(replaced, since)| replaced == coordinator && since.later(LAG) > now);
+        if is_old {
+            return None;
+        }
+        self.coordinator = Some(coordinator);
+        if let Some(known) = known {
+            self.replaced = Some((known, now));
+        }
+        known
+    }
 }
 
 impl Succession {
-    /// Whether a request written at this time may wait for a replaced coordinator.
+    /// A broker has named the coordinator. Returns the one that it has replaced, if that is news.
+    pub(super) fn name(&self, coordinator: i32, now: StdInstant) -> Option<i32> {
+        self.0.lock().name(coordinator, now)
+    }
+
+    /// The broker that was last named.
+    pub(super) fn coordinator(&self) -> Option<i32> {
+        self.0.lock().coordinator
+    }
+
+    /// Whether a broker that received a request at this time may wait for a replaced coordinator.
     pub(in crate::producer) fn concerns(&self, written: StdInstant) -> bool {
-        self.0.lock().found.is_some_and(|found| found.later(LAG) > written)
-    }
-
-    /// Whether a lookup is due. If so, the next one is due at `next`.
-    fn is_due(&self, now: StdInstant, next: StdInstant) -> bool {
-        let mut lookups = self.0.lock();
-        let is_due = lookups.not_before.is_none_or(|at| at <= now);
-        if is_due {
-            lookups.not_before = Some(next);
-        }
-        is_due
-    }
-
-    fn found(&self, now: StdInstant) {
-        self.0.lock().found = Some(now);
+        self.0.lock().replaced.is_some_and(|(_, since)| since.later(LAG) > written)
     }
 }
 
-/// Looks up the transaction's coordinator, at most once within `retry.backoff.max.ms`.
+/// Looks up the transaction's coordinator, unless a lookup is running or the last one was less than
+/// `retry.backoff.max.ms` ago.
 pub(in crate::producer) fn look_for_successor(shared: &Shared, control: &Arc<Control>) {
-    let Some(former) = control.look(|machine| machine.coordinator()) else { return };
-    let common = shared.config.common.clone();
-    let pause = common.retry_backoff_max.max(LEAST_SUCCESSION);
-    let now = Instant::now();
-    if !control.succession.is_due(now.into_std(), now.later(pause).into_std()) {
+    let now = Instant::now().into_std();
+    let mut named = control.succession.0.lock();
+    let lookup = &mut named.lookup;
+    if lookup.running.is_some() || lookup.not_before.is_some_and(|at| at > now) {
         return;
     }
-    let (metadata, control) = (shared.metadata.clone(), control.clone());
-    shared.runtime.spawn(async move {
-        let lookup = find(&metadata, &common, Coordinated::Transactions(control.id()));
-        if let Ok(Ok(Ok(found))) = timeout(pause, lookup).await
-            && found.id != former
-        {
-            control.succession.found(Instant::now().into_std());
-            control.change(|machine| machine.coordinator_moved(former, found));
-        }
+    let common = shared.config.common.clone();
+    let limit = policy::attempt(common.retry_backoff_max, lookup.failures, common.request_timeout);
+    let (metadata, id, control) =
+        (shared.metadata.clone(), control.shared_id(), Arc::downgrade(control));
+    let task = shared.runtime.spawn(async move {
+        let asked = find(&metadata, &common, Coordinated::Transactions(&id));
+        let found = timeout(limit, asked).await;
+        let Some(control) = control.upgrade() else { return };
+        let now = Instant::now().into_std();
+        let found = if let Ok(Ok(Ok(node))) = found { Some(node) } else { None };
+        control.looked_up(found, now, now.later(common.retry_backoff_max));
     });
+    lookup.running = Some(task.abort_handle());
+}
+
+impl Control {
+    /// A lookup has ended. The next one may begin at `next`.
+    fn looked_up(&self, found: Option<Node>, now: StdInstant, next: StdInstant) {
+        let mut named = self.succession.0.lock();
+        let lookup = &mut named.lookup;
+        lookup.running = None;
+        lookup.not_before = Some(next);
+        lookup.failures = if found.is_some() { 0 } else { lookup.failures + 1 };
+        let replaced = found.as_ref().and_then(|node| named.name(node.id, now));
+        drop(named);
+        if let (Some(node), Some(replaced)) = (found, replaced) {
+            self.change(|machine| machine.coordinator_moved(replaced, node));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_before_the_news_and_shortly_after_it_are_concerned() {
+        let succession = Succession::default();
+        let start = StdInstant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(succession.name(1, at(0)), None, "the first");
+        assert_eq!(succession.name(1, at(1)), None);
+        assert!(!succession.concerns(at(0)));
+        assert_eq!(succession.name(2, at(5000)), Some(1));
+        assert_eq!([4000, 5500, 6500].map(|ms| succession.concerns(at(ms))), [true, true, false]);
+    }
+
+    #[test]
+    fn a_late_response_that_names_the_replaced_coordinator_is_ignored() {
+        let succession = Succession::default();
+        let start = StdInstant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        succession.name(1, at(0));
+        assert_eq!(succession.name(2, at(5000)), Some(1));
+        assert_eq!(succession.name(1, at(5500)), None);
+        assert_eq!(succession.coordinator(), Some(2));
+        assert_eq!(succession.name(1, at(7000)), Some(2), "it is the coordinator again");
+    }
 }
