@@ -56,7 +56,7 @@ impl Drop for Named {
 }
 
 impl Named {
-    /// A broker has named the coordinator. Returns the one that it has replaced, if that is news.
+    /// A broker has named the coordinator. Returns the replaced one, if it is another.
     fn name(&mut self, coordinator: i32, now: StdInstant) -> Option<i32> {
         let known = self.coordinator.filter(|known| *known != coordinator);
         let is_old = self
@@ -74,7 +74,7 @@ impl Named {
 }
 
 impl Succession {
-    /// A broker has named the coordinator. Returns the one that it has replaced, if that is news.
+    /// A broker has named the coordinator. Returns the replaced one, if it is another.
     pub(super) fn name(&self, coordinator: i32, now: StdInstant) -> Option<i32> {
         self.0.lock().name(coordinator, now)
     }
