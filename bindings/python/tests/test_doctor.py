@@ -118,9 +118,12 @@ def test_ctrl_c_deletes_the_topic(python: str, servers: str, program: str) -> No
     with subprocess.Popen(
         [python, "-c", program, servers], stdout=subprocess.PIPE, text=True
     ) as running:
-        wait_for_topic(servers)
-        running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=20)
+        try:
+            wait_for_topic(servers)
+            running.send_signal(signal.SIGINT)
+            out, _ = running.communicate(timeout=20)
+        finally:
+            running.kill()
     assert (out, running.returncode) == ("interrupted\n", 0)
     assert topics(servers) == []
 

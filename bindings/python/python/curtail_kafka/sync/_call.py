@@ -21,17 +21,17 @@ __all__ = ["THREADED", "TURN", "Future", "Line", "Methods", "apart", "finished",
 T = TypeVar("T")
 THREADED = True
 """Whether clients resolve futures of threads."""
+LOOK = 0.5
+"""Longest time in seconds until a signal is handled."""
 TURN = 1.0
 """Seconds between the pauses of a loop over records, which are nothing here."""
 
 
 def finished(call: "Call[T]") -> T:
     """Waits for a call of the runtime. An exception of a signal's handler stops the call."""
-    # A wait for a lock ends with a signal: Ctrl-C needs no look at a clock.
     future: Any = call.future
     try:
-        _threads.may_wait(future)
-        result: T = future.result()
+        result: T = settled(future)
     except BaseException:
         call.cancel()
         raise
@@ -41,6 +41,14 @@ def finished(call: "Call[T]") -> T:
 def settled(future: "Future[T]") -> T:
     """Waits for a future."""
     _threads.may_wait(future)
+    # A signal ends the wait for a lock, unless it arrives just before that wait: then its handler
+    # runs after this time.
+    while not future.done():
+        try:
+            return future.result(LOOK)
+        except TimeoutError:
+            # Or the future's own.
+            continue
     return future.result()
 
 
