@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from programs import started
 
 import curtail_kafka as curtail
 from curtail_kafka import DoctorReport, sync
@@ -115,15 +116,10 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("program", [INTERRUPTED, ASYNCHRONOUS], ids=["sync", "asyncio"])
 def test_ctrl_c_deletes_the_topic(python: str, servers: str, program: str) -> None:
-    with subprocess.Popen(
-        [python, "-c", program, servers], stdout=subprocess.PIPE, text=True
-    ) as running:
-        try:
-            wait_for_topic(servers)
-            running.send_signal(signal.SIGINT)
-            out, _ = running.communicate(timeout=20)
-        finally:
-            running.kill()
+    with started(python, "-c", program, servers) as running:
+        wait_for_topic(servers)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=20)
     assert (out, running.returncode) == ("interrupted\n", 0)
     assert topics(servers) == []
 

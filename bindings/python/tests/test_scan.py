@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from programs import started
 
 import curtail_kafka as curtail
 from curtail_kafka import TopicPartition
@@ -261,9 +262,8 @@ def test_signals_end_a_read_of_another_library(
     program = tmp_path / "program.py"
     program.write_text(READS)
     command = [python, str(program), curtail_cluster.bootstrap_servers, curtail_topic]
-    pipe = subprocess.PIPE
     with (
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as running,
+        started(*command, stdin=subprocess.PIPE) as running,
         ExitStack() as frozen,
     ):
         assert running.stdin and running.stdout

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import started
 
 import curtail_kafka as curtail
 from curtail_kafka import RebalanceListener, TopicPartition, sync
@@ -294,9 +295,7 @@ def test_ctrl_c_ends_a_wait(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(WAITS)
-    with subprocess.Popen(
-        [python, str(program), servers, curtail_topic, what], stdout=subprocess.PIPE, text=True
-    ) as running:
+    with started(python, str(program), servers, curtail_topic, what) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "waits\n"
         # The signal may arrive before the wait begins, which then ends as well.

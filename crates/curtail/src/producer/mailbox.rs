@@ -28,23 +28,16 @@ pub(super) struct Receiver<T>(Arc<Mailbox<T>>);
 struct Mailbox<T>(Mutex<State<T>>);
 
 struct State<T> {
-    values: VecDeque<T>,
-    receiver: Waits,
+    /// `None` once the receiver is gone.
+    values: Option<VecDeque<T>>,
+    /// That of the receiver, if it waits for a value or the end of the last sender.
+    waker: Option<Waker>,
     senders: usize,
-}
-
-/// State of the receiver.
-enum Waits {
-    No,
-    /// For a value or the end of the last sender.
-    Yes(Waker),
-    /// It is gone.
-    Never,
 }
 
 /// Creates an empty mailbox.
 pub(super) fn mailbox<T>() -> (Sender<T>, Receiver<T>) {
-    let state = State { values: VecDeque::new(), receiver: Waits::No, senders: 1 };
+    let state = State { values: Some(VecDeque::new()), waker: None, senders: 1 };
     let mailbox = Arc::new(Mailbox(Mutex::new(state)));
     (Sender(mailbox.clone()), Receiver(mailbox))
 }
@@ -56,23 +49,12 @@ impl<T> RefUnwindSafe for Mailbox<T> {}
 impl<T> State<T> {
     /// Takes the next value. After a backlog its memory is returned.
     fn pop(&mut self) -> Option<T> {
-        let value = self.values.pop_front();
-        if self.values.is_empty() && self.values.capacity() > ROOM_KEPT {
-            self.values = VecDeque::new();
+        let values = self.values.as_mut()?;
+        let value = values.pop_front();
+        if values.is_empty() && values.capacity() > ROOM_KEPT {
+            *values = VecDeque::new();
         }
         value
-    }
-
-    /// Takes the waker of the receiver, to be woken without the lock.
-    fn take_waker(&mut self) -> Option<Waker> {
-        match std::mem::replace(&mut self.receiver, Waits::No) {
-            Waits::Yes(waker) => Some(waker),
-            Waits::No => None,
-            Waits::Never => {
-                self.receiver = Waits::Never;
-                None
-            }
-        }
     }
 }
 
@@ -80,13 +62,13 @@ impl<T> Sender<T> {
     /// Sends a value. Drops it if the receiver is gone.
     pub(super) fn send(&self, value: T) {
         let mut state = self.0.0.lock();
-        if matches!(state.receiver, Waits::Never) {
+        let Some(values) = &mut state.values else {
             // A value may send another one when it is dropped.
             drop(state);
             return drop(value);
-        }
-        state.values.push_back(value);
-        let waker = state.take_waker();
+        };
+        values.push_back(value);
+        let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -110,7 +92,7 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.0.lock();
         state.senders -= 1;
-        let waker = if state.senders == 0 { state.take_waker() } else { None };
+        let waker = if state.senders == 0 { state.waker.take() } else { None };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -136,10 +118,10 @@ impl<T> Receiver<T> {
             turn.made_progress();
             return Poll::Ready(value);
         }
-        let former = std::mem::replace(&mut state.receiver, Waits::Yes(cx.waker().clone()));
+        let replaced = state.waker.replace(cx.waker().clone());
         // A dropped waker may drop a task, and with it a sender: not under the lock.
         drop(state);
-        drop(former);
+        drop(replaced);
         Poll::Pending
     }
 
@@ -151,18 +133,17 @@ impl<T> Receiver<T> {
     /// Whether no value is left and none will come.
     pub(super) fn is_ended(&self) -> bool {
         let state = self.0.0.lock();
-        state.senders == 0 && state.values.is_empty()
+        state.senders == 0 && state.values.as_ref().is_none_or(VecDeque::is_empty)
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.0.lock();
-        let waits = std::mem::replace(&mut state.receiver, Waits::Never);
-        let values = std::mem::take(&mut state.values);
+        let (values, waker) = (state.values.take(), state.waker.take());
         // Their ends may send others.
         drop(state);
-        drop((waits, values));
+        drop((values, waker));
     }
 }
 

@@ -140,7 +140,8 @@ class Methods:
         """Runs the next method. Returns False once the call has ended instead."""
         with self._changed:
             while not self._begun and not future.done():
-                self._changed.wait()
+                # As in `settled`.
+                self._changed.wait(LOOK)
             if not self._begun:
                 return False
             consumer, kind, partitions, rebalance = self._begun.popleft()

@@ -84,11 +84,6 @@ impl Control {
         &self.id
     }
 
-    /// The same, for tasks.
-    pub(super) fn shared_id(&self) -> Arc<str> {
-        self.id.clone()
-    }
-
     /// Whether partitions are added to a transaction before they are written to.
     pub(in crate::producer) fn adds_partitions(&self) -> bool {
         self.machine.lock().protocol() == Protocol::V1

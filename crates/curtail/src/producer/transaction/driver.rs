@@ -155,9 +155,7 @@ impl Driver {
             return sleep(self.shared.config.common.retry_backoff_max).await;
         }
         let successor = self.successor(verifier, &Coordinator::Transaction).await;
-        if let Some(replaced) = succession.name(successor.id, Instant::now().into_std()) {
-            self.control.look(|machine| machine.coordinator_moved(replaced, successor));
-        }
+        self.control.coordinator_is(successor);
     }
 
     /// Resubmits the added partitions.

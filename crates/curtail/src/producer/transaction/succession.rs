@@ -55,33 +55,34 @@ impl Drop for Named {
     }
 }
 
-impl Named {
-    /// A broker has named the coordinator. Returns the replaced one, if it is another.
-    fn name(&mut self, coordinator: i32, now: StdInstant) -> Option<i32> {
-        let known = self.coordinator.filter(|known| *known != coordinator);
-        let is_old = self
-            .replaced
-            .is_some_and(|(replaced, since)| replaced == coordinator && since.later(LAG) > now);
-        if is_old {
-            return None;
-        }
-        self.coordinator = Some(coordinator);
-        if let Some(known) = known {
-            self.replaced = Some((known, now));
-        }
-        known
-    }
-}
-
 impl Succession {
     /// A broker has named the coordinator. Returns the replaced one, if it is another.
     pub(super) fn name(&self, coordinator: i32, now: StdInstant) -> Option<i32> {
-        self.0.lock().name(coordinator, now)
+        let mut named = self.0.lock();
+        let is_old = |(replaced, since): (i32, StdInstant)| {
+            replaced == coordinator && since.later(LAG) > now
+        };
+        if named.replaced.is_some_and(is_old) {
+            return None;
+        }
+        let replaced = named.coordinator.replace(coordinator).filter(|known| *known != coordinator);
+        if let Some(replaced) = replaced {
+            named.replaced = Some((replaced, now));
+        }
+        replaced
     }
 
     /// The broker that was last named.
     pub(super) fn coordinator(&self) -> Option<i32> {
         self.0.lock().coordinator
+    }
+
+    /// A lookup has ended. The next one waits for `pause`.
+    fn looked_up(&self, has_found: bool, pause: Duration) {
+        let lookup = &mut self.0.lock().lookup;
+        let failures = if has_found { 0 } else { lookup.failures + 1 };
+        let not_before = Some(Instant::now().into_std().later(pause));
+        *lookup = Lookup { running: None, not_before, failures };
     }
 
     /// Whether a broker that received a request at this time may wait for a replaced coordinator.
@@ -101,30 +102,25 @@ pub(in crate::producer) fn look_for_successor(shared: &Shared, control: &Arc<Con
     }
     let common = shared.config.common.clone();
     let limit = policy::attempt(common.retry_backoff_max, lookup.failures, common.request_timeout);
-    let (metadata, id, control) =
-        (shared.metadata.clone(), control.shared_id(), Arc::downgrade(control));
+    let (metadata, id) = (shared.metadata.clone(), control.id().to_owned());
+    let control = Arc::downgrade(control);
     let task = shared.runtime.spawn(async move {
         let asked = find(&metadata, &common, Coordinated::Transactions(&id));
         let found = timeout(limit, asked).await;
         let Some(control) = control.upgrade() else { return };
-        let now = Instant::now().into_std();
         let found = if let Ok(Ok(Ok(node))) = found { Some(node) } else { None };
-        control.looked_up(found, now, now.later(common.retry_backoff_max));
+        control.succession.looked_up(found.is_some(), common.retry_backoff_max);
+        if let Some(node) = found {
+            control.coordinator_is(node);
+        }
     });
     lookup.running = Some(task.abort_handle());
 }
 
 impl Control {
-    /// A lookup has ended. The next one may begin at `next`.
-    fn looked_up(&self, found: Option<Node>, now: StdInstant, next: StdInstant) {
-        let mut named = self.succession.0.lock();
-        let lookup = &mut named.lookup;
-        lookup.running = None;
-        lookup.not_before = Some(next);
-        lookup.failures = if found.is_some() { 0 } else { lookup.failures + 1 };
-        let replaced = found.as_ref().and_then(|node| named.name(node.id, now));
-        drop(named);
-        if let (Some(node), Some(replaced)) = (found, replaced) {
+    /// A broker has named the coordinator. If it is another one, the next request goes there.
+    pub(super) fn coordinator_is(&self, node: Node) {
+        if let Some(replaced) = self.succession.name(node.id, Instant::now().into_std()) {
             self.change(|machine| machine.coordinator_moved(replaced, node));
         }
     }
