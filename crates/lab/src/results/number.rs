@@ -95,6 +95,11 @@ impl Spread {
             return median;
         }
         let (least, most) = (with_unit(self.least, unit), with_unit(self.most, unit));
+        // From a second on milliseconds are seconds: the two may differ.
+        let least = match (least.rsplit_once(' '), most.rsplit_once(' ')) {
+            (Some((number, its)), Some((_, other))) if its == other => number,
+            _ => &least,
+        };
         format!("{median} ({least} to {most})")
     }
 }
@@ -125,7 +130,8 @@ mod tests {
         let spread = Spread::of([4.0, f64::NAN, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!(spread, Spread { least: 1.0, median: 2.5, most: 4.0, count: 4 });
         assert_eq!(Spread::of([f64::NAN]), None);
-        assert_eq!(spread.text(Unit::Ms), "2.5 ms (1 ms to 4 ms)");
+        assert_eq!(spread.text(Unit::Ms), "2.5 ms (1 to 4 ms)");
+        assert_eq!(Spread::of([800.0, 1200.0]).unwrap().text(Unit::Ms), "1 s (800 ms to 1.2 s)");
         assert_eq!(Spread::of([3.0]).unwrap().text(Unit::Percent), "3%");
     }
 }

@@ -272,7 +272,7 @@ fn the_page_has_the_row_the_chart_and_the_run() {
     let page = plain(&files[Path::new("README.md")]);
     let path = "apache/killed-leader";
     for said in [
-        "| A broker is killed; 2 replicas, keyless: p99.9 | 49.6 ms (48 ms to 51.2 ms) | java: 9 s (8.9 s to 9.1 s) | \
+        "| A broker is killed; 2 replicas, keyless: p99.9 | 49.6 ms (48 to 51.2 ms) | java: 9 s (8.9 to 9.1 s) | \
          at most 250 ms | held, 2 of 2 | [2026-11-24](apache/killed-leader/README.md), 2 turns |",
         "[![killed-leader](apache/killed-leader/chart.svg)](apache/killed-leader/README.md)",
         "- [killed-leader](apache/killed-leader/README.md): 2026-11-24, commit 0123456789ab; 2 cores (AMD EPYC), 24 GiB; \
@@ -370,7 +370,7 @@ fn a_p999_of_few_records_is_marked_in_its_cell() {
         let claim = claim(metric, Aim::Limit(250.0));
         page::ours(&row(&claim, Cluster::Apache, apache(&results)).unwrap())
     };
-    let figures = "55 ms (50 ms to 60 ms)";
+    let figures = "55 ms (50 to 60 ms)";
     assert_eq!(cell(6_300, Metric::P999), format!("{figures}; 6 records behind it"));
     assert_eq!(cell(600, Metric::P999), format!("{figures}; 1 record behind it"));
     assert_eq!(cell(10_000, Metric::P999), figures);
@@ -444,8 +444,8 @@ fn the_readme_gets_picture_and_table_and_nothing_else_changes() {
     let new = results.readme("README.md", text).unwrap();
     assert!(new.starts_with("before\n<!-- results -->\n\n![p99.9 produce latency"), "{new}");
     assert!(new.contains("](docs/results/faults.svg)\n"), "{new}");
-    let row = "keyless: p99.9](docs/results/apache/killed-leader/README.md) | 49.6 ms (48 ms to 51.2 ms) | \
-               java: 9 s (8.9 s to 9.1 s) | Apache Kafka |";
+    let row = "keyless: p99.9](docs/results/apache/killed-leader/README.md) | 49.6 ms (48 to 51.2 ms) | \
+               java: 9 s (8.9 to 9.1 s) | Apache Kafka |";
     assert!(plain(&new).contains(row), "{new}");
     assert!(new.ends_with("\n<!-- end of results -->\nafter\n") && !new.contains("old"), "{new}");
     assert_eq!(results.readme("README.md", &new).unwrap(), new);
