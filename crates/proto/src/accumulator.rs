@@ -243,6 +243,30 @@ struct OpenBatch<C> {
     bound: bool,
 }
 
+impl<C> OpenBatch<C> {
+    /// The place of the record just appended. `is_behind` means that complete batches wait before this one.
+    fn placed(
+        &mut self,
+        index: u32,
+        bytes: usize,
+        is_behind: bool,
+        policy: &BatchPolicy,
+    ) -> Placed<'_, C> {
+        let own = if self.builder.len() >= self.complete_at {
+            Readiness::Now
+        } else {
+            due(self.created, policy)
+        };
+        Placed {
+            index,
+            bytes,
+            completion: &mut self.completion,
+            readiness: if is_behind { Readiness::Now } else { own },
+            is_complete: own == Readiness::Now,
+        }
+    }
+}
+
 /// A record's place in the open batch.
 #[derive(Debug)]
 pub struct Placed<'a, C> {
@@ -254,6 +278,8 @@ pub struct Placed<'a, C> {
     pub completion: &'a mut C,
     /// What the queue needs now.
     pub readiness: Readiness,
+    /// Whether the open batch itself waits for no further record. [`Self::readiness`] also counts the batches before it.
+    pub is_complete: bool,
 }
 
 /// A step of an open batch's growth, in bytes.
@@ -492,12 +518,8 @@ impl<C> PartitionQueue<C> {
             return None;
         }
         let index = open.builder.append(record);
-        let readiness = if after >= open.complete_at || !work.sealed.is_empty() {
-            Readiness::Now
-        } else {
-            due(open.created, policy)
-        };
-        Some(Placed { index, bytes: after - before, completion: &mut open.completion, readiness })
+        let is_behind = !work.sealed.is_empty();
+        Some(open.placed(index, after - before, is_behind, policy))
     }
 
     /// Returns how much the open batch should grow to take a record that does not fit, if it should.
@@ -554,8 +576,7 @@ impl<C> PartitionQueue<C> {
             Some(ratio) => ratio.filling(policy),
             None => policy.batch_size,
         };
-        let is_complete = builder.len() >= complete_at || !work.sealed.is_empty();
-        let readiness = if is_complete { Readiness::Now } else { due(now, policy) };
+        let is_behind = !work.sealed.is_empty();
         let room = policy.batch_size.min(work.largest).max(1);
         let open = work.open.insert(OpenBatch {
             builder,
@@ -566,7 +587,7 @@ impl<C> PartitionQueue<C> {
             completion,
             bound: false,
         });
-        Placed { index: 0, bytes, completion: &mut open.completion, readiness }
+        open.placed(0, bytes, is_behind, policy)
     }
 
     /// Binds the open batch to this partition: the record just appended may be written nowhere else.

@@ -175,7 +175,8 @@ impl Target<'_> {
             placed.completion.set_parked(true);
         }
         let receipt = claim.joined(placed.completion, placed.index, data.timestamp);
-        let (bytes, readiness) = (placed.bytes as u32, placed.readiness);
+        let (bytes, readiness, is_complete) =
+            (placed.bytes as u32, placed.readiness, placed.is_complete);
         let waits_for_leader = placed.index == 0 && state.lane.is_none();
         if self.choice == Choice::Fixed {
             state.queue.bind();
@@ -185,8 +186,9 @@ impl Target<'_> {
             let expires = since.later(shared.config.delivery_timeout).into_std();
             shared.deadlines.announce(expires, state);
         }
-        // Records stay with a complete batch that cannot leave, so that it grows (decision 0100).
-        let batch_leaves = readiness == Readiness::Now && !state.is_blocked();
+        // An incomplete batch would linger, even behind complete ones. A complete one that cannot leave may grow
+        // (decision 0100).
+        let batch_leaves = is_complete && !state.is_blocked();
         let handover = hand_over(state, readiness);
         drop(guard);
 

@@ -197,7 +197,12 @@ fn threads_administer_without_a_runtime() {
     for (_, made) in admin.create_topics(&[topic]).expect("answered") {
         made.expect("created");
     }
-    let described = admin.describe_topics(&["made"]).expect("answered").remove(0).1.expect("known");
+    // The broker learns of it a moment after the controller has created it.
+    let ask = |_| match admin.describe_topics(&["made"]).expect("answered").remove(0).1 {
+        Err(Error::UnknownTopic(_)) => None,
+        described => Some(described.expect("described")),
+    };
+    let described = (0..100_000).find_map(ask).expect("the broker knows it");
     assert_eq!(described.partitions.len(), 3);
     let both = admin.run(async |admin| tokio::join!(admin.list_topics(), admin.describe_cluster()));
     let (topics, cluster) = both.expect("outside a runtime");

@@ -117,6 +117,26 @@ fn a_batch_grows_only_while_it_cannot_leave() {
     }
 }
 
+/// The sticky partitioner moves on only after a complete batch. The batches before an incomplete one say nothing about it.
+#[test]
+fn a_batch_behind_complete_ones_is_not_complete_itself() {
+    let (policy, now) = (BatchPolicy { batch_max_size: 200, ..policy(200, 5) }, Instant::now());
+    let mut queue = known();
+    append(&mut queue, &policy, &[0; 130], now);
+    let data = record(&[0; 60]);
+    assert!(queue.try_append(&policy, &data).is_none());
+    let opened = queue.open(&policy, &data, Vec::new(), 0, None, now);
+    assert_eq!((opened.readiness, opened.is_complete), (Readiness::Now, false));
+    let second = queue.try_append(&policy, &data).expect("there is room");
+    assert_eq!((second.readiness, second.is_complete), (Readiness::Now, false));
+
+    // A new batch waits for nothing if it is complete, or with linger.ms=0.
+    let large = queue.open(&policy, &record(&[0; 300]), Vec::new(), 0, None, now);
+    assert!(large.is_complete);
+    let policy = BatchPolicy { linger: Duration::ZERO, ..policy };
+    assert!(queue.open(&policy, &data, Vec::new(), 0, None, now).is_complete);
+}
+
 #[test]
 fn an_incomplete_batch_grows_for_a_record_that_does_not_fit_only_while_the_broker_is_blocked() {
     let policy = BatchPolicy { batch_max_size: 800, ..policy(200, 5) };
