@@ -355,6 +355,14 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim(
         "roll",
         APACHE,
+        "many-all-keyless",
+        "All brokers restart in turn; 120 partitions, acks=all, keyless",
+        Metric::P999,
+        Aim::Others,
+    ),
+    claim(
+        "roll",
+        APACHE,
         "few-1",
         "All brokers restart in turn; 12 partitions, acks=1",
         Metric::P999,

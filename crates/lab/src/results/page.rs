@@ -94,7 +94,7 @@ fn section(results: &Results, cluster: Cluster) -> String {
                 ours.into_iter().partition(|row| FOLDED.contains(&row.claim.experiment));
             let mut text = format!("\n## {title}\n\n{}{crash_test}", table(&ours, ""));
             if !settings.is_empty() {
-                let summary = "Reading, settings, replicas, bursts and leaders that return. "
+                let summary = "Reading, settings, replicas, bursts, bystanders of a fault and leaders that return. "
                     .to_owned()
                     + &self::summary(&settings, &[]);
                 text += &folded(&summary, &format!("\n{}", table(&settings, "")));
@@ -113,10 +113,11 @@ fn section(results: &Results, cluster: Cluster) -> String {
     }
 }
 
-/// Experiments on Apache Kafka whose claims are folded: those on what a setting costs, and on a part of a rolling restart. The page
-/// stays short enough to be read.
-const FOLDED: [&str; 14] = [
+/// Experiments on Apache Kafka whose claims are folded: those on what a setting costs, on bystanders, and on a part of a rolling
+/// restart. The page stays short enough to be read.
+const FOLDED: [&str; 15] = [
     "acks",
+    "bystanders",
     "catch-up",
     "consume",
     "fetch-sessions",
