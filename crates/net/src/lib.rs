@@ -9,11 +9,14 @@
 // `Instant + Duration` panics for durations that a caller may pass; see `curtail_proto::later`.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
+mod choices;
 mod entropy;
 mod real;
 mod socket;
+#[cfg(feature = "tls")]
 pub mod tls;
 
+pub use choices::{HostCheck, SigningAlgorithm};
 pub use entropy::{Entropy, secret_bytes};
 pub use real::RealNet;
 pub use socket::{BoxFuture, Keepalive, Listener, Net, ReadSide, Socket, SocketExt, SocketOptions};

@@ -3,17 +3,45 @@
 //! The bytes are those inside SaslAuthenticate requests (KIP-152). Drive an exchange with [`Exchange::begin`], then
 //! [`Exchange::answered`] for every response until [`Step::Done`].
 
+#[cfg_attr(not(feature = "scram"), path = "sasl/no_scram.rs")]
 mod scram;
-#[cfg(test)]
+#[cfg(all(test, feature = "scram"))]
 mod tests;
 
 use std::fmt;
 
+use curtail_wire::Mechanism;
 use zeroize::Zeroizing;
 
-pub use scram::{Derivation, Hash, MAX_ITERATIONS, MIN_ITERATIONS, SaltedPassword};
+pub use scram::{Derivation, SaltedPassword};
+
+/// Fewer iterations protect nothing; Kafka's brokers do not store fewer.
+pub const MIN_ITERATIONS: u32 = 4_096;
+
+/// The client does not run more iterations for a broker that has not proved its identity.
+pub const MAX_ITERATIONS: u32 = 1_000_000;
 
 const AWS_MSK_IAM: &str = "AWS_MSK_IAM";
+
+/// The hash of a mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// SCRAM-SHA-256.
+    Sha256,
+    /// SCRAM-SHA-512.
+    Sha512,
+}
+
+impl Hash {
+    /// The mechanism that has it.
+    #[must_use]
+    pub fn mechanism(self) -> Mechanism {
+        match self {
+            Self::Sha256 => Mechanism::ScramSha256,
+            Self::Sha512 => Mechanism::ScramSha512,
+        }
+    }
+}
 
 /// A text that appears in no log: a password or a token. Its memory is cleared when it is dropped.
 #[derive(Clone, PartialEq, Eq)]

@@ -18,9 +18,7 @@ fn a_codec_works_or_names_the_feature_that_is_missing() {
         assert_eq!(compressed, Err(CompressError::NotBuilt(codec)));
         let refused = decompress(codec, b"records", &limit).expect_err("no such codec");
         assert_eq!(refused, DecompressError::NotBuilt(codec));
-        let line = format!(
-            "{codec} is not in this build; add the feature '{codec}' of the dependency curtail"
-        );
+        let line = format!("{codec} is not in this build; add the cargo feature '{codec}'");
         assert_eq!(refused.to_string(), line);
     }
 }

@@ -8,10 +8,9 @@ use crate::{
 };
 use curtail_cluster::{Cluster, ClusterConfig, Listeners, User};
 use curtail_net::{
-    Env, Socket, SocketOptions,
+    Env, HostCheck, Socket, SocketOptions,
     tls::{
-        HostCheck, RootCertStore, ServerName, TLS12, TLS13, TlsSocket, certificates_from_pem,
-        client_config,
+        RootCertStore, ServerName, TLS12, TLS13, TlsSocket, certificates_from_pem, client_config,
     },
 };
 use curtail_wire::{

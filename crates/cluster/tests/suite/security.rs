@@ -7,9 +7,9 @@ use curtail_cluster::{
     ClientAuth, Cluster, ClusterConfig, Fault, Listeners, Requests, SecurityProtocol, Storage, User,
 };
 use curtail_net::{
-    Env, Socket, SocketOptions,
+    Env, HostCheck, Socket, SocketOptions,
     tls::{
-        ClientConfig, HostCheck, Identity, RootCertStore, ServerName, TLS12, TLS13, TlsSocket,
+        ClientConfig, Identity, RootCertStore, ServerName, TLS12, TLS13, TlsSocket,
         certificates_from_pem, client_config,
     },
 };

@@ -2,8 +2,7 @@
 
 use std::{fmt, path::PathBuf, pin::Pin, sync::Arc};
 
-use curtail_net::tls;
-pub use curtail_net::tls::HostCheck;
+pub use curtail_net::HostCheck;
 pub use curtail_proto::sasl::Secret;
 use curtail_proto::sasl::{Credentials, Hash};
 pub use curtail_wire::{Mechanism, SecurityProtocol};
@@ -67,39 +66,27 @@ pub enum TlsVersion {
 }
 
 /// A cipher suite of TLS. Only suites that are considered safe exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CipherSuite(tls::CipherSuite);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CipherSuite(u16);
+
+impl fmt::Debug for CipherSuite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 impl CipherSuite {
-    /// All suites, by their names in Java and in the TLS registry.
-    const ALL: [(&'static str, tls::CipherSuite); 9] = [
-        ("TLS_AES_256_GCM_SHA384", tls::CipherSuite::TLS13_AES_256_GCM_SHA384),
-        ("TLS_AES_128_GCM_SHA256", tls::CipherSuite::TLS13_AES_128_GCM_SHA256),
-        ("TLS_CHACHA20_POLY1305_SHA256", tls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
-        (
-            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-        ),
-        (
-            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-        ),
-        (
-            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-            tls::CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-        ),
-        (
-            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-            tls::CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-        ),
-        (
-            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-            tls::CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-        ),
-        (
-            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-            tls::CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-        ),
+    /// All suites, by their names in Java and in the TLS registry, with their numbers there.
+    const ALL: [(&'static str, u16); 9] = [
+        ("TLS_AES_256_GCM_SHA384", 0x1302),
+        ("TLS_AES_128_GCM_SHA256", 0x1301),
+        ("TLS_CHACHA20_POLY1305_SHA256", 0x1303),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
+        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030),
+        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8),
     ];
 
     /// Returns the suite with a name such as `TLS_AES_256_GCM_SHA384`.
@@ -121,7 +108,9 @@ impl CipherSuite {
         if self.name().contains("_WITH_") { TlsVersion::V12 } else { TlsVersion::V13 }
     }
 
-    pub(crate) fn registered(&self) -> tls::CipherSuite {
+    /// Number of the suite in the TLS registry.
+    #[cfg(feature = "tls")]
+    pub(crate) fn number(&self) -> u16 {
         self.0
     }
 }
@@ -451,6 +440,14 @@ impl SecurityConfig {
 
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         if self.protocol.has_tls() {
+            if !cfg!(feature = "tls") {
+                return Err(left_out(
+                    "security.protocol",
+                    Some(self.protocol.name()),
+                    "TLS",
+                    "tls",
+                ));
+            }
             self.ssl.validate()?;
         }
         if self.protocol.has_sasl() {
@@ -518,6 +515,9 @@ impl SaslConfig {
             Mechanism::ScramSha256 => Some(Hash::Sha256),
             Mechanism::ScramSha512 => Some(Hash::Sha512),
         };
+        if hash.is_some() && !cfg!(feature = "scram") {
+            return Err(left_out("sasl.mechanism", Some(mechanism.name()), "SCRAM", "scram"));
+        }
         let (username, password, is_token) = match &self.login {
             Some((username, password)) => (username.clone(), password.clone(), false),
             None => self.jaas_login(mechanism)?,
@@ -557,11 +557,7 @@ impl SaslConfig {
             #[cfg(feature = "oidc")]
             Some(url) => Ok(Login::Oidc(Box::new(self.oidc.resolve(url, jaas.as_ref())?))),
             #[cfg(not(feature = "oidc"))]
-            Some(_) => Err(ConfigError::NotSupported {
-                name: oidc::URL.into(),
-                value: None,
-                why: "this build has no provider of tokens; add the cargo feature 'oidc'".into(),
-            }),
+            Some(_) => Err(left_out(oidc::URL, None, "provider of tokens", "oidc")),
             None => Err(ConfigError::Contradiction(format!(
                 "sasl.mechanism=OAUTHBEARER needs {}, or a function that returns tokens (SecurityConfig::oauth_bearer)",
                 oidc::URL
@@ -578,15 +574,25 @@ impl SaslConfig {
     #[cfg(not(feature = "aws-msk-iam"))]
     #[expect(clippy::unused_self, reason = "one signature for every build")]
     fn aws_login(&self, mechanism: Mechanism) -> Result<Login, ConfigError> {
-        Err(ConfigError::NotSupported {
-            name: "sasl.mechanism".into(),
-            value: Some(mechanism.name().into()),
-            why: "this build has no logins at Amazon MSK; add the feature 'aws-msk-iam' of the dependency curtail".into(),
-        })
+        Err(left_out(
+            "sasl.mechanism",
+            Some(mechanism.name()),
+            "logins at Amazon MSK",
+            "aws-msk-iam",
+        ))
     }
 
     fn read_jaas(&self) -> Result<Option<Jaas>, ConfigError> {
         let read = self.jaas.as_ref().map(|jaas| Jaas::parse(jaas.reveal())).transpose();
         read.map_err(|reason| ConfigError::Contradiction(format!("sasl.jaas.config: {reason}")))
+    }
+}
+
+/// The error of a value that needs a cargo feature which this build lacks.
+fn left_out(name: &str, value: Option<&str>, what: &str, feature: &str) -> ConfigError {
+    ConfigError::NotSupported {
+        name: name.into(),
+        value: value.map(Into::into),
+        why: format!("this build has no {what}; add the cargo feature '{feature}'"),
     }
 }

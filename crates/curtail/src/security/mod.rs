@@ -9,6 +9,7 @@ pub(crate) mod http;
 #[cfg(feature = "oidc")]
 pub(crate) mod oidc;
 pub(crate) mod sasl;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
 use std::{fmt, sync::Arc};
@@ -45,6 +46,7 @@ pub async fn connect_tls(
 /// State shared by connections, so that it is read and computed once.
 #[derive(Default)]
 pub(crate) struct Cache {
+    #[cfg(feature = "tls")]
     tls: Mutex<Option<tls::Loaded>>,
     /// Why the current files cannot be used, while previously read certificates stay in use.
     outdated: Mutex<Option<Arc<str>>>,

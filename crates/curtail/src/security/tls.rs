@@ -26,7 +26,7 @@ use crate::{
     ConfigError, Error, Result,
     config::CommonConfig,
     conn::{authentication_error, connection_error, socket_error},
-    security::{CipherSuite, Secret, SslConfig, Store, StoreType, TlsVersion},
+    security::{Secret, SslConfig, Store, StoreType, TlsVersion},
 };
 
 /// A configuration and its sources.
@@ -157,7 +157,7 @@ pub(super) fn build(ssl: &SslConfig) -> Result<Built, String> {
             TlsVersion::V13 => &TLS13,
         }
     });
-    let suites = ssl.cipher_suites.iter().map(CipherSuite::registered);
+    let suites = ssl.cipher_suites.iter().map(|suite| suite.number().into());
     let terms = Terms { versions: versions.collect(), suites: suites.collect() };
     let (trusted, identity) = (trusted(ssl)?, identity(ssl)?);
     let in_use = in_use(&trusted, identity.as_ref());

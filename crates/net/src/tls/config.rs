@@ -15,16 +15,7 @@ use rustls::{
 };
 
 use super::{Identity, MaterialError};
-
-/// Whether the client verifies a server certificate's host name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostCheck {
-    /// The certificate must name the host that was dialled.
-    #[default]
-    Https,
-    /// The certificate must chain to a trusted one; its host name is ignored.
-    Off,
-}
+use crate::HostCheck;
 
 /// The client certificate policy of a server.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ mod tests;
 
 use std::{io, time::Duration};
 
-pub use config::{ClientAuth, HostCheck, Terms, client_config, server_config};
+pub use config::{ClientAuth, Terms, client_config, server_config};
 pub use material::{Identity, MaterialError, certificates_from_pem};
 pub use pkcs12::certificates_from_pkcs12;
 pub use rustls::{
@@ -24,7 +24,7 @@ pub use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
     version::{TLS12, TLS13},
 };
-pub use signing::{SigningAlgorithm, SigningKey};
+pub use signing::SigningKey;
 pub use socket::TlsSocket;
 
 /// Why a TLS connection failed.

@@ -13,41 +13,7 @@ use ring::{
 use rustls::pki_types::PrivateKeyDer;
 
 use super::{MaterialError, material::key_from_pem};
-
-/// An algorithm of JSON Web Signatures (RFC 7518, 3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SigningAlgorithm {
-    /// RSASSA-PKCS1-v1_5 with SHA-256.
-    #[default]
-    Rs256,
-    /// ECDSA with the curve P-256 and SHA-256.
-    Es256,
-}
-
-impl SigningAlgorithm {
-    /// The name in a token's header, such as `RS256`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rs256 => "RS256",
-            Self::Es256 => "ES256",
-        }
-    }
-
-    /// The algorithm of this name, in upper or lower case.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        [Self::Rs256, Self::Es256].into_iter().find(|a| a.name().eq_ignore_ascii_case(name))
-    }
-
-    /// The kind of key that the algorithm needs.
-    fn key(self) -> &'static str {
-        match self {
-            Self::Rs256 => "an RSA key of 2048 to 4096 bits",
-            Self::Es256 => "an EC key of the curve P-256",
-        }
-    }
-}
+use crate::SigningAlgorithm;
 
 /// A private key for one algorithm.
 pub struct SigningKey(Key);
@@ -115,7 +81,7 @@ impl fmt::Debug for SigningKey {
 }
 
 fn wrong(algorithm: SigningAlgorithm, found: &str) -> MaterialError {
-    let (name, key) = (algorithm.name(), algorithm.key());
+    let (name, key) = (algorithm.name(), key_of(algorithm));
     MaterialError::Unusable(format!("{name} needs {key}; this key is {found}"))
 }
 
@@ -132,4 +98,12 @@ fn rejected(algorithm: SigningAlgorithm, error: &KeyRejected) -> MaterialError {
         word => format!("damaged or of another type ({word})"),
     };
     wrong(algorithm, &found)
+}
+
+/// The kind of key that the algorithm needs.
+fn key_of(algorithm: SigningAlgorithm) -> &'static str {
+    match algorithm {
+        SigningAlgorithm::Rs256 => "an RSA key of 2048 to 4096 bits",
+        SigningAlgorithm::Es256 => "an EC key of the curve P-256",
+    }
 }

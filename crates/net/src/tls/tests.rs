@@ -17,7 +17,7 @@ use tokio::{join, runtime, time::timeout};
 
 use self::memory::MemorySocket;
 use super::*;
-use crate::{Socket, SocketExt as _};
+use crate::{HostCheck, Socket, SocketExt as _};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const BOTH: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];

@@ -3,44 +3,19 @@
 use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use curtail_wire::Mechanism;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256, Sha512};
 use subtle::ConstantTimeEq as _;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::{SaslError, Secret, Step, readable};
-
-/// Fewer iterations protect nothing; Kafka's brokers do not store fewer.
-pub const MIN_ITERATIONS: u32 = 4_096;
-
-/// The client does not run more iterations for a broker that has not proved its identity.
-pub const MAX_ITERATIONS: u32 = 1_000_000;
+use super::{Hash, MAX_ITERATIONS, MIN_ITERATIONS, SaslError, Secret, Step, readable};
 
 /// GS2 header: no channel binding, no authorization id.
 const GS2: &str = "n,,";
 
-/// The hash of a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hash {
-    /// SCRAM-SHA-256.
-    Sha256,
-    /// SCRAM-SHA-512.
-    Sha512,
-}
-
 type Bytes = Zeroizing<Vec<u8>>;
 
 impl Hash {
-    /// The mechanism that has it.
-    #[must_use]
-    pub fn mechanism(self) -> Mechanism {
-        match self {
-            Self::Sha256 => Mechanism::ScramSha256,
-            Self::Sha512 => Mechanism::ScramSha512,
-        }
-    }
-
     fn digest(self, data: &[u8]) -> Bytes {
         Zeroizing::new(match self {
             Self::Sha256 => Sha256::digest(data).to_vec(),

@@ -223,7 +223,7 @@ pub enum CompressError {
         reason: String,
     },
     /// This build does not have the codec; see [`Codec::is_built`].
-    #[error("{0} is not in this build; add the feature '{0}' of the dependency curtail")]
+    #[error("{0} is not in this build; add the cargo feature '{0}'")]
     NotBuilt(Codec),
     /// A batch is longer than the format can express (2 GiB).
     #[error("a record batch of {bytes} bytes is longer than the format allows")]
@@ -265,7 +265,7 @@ pub enum DecompressError {
         reason: String,
     },
     /// This build does not have the codec; see [`Codec::is_built`].
-    #[error("{0} is not in this build; add the feature '{0}' of the dependency curtail")]
+    #[error("{0} is not in this build; add the cargo feature '{0}'")]
     NotBuilt(Codec),
 }
 

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-pub use curtail_net::tls::SigningAlgorithm;
+pub use curtail_net::SigningAlgorithm;
 
 use crate::config::{
     CommonConfig, Secret,
