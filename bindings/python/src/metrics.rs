@@ -118,6 +118,8 @@ pub(crate) fn consumer(metrics: &ConsumerMetrics) -> Tree {
         period: seconds(metrics.period),
         records_consumed_total: count(metrics.records_consumed_total),
         bytes_consumed_total: count(metrics.bytes_consumed_total),
+        connection_creation_total: count(metrics.connection_creation_total),
+        poll_idle_time: seconds(metrics.poll_idle_time),
         certificates_outdated: Tree::Bool(metrics.certificates_outdated),
         all_brokers: fetches(&metrics.all_brokers()),
         brokers: by(&metrics.brokers, |id, of| [Tree::Int(i64::from(*id)), fetches(of)]),

@@ -116,6 +116,10 @@ class ConsumerMetrics(TypedDict):
     period: float
     records_consumed_total: int
     bytes_consumed_total: int
+    connection_creation_total: int
+    """To read from brokers; those for metadata and for the group do not count."""
+    poll_idle_time: float
+    """Seconds that polls waited for records; 0 with partition queues."""
     certificates_outdated: bool
     all_brokers: FetchMetrics
     brokers: dict[int, FetchMetrics]

@@ -10,6 +10,7 @@ mod credit;
 mod cursor;
 mod group;
 mod handle;
+mod idle;
 mod in_key_order;
 mod interceptor;
 mod lane;
@@ -55,6 +56,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::{
     cursor::Decoding,
+    idle::Idle,
     reading::{Reading, Source},
     shared::Shared,
 };
@@ -519,6 +521,7 @@ impl Consumer {
         let runtime = self.shared.runtime.clone();
         // Only the timer is polled under the runtime's lock: a step calls the application's listener.
         let over = within(&runtime, async { sleep_until(deadline).await });
+        let mut idle = Idle::default();
         tokio::select! {
             biased;
             result = poll_fn(|cx| {
@@ -526,6 +529,7 @@ impl Consumer {
                 let proceed = ready!(tokio::task::coop::poll_proceed(cx));
                 let entered = runtime.enter_from_outside();
                 let result = step(self, cx);
+                let result = idle.after(&self.shared, result);
                 drop(entered);
                 if result.is_ready() {
                     proceed.made_progress();

@@ -241,6 +241,7 @@ impl Shared {
         let common = &self.config.common;
         let mut connection = Connection::open(&self.env, common, &known.host, known.port).await?;
         connection.set_receive_limit(receive_limit(&self.config), "fetch.max.bytes");
+        self.stats.connections.add(1);
         Ok(connection)
     }
 

@@ -36,6 +36,8 @@ impl Shared {
             period: taken.saturating_duration_since(stats.started),
             records_consumed_total: stats.records.get() + not_counted,
             bytes_consumed_total: stats.bytes.get(),
+            connection_creation_total: stats.connections.get(),
+            poll_idle_time: stats.idle.so_far(taken),
             certificates_outdated: self.config.common.security.certificates_outdated().is_some(),
             brokers: stats.snapshot(),
             group: self.group.as_ref().map(|group| group.stats.snapshot(taken)),

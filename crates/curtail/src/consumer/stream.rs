@@ -7,30 +7,32 @@ use std::{
 
 use futures_core::Stream;
 
-use super::Consumer;
+use super::{Consumer, idle::Idle};
 use crate::{ConsumerRecord, Result};
 
 /// Stream of records, returned by [`Consumer::stream`].
 #[derive(Debug)]
 pub struct RecordStream<'a> {
     consumer: &'a mut Consumer,
+    idle: Idle,
 }
 
 /// Stream of records that owns its consumer, returned by [`Consumer::into_stream`].
 #[derive(Debug)]
 pub struct IntoStream {
     consumer: Consumer,
+    idle: Idle,
 }
 
 impl<'a> RecordStream<'a> {
     pub(super) fn new(consumer: &'a mut Consumer) -> Self {
-        Self { consumer }
+        Self { consumer, idle: Idle::default() }
     }
 }
 
 impl IntoStream {
     pub(super) fn new(consumer: Consumer) -> Self {
-        Self { consumer }
+        Self { consumer, idle: Idle::default() }
     }
 
     /// Returns the consumer, with the records that were not returned yet.
@@ -43,7 +45,8 @@ impl Stream for RecordStream<'_> {
     type Item = Result<ConsumerRecord>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        poll_one(self.get_mut().consumer, cx)
+        let me = self.get_mut();
+        poll_one(me.consumer, &mut me.idle, cx)
     }
 }
 
@@ -51,13 +54,19 @@ impl Stream for IntoStream {
     type Item = Result<ConsumerRecord>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        poll_one(&mut self.get_mut().consumer, cx)
+        let me = self.get_mut();
+        poll_one(&mut me.consumer, &mut me.idle, cx)
     }
 }
 
-fn poll_one(consumer: &mut Consumer, cx: &mut Context<'_>) -> Poll<Option<Result<ConsumerRecord>>> {
+fn poll_one(
+    consumer: &mut Consumer,
+    idle: &mut Idle,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<ConsumerRecord>>> {
     let proceed = ready!(tokio::task::coop::poll_proceed(cx));
-    let one = ready!(consumer.poll_one(cx));
+    let one = consumer.poll_one(cx);
+    let one = ready!(idle.after(&consumer.shared, one));
     proceed.made_progress();
     Poll::Ready(Some(one))
 }

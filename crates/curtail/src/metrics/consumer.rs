@@ -27,6 +27,11 @@ pub struct ConsumerMetrics {
     pub records_consumed_total: u64,
     /// Compressed bytes of partitions' records in responses that were returned completely.
     pub bytes_consumed_total: u64,
+    /// Connections to read from brokers whose handshake succeeded. Those for metadata and for the group do not count.
+    pub connection_creation_total: u64,
+    /// Time that polls and streams waited for records. A stream waits from the poll that finds no record until its next
+    /// record, also while it is not polled. Zero for partition queues, which do not poll.
+    pub poll_idle_time: Duration,
     /// Whether previously read certificates are in use because their files have changed and cannot be used
     /// ([`crate::security::SecurityConfig::certificates_outdated`]).
     pub certificates_outdated: bool,
@@ -97,6 +102,8 @@ impl ConsumerMetrics {
         let less = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
         less(&mut difference.records_consumed_total, earlier.records_consumed_total);
         less(&mut difference.bytes_consumed_total, earlier.bytes_consumed_total);
+        less(&mut difference.connection_creation_total, earlier.connection_creation_total);
+        difference.poll_idle_time = self.poll_idle_time.saturating_sub(earlier.poll_idle_time);
         for (id, broker) in &mut difference.brokers {
             let Some(before) = earlier.brokers.get(id) else { continue };
             broker.fetch_latency = broker.fetch_latency.since(&before.fetch_latency);
@@ -125,9 +132,9 @@ impl ConsumerMetrics {
         self.partitions.values().filter_map(|partition| partition.lag).max()
     }
 
-    /// Returns every metric under its Kafka name. `consumer-fetch-manager-metrics` covers the whole consumer and,
-    /// with tags `topic` and `partition`, each partition. `consumer-coordinator-metrics` covers its group.
-    /// `consumer-node-metrics`, with a tag `node-id`, covers each broker.
+    /// Returns every metric under its Kafka name. `consumer-metrics` covers the whole consumer,
+    /// `consumer-fetch-manager-metrics` its fetches and, with tags `topic` and `partition`, each partition.
+    /// `consumer-coordinator-metrics` covers its group. `consumer-node-metrics`, with a tag `node-id`, covers each broker.
     #[must_use]
     pub fn named(&self) -> Vec<NamedMetric> {
         let mut named = Vec::new();
@@ -139,9 +146,14 @@ impl ConsumerMetrics {
 
     /// Lists the metrics of the whole consumer and of its group.
     pub(crate) fn list_whole(&self, out: &mut dyn Sink) {
+        let mut client = self.group(CLIENT, Vec::new(), out);
+        client.rate("connection-creation", self.connection_creation_total);
+        let period = self.period.as_secs_f64();
+        let idle = if period > 0.0 { self.poll_idle_time.as_secs_f64() / period } else { 0.0 };
+        client.put("poll-idle-ratio-avg", idle);
         let mut whole = self.group(WHOLE, Vec::new(), out);
         let all = self.all_brokers();
-        all.list(&mut whole);
+        all.list("fetch-latency", &mut whole);
         whole.rate("records-consumed", self.records_consumed_total);
         whole.rate("bytes-consumed", self.bytes_consumed_total);
         whole.put("certificates-outdated", f64::from(u8::from(self.certificates_outdated)));
@@ -183,7 +195,11 @@ impl ConsumerMetrics {
     /// Lists the metrics of each broker.
     pub(crate) fn list_nodes(&self, out: &mut dyn Sink) {
         for (id, broker) in &self.brokers {
-            broker.list(&mut self.group(NODE, vec![("node-id", format!("node-{id}"))], out));
+            // Java's name. Other requests have other connections.
+            broker.list(
+                "request-latency",
+                &mut self.group(NODE, vec![("node-id", format!("node-{id}"))], out),
+            );
         }
     }
 
@@ -197,6 +213,7 @@ impl ConsumerMetrics {
     }
 }
 
+const CLIENT: &str = "consumer-metrics";
 const WHOLE: &str = "consumer-fetch-manager-metrics";
 const COORDINATOR: &str = "consumer-coordinator-metrics";
 const NODE: &str = "consumer-node-metrics";
@@ -208,8 +225,8 @@ impl FetchMetrics {
         [("fetch", &self.fetch_latency), ("buffer", &self.buffer_time)]
     }
 
-    fn list(&self, group: &mut Group<'_>) {
-        group.figures("fetch-latency", &self.fetch_latency, NANOS_IN_MS);
+    fn list(&self, latency: &str, group: &mut Group<'_>) {
+        group.figures(latency, &self.fetch_latency, NANOS_IN_MS);
         group.figures("record-buffer-time", &self.buffer_time, NANOS_IN_MS);
         group.figures("fetch-size", &self.fetch_size, 1.0);
         group.figures("fetch-throttle-time", &self.throttle_time, NANOS_IN_MS);
@@ -226,6 +243,8 @@ pub(crate) struct ConsumerStats {
     pub(crate) started: Instant,
     pub(crate) records: Counter,
     pub(crate) bytes: Counter,
+    pub(crate) connections: Counter,
+    pub(crate) idle: IdleTime,
     /// `curtail.phase.stamps`.
     stamps: bool,
     /// Locked only to find a broker's entry, once per lane.
@@ -239,6 +258,8 @@ impl ConsumerStats {
             stamps,
             records: Counter::default(),
             bytes: Counter::default(),
+            connections: Counter::default(),
+            idle: IdleTime::default(),
             brokers: Mutex::default(),
         }
     }
@@ -254,6 +275,40 @@ impl ConsumerStats {
         let brokers = self.brokers.lock();
         let answered = brokers.iter().filter(|(_, stats)| stats.fetches.get() > 0);
         answered.map(|(id, stats)| (*id, stats.snapshot())).collect()
+    }
+}
+
+/// Time that polls wait for records.
+#[derive(Debug, Default)]
+pub(crate) struct IdleTime(Mutex<Waits>);
+
+#[derive(Debug, Default)]
+struct Waits {
+    /// Of the waits that have ended.
+    ended: Duration,
+    /// Begin of the present one. A consumer has one poll at a time.
+    since: Option<Instant>,
+}
+
+impl IdleTime {
+    /// Records that a poll begins to wait.
+    pub(crate) fn begin(&self) {
+        self.0.lock().since = Some(Instant::now());
+    }
+
+    /// Records that the poll waits no longer.
+    pub(crate) fn end(&self) {
+        let mut waits = self.0.lock();
+        if let Some(since) = waits.since.take() {
+            waits.ended = waits.ended.saturating_add(since.elapsed());
+        }
+    }
+
+    /// The time until `now`, with the present wait.
+    pub(crate) fn so_far(&self, now: Instant) -> Duration {
+        let waits = self.0.lock();
+        let present = waits.since.map(|since| now.saturating_duration_since(since));
+        waits.ended.saturating_add(present.unwrap_or_default())
     }
 }
 

@@ -149,9 +149,17 @@ pub(super) fn consumer(out: &mut dyn Families, metrics: &ConsumerMetrics) {
             "Bytes of fetched records returned by polls, compressed.",
             metrics.bytes_consumed_total,
         ),
+        (
+            "curtail_consumer_connections_opened_total",
+            "Connections opened to read from brokers.",
+            metrics.connection_creation_total,
+        ),
     ] {
         out.number(counter(name, help), &[client], total as f64);
     }
+    let help = "Time that polls and streams waited for records.";
+    let idle = metrics.poll_idle_time.as_secs_f64();
+    out.number(counter("curtail_consumer_poll_idle_seconds_total", help), &[client], idle);
     outdated(out, "curtail_consumer_certificates_outdated", client, metrics.certificates_outdated);
     for (id, broker) in &metrics.brokers {
         let id = id.to_string();

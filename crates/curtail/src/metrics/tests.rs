@@ -141,6 +141,8 @@ fn partitions_are_listed_only_while_the_list_has_room_for_their_metrics() {
         period: Duration::from_secs(1),
         records_consumed_total: 1,
         bytes_consumed_total: 1,
+        connection_creation_total: 1,
+        poll_idle_time: Duration::ZERO,
         certificates_outdated: false,
         brokers: BTreeMap::new(),
         group: None,

@@ -10,8 +10,9 @@ const OWN: &str = "curtail.";
 const SUFFIXES: [&str; 5] = ["-avg", "-max", "-rate-per-hour", "-rate", "-total"];
 
 /// Metrics that Java's clients have, without suffixes, by group: those of `SenderMetricsRegistry`, `BufferPool`,
-/// `KafkaProducerMetrics`, `Selector`, `FetchMetricsRegistry`, `AbstractCoordinator` and `ConsumerCoordinatorMetrics`.
-const JAVAS: [(&str, &[&str]); 5] = [
+/// `KafkaProducerMetrics`, `Selector`, `KafkaConsumerMetrics`, `FetchMetricsRegistry`, `AbstractCoordinator` and
+/// `ConsumerCoordinatorMetrics`.
+const JAVAS: [(&str, &[&str]); 6] = [
     (
         "producer-metrics",
         &[
@@ -52,6 +53,7 @@ const JAVAS: [(&str, &[&str]); 5] = [
             "response",
         ],
     ),
+    ("consumer-metrics", &["connection-creation", "poll-idle-ratio"]),
     (
         "consumer-fetch-manager-metrics",
         &[
@@ -87,7 +89,7 @@ const JAVAS: [(&str, &[&str]); 5] = [
             "sync-time",
         ],
     ),
-    ("consumer-node-metrics", &[]),
+    ("consumer-node-metrics", &["request-latency"]),
 ];
 
 fn is_javas(group: &str, name: &str) -> bool {

@@ -110,7 +110,17 @@ fn names_are_those_of_the_kip_for_javas_metrics_and_others_have_a_separate_prefi
             "fetch-latency-max",
             "org.apache.kafka.consumer.fetch.manager.fetch.latency.max",
         ),
-        ("consumer-node-metrics", "fetch-latency-max", "curtail.consumer.node.fetch.latency.max"),
+        (
+            "consumer-node-metrics",
+            "request-latency-max",
+            "org.apache.kafka.consumer.node.request.latency.max",
+        ),
+        ("consumer-node-metrics", "fetch-size-max", "curtail.consumer.node.fetch.size.max"),
+        (
+            "consumer-metrics",
+            "poll-idle-ratio-avg",
+            "org.apache.kafka.consumer.poll.idle.ratio.avg",
+        ),
     ] {
         let mut full_name = String::new();
         push_full_name(&mut full_name, group, name);
@@ -195,6 +205,8 @@ fn payload_that_is_too_large_keeps_the_metrics_of_the_whole_client() {
         period: Duration::from_secs(1),
         records_consumed_total: 1,
         bytes_consumed_total: 1,
+        connection_creation_total: 1,
+        poll_idle_time: Duration::ZERO,
         certificates_outdated: false,
         brokers: BTreeMap::new(),
         group: None,

@@ -426,6 +426,40 @@ async fn streams_and_batches_return_the_same_records(backend: &Backend) {
     assert!(handle.metrics().is_none(), "the consumer is dropped");
 }
 
+/// A poll, one that is dropped, and a stream.
+#[tokio::test]
+async fn idle_time_grows_only_while_a_poll_or_a_stream_waits() {
+    let backend = Backend::embedded(1).await;
+    backend.create_topic("idle", 1, 1).await;
+    let mut consumer = Consumer::new(earliest(&backend)).unwrap();
+    consumer.assign([TopicPartition::new("idle", 0)]);
+    let handle = consumer.handle();
+    let idle = || handle.metrics().unwrap().poll_idle_time;
+    let (wait, least) = (Duration::from_millis(100), Duration::from_millis(50));
+    assert_eq!(idle(), Duration::ZERO);
+
+    assert!(consumer.poll(wait).await.unwrap().is_empty());
+    let polled = idle();
+    assert!(polled >= least, "{polled:?}");
+    tokio::time::timeout(wait, consumer.poll(LIMIT)).await.unwrap_err();
+    let dropped = idle();
+    assert!(dropped >= polled + least, "{dropped:?}");
+    tokio::time::timeout(wait, next(&mut consumer.stream())).await.unwrap_err();
+    let streamed = idle();
+    assert!(streamed >= dropped + least, "{streamed:?}");
+    assert_eq!(idle(), streamed, "nothing waits");
+
+    // The present wait counts.
+    let waits = common::until("the idle time grows", || idle() > streamed);
+    tokio::select! {
+        polled = consumer.poll(LIMIT) => panic!("{polled:?}"),
+        () = waits => {}
+    }
+    let named = consumer.metrics().named();
+    let ratio = named.iter().find(|metric| metric.name == "poll-idle-ratio-avg").unwrap();
+    assert!(ratio.value > 0.0 && ratio.value <= 1.0, "{ratio:?}");
+}
+
 async fn missing_topics_and_partitions_are_reported(backend: &Backend) {
     let topic = "exists";
     filled(backend, topic, 1, 1).await;

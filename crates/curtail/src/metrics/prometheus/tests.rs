@@ -41,6 +41,8 @@ pub(in crate::metrics) fn consumer(client_id: &str) -> ConsumerMetrics {
         period: Duration::ZERO,
         records_consumed_total: 7,
         bytes_consumed_total: 70,
+        connection_creation_total: 2,
+        poll_idle_time: Duration::from_millis(500),
         certificates_outdated: false,
         brokers: [(2, FetchMetrics::default())].into(),
         group: None,

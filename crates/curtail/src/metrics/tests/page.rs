@@ -19,6 +19,8 @@ fn consumer() -> ConsumerMetrics {
         period: Duration::ZERO,
         records_consumed_total: 0,
         bytes_consumed_total: 0,
+        connection_creation_total: 0,
+        poll_idle_time: Duration::ZERO,
         certificates_outdated: false,
         brokers: [(1, FetchMetrics::default())].into(),
         group: Some(group),
