@@ -3,8 +3,9 @@
 
 python bench/compare.py [--workload await,poll] [--rounds 5] [--scale 1.0] [--servers HOST:PORT]
 
-The clients are built and installed into environments below target/bench first. Without --servers
-an embedded cluster of three brokers runs in another process. Figures are medians of the rounds, and
+The clients are built and installed into environments below target/bench first. The Rust client is
+measured by the command of the checkout's release build, if there is one. Without --servers an
+embedded cluster of three brokers runs in another process. Figures are medians of the rounds, and
 CPU time is that of the client's process (getrusage). A target that is missed is printed as short;
 --json writes every round.
 """
@@ -35,32 +36,61 @@ PACKAGES = {
     "aiokafka": ("aiokafka==0.14.0",),
     "kafka_python": ("kafka-python==3.0.12",),
 }
-# Clients of another client's environment.
-INSIDE = {"idle": "curtail"}
+# Arms that are no Python client: an event loop without one, and the Rust client.
+YARDSTICKS = ("idle", "rust")
+COMMAND = HERE.parents[2] / "target" / "release" / "curtail"
+Medians = dict[str, dict[str, Figures]]
+"""Medians by workload and client."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The figure of another run, `times` as large and with `plus`."""
+
+    workload: str
+    client: str
+    times: float = 1
+    plus: float = 0
 
 
 @dataclass(frozen=True)
 class Target:
-    """`figure` is at least or at most `bound`, or `times` the best other client's."""
+    """`figure` reaches a bound, `times_best` the best other client's figure, or a reference."""
 
     figure: str
     at_least: float | None = None
     at_most: float | None = None
     times_best: float | None = None
+    of: Reference | None = None
 
-    def short(self, own: Figures, others: dict[str, Figures]) -> str | None:
-        value = own[self.figure]
-        is_more_better = self.at_least is not None or self.figure == "records/s"
-        bound = self.at_least if self.at_least is not None else self.at_most
-        if self.times_best is not None:
-            rivals = [figures[self.figure] for figures in others.values()]
-            if not rivals:
-                return f"{self.figure}: no other client ran"
-            bound = self.times_best * (max(rivals) if is_more_better else min(rivals))
-        assert bound is not None
-        if value >= bound if is_more_better else value <= bound:
+    def complaint(self, workload: str, medians: Medians) -> str | None:
+        """Why the target is not reached, or cannot be checked; ``None`` if it is reached."""
+        value = medians[workload]["curtail"].get(self.figure)
+        bound = self.bound(workload, medians)
+        if value is None or bound is None:
+            return f"NOT CHECKED: {self.figure}"
+        if value >= bound if self.is_more_better() else value <= bound:
             return None
-        return f"{self.figure}: {value:,.2f}, must reach {bound:,.2f}"
+        return f"SHORT: {self.figure}: {value:,.2f}, must reach {bound:,.2f}"
+
+    def is_more_better(self) -> bool:
+        return self.at_least is not None or self.figure == RATE
+
+    def bound(self, workload: str, medians: Medians) -> float | None:
+        """The bound; ``None`` if the runs to compare with are missing."""
+        if self.of is not None:
+            figure = medians.get(self.of.workload, {}).get(self.of.client, {}).get(self.figure)
+            return None if figure is None else self.of.times * figure + self.of.plus
+        if self.times_best is not None:
+            others = [
+                figures[self.figure]
+                for client, figures in medians[workload].items()
+                if client != "curtail" and client not in YARDSTICKS
+            ]
+            if not others:
+                return None
+            return self.times_best * (max(others) if self.is_more_better() else min(others))
+        return self.at_least if self.at_least is not None else self.at_most
 
 
 @dataclass(frozen=True)
@@ -76,16 +106,23 @@ class Workload:
     backlog: bool = False
 
 
-RATE, CPU = "records/s", "CPU us/record"
+RATE, CPU, P99, LATE = "records/s", "CPU us/record", "p99 ms", "loop late p99 ms"
 WORKLOADS = {
     "await": Workload(
         "await", ("curtail", "confluent", "aiokafka", "idle"), 100_000,
-        (Target(RATE, at_least=200_000), Target(RATE, times_best=3), Target(CPU, at_most=5)),
+        (
+            Target(RATE, at_least=200_000), Target(RATE, times_best=3), Target(CPU, at_most=5),
+            Target(LATE, of=Reference("await", "idle", plus=1)),
+        ),
     ),
     "await-10000-tasks": Workload(
-        "await", ("curtail", "confluent", "aiokafka"), 100_000, tasks=10_000
+        "await", ("curtail", "confluent", "aiokafka"), 100_000,
+        (Target(CPU, of=Reference("await", "curtail", times=1.2)),), tasks=10_000,
     ),
-    "await-5000-topics": Workload("await", ("curtail", "aiokafka"), 100_000, topics=5_000),
+    "await-5000-topics": Workload(
+        "await", ("curtail", "aiokafka"), 100_000,
+        (Target(CPU, of=Reference("await", "curtail", times=1.2)),), topics=5_000,
+    ),
     "pipeline": Workload(
         "pipeline", ("curtail", "confluent", "kafka_python"), 300_000,
         (Target(RATE, at_least=500_000), Target(CPU, times_best=0.7)),
@@ -104,7 +141,8 @@ WORKLOADS = {
         (Target(RATE, at_least=3_000_000), Target(CPU, at_most=0.35)), backlog=True,
     ),
     "end-to-end": Workload(
-        "trip", ("curtail", "confluent", "aiokafka"), 5_000, (Target("p99 ms", times_best=1),),
+        "trip", ("curtail", "rust", "confluent", "aiokafka", "kafka_python"), 5_000,
+        (Target(P99, times_best=1), Target(P99, of=Reference("end-to-end", "rust", times=1.5))),
     ),
     "idle-consumer": Workload(
         "idle", ("curtail", "confluent", "aiokafka"), 1, (Target("% of a core", at_most=0.1),),
@@ -113,7 +151,7 @@ WORKLOADS = {
 
 
 def environment(client: str) -> pathlib.Path:
-    return ENVIRONMENTS / INSIDE.get(client, client)
+    return ENVIRONMENTS / ("curtail" if client in YARDSTICKS else client)
 
 
 def prepare(client: str) -> None:
@@ -198,7 +236,7 @@ def act(
     if kind in ("create", "delete"):
         (create if kind == "create" else delete)(servers, names)
         return {}
-    asked = Asked(servers, names, records, tasks)
+    asked = Asked(servers, names, records, tasks, COMMAND)
     function = getattr(workloads, "fill" if kind == "fill" else f"{kind}_{client}")
     result: Figures = function(asked)
     return asyncio.run(result) if inspect.iscoroutine(result) else result
@@ -222,7 +260,8 @@ def measure(
 ) -> dict[str, list[Figures]]:
     """Runs every client in each round. A backlog serves all; other runs have their own topics."""
     records = max(1, int(workload.records * scale))
-    runs: dict[str, list[Figures]] = {client: [] for client in workload.clients}
+    clients = [client for client in workload.clients if client != "rust" or COMMAND.exists()]
+    runs: dict[str, list[Figures]] = {client: [] for client in clients}
 
     def run(client: str, prefix: tuple[str, str]) -> None:
         asked = (servers, *prefix, str(records), str(workload.tasks))
@@ -231,7 +270,7 @@ def measure(
     turns = [
         client
         for number in range(rounds)
-        for client in (workload.clients if number % 2 == 0 else reversed(workload.clients))
+        for client in (clients if number % 2 == 0 else reversed(clients))
     ]
     if workload.backlog:
         with topics(name, workload, servers, records) as prefix:
@@ -244,23 +283,26 @@ def measure(
     return runs
 
 
-def report(name: str, workload: Workload, runs: dict[str, list[Figures]]) -> None:
+def medians_of(runs: dict[str, list[Figures]]) -> dict[str, Figures]:
     medians: dict[str, Figures] = {}
     for client, rounds in runs.items():
         common = [figure for figure in rounds[0] if all(figure in one for one in rounds)]
         medians[client] = {
             figure: statistics.median(one[figure] for one in rounds) for figure in common
         }
-    figures = list(dict.fromkeys(figure for one in medians.values() for figure in one))
+    return medians
+
+
+def report(name: str, runs: dict[str, list[Figures]], medians: Medians) -> None:
+    figures = list(dict.fromkeys(figure for one in medians[name].values() for figure in one))
     print(f"\n{name}\n  {'':14}" + "".join(f"{figure:>18}" for figure in figures) + "  spread")
-    for client, one in medians.items():
+    for client, one in medians[name].items():
         cells = (f"{one[figure]:18,.2f}" if figure in one else f"{'-':>18}" for figure in figures)
         first = [each[figures[0]] for each in runs[client]]
         print(f"  {client:14}{''.join(cells)}  {min(first):,.2f} to {max(first):,.2f}")
-    others = {client: one for client, one in medians.items() if client not in ("curtail", "idle")}
-    for target in workload.targets:
-        if short := target.short(medians["curtail"], others):
-            print(f"  SHORT: {short}")
+    for target in WORKLOADS[name].targets:
+        if complaint := target.complaint(name, medians):
+            print(f"  {complaint}")
 
 
 def main() -> None:
@@ -293,10 +335,12 @@ def main() -> None:
         for client in PACKAGES:
             prepare(client)
     results = {}
+    medians: Medians = {}
     with embedded() if asked.servers is None else _given(asked.servers) as servers:
         for name in names:
             results[name] = measure(name, WORKLOADS[name], servers, asked.scale, asked.rounds)
-            report(name, WORKLOADS[name], results[name])
+            medians[name] = medians_of(results[name])
+            report(name, results[name], medians)
     if asked.json:
         pathlib.Path(asked.json).write_text(json.dumps(results, indent=1) + "\n")
 

@@ -4,7 +4,11 @@ A client is imported inside its functions: each has a separate environment.
 """
 
 import asyncio
+import json
 import math
+import pathlib
+import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +21,8 @@ PARTITIONS = 6
 """Partitions of the topic, where there is one."""
 BATCH = 10_000
 """Records of a data frame."""
+WARM_UP = 500
+"""Trips before those that are measured."""
 Figures = dict[str, float]
 Send = Callable[[str], Awaitable[Any]]
 
@@ -29,6 +35,8 @@ class Asked:
     topics: tuple[str, ...]
     records: int
     tasks: int
+    command: pathlib.Path
+    """The command with the Rust client."""
 
     @property
     def topic(self) -> str:
@@ -411,6 +419,32 @@ def polars_confluent(asked: Asked) -> Figures:
 # One record at a time, from the send to the read.
 
 
+async def trips(trip: Callable[[], Awaitable[object]], asked: Asked) -> Figures:
+    for _ in range(WARM_UP):
+        await trip()
+    latencies, meter = [], Meter(asked.records)
+    with meter:
+        for _ in range(asked.records):
+            began = time.perf_counter()
+            await trip()
+            latencies.append(time.perf_counter() - began)
+    meter.latencies(latencies)
+    return meter.figures
+
+
+def trips_by_thread(trip: Callable[[], object], asked: Asked) -> Figures:
+    for _ in range(WARM_UP):
+        trip()
+    latencies, meter = [], Meter(asked.records)
+    with meter:
+        for _ in range(asked.records):
+            began = time.perf_counter()
+            trip()
+            latencies.append(time.perf_counter() - began)
+    meter.latencies(latencies)
+    return meter.figures
+
+
 async def trip_curtail(asked: Asked) -> Figures:
     import curtail_kafka
 
@@ -418,22 +452,18 @@ async def trip_curtail(asked: Asked) -> Figures:
         curtail_kafka.Producer(asked.servers, linger_ms=0) as producer,
         curtail_kafka.Consumer(asked.servers, asked.topic) as consumer,
     ):
-        latencies = []
+
+        async def trip() -> None:
+            await producer.send(asked.topic, VALUE)
+            while not await consumer.poll(1.0):
+                pass
+
         await producer.send(asked.topic, VALUE)
         while not await consumer.poll(0.1):
             await producer.send(asked.topic, VALUE)
         while await consumer.poll(0.1):
             pass
-        meter = Meter(asked.records)
-        with meter:
-            for _ in range(asked.records):
-                began = time.perf_counter()
-                await producer.send(asked.topic, VALUE)
-                while not await consumer.poll(1.0):
-                    pass
-                latencies.append(time.perf_counter() - began)
-        meter.latencies(latencies)
-        return meter.figures
+        return await trips(trip, asked)
 
 
 async def trip_aiokafka(asked: Asked) -> Figures:
@@ -444,21 +474,17 @@ async def trip_aiokafka(asked: Asked) -> Figures:
         AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer,
         AIOKafkaConsumer(asked.topic, bootstrap_servers=servers) as consumer,
     ):
-        latencies = []
+
+        async def trip() -> None:
+            await producer.send_and_wait(asked.topic, VALUE)
+            await consumer.getone()
+
         await producer.send_and_wait(asked.topic, VALUE)
         while not await consumer.getmany(timeout_ms=100):
             await producer.send_and_wait(asked.topic, VALUE)
         while await consumer.getmany(timeout_ms=100):
             pass
-        meter = Meter(asked.records)
-        with meter:
-            for _ in range(asked.records):
-                began = time.perf_counter()
-                await producer.send_and_wait(asked.topic, VALUE)
-                await consumer.getone()
-                latencies.append(time.perf_counter() - began)
-        meter.latencies(latencies)
-        return meter.figures
+        return await trips(trip, asked)
 
 
 def trip_confluent(asked: Asked) -> Figures:
@@ -476,22 +502,61 @@ def trip_confluent(asked: Asked) -> Figures:
         producer.produce(asked.topic, VALUE, on_delivery=delivered)
         producer.flush()
 
+    def trip() -> None:
+        send()
+        while consumer.poll(1.0) is None:
+            pass
+
     send()
     while consumer.poll(0.1) is None:
         send()
     while consumer.poll(0.1) is not None:
         pass
-    latencies, meter = [], Meter(asked.records)
-    with meter:
-        for _ in range(asked.records):
-            began = time.perf_counter()
-            send()
-            while consumer.poll(1.0) is None:
-                pass
-            latencies.append(time.perf_counter() - began)
+    figures = trips_by_thread(trip, asked)
     consumer.close()
-    meter.latencies(latencies)
-    return meter.figures
+    return figures
+
+
+def trip_kafka_python(asked: Asked) -> Figures:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    servers = asked.servers
+    producer = KafkaProducer(bootstrap_servers=servers)
+    consumer = KafkaConsumer(asked.topic, bootstrap_servers=servers)
+
+    def trip() -> None:
+        producer.send(asked.topic, VALUE).get()
+        while not consumer.poll(1000):
+            pass
+
+    producer.send(asked.topic, VALUE).get()
+    while not consumer.poll(100):
+        producer.send(asked.topic, VALUE).get()
+    while consumer.poll(100):
+        pass
+    figures = trips_by_thread(trip, asked)
+    consumer.close()
+    producer.close()
+    return figures
+
+
+def trip_rust(asked: Asked) -> Figures:
+    """The Rust client itself, without Python: `curtail perf e2e`."""
+    with tempfile.NamedTemporaryFile() as file:
+        command = [
+            str(asked.command), "perf", "e2e", "--bootstrap-server", asked.servers,
+            "--topic", asked.topic, "--record-size", str(len(VALUE)), "--json", file.name,
+            "--num-records", str(WARM_UP + asked.records), "--warmup-records", str(WARM_UP),
+        ]  # fmt: skip
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        report = json.load(file)
+    figures = {
+        "records/s": report["throughput_rps"],
+        "CPU us/record": report["cpu_us_per_record"],
+    }
+    for name, quantile in (("p50 ms", "p50"), ("p99 ms", "p99"), ("p99.9 ms", "p999")):
+        figures[name] = report["latency_us"][quantile] / 1e3
+    return figures
 
 
 # A consumer with nothing to read, for 10 s.
