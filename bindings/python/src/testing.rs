@@ -8,7 +8,9 @@ use std::{
 };
 
 use curtail::{Env, error::Report};
-use curtail_cluster::{ClusterConfig, ClusterError, Listeners, SecurityProtocol, Storage};
+use curtail_cluster::{
+    ClientLogin, ClusterConfig, ClusterError, Listeners, SecurityProtocol, Storage, User,
+};
 use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyModule};
 use tokio::{runtime::Runtime, time::timeout};
@@ -60,6 +62,8 @@ fn config(
     properties: &[(String, String)],
     data: Option<PathBuf>,
     port: Option<u16>,
+    security: SecurityProtocol,
+    users: Vec<(String, String)>,
 ) -> Result<ClusterConfig, ClusterError> {
     let mut config = ClusterConfig { brokers, ..ClusterConfig::default() };
     // Topics that survive the faults of a test.
@@ -70,10 +74,11 @@ fn config(
     if let Some(directory) = data {
         config.storage = Storage::Dir(directory);
     }
-    if let Some(first) = port {
-        let first = SocketAddr::from((Ipv4Addr::LOCALHOST, first));
-        config.listeners = Listeners::new(SecurityProtocol::Plaintext, first);
+    if port.is_some() || security != SecurityProtocol::Plaintext {
+        let first = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or_default()));
+        config.listeners = Listeners::new(security, first);
     }
+    config.security.users.extend(users.into_iter().map(|(name, password)| User::new(name, password)));
     Ok(config)
 }
 
@@ -88,6 +93,15 @@ impl Inner {
         self.cluster.restart(broker).await?;
         self.killed.lock().remove(&broker);
         Ok(())
+    }
+
+    async fn roll(&self) -> Result<(), ClusterError> {
+        // A broker that does not start again stays stopped.
+        self.killed.lock().extend(self.cluster.broker_ids());
+        let rolled = self.cluster.roll().await;
+        let alive = self.cluster.live_brokers();
+        self.killed.lock().retain(|id| !alive.contains(id));
+        rolled
     }
 
     /// Ends every fault, and waits until every broker has a session. Returns whether each has one.
@@ -121,8 +135,13 @@ impl Cluster {
         properties: Vec<(String, String)>,
         data: Option<PathBuf>,
         port: Option<u16>,
+        security: &str,
+        users: Vec<(String, String)>,
     ) -> PyResult<Self> {
-        let config = config(brokers, &properties, data, port).map_err(|error| raise(py, &error))?;
+        let protocol = SecurityProtocol::by_name(security)
+            .ok_or_else(|| crate::error::config(py, &format!("no security {security:?}")))?;
+        let config = config(brokers, &properties, data, port, protocol, users);
+        let config = config.map_err(|error| raise(py, &error))?;
         let runtime = runtime::start("curtail-cluster", THREADS)?;
         // Started on a thread of the runtime, whose random numbers no fork has copied.
         let starting = async { curtail_cluster::Cluster::start(config, Env::real()).await };
@@ -136,6 +155,17 @@ impl Cluster {
 
     fn bootstrap(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.0.get(py)?.cluster.bootstrap())
+    }
+
+    /// The client properties of a user, or of the first one; `None` for an unknown user.
+    fn client_config(
+        &self,
+        py: Python<'_>,
+        user: Option<&str>,
+    ) -> PyResult<Option<Vec<(&'static str, String)>>> {
+        let logins = self.0.get(py)?.cluster.client_logins();
+        let wanted = |login: &ClientLogin| user.is_none() || login.user.as_deref() == user;
+        Ok(logins.into_iter().find(wanted).map(|login| login.properties))
     }
 
     fn broker_ids(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
@@ -216,6 +246,11 @@ impl Cluster {
     fn restart(&self, py: Python<'_>, broker: i32) -> PyResult<()> {
         let inner = self.0.get(py)?;
         inner.wait(py, inner.restart(broker))?.map_err(|error| raise(py, &error))
+    }
+
+    fn roll(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.0.get(py)?;
+        inner.wait(py, inner.roll())?.map_err(|error| raise(py, &error))
     }
 
     fn stop(&self, py: Python<'_>, broker: i32) -> PyResult<()> {

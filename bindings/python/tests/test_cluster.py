@@ -1,4 +1,5 @@
 import asyncio
+from typing import Literal
 
 import pytest
 
@@ -46,6 +47,61 @@ async def test_killed_broker_restarts(curtail_cluster: Cluster, curtail_topic: s
     await curtail_cluster.restart(leader)
     with pytest.raises(ClusterError, match="already running"):
         await curtail_cluster.restart(leader)
+
+
+async def test_brokers_restart_in_turn_and_lose_nothing(
+    curtail_cluster: Cluster, curtail_topic: str
+) -> None:
+    async with curtail.Producer(curtail_cluster.bootstrap_servers) as producer:
+        sending = True
+        missing: set[int] = set()
+
+        async def send() -> int:
+            sent = 0
+            while sending:
+                await producer.send(curtail_topic, b"%d" % sent)
+                sent += 1
+                missing.update({1, 2, 3}.difference(curtail_cluster.live_brokers))
+            return sent
+
+        sends = asyncio.create_task(send())
+        await curtail_cluster.roll()
+        sending = False
+        sent = await sends
+    assert missing == {1, 2, 3}
+    assert curtail_cluster.live_brokers == [1, 2, 3]
+    assert len(curtail_cluster.isr(curtail_topic, 0) or ()) == 3
+    servers = curtail_cluster.bootstrap_servers
+    values = []
+    async with curtail.Consumer(servers, curtail_topic, auto_offset_reset="earliest") as consumer:
+        while len(values) < sent:
+            values += [record.value for record in await consumer.poll(10)]
+    assert values == [b"%d" % number for number in range(sent)]
+
+
+@pytest.mark.parametrize("security", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+async def test_secured_brokers_admit_their_users(
+    security: Literal["SSL", "SASL_PLAINTEXT", "SASL_SSL"],
+) -> None:
+    users = {"alice": 'pass"word\\', "bob": "x"} if security.startswith("SASL") else None
+    async with Cluster(1, security=security, users=users) as cluster:
+        cluster.create_topic("t")
+        for user in users or [None]:
+            config = cluster.client_config(user)
+            assert config["security.protocol"] == security
+            async with curtail.Producer(config=config) as producer:
+                await producer.send("t", b"x")
+        wrong = cluster.client_config() | {"security.protocol": "PLAINTEXT"}
+        with pytest.raises(curtail.Error):
+            async with curtail.Producer(config=wrong, max_block_ms=2000) as producer:
+                await producer.send("t", b"x")
+        with pytest.raises(curtail.ConfigError, match="no user 'carol'"):
+            cluster.client_config("carol")
+
+
+def test_unknown_security_is_an_error() -> None:
+    with pytest.raises(curtail.ConfigError, match="TLS"):
+        Cluster(1, security="TLS").sync.start()  # type: ignore[arg-type]
 
 
 def test_moved_leader_leads(curtail_cluster: Cluster, curtail_topic: str) -> None:

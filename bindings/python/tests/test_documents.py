@@ -143,11 +143,11 @@ async def test_observe(servers: str, capsys: pytest.CaptureFixture[str]) -> None
 
 async def test_measure(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"curtail": curtail}
-    exec(BLOCKS[10].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
+    exec(BLOCKS[11].replace("throughput=5e6", "throughput=100e3, duration=1"), names)
     await names["examine"](servers)
     assert "Settings tried in turn with the current ones" in capsys.readouterr().out
 
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(BLOCKS[9])
-    pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=2)
+    pytester.makepyfile(BLOCKS[9] + BLOCKS[10])
+    pytester.runpytest_subprocess("-o", "asyncio_mode=auto").assert_outcomes(passed=3)

@@ -1,11 +1,11 @@
-//! Files of client properties, with which clients connect to a cluster that has TLS or SASL.
+//! Client properties with which clients connect to a cluster that has TLS or SASL, and files of them.
 
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -15,6 +15,39 @@ use crate::{
 
 const HEAD: &str =
     "# Written by the embedded cluster at its start; read it with --command-config.\n";
+
+/// What a user's clients connect with at one listener, see [`ClusterHandle::client_logins`]. `Debug` hides the properties.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientLogin {
+    /// The listener.
+    pub listener: String,
+    /// The SASL user; `None` without SASL.
+    pub user: Option<String>,
+    /// Kafka's names and the values: the bootstrap servers, the truststore if the cluster has created its certificates,
+    /// the password.
+    pub properties: Vec<(&'static str, String)>,
+    /// Names of properties that the cluster does not know, with what they need.
+    unknown: Vec<&'static str>,
+}
+
+impl fmt::Debug for ClientLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listener, user, .. } = self;
+        f.debug_struct("ClientLogin")
+            .field("listener", listener)
+            .field("user", user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientLogin {
+    fn text(&self) -> String {
+        let known = self.properties.iter().map(|(name, value)| property(name, value));
+        let unknown = self.unknown.iter().map(|line| format!("# {line}\n"));
+        HEAD.to_owned() + &known.chain(unknown).collect::<String>()
+    }
+}
 
 /// A file of client properties, see [`ClusterHandle::write_client_files`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +66,34 @@ const PREFERENCE: [Mechanism; 3] =
     [Mechanism::ScramSha512, Mechanism::ScramSha256, Mechanism::Plain];
 
 impl ClusterHandle {
+    /// Returns the properties with which each SASL user connects, or a client without SASL, for each listener. The users
+    /// are in the order of the brokers' settings.
+    pub fn client_logins(&self) -> Vec<ClientLogin> {
+        self.listeners().iter().flat_map(|listener| self.logins_at(listener)).collect()
+    }
+
+    fn logins_at(&self, listener: &Listener) -> Vec<ClientLogin> {
+        let security = &self.config().security;
+        let ca = self.ca_file().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.into()));
+        let servers = self.bootstrap_of(listener.name.as_str()).unwrap_or_default();
+        let everybody = ClientLogin {
+            listener: listener.name.to_string(),
+            user: None,
+            properties: common(&servers, listener.protocol, ca.as_deref()),
+            unknown: unknown(listener.protocol, security, ca.is_some()),
+        };
+        if !listener.protocol.has_sasl() {
+            return vec![everybody];
+        }
+        let of_user = |(user, mechanism): (&User, Mechanism)| {
+            let mut of_user = everybody.clone();
+            of_user.user = Some(user.name().to_owned());
+            of_user.properties.extend(login(user, mechanism));
+            of_user
+        };
+        logins(security).into_iter().map(of_user).collect()
+    }
+
     /// Writes a file of client properties for each SASL user, or one without SASL, for each listener
     /// that is not PLAINTEXT. This client and Kafka's tools read it with `--command-config`. It has
     /// the bootstrap servers, the truststore if the cluster has created its certificates, and the
@@ -47,33 +108,19 @@ impl ClusterHandle {
         secured.retain(|listener| listener.protocol != SecurityProtocol::Plaintext);
         let Some(dir) = self.dir().filter(|_| !secured.is_empty()) else { return Ok(Vec::new()) };
         let dir = fs::canonicalize(dir)?;
-        let ca = self.ca_file().map(fs::canonicalize).transpose()?;
         let mut files = Vec::new();
         let mut taken = BTreeSet::new();
         for (listener, at) in secured.iter().zip(0..) {
-            let servers = self.bootstrap_of(listener.name.as_str()).unwrap_or_default();
-            let security = &self.config().security;
-            let common = common(&servers, listener.protocol, security, ca.as_deref());
             // The files of the only secured listener do not name it.
             let suffix = if at == 0 { None } else { Some(listener) };
-            for (user, login) in logins_at(listener, security) {
-                let path = dir.join(file_name(user, suffix, &mut taken));
-                private_file::write(&path, &(HEAD.to_owned() + &common + &login))?;
-                let user = user.map(ToOwned::to_owned);
-                files.push(ClientFile { listener: listener.name.to_string(), user, path });
+            for login in self.logins_at(listener) {
+                let path = dir.join(file_name(login.user.as_deref(), suffix, &mut taken));
+                private_file::write(&path, &login.text())?;
+                files.push(ClientFile { listener: login.listener, user: login.user, path });
             }
         }
         Ok(files)
     }
-}
-
-/// The names of those who log in at a listener, with their properties: `None` without SASL.
-fn logins_at<'a>(listener: &Listener, security: &'a Security) -> Vec<(Option<&'a str>, String)> {
-    if !listener.protocol.has_sasl() {
-        return vec![(None, String::new())];
-    }
-    let all = logins(security).into_iter();
-    all.map(|(user, mechanism)| (Some(user.name()), login(user, mechanism))).collect()
 }
 
 /// Each user once, with the preferred mechanism of its entries that the listeners offer.
@@ -117,27 +164,32 @@ fn file_name(
 fn common(
     bootstrap: &str,
     protocol: SecurityProtocol,
-    security: &Security,
     ca: Option<&Path>,
-) -> String {
-    let mut text = property("bootstrap.servers", bootstrap);
-    text += &property("security.protocol", protocol.name());
-    if protocol.has_tls() {
-        match ca {
-            Some(path) => {
-                text += &property("ssl.truststore.type", "PEM");
-                text += &property("ssl.truststore.location", &path.to_string_lossy());
-            }
-            None => text += "# ssl.truststore.location: the authority of ssl.keystore.location\n",
-        }
-        if security.client_auth == ClientAuth::Required {
-            text += "# ssl.keystore.location: a certificate that the brokers' truststore trusts\n";
-        }
+) -> Vec<(&'static str, String)> {
+    let mut properties = vec![
+        ("bootstrap.servers", bootstrap.to_owned()),
+        ("security.protocol", protocol.name().to_owned()),
+    ];
+    if let Some(path) = ca.filter(|_| protocol.has_tls()) {
+        properties.push(("ssl.truststore.type", "PEM".to_owned()));
+        properties.push(("ssl.truststore.location", path.to_string_lossy().into_owned()));
     }
-    text
+    properties
 }
 
-fn login(user: &User, mechanism: Mechanism) -> String {
+/// The properties that the cluster does not know, with what they need.
+fn unknown(protocol: SecurityProtocol, security: &Security, has_ca: bool) -> Vec<&'static str> {
+    let mut lines = Vec::new();
+    if protocol.has_tls() && !has_ca {
+        lines.push("ssl.truststore.location: the authority of ssl.keystore.location");
+    }
+    if protocol.has_tls() && security.client_auth == ClientAuth::Required {
+        lines.push("ssl.keystore.location: a certificate that the brokers' truststore trusts");
+    }
+    lines
+}
+
+fn login(user: &User, mechanism: Mechanism) -> [(&'static str, String); 2] {
     let module = match mechanism {
         Mechanism::Plain => "plain.PlainLoginModule",
         _ => "scram.ScramLoginModule",
@@ -147,7 +199,7 @@ fn login(user: &User, mechanism: Mechanism) -> String {
         quoted(user.name()),
         quoted(user.password())
     );
-    property("sasl.mechanism", mechanism.name()) + &property("sasl.jaas.config", &login)
+    [("sasl.mechanism", mechanism.name().to_owned()), ("sasl.jaas.config", login)]
 }
 
 /// A quoted text of a JAAS configuration.

@@ -371,6 +371,13 @@ impl ClusterHandle {
         Some(partition.isr.to_vec())
     }
 
+    /// Whether a broker is in sync for all partitions of which it has a replica.
+    fn is_in_sync(&self, id: i32) -> bool {
+        let image = self.0.controller.image();
+        let mut partitions = image.topics.values().flat_map(|topic| topic.partitions.iter());
+        partitions.all(|one| !one.replicas.contains(&id) || one.isr.contains(&id))
+    }
+
     /// Returns the number of unclean elections of a partition since this process started.
     pub fn unclean_elections(&self, topic: &str, partition: i32) -> u64 {
         self.0.controller.unclean_elections(topic, partition)
@@ -592,6 +599,24 @@ impl Cluster {
         // A broker without this metadata by then is dead, or its metadata is held back on purpose.
         let _ = timeout(patience, self.settled()).await;
         self.close(id).await;
+    }
+
+    /// Restarts every broker in turn, as an update of the cluster does: each is stopped cleanly, started
+    /// again, and in sync for all its partitions before the next one stops. Leaderships that have
+    /// moved away stay there.
+    ///
+    /// # Errors
+    /// As [`Cluster::restart`]. The broker does not run then, and the later ones were not restarted.
+    ///
+    /// # Cancel safety
+    /// A dropped future may leave one broker stopped.
+    pub async fn roll(&self) -> Result<(), ClusterError> {
+        for id in self.broker_ids() {
+            self.stop(id).await;
+            self.restart(id).await?;
+            self.wait_until(|cluster| cluster.is_in_sync(id)).await;
+        }
+        Ok(())
     }
 
     async fn close(&self, id: i32) {

@@ -45,7 +45,7 @@ mod telemetry;
 mod topic_config;
 mod transaction;
 
-pub use client_files::ClientFile;
+pub use client_files::{ClientFile, ClientLogin};
 pub use cluster::{BrokerHandle, Cluster, ClusterHandle, CoordinatorKey};
 #[doc(hidden)]
 pub use config::Plant;

@@ -41,7 +41,8 @@ fn names_of_users_become_names_of_files() {
 #[test]
 fn special_characters_of_passwords_are_escaped_twice() {
     let user = User::new("al\"ice", "p\\w \u{e9}\u{1f600};");
-    let text = login(&user, Mechanism::Plain);
+    let lines = login(&user, Mechanism::Plain);
+    let text: String = lines.iter().map(|(name, value)| property(name, value)).collect();
     let expected = concat!(
         "sasl.mechanism=PLAIN\n",
         "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required ",

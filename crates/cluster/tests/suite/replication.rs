@@ -1,6 +1,7 @@
 //! Three brokers: replication, in-sync replicas, elections, truncation, faults.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -51,6 +52,27 @@ async fn with_tail() -> (Cluster, i32, [i32; 2]) {
         assert_eq!(client.produce("t", 0, 1, batch(&[value], None)).await.error, ErrorCode::NONE);
     }
     (cluster, leader, followers)
+}
+
+/// At each moment at most one broker is missing, so a partition with three replicas keeps two in sync.
+#[tokio::test]
+async fn brokers_restart_in_turn() {
+    let cluster = with_topic(config(3), "2").await;
+    let mut missing = BTreeSet::new();
+    let watch = cluster.wait_until(|cluster| {
+        let in_sync = cluster.isr("t", 0).expect("the topic exists");
+        missing.insert((1..=3).filter(|id| !in_sync.contains(id)).collect::<Vec<i32>>());
+        false
+    });
+    soon(async {
+        tokio::select! {
+            rolled = cluster.roll() => rolled.expect("every broker starts again"),
+            () = watch => {}
+        }
+    })
+    .await;
+    assert_eq!(missing, [vec![], vec![1], vec![2], vec![3]].into());
+    assert_eq!((cluster.live_brokers(), cluster.isr("t", 0).unwrap().len()), (vec![1, 2, 3], 3));
 }
 
 #[tokio::test]

@@ -1,15 +1,16 @@
 """An embedded cluster of brokers for tests, with faults. It needs no JVM."""
 
 import asyncio
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike, fspath
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from .. import _native
 from .._config import Setting, text
-from ..errors import ClusterError, IllegalStateError
+from ..errors import ClusterError, ConfigError, IllegalStateError
 
 __all__ = ["Cluster", "ClusterError", "Sync"]
 
@@ -19,6 +20,10 @@ class Cluster:
 
     ``with`` and ``async with`` start and stop it. Faults apply at once; methods that wait are
     asynchronous, and :attr:`sync` has them for threads.
+
+    With ``security`` the brokers have certificates of their own (SSL), users with passwords (SASL),
+    or both. Clients connect with :meth:`client_config`. ``users`` are names and passwords; without
+    them there is one user, ``test``, with a random password.
     """
 
     def __init__(
@@ -26,11 +31,17 @@ class Cluster:
         brokers: int = 3,
         *,
         config: Mapping[str, Setting] | None = None,
+        security: Literal["SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = None,
+        users: Mapping[str, str] | None = None,
         data: str | PathLike[str] | None = None,
         port: int | None = None,
     ) -> None:
         self._brokers = brokers
         self._config = [(name, text(name, value)) for name, value in (config or {}).items()]
+        self._security = security or "PLAINTEXT"
+        self._users = dict(users or {})
+        if self._security.startswith("SASL") and not self._users:
+            self._users["test"] = secrets.token_urlsafe()
         self._data = None if data is None else fspath(data)
         self._port = port
         self._cluster: _native.Cluster | None = None
@@ -54,6 +65,16 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """Addresses of the brokers."""
         return self._native.bootstrap()
+
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """Settings with which clients of a user connect, or of the first one.
+
+        They include ``bootstrap.servers``: ``Producer(config=cluster.client_config())``.
+        """
+        settings = self._native.client_config(user)
+        if settings is None:
+            raise ConfigError(f"the cluster has no user {user!r}")
+        return dict(settings)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -136,6 +157,10 @@ class Cluster:
         """Restarts a broker that was killed or stopped."""
         await asyncio.to_thread(self.sync.restart, broker)
 
+    async def roll(self) -> None:
+        """Restarts every broker in turn, each once the one before is in sync again."""
+        await asyncio.to_thread(self.sync.roll)
+
     async def stop(self, broker: int) -> None:
         """Stops a broker cleanly: its leaderships move away first."""
         await asyncio.to_thread(self.sync.stop, broker)
@@ -183,13 +208,18 @@ class Sync:
         of = self._of
         if of._cluster is not None:
             raise IllegalStateError("the cluster runs")
-        of._cluster = _native.Cluster(of._brokers, of._config, of._data, of._port)
+        of._cluster = _native.Cluster(
+            of._brokers, of._config, of._data, of._port, of._security, list(of._users.items())
+        )
 
     def shutdown(self) -> None:
         self._of._cluster = None
 
     def restart(self, broker: int) -> None:
         self._of._native.restart(broker)
+
+    def roll(self) -> None:
+        self._of._native.roll()
 
     def stop(self, broker: int) -> None:
         self._of._native.stop(broker)
