@@ -494,11 +494,15 @@ async def test_cancelled_call_sends_no_further_rows(servers: str, curtail_topic:
             released.set()
 
     async with curtail.Producer(servers) as producer:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await producer.send_arrow(
-                    curtail_topic, reader(endless(), batch.schema), value="body"
-                )
+        sending = asyncio.create_task(
+            producer.send_arrow(curtail_topic, reader(endless(), batch.schema), value="body")
+        )
+        async with asyncio.timeout(20):
+            while not len(await written(servers, curtail_topic, columns=["offset"])):
+                await asyncio.sleep(0.01)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
         # The thread that reads ends, and the stream is released.
         gc.collect()
         assert await asyncio.to_thread(released.wait, 20)

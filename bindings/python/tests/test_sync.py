@@ -303,7 +303,8 @@ def test_ctrl_c_ends_a_wait(
         begun = time.monotonic()
         running.send_signal(signal.SIGINT)
         assert running.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - begun < 1
+        # Far less than the wait, which would last 60 s or longer.
+        assert time.monotonic() - begun < 5
         assert running.wait(20) == 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import gc
 import json
 import subprocess
@@ -287,7 +288,12 @@ async def test_function_that_hangs_ends_at_a_limit(servers: str) -> None:
         await producer.connect()
     assert [one for one in threading.enumerate() if one.name == "curtail-oauth-token"] == threads
     ends.set()
-    await producer.connect()
+    # On a busy machine, an attempt may exceed the short limit.
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(curtail.Error):
+                await producer.connect()
+                break
     await producer.close()
 
 

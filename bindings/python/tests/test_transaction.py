@@ -49,16 +49,31 @@ async def fill(servers: str, topic: str, count: int) -> None:
         await asyncio.gather(*(producer.send(topic, str(n)) for n in range(count)))
 
 
-async def committed_values(servers: str, topic: str) -> list[bytes | None]:
-    """The values that a reader of committed records sees, up to the end of the topic."""
+async def committed_values(
+    servers: str, topic: str, *, is_open: bool = False
+) -> list[bytes | None]:
+    """The values that a reader of committed records sees, up to the end of the topic.
+
+    While a transaction is open, up to the last stable offset.
+    """
     values: list[bytes | None] = []
-    async with curtail.Consumer(servers, topic, **COMMITTED) as consumer:
-        at = TopicPartition(topic, 0)
+    at = TopicPartition(topic, 0)
+    # The response to a commit may precede its markers, which advance the last stable offset.
+    async with curtail.Consumer(
+        servers, isolation_level="read_committed" if is_open else "read_uncommitted"
+    ) as consumer:
         end = (await consumer.end_offsets([at]))[at]
+    async with curtail.Consumer(servers, topic, **COMMITTED) as consumer:
         async with asyncio.timeout(20):
             while await consumer.position(at) < end:
                 values += [record.value for record in await consumer.poll(0.2)]
     return values
+
+
+async def load_coordinator(servers: str, name: str) -> None:
+    """Creates ``__transaction_state``, which may take longer than a short ``max.block.ms``."""
+    async with transactional(servers, name) as producer, producer.transaction():
+        pass
 
 
 async def poll(consumer: curtail.Consumer) -> curtail.Records:
@@ -86,7 +101,7 @@ async def test_commit_makes_records_and_offsets_visible(
             await tx.flush()
             many = await tx.send_many(out, [NewRecord(b"x"), NewRecord(b"y")])
             assert [one.offset for one in many] == [4, 5]
-            assert await committed_values(servers, out) == []
+            assert await committed_values(servers, out, is_open=True) == []
         assert await consumer.committed((curtail_topic, 0)) == 3
         group = consumer.group_metadata
         assert group is not None and group.group_id == name and group.member_id
@@ -453,6 +468,7 @@ async def test_consumer_closes_before_its_producer_while_no_broker_responds(
 ) -> None:
     """Its close does not wait for the outcome of a commit, which only the producer's close ends."""
     await fill(servers, curtail_topic, 3)
+    await load_coordinator(servers, name)
     producer = transactional(servers, name, max_block_ms=500)
     consumer = curtail.Consumer(
         servers, curtail_topic, group_id=name, default_api_timeout_ms=500, **COMMITTED
@@ -479,6 +495,7 @@ async def test_unknown_outcome_waits_for_the_committed_offsets(
     await fill(servers, curtail_topic, 3)
     at = TopicPartition(curtail_topic, 0)
     offset_fetch, end_txn = 9, 26
+    await load_coordinator(servers, name)
     producer = transactional(servers, name, max_block_ms=500)
     settings: dict[str, Any] = {
         "fetch_max_wait_ms": 100,

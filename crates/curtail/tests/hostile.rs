@@ -120,7 +120,8 @@ fn admin_config(address: &str) -> AdminConfig {
 fn producer_config(address: &str) -> ProducerConfig {
     ProducerConfig::default()
         .common(admin_config(address).get_common())
-        .max_block(Duration::from_millis(500))
+        // `ends` limits the calls that must succeed.
+        .max_block(HANGS)
         .delivery_timeout(Duration::from_millis(1500))
         .linger(Duration::ZERO)
 }

@@ -6,7 +6,10 @@ use curtail::{ProducerConfig, Record, blocking::TransactionalProducer};
 use curtail_apache::ApacheCluster;
 use serde_json::{Value, json};
 
-use crate::{admin::Bench, common::run};
+use crate::{
+    admin::{At, Bench},
+    common::run,
+};
 
 #[test]
 fn offsets_are_listed_by_topic_partition_and_time() {
@@ -235,6 +238,7 @@ fn clusters_are_described_and_features_changed_apache() {
         serde_json::from_str(&text).unwrap()
     };
     with(&["topics", "create", "t", "--partitions", "1"]).ok();
+    At(&bootstrap).until_printed(&["topics", "list"], |found| *found == json!(["t"]));
     assert_eq!(with(&["get-offsets", "t"]).ok(), "t:0:0\n");
     assert_eq!(rows(&["log-dirs", "describe", "t"]).len(), 1);
     assert!(rows(&["log-dirs", "describe", "--summary"])[0]["total_bytes"].as_i64() > Some(0));

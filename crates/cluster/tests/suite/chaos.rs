@@ -58,21 +58,21 @@ async fn faults(cluster: Arc<Cluster>, mut delivered: watch::Receiver<usize>) {
     let entropy = Entropy::from_seed(3);
     for step in 0..STEPS {
         let enough = (step + 1) * 40;
-        delivered.wait_for(|count| *count >= enough).await.expect("the producers go on");
+        soon(delivered.wait_for(|count| *count >= enough)).await.expect("the producers go on");
         let id = 1 + entropy.below(3) as i32;
         match entropy.below(4) {
             0 => {
                 cluster.kill(id);
-                cluster.restart(id).await.expect("it starts again");
+                soon(cluster.restart(id)).await.expect("it starts again");
             }
             1 => {
                 cluster.freeze(id);
-                cluster.wait_until(|c| !c.live_brokers().contains(&id)).await;
+                soon(cluster.wait_until(|c| !c.live_brokers().contains(&id))).await;
                 cluster.thaw(id);
             }
             2 => {
-                cluster.stop(id).await;
-                cluster.restart(id).await.expect("it starts again");
+                soon(cluster.stop(id)).await;
+                soon(cluster.restart(id)).await.expect("it starts again");
             }
             _ => {
                 for partition in 0..PARTITIONS {
@@ -82,11 +82,10 @@ async fn faults(cluster: Arc<Cluster>, mut delivered: watch::Receiver<usize>) {
             }
         }
         // Another fault now would leave a partition with a single replica and then with none.
-        cluster
-            .wait_until(|c| {
-                (0..PARTITIONS).all(|p| c.isr("t", p).is_some_and(|isr| isr.len() == 3))
-            })
-            .await;
+        soon(cluster.wait_until(|c| {
+            (0..PARTITIONS).all(|p| c.isr("t", p).is_some_and(|isr| isr.len() == 3))
+        }))
+        .await;
     }
 }
 
@@ -112,7 +111,7 @@ async fn nothing_acknowledged_is_lost_in_a_storm_of_faults() {
             (partition, sent)
         });
     }
-    soon(faults(Arc::clone(&cluster), count.subscribe())).await;
+    faults(Arc::clone(&cluster), count.subscribe()).await;
     over.send_replace(true);
     let sent: BTreeMap<i32, usize> = soon(producers.join_all()).await.into_iter().collect();
     cluster.settled().await;

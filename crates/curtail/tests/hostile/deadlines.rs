@@ -18,7 +18,10 @@ const DELIVERY: Duration = Duration::from_secs(10);
 pub(crate) const REQUEST: Duration = Duration::from_secs(6);
 
 pub(crate) fn config() -> ProducerConfig {
-    producer_config(&ADDRESS.to_string()).request_timeout(REQUEST).delivery_timeout(DELIVERY)
+    producer_config(&ADDRESS.to_string())
+        .max_block(Duration::from_millis(500))
+        .request_timeout(REQUEST)
+        .delivery_timeout(DELIVERY)
 }
 
 fn start(config: ProducerConfig, env: &Env) -> Producer {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::common::{Backend, producer};
+use crate::common::{Backend, producer, raw};
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, Producer, Record, TopicPartition,
     admin::{Mode, NewPartitions},
@@ -217,6 +217,7 @@ async fn members_get_partitions_in_their_rack(backend: Backend) {
     let added = NewPartitions::new(TOPIC, PARTITIONS).replicas(added);
     let created = admin.create_partitions(&[added], Mode::Apply).await.expect("created");
     created.into_iter().for_each(|(_, outcome)| outcome.expect("created"));
+    raw::until_known(&backend, TOPIC, PARTITIONS).await;
     placed.insert(0, first);
     let near = |rack: &str| -> BTreeSet<i32> {
         let broker = brokers.iter().find(|broker| broker.rack.as_deref() == Some(rack));

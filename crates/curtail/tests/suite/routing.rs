@@ -98,7 +98,7 @@ async fn records_at_a_slow_broker(load: &str) -> usize {
     let backend = three_brokers().await;
     let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
     let slow = leader(&backend, 0);
-    cluster.delay(Some(slow), Some(PRODUCE), Duration::from_millis(20));
+    cluster.delay(Some(slow), Some(PRODUCE), Duration::from_millis(200));
     let producer = producer(
         &backend,
         &[
@@ -405,7 +405,7 @@ async fn batches_after_a_refused_one_do_not_wait_for_another_partition() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_batch_of_keyless_records_tries_a_new_leader() {
     const RECORDS: u32 = 50;
-    let backend = Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
+    let backend = patient_brokers().await;
     backend.create_topic(TOPIC, 2, 2).await;
     // Each record is a batch, and the next one goes to another partition, however slow the brokers.
     let properties = [
@@ -582,8 +582,7 @@ struct Gathering {
 
 impl Gathering {
     async fn with(more: &[(&str, &str)]) -> Self {
-        let backend =
-            Backend::embedded_with(3, |config| config.replica_lag_time_max = PATIENT).await;
+        let backend = patient_brokers().await;
         backend.create_topic(TOPIC, 2, 2).await;
         let properties = [
             ("linger.ms", "80000"),

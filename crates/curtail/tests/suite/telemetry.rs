@@ -243,7 +243,8 @@ async fn client_moves_to_another_broker_with_its_id() {
 
 #[tokio::test]
 async fn transactional_producer_names_its_id_in_its_metrics() {
-    let (backend, mut pushes) = receiving(&[("metrics", SENT), ("interval.ms", "100")]).await;
+    // The terminating push does not wait for the interval.
+    let (backend, mut pushes) = receiving(&[("metrics", SENT), ("interval.ms", "3600000")]).await;
     let config = ProducerConfig::new(backend.bootstrap()).transactional_id("tx");
     let mut producer = TransactionalProducer::new(config).unwrap();
     producer.init_transactions().await.unwrap();
