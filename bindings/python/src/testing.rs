@@ -1,7 +1,6 @@
 //! The embedded cluster, on a runtime of its own: a test that blocks the clients' threads does not stop the brokers.
 
 use std::{
-    collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -11,7 +10,6 @@ use curtail::{Env, error::Report};
 use curtail_cluster::{
     ClientLogin, ClusterConfig, ClusterError, Listeners, SecurityProtocol, Storage, User,
 };
-use parking_lot::Mutex;
 use pyo3::{prelude::*, types::PyModule};
 use tokio::{runtime::Runtime, time::timeout};
 
@@ -30,7 +28,6 @@ struct Inner {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     cluster: curtail_cluster::Cluster,
-    killed: Mutex<BTreeSet<i32>>,
 }
 
 impl Drop for Inner {
@@ -78,8 +75,16 @@ fn config(
         let first = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or_default()));
         config.listeners = Listeners::new(security, first);
     }
-    config.security.users.extend(users.into_iter().map(|(name, password)| User::new(name, password)));
+    config
+        .security
+        .users
+        .extend(users.into_iter().map(|(name, password)| User::new(name, password)));
     Ok(config)
+}
+
+fn unknown_security(py: Python<'_>, name: &str) -> PyErr {
+    let reason = format!("security is {name:?}; expected SSL, SASL_PLAINTEXT or SASL_SSL");
+    crate::error::config(py, &reason)
 }
 
 impl Inner {
@@ -89,34 +94,32 @@ impl Inner {
         Ok(py.detach(|| runtime.block_on(future)))
     }
 
-    async fn restart(&self, broker: i32) -> Result<(), ClusterError> {
-        self.cluster.restart(broker).await?;
-        self.killed.lock().remove(&broker);
-        Ok(())
+    /// Restarts all brokers. Returns whether each was in sync again in time.
+    async fn roll(&self) -> Result<bool, ClusterError> {
+        let brokers = u32::try_from(self.cluster.broker_ids().len()).unwrap_or(u32::MAX);
+        let rolled = timeout(PATIENCE.saturating_mul(brokers), self.cluster.roll()).await;
+        rolled.map_or(Ok(false), |rolled| rolled.map(|()| true))
     }
 
-    async fn roll(&self) -> Result<(), ClusterError> {
-        // A broker that does not start again stays stopped.
-        self.killed.lock().extend(self.cluster.broker_ids());
-        let rolled = self.cluster.roll().await;
-        let alive = self.cluster.live_brokers();
-        self.killed.lock().retain(|id| !alive.contains(id));
-        rolled
+    /// The tasks of a killed broker must not continue.
+    fn thaw(&self, broker: i32) {
+        if self.cluster.is_running(broker) {
+            self.cluster.thaw(broker);
+        }
     }
 
     /// Ends every fault, and waits until every broker has a session. Returns whether each has one.
     async fn heal(&self) -> Result<bool, ClusterError> {
-        let killed = self.killed.lock().clone();
         for id in self.cluster.broker_ids() {
             self.cluster.cut_off(id, false);
-            // The tasks of a killed broker must not continue.
-            if !killed.contains(&id) {
-                self.cluster.thaw(id);
-            }
+            self.thaw(id);
         }
         self.cluster.clear_delays();
-        for id in killed {
-            self.restart(id).await?;
+        for id in self.cluster.broker_ids() {
+            match self.cluster.restart(id).await {
+                Ok(()) | Err(ClusterError::AlreadyRunning(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let all = self.cluster.broker_ids().len();
         let alive = self.cluster.wait_until(|cluster| cluster.live_brokers().len() == all);
@@ -138,8 +141,8 @@ impl Cluster {
         security: &str,
         users: Vec<(String, String)>,
     ) -> PyResult<Self> {
-        let protocol = SecurityProtocol::by_name(security)
-            .ok_or_else(|| crate::error::config(py, &format!("no security {security:?}")))?;
+        let protocol =
+            SecurityProtocol::by_name(security).ok_or_else(|| unknown_security(py, security))?;
         let config = config(brokers, &properties, data, port, protocol, users);
         let config = config.map_err(|error| raise(py, &error))?;
         let runtime = runtime::start("curtail-cluster", THREADS)?;
@@ -150,7 +153,7 @@ impl Cluster {
         let started = started
             .map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))?;
         let cluster = started.map_err(|error| raise(py, &error))?;
-        Ok(Self(Owned::new(Inner { runtime: Some(runtime), cluster, killed: Mutex::default() })))
+        Ok(Self(Owned::new(Inner { runtime: Some(runtime), cluster })))
     }
 
     fn bootstrap(&self, py: Python<'_>) -> PyResult<String> {
@@ -189,9 +192,7 @@ impl Cluster {
     }
 
     fn kill(&self, py: Python<'_>, broker: i32) -> PyResult<()> {
-        let inner = self.known(py, broker)?;
-        inner.cluster.kill(broker);
-        inner.killed.lock().insert(broker);
+        self.known(py, broker)?.cluster.kill(broker);
         Ok(())
     }
 
@@ -201,10 +202,7 @@ impl Cluster {
     }
 
     fn thaw(&self, py: Python<'_>, broker: i32) -> PyResult<()> {
-        let inner = self.known(py, broker)?;
-        if !inner.killed.lock().contains(&broker) {
-            inner.cluster.thaw(broker);
-        }
+        self.known(py, broker)?.thaw(broker);
         Ok(())
     }
 
@@ -245,19 +243,17 @@ impl Cluster {
 
     fn restart(&self, py: Python<'_>, broker: i32) -> PyResult<()> {
         let inner = self.0.get(py)?;
-        inner.wait(py, inner.restart(broker))?.map_err(|error| raise(py, &error))
+        inner.wait(py, inner.cluster.restart(broker))?.map_err(|error| raise(py, &error))
     }
 
-    fn roll(&self, py: Python<'_>) -> PyResult<()> {
+    fn roll(&self, py: Python<'_>) -> PyResult<bool> {
         let inner = self.0.get(py)?;
         inner.wait(py, inner.roll())?.map_err(|error| raise(py, &error))
     }
 
     fn stop(&self, py: Python<'_>, broker: i32) -> PyResult<()> {
         let inner = self.known(py, broker)?;
-        inner.wait(py, inner.cluster.stop(broker))?;
-        inner.killed.lock().insert(broker);
-        Ok(())
+        inner.wait(py, inner.cluster.stop(broker))
     }
 
     /// Makes the brokers accept metrics of clients, which are dropped, or refuse them.

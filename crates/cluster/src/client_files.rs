@@ -24,8 +24,8 @@ pub struct ClientLogin {
     pub listener: String,
     /// The SASL user; `None` without SASL.
     pub user: Option<String>,
-    /// Kafka's names and the values: the bootstrap servers, the truststore if the cluster has created its certificates,
-    /// the password.
+    /// Kafka's names and the values: the bootstrap servers, the truststore, the password. Without the truststore if
+    /// `ssl.keystore.location` is set, and without a certificate of the client.
     pub properties: Vec<(&'static str, String)>,
     /// Names of properties that the cluster does not know, with what they need.
     unknown: Vec<&'static str>,
@@ -74,19 +74,21 @@ impl ClusterHandle {
 
     fn logins_at(&self, listener: &Listener) -> Vec<ClientLogin> {
         let security = &self.config().security;
-        let ca = self.ca_file().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.into()));
+        // The path is absolute also if the file has gone.
+        let found = |path| fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+        let ca = self.ca_file().map(|path| found(path).unwrap_or_else(|_| path.into()));
         let servers = self.bootstrap_of(listener.name.as_str()).unwrap_or_default();
-        let everybody = ClientLogin {
+        let shared = ClientLogin {
             listener: listener.name.to_string(),
             user: None,
             properties: common(&servers, listener.protocol, ca.as_deref()),
             unknown: unknown(listener.protocol, security, ca.is_some()),
         };
         if !listener.protocol.has_sasl() {
-            return vec![everybody];
+            return vec![shared];
         }
         let of_user = |(user, mechanism): (&User, Mechanism)| {
-            let mut of_user = everybody.clone();
+            let mut of_user = shared.clone();
             of_user.user = Some(user.name().to_owned());
             of_user.properties.extend(login(user, mechanism));
             of_user

@@ -583,7 +583,7 @@ impl Cluster {
         let broker = self.handle.broker(id).ok_or(ClusterError::NoSuchBroker(id))?;
         let _lifecycle = broker.slot.lifecycle.lock().await;
         // A broker whose disk failed has ended, and may start again.
-        if self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished()) {
+        if self.is_running(id) {
             return Err(ClusterError::AlreadyRunning(id));
         }
         broker.gone().await;
@@ -601,16 +601,31 @@ impl Cluster {
         self.close(id).await;
     }
 
+    /// Whether a broker runs, also while it is frozen. One that is killed or stopped, or whose disk has
+    /// failed, does not.
+    pub fn is_running(&self, id: i32) -> bool {
+        self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished())
+    }
+
     /// Restarts every broker in turn, as an update of the cluster does: each is stopped cleanly, started
     /// again, and in sync for all its partitions before the next one stops. Leaderships that have
-    /// moved away stay there.
+    /// moved away stay there. Brokers that do not run are started first.
+    ///
+    /// It does not return while the controller is down, a broker is cut off, or the only in-sync replica
+    /// of a partition is frozen.
     ///
     /// # Errors
-    /// As [`Cluster::restart`]. The broker does not run then, and the later ones were not restarted.
+    /// As [`Cluster::restart`]. The later brokers were not restarted.
     ///
     /// # Cancel safety
     /// A dropped future may leave one broker stopped.
     pub async fn roll(&self) -> Result<(), ClusterError> {
+        for id in self.broker_ids() {
+            if !self.is_running(id) {
+                self.restart(id).await?;
+            }
+            self.wait_until(|cluster| cluster.is_in_sync(id)).await;
+        }
         for id in self.broker_ids() {
             self.stop(id).await;
             self.restart(id).await?;

@@ -77,7 +77,9 @@ fn runs_for_a_record(proxy: &Ephemeral, script: &str) -> bool {
         let listed =
             || -> Value { serde_json::from_str(&proxy.fault(&["list", "--json"]).ok()).unwrap() };
         let mut first = json!([]);
+        let begun = Instant::now();
         while first == json!([]) && !running.is_finished() {
+            assert!(begun.elapsed() < Duration::from_secs(30));
             first = listed();
         }
         if first == json!([]) {

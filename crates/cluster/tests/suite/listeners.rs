@@ -6,7 +6,7 @@ use crate::{
     described::{BROKER, describe},
     support::{Client, PATIENCE, authenticate, batch, config, soon, start, text},
 };
-use curtail_cluster::{Cluster, ClusterConfig, Listeners, User};
+use curtail_cluster::{ClientLogin, Cluster, ClusterConfig, Listeners, User};
 use curtail_net::{
     Env, HostCheck, Socket, SocketOptions,
     tls::{
@@ -94,6 +94,26 @@ async fn directions(client: &mut Client) -> Directions {
         coordinator,
         quorum: voters.collect(),
     }
+}
+
+#[tokio::test]
+async fn logins_have_what_a_client_of_the_listener_needs() {
+    let mut config = two_listeners(1);
+    config.security.users.push(User::new("bob", "hidden"));
+    let cluster = start(config).await;
+    let logins = cluster.client_logins();
+    let of = |login: &ClientLogin| (login.listener.clone(), login.user.clone());
+    let external = |user: &str| ("EXTERNAL".to_owned(), Some(user.to_owned()));
+    let expected = [("INTERNAL".to_owned(), None), external("alice"), external("bob")];
+    assert_eq!(logins.iter().map(of).collect::<Vec<_>>(), expected);
+    let names = |login: &ClientLogin| login.properties.iter().map(|(name, _)| *name).collect();
+    let plaintext: Vec<&str> = names(&logins[0]);
+    assert_eq!(plaintext, ["bootstrap.servers", "security.protocol"]);
+    let secured: Vec<&str> = names(&logins[1]);
+    let tls = ["ssl.truststore.type", "ssl.truststore.location"];
+    assert_eq!(secured, [&plaintext[..], &tls, &["sasl.mechanism", "sasl.jaas.config"]].concat());
+    let shown = format!("{logins:?}");
+    assert!(!shown.contains("secret") && !shown.contains("hidden"), "{shown}");
 }
 
 #[tokio::test]

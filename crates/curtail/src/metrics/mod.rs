@@ -1,10 +1,10 @@
 //! Metrics of the clients, always collected: counters, and distributions of times and sizes, per broker.
 //!
 //! Recording costs a few relaxed additions per batch or request, none per record. Only a poll that waits for records
-//! takes a lock, innermost. The clock is read once per request, response and poll, not per record. A snapshot ([`crate::Producer::metrics`]) is a copy;
-//! [`ProducerMetrics::since`] returns the difference of two. [`ProducerMetrics::named`] lists the metrics under
-//! Kafka's names. [`PrometheusScrape`] responds to a scrape of Prometheus, and [`OtlpExporter`] makes payloads for an
-//! OpenTelemetry collector.
+//! takes a lock, innermost. The clock is read once per request, response and poll, not per record. A snapshot
+//! ([`crate::Producer::metrics`]) is a copy; [`ProducerMetrics::since`] returns the difference of two.
+//! [`ProducerMetrics::named`] lists the metrics under Kafka's names. [`PrometheusScrape`] responds to a scrape of
+//! Prometheus, and [`OtlpExporter`] makes payloads for an OpenTelemetry collector.
 
 mod consumer;
 mod exponential;

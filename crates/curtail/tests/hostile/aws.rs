@@ -29,7 +29,6 @@ fn security() -> SecurityConfig {
 fn secured(broker: &Broker) -> Producer {
     let config = producer_config(&broker.address.to_string())
         .security(security())
-        .max_block(HANGS)
         .delivery_timeout(HANGS)
         .connection_setup_timeout(HANGS)
         .request_timeout(HANGS);

@@ -336,10 +336,8 @@ fn plaintext_client_of_a_sasl_listener_fails_at_once_and_names_the_mechanisms() 
                 .default_api_timeout(HANGS)
                 .request_timeout(HANGS)
                 .connection_setup_timeout(HANGS);
-            let config = producer_config(&address)
-                .common(patient.get_common())
-                .max_block(HANGS)
-                .delivery_timeout(HANGS);
+            let config =
+                producer_config(&address).common(patient.get_common()).delivery_timeout(HANGS);
             let producer = Producer::new(config).unwrap();
             check(ends("send", producer.send(record("x"))).await.unwrap_err());
             ends("close", producer.close()).await.unwrap();
@@ -377,7 +375,7 @@ fn connections_closed_at_the_first_request_are_retried_without_a_sign_of_sasl() 
             assert!(error.report().to_string().contains(hint), "{error}");
             assert!(!matches!(error, Error::Authentication { .. }), "{error:?}");
 
-            let config = producer_config(&address).max_block(HANGS).delivery_timeout(HANGS);
+            let config = producer_config(&address).delivery_timeout(HANGS);
             let producer = Producer::new(config).unwrap();
             let sent = producer.send(record("x"));
             let serve = async {

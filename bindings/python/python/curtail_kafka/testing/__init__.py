@@ -21,9 +21,9 @@ class Cluster:
     ``with`` and ``async with`` start and stop it. Faults apply at once; methods that wait are
     asynchronous, and :attr:`sync` has them for threads.
 
-    With ``security`` the brokers have certificates of their own (SSL), users with passwords (SASL),
-    or both. Clients connect with :meth:`client_config`. ``users`` are names and passwords; without
-    them there is one user, ``test``, with a random password.
+    With ``security`` the brokers have certificates (SSL), users with passwords (SASL), or both.
+    Clients connect with :meth:`client_config`. ``users`` are names and passwords; without them
+    there is one user, ``test``, with a random password.
     """
 
     def __init__(
@@ -38,7 +38,9 @@ class Cluster:
     ) -> None:
         self._brokers = brokers
         self._config = [(name, text(name, value)) for name, value in (config or {}).items()]
-        self._security = security or "PLAINTEXT"
+        self._security = (security or "PLAINTEXT").upper()
+        if security is not None and any(name == "listeners" for name, _ in self._config):
+            raise ConfigError("security and the setting listeners exclude each other")
         self._users = dict(users or {})
         if self._security.startswith("SASL") and not self._users:
             self._users["test"] = secrets.token_urlsafe()
@@ -69,9 +71,12 @@ class Cluster:
     def client_config(self, user: str | None = None) -> dict[str, str]:
         """Settings with which clients of a user connect, or of the first one.
 
-        They include ``bootstrap.servers``: ``Producer(config=cluster.client_config())``.
+        They include ``bootstrap.servers``: ``Producer(config=cluster.client_config())``. They lack
+        clients' certificates, and the truststore for an ``ssl.keystore.location`` of yours.
         """
         settings = self._native.client_config(user)
+        if settings is None and user is None:
+            raise ConfigError("no user has a password for one of sasl.enabled.mechanisms")
         if settings is None:
             raise ConfigError(f"the cluster has no user {user!r}")
         return dict(settings)
@@ -158,7 +163,10 @@ class Cluster:
         await asyncio.to_thread(self.sync.restart, broker)
 
     async def roll(self) -> None:
-        """Restarts every broker in turn, each once the one before is in sync again."""
+        """Restarts every broker in turn, each once the one before is in sync again.
+
+        If the call is cancelled, the restarts go on.
+        """
         await asyncio.to_thread(self.sync.roll)
 
     async def stop(self, broker: int) -> None:
@@ -219,7 +227,8 @@ class Sync:
         self._of._native.restart(broker)
 
     def roll(self) -> None:
-        self._of._native.roll()
+        if not self._of._native.roll():
+            raise ClusterError("a broker is not in sync again")
 
     def stop(self, broker: int) -> None:
         self._of._native.stop(broker)
