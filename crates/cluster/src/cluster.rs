@@ -601,8 +601,8 @@ impl Cluster {
         self.close(id).await;
     }
 
-    /// Whether a broker runs, also while it is frozen. One that is killed or stopped, or whose disk has
-    /// failed, does not.
+    /// Whether a broker runs, also while it is frozen: it was not killed or stopped, and no failed disk
+    /// has ended it.
     pub fn is_running(&self, id: i32) -> bool {
         self.brokers.lock().get(&id).is_some_and(|task| !task.is_finished())
     }
