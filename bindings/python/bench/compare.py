@@ -38,7 +38,6 @@ PACKAGES = {
 }
 # Arms that are no Python client: an event loop without one, and the Rust client.
 YARDSTICKS = ("idle", "rust")
-COMMAND = HERE.parents[2] / "target" / "release" / "curtail"
 Medians = dict[str, dict[str, Figures]]
 """Medians by workload and client."""
 
@@ -236,7 +235,7 @@ def act(
     if kind in ("create", "delete"):
         (create if kind == "create" else delete)(servers, names)
         return {}
-    asked = Asked(servers, names, records, tasks, COMMAND)
+    asked = Asked(servers, names, records, tasks)
     function = getattr(workloads, "fill" if kind == "fill" else f"{kind}_{client}")
     result: Figures = function(asked)
     return asyncio.run(result) if inspect.iscoroutine(result) else result
@@ -260,7 +259,8 @@ def measure(
 ) -> dict[str, list[Figures]]:
     """Runs every client in each round. A backlog serves all; other runs have their own topics."""
     records = max(1, int(workload.records * scale))
-    clients = [client for client in workload.clients if client != "rust" or COMMAND.exists()]
+    has_rust = workloads.COMMAND.exists()
+    clients = [client for client in workload.clients if client != "rust" or has_rust]
     runs: dict[str, list[Figures]] = {client: [] for client in clients}
 
     def run(client: str, prefix: tuple[str, str]) -> None:

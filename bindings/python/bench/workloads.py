@@ -23,6 +23,8 @@ BATCH = 10_000
 """Records of a data frame."""
 WARM_UP = 500
 """Trips before those that are measured."""
+COMMAND = pathlib.Path(__file__).resolve().parents[3] / "target" / "release" / "curtail"
+"""With the Rust client, if the checkout has a release build."""
 Figures = dict[str, float]
 Send = Callable[[str], Awaitable[Any]]
 
@@ -35,8 +37,6 @@ class Asked:
     topics: tuple[str, ...]
     records: int
     tasks: int
-    command: pathlib.Path
-    """The command with the Rust client."""
 
     @property
     def topic(self) -> str:
@@ -544,7 +544,7 @@ def trip_rust(asked: Asked) -> Figures:
     """The Rust client itself, without Python: `curtail perf e2e`."""
     with tempfile.NamedTemporaryFile() as file:
         command = [
-            str(asked.command), "perf", "e2e", "--bootstrap-server", asked.servers,
+            str(COMMAND), "perf", "e2e", "--bootstrap-server", asked.servers,
             "--topic", asked.topic, "--record-size", str(len(VALUE)), "--json", file.name,
             "--num-records", str(WARM_UP + asked.records), "--warmup-records", str(WARM_UP),
         ]  # fmt: skip

@@ -166,7 +166,7 @@ impl Cluster {
         py: Python<'_>,
         user: Option<&str>,
     ) -> PyResult<Option<Vec<(&'static str, String)>>> {
-        let logins = self.0.get(py)?.cluster.client_logins();
+        let logins = self.0.get(py)?.cluster.client_logins()?;
         let wanted = |login: &ClientLogin| user.is_none() || login.user.as_deref() == user;
         Ok(logins.into_iter().find(wanted).map(|login| login.properties))
     }

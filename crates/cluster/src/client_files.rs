@@ -68,20 +68,22 @@ const PREFERENCE: [Mechanism; 3] =
 impl ClusterHandle {
     /// Returns the properties with which each SASL user connects, or a client without SASL, for each listener. The users
     /// are in the order of the brokers' settings.
-    pub fn client_logins(&self) -> Vec<ClientLogin> {
-        self.listeners().iter().flat_map(|listener| self.logins_at(listener)).collect()
+    ///
+    /// # Errors
+    /// The file with the cluster's certificate is gone.
+    pub fn client_logins(&self) -> io::Result<Vec<ClientLogin>> {
+        let ca = self.ca_file().map(fs::canonicalize).transpose()?;
+        let listeners = self.listeners();
+        Ok(listeners.iter().flat_map(|at| self.logins_at(at, ca.as_deref())).collect())
     }
 
-    fn logins_at(&self, listener: &Listener) -> Vec<ClientLogin> {
+    fn logins_at(&self, listener: &Listener, ca: Option<&Path>) -> Vec<ClientLogin> {
         let security = &self.config().security;
-        // The path is absolute also if the file has gone.
-        let found = |path| fs::canonicalize(path).or_else(|_| std::path::absolute(path));
-        let ca = self.ca_file().map(|path| found(path).unwrap_or_else(|_| path.into()));
         let servers = self.bootstrap_of(listener.name.as_str()).unwrap_or_default();
         let shared = ClientLogin {
             listener: listener.name.to_string(),
             user: None,
-            properties: common(&servers, listener.protocol, ca.as_deref()),
+            properties: common(&servers, listener.protocol, ca),
             unknown: unknown(listener.protocol, security, ca.is_some()),
         };
         if !listener.protocol.has_sasl() {
@@ -110,12 +112,13 @@ impl ClusterHandle {
         secured.retain(|listener| listener.protocol != SecurityProtocol::Plaintext);
         let Some(dir) = self.dir().filter(|_| !secured.is_empty()) else { return Ok(Vec::new()) };
         let dir = fs::canonicalize(dir)?;
+        let ca = self.ca_file().map(fs::canonicalize).transpose()?;
         let mut files = Vec::new();
         let mut taken = BTreeSet::new();
         for (listener, at) in secured.iter().zip(0..) {
             // The files of the only secured listener do not name it.
             let suffix = if at == 0 { None } else { Some(listener) };
-            for login in self.logins_at(listener) {
+            for login in self.logins_at(listener, ca.as_deref()) {
                 let path = dir.join(file_name(login.user.as_deref(), suffix, &mut taken));
                 private_file::write(&path, &login.text())?;
                 files.push(ClientFile { listener: login.listener, user: login.user, path });

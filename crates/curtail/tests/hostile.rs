@@ -55,8 +55,11 @@ const HANGS: Duration = Duration::from_secs(60);
 /// Limit in virtual time, of which a test may use much.
 const HANGS_VIRTUALLY: Duration = Duration::from_secs(3600);
 
-/// Limit for every call: its own limits are at most 1.5 s, and the machine may be busy.
+/// Limit for every call. Calls that must fail have limits of at most 1.5 s themselves, and the machine may be busy.
 const CALL: Duration = Duration::from_secs(6);
+
+/// `max.block.ms` of producers whose calls fail, or may fail.
+const BLOCK: Duration = Duration::from_millis(500);
 
 thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };

@@ -1,4 +1,5 @@
-//! Key formats as cargo features. Without them: `cargo test -p curtail-net --no-default-features --features tls --test features`.
+//! Key formats as cargo features. Without them:
+//! `cargo test -p curtail-net --no-default-features --features tls --test features`.
 
 use curtail_net::tls::{Identity, MaterialError, certificates_from_pkcs12};
 

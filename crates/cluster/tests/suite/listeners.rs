@@ -101,7 +101,7 @@ async fn logins_have_what_a_client_of_the_listener_needs() {
     let mut config = two_listeners(1);
     config.security.users.push(User::new("bob", "hidden"));
     let cluster = start(config).await;
-    let logins = cluster.client_logins();
+    let logins = cluster.client_logins().unwrap();
     let of = |login: &ClientLogin| (login.listener.clone(), login.user.clone());
     let external = |user: &str| ("EXTERNAL".to_owned(), Some(user.to_owned()));
     let expected = [("INTERNAL".to_owned(), None), external("alice"), external("bob")];

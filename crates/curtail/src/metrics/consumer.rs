@@ -148,9 +148,7 @@ impl ConsumerMetrics {
     pub(crate) fn list_whole(&self, out: &mut dyn Sink) {
         let mut client = self.group(CLIENT, Vec::new(), out);
         client.rate("connection-creation", self.connection_creation_total);
-        let period = self.period.as_secs_f64();
-        let idle = if period > 0.0 { self.poll_idle_time.as_secs_f64() / period } else { 0.0 };
-        client.put("poll-idle-ratio-avg", idle);
+        client.put("poll-idle-ratio-avg", client.per_second(self.poll_idle_time.as_secs_f64()));
         let mut whole = self.group(WHOLE, Vec::new(), out);
         let all = self.all_brokers();
         all.list("fetch-latency", &mut whole);

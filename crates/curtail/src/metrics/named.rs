@@ -118,17 +118,19 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// A total per second of the period; 0 in an empty period.
+    pub(super) fn per_second(&self, total: f64) -> f64 {
+        if self.seconds > 0.0 { total / self.seconds } else { 0.0 }
+    }
+
     pub(super) fn rate(&mut self, name: &str, total: u64) {
-        let rate = if self.seconds > 0.0 { total as f64 / self.seconds } else { 0.0 };
-        self.put(format!("{name}-rate"), rate);
+        self.put(format!("{name}-rate"), self.per_second(total as f64));
         self.put(format!("{name}-total"), total as f64);
     }
 
     /// As [`Self::rate`], for events too rare to be counted per second.
     pub(super) fn rate_per_hour(&mut self, name: &str, total: u64) {
-        let hours = self.seconds / 3600.0;
-        let rate = if hours > 0.0 { total as f64 / hours } else { 0.0 };
-        self.put(format!("{name}-rate-per-hour"), rate);
+        self.put(format!("{name}-rate-per-hour"), 3600.0 * self.per_second(total as f64));
         self.put(format!("{name}-total"), total as f64);
     }
 

@@ -19,7 +19,7 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(6);
 
 pub(crate) fn config() -> ProducerConfig {
     producer_config(&ADDRESS.to_string())
-        .max_block(Duration::from_millis(500))
+        .max_block(BLOCK)
         .request_timeout(REQUEST)
         .delivery_timeout(DELIVERY)
 }

@@ -143,7 +143,7 @@ fn changed_produce_responses() {
     each_case(300, async |changes| {
         let broker = broker(ApiKey::PRODUCE, changes).await;
         let config = producer_config(&broker.address.to_string())
-            .max_block(Duration::from_millis(500))
+            .max_block(BLOCK)
             .delivery_timeout(Duration::from_millis(200))
             .request_timeout(Duration::from_millis(100));
         let producer = Producer::with_env(config, &broker.env()).unwrap();

@@ -54,11 +54,10 @@ async fn all_fail(address: &str, expected: &str, patience: Patience) {
         let line = error.report().to_string();
         assert!(expected.split('|').any(|text| line.contains(text)), "{line} ({expected})");
     };
-    let max_block = Duration::from_millis(500);
-    let producer = Producer::new(producer_config(address).max_block(max_block)).unwrap();
+    let producer = Producer::new(producer_config(address).max_block(BLOCK)).unwrap();
     let begun = Instant::now();
     told(ends("send", producer.send(record("x"))).await.unwrap_err());
-    let waited = begun.elapsed() >= max_block;
+    let waited = begun.elapsed() >= BLOCK;
     match patience {
         Patience::MaxBlock => assert!(waited, "{:?}", begun.elapsed()),
         Patience::None => {}

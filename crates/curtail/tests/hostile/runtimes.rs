@@ -37,7 +37,7 @@ fn elsewhere(calls: impl FnOnce(&Broker, Producer) + Send) {
     let (broker, producer) = runtime.block_on(async {
         let broker = Broker::honest().await;
         let config = producer_config(&broker.address.to_string())
-            .max_block(Duration::from_millis(500))
+            .max_block(BLOCK)
             .batch_size(1000)
             .batch_max_size(1000)
             .buffer_memory(4000);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::common::{Backend, producer, read_all, until};
+use crate::common::{Backend, producer, read_all, until, until_in_time};
 use curtail::{
     ConsumerRecord, Delivery, Error, ErrorCode, Header, Producer, ProducerConfig, Record,
     producer::Timing,
@@ -339,13 +339,7 @@ async fn cannot_be_sent(backend: Backend) {
     backend.create_topic("known", 2, 1).await;
     let producer = producer(&backend, &[("max.block.ms", "1500"), ("linger.ms", "0")]);
     // On a busy machine the first connection may take longer than that.
-    let warm = async {
-        while let Err(error) = producer.warm_up(&["known"]).await {
-            assert!(matches!(error, Error::Timeout { .. } | Error::Unreachable { .. }), "{error}");
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(60), warm).await.expect("the leaders answer");
+    until_in_time(async || producer.warm_up(&["known"]).await).await;
     let large = vec![0; 2_000_000];
     let error = producer.send(Record::to("known").value(&large)).await.expect_err("too large");
     assert!(matches!(error, Error::RecordTooLarge { .. }), "{error}");

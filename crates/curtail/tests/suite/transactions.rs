@@ -296,13 +296,7 @@ async fn a_coordinator_is_frozen_before_the_commit(backend: &Backend, topic: &st
     while let Err(error) = producer.init_transactions().await {
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
     }
-    let warm = async {
-        while let Err(error) = producer.warm_up(&[topic]).await {
-            assert!(matches!(error, Error::Timeout { .. } | Error::Unreachable { .. }), "{error}");
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LIMIT, warm).await.expect("the leaders answer");
+    common::until_in_time(async || producer.warm_up(&[topic]).await).await;
     let transaction = producer.begin_transaction().await.expect("begun");
     send(&transaction, topic, everywhere("kept", 5)).await;
     transaction.flush().await.expect("written");

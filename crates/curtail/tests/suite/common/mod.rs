@@ -149,6 +149,22 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(60), met).await.expect(what);
 }
 
+/// Repeats a call whose limit is short until the brokers respond in time. On a busy machine a new connection may take
+/// longer.
+pub(crate) async fn until_in_time<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) -> T {
+    let in_time = async {
+        loop {
+            match call().await {
+                Err(Error::Timeout { .. } | Error::Unreachable { .. }) => {
+                    tokio::task::yield_now().await;
+                }
+                done => return done.expect("no other error"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), in_time).await.expect("the brokers respond")
+}
+
 pub(crate) fn producer(backend: &Backend, properties: &[(&str, &str)]) -> Producer {
     let mut config = ProducerConfig::new(backend.bootstrap());
     for (name, value) in properties {
