@@ -3,26 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use curtail_sim::{Plan, Plant, Report, Scenario, seeds};
+use curtail_sim::{Plant, Report, Scenario};
+
+use crate::must_be_caught;
 
 /// Number of seeds per scenario.
 const SEEDS: u64 = 8;
-/// Number of seeds within which a planted bug must be found.
-const PLANT_SEEDS: u64 = 200;
 
 fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {
-    seeds::intact_scenario(scenario, SEEDS).unwrap_or_else(|broken| panic!("{broken}"))
-}
-
-fn must_be_caught(scenario: Scenario, plant: Plant, expected: &[&str]) {
-    must_be_caught_first_in(0, scenario, plant, expected);
-}
-
-/// As [`must_be_caught`], beginning with a seed that has found the bug before.
-fn must_be_caught_first_in(likely: u64, scenario: Scenario, plant: Plant, expected: &[&str]) {
-    let seeds = seeds::beginning_with(likely, PLANT_SEEDS);
-    let plans = seeds.map(|seed| Plan::of(scenario, seed).with_plant(plant));
-    seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
+    crate::nothing_is_broken(scenario, SEEDS)
 }
 
 /// Sums a figure over all runs.
@@ -40,7 +29,7 @@ fn unclean_elections_lose_records_in_their_partitions_only_and_consumers_report_
 
 #[test]
 fn unclean_elections_find_a_controller_that_elects_them_everywhere() {
-    must_be_caught(Scenario::Unclean, Plant::ElectUncleanly, &["lost", "misplaced"]);
+    must_be_caught(Plant::ElectUncleanly, Scenario::Unclean, 0, &["lost", "misplaced"]);
 }
 
 #[test]
@@ -57,8 +46,9 @@ fn consumers_of_all_racks_read_the_log_from_followers() {
 #[test]
 fn racks_find_a_follower_that_serves_uncommitted_records() {
     must_be_caught(
-        Scenario::Racks,
         Plant::ServeUncommitted,
+        Scenario::Racks,
+        0,
         &["consumed-differs", "truncated-for-no-reason"],
     );
 }
@@ -72,7 +62,7 @@ fn a_consumer_skips_only_what_retention_deletes() {
 
 #[test]
 fn retention_that_deletes_too_much_is_found() {
-    must_be_caught(Scenario::Retention, Plant::RetainTooLittle, &["strayed"]);
+    must_be_caught(Plant::RetainTooLittle, Scenario::Retention, 0, &["strayed"]);
 }
 
 #[test]
@@ -96,10 +86,10 @@ fn compaction_keeps_the_newest_record_of_each_key() {
 
 #[test]
 fn compaction_finds_a_cleaner_that_passes_the_last_stable_offset() {
-    must_be_caught_first_in(
-        57,
-        Scenario::Compaction,
+    must_be_caught(
         Plant::CompactUnstable,
+        Scenario::Compaction,
+        57,
         &["compacted-away", "lost", "torn-transaction"],
     );
 }
@@ -107,13 +97,14 @@ fn compaction_finds_a_cleaner_that_passes_the_last_stable_offset() {
 #[test]
 fn compaction_finds_a_cleaner_that_removes_tombstones_at_once() {
     must_be_caught(
-        Scenario::Compaction,
         Plant::TombstonesAtOnce,
+        Scenario::Compaction,
+        0,
         &["compacted-away", "resurrected", "strayed"],
     );
 }
 
 #[test]
 fn dropped_commits_find_a_coordinator_that_forgets() {
-    must_be_caught(Scenario::Dropped, Plant::ForgetCommits, &["committed-elsewhere"]);
+    must_be_caught(Plant::ForgetCommits, Scenario::Dropped, 0, &["committed-elsewhere"]);
 }

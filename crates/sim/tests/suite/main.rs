@@ -1,0 +1,30 @@
+//! Seeds of the simulation, and planted bugs that seeds must find. They are one program: while its longest tests run, the tests
+//! of other files use the processors.
+
+mod client_plants;
+mod copies;
+mod disks;
+mod groups;
+mod losses;
+mod plants;
+mod producer_ids;
+mod routing;
+mod scenarios;
+mod seeds;
+
+use curtail_sim::{Plan, Plant, Report, Scenario};
+
+/// Number of seeds within which a bug planted in a scenario must be found.
+const PLANT_SEEDS: u64 = 200;
+
+fn nothing_is_broken(scenario: Scenario, seeds: u64) -> Vec<Report> {
+    curtail_sim::seeds::intact_scenario(scenario, seeds).unwrap_or_else(|broken| panic!("{broken}"))
+}
+
+/// Runs seeds of a scenario until one shows a violation of one of the `expected` kinds: first one that has found the bug before,
+/// then all of them.
+fn must_be_caught(plant: Plant, scenario: Scenario, likely: u64, expected: &[&str]) {
+    let seeds = curtail_sim::seeds::beginning_with(likely, PLANT_SEEDS);
+    let plans = seeds.map(|seed| Plan::of(scenario, seed).with_plant(plant));
+    curtail_sim::seeds::caught(plans, expected).unwrap_or_else(|not| panic!("{plant:?} was {not}"));
+}
