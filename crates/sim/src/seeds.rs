@@ -35,17 +35,18 @@ pub fn beginning_with(likely: u64, count: u64) -> impl Iterator<Item = u64> {
     std::iter::once(likely).chain((0..count).filter(move |seed| *seed != likely))
 }
 
-/// Runs plans with a planted bug until one has shown a violation of one of the `expected` kinds.
+/// Runs plans with a planted bug until one has shown a violation of one of the `expected` kinds, and returns its seed.
 ///
 /// # Errors
 /// The kinds of violation seen, if none of the plans shows an expected one.
-pub fn caught(plans: impl IntoIterator<Item = Plan>, expected: &[&str]) -> Result<(), String> {
+pub fn caught(plans: impl IntoIterator<Item = Plan>, expected: &[&str]) -> Result<u64, String> {
     let (mut seen, mut runs) = (BTreeSet::new(), 0);
     for plan in plans {
-        seen.extend(run(&plan, Keep::Tail).violations.iter().map(Violation::kind));
+        let report = run(&plan, Keep::Tail);
+        seen.extend(report.violations.iter().map(Violation::kind));
         runs += 1;
         if expected.iter().any(|kind| seen.contains(kind)) {
-            return Ok(());
+            return Ok(report.seed);
         }
     }
     Err(format!("not caught as {expected:?} in {runs} seeds; seen: {seen:?}"))

@@ -114,8 +114,8 @@ async fn each_record_has_its_own_outcome_embedded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_record_has_its_own_outcome_apache() {
     let name = "each_record_has_its_own_outcome_apache";
-    let Some(backend) = Backend::apache(name, 1) else { return };
-    each_record_has_its_own_outcome(&backend).await;
+    let Some(backend) = Backend::shared_apache(name) else { return };
+    each_record_has_its_own_outcome(backend).await;
 }
 
 #[derive(Clone, Default)]

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     pin::Pin,
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -20,12 +19,6 @@ use futures_core::Stream;
 /// Longest wait of a case.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One Apache Kafka for the cases that do not change it; it ends with the process.
-fn apache(test: &str) -> Option<&'static Backend> {
-    static BROKER: OnceLock<Option<Backend>> = OnceLock::new();
-    BROKER.get_or_init(|| Backend::apache(test, 1)).as_ref()
-}
-
 /// Runs each case on both clusters. Each case creates its own topics.
 macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
@@ -39,7 +32,7 @@ macro_rules! on_both {
         mod apache {
             $(#[tokio::test]
             async fn $case() {
-                let Some(backend) = super::apache(stringify!($case)) else { return };
+                let Some(backend) = super::Backend::shared_apache(stringify!($case)) else { return };
                 super::$case(backend).await;
             })*
         }

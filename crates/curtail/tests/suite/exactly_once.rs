@@ -146,8 +146,8 @@ async fn each_record_is_copied_once_embedded() {
 
 #[tokio::test]
 async fn each_record_is_copied_once_apache() {
-    let Some(backend) = Backend::apache("each_record_is_copied_once_apache", 1) else { return };
-    each_record_is_copied_once(&backend).await;
+    let Some(backend) = Backend::shared_apache("each_record_is_copied_once_apache") else { return };
+    each_record_is_copied_once(backend).await;
 }
 
 /// A broker dies and returns while records are copied.

@@ -10,13 +10,13 @@ use curtail::{
 use tokio::{sync::watch, time::timeout};
 
 /// Runs a body on the embedded cluster.
-fn on_embedded<F: Future<Output = ()>>(body: impl FnOnce(Backend) -> F, brokers: u32) {
-    runtime().block_on(async { body(Backend::embedded(brokers).await).await });
+fn on_embedded(body: impl AsyncFnOnce(&Backend), brokers: u32) {
+    runtime().block_on(async { body(&Backend::embedded(brokers).await).await });
 }
 
-/// Runs a body on Apache Kafka, if available.
-fn on_apache<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Backend) -> F, brokers: usize) {
-    let Some(backend) = Backend::apache(name, brokers) else { return };
+/// Runs a body on Apache Kafka's shared broker, if available.
+fn on_apache(name: &str, body: impl AsyncFnOnce(&Backend)) {
+    let Some(backend) = Backend::shared_apache(name) else { return };
     runtime().block_on(body(backend));
 }
 
@@ -35,14 +35,14 @@ fn every_field_and_codec_arrives_embedded() {
 
 #[test]
 fn every_field_and_codec_arrives_apache() {
-    on_apache("every_field_and_codec_arrives", every_field_and_codec_arrives, 1);
+    on_apache("every_field_and_codec_arrives", every_field_and_codec_arrives);
 }
 
-async fn every_field_and_codec_arrives(backend: Backend) {
+async fn every_field_and_codec_arrives(backend: &Backend) {
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let topic = format!("fields-{codec}");
         backend.create_topic(&topic, 1, 1).await;
-        let producer = producer(&backend, &[("compression.type", codec), ("linger.ms", "20")]);
+        let producer = producer(backend, &[("compression.type", codec), ("linger.ms", "20")]);
         let headers = [
             Header { key: "trace", value: Some(b"1") },
             Header { key: "trace", value: Some(b"2") },
@@ -67,7 +67,7 @@ async fn every_field_and_codec_arrives(backend: Backend) {
             assert!([created, first_written, written, acknowledged].is_sorted(), "{batch:?}");
             assert!(batch.attempts > 1 || first_written == written, "{batch:?}");
         }
-        let read = read_all(&backend, &topic, 1).await.remove(&0).expect("partition 0");
+        let read = read_all(backend, &topic, 1).await.remove(&0).expect("partition 0");
         assert_eq!(read.len(), 100, "{codec}");
         for (n, record) in read.iter().enumerate() {
             assert_eq!((record.offset(), record.timestamp()), (n as i64, 1_000_000 + n as i64));
@@ -154,12 +154,12 @@ async fn send_until(
 
 #[test]
 fn killed_leaders_lose_and_duplicate_no_record_embedded() {
-    on_embedded(|backend| async move { killed_leaders(&backend).await }, 3);
+    on_embedded(killed_leaders, 3);
 }
 
 #[test]
 fn records_follow_the_new_leader_of_a_frozen_broker_embedded() {
-    on_embedded(|backend| async move { frozen_leader(&backend).await }, 3);
+    on_embedded(frozen_leader, 3);
 }
 
 /// An unresponsive leader sends no error, and `request.timeout.ms` is 30 s. Its batches move to the new leaders long
@@ -180,13 +180,12 @@ async fn frozen_leader(backend: &Backend) {
 
 #[test]
 fn killed_leaders_lose_and_duplicate_no_record_apache() {
-    on_apache("killed_leaders", lost_leaders, 3);
-}
-
-/// Both on one cluster, because its start is slow.
-async fn lost_leaders(backend: Backend) {
-    killed_leaders(&backend).await;
-    frozen_leader(&backend).await;
+    let Some(backend) = Backend::apache("killed_leaders", 3) else { return };
+    // Both on one cluster, because its start is slow.
+    runtime().block_on(async {
+        killed_leaders(&backend).await;
+        frozen_leader(&backend).await;
+    });
 }
 
 async fn killed_leaders(backend: &Backend) {
@@ -233,11 +232,11 @@ fn moving_leaders_lose_and_duplicate_no_record() {
 #[test]
 fn timed_out_attempts_do_not_duplicate_records() {
     on_embedded(
-        |backend| async move {
+        async |backend| {
             backend.create_topic("late", 1, 1).await;
-            let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+            let Backend::Embedded(cluster) = backend else { unreachable!("embedded") };
             let producer = producer(
-                &backend,
+                backend,
                 &[
                     ("linger.ms", "0"),
                     ("request.timeout.ms", "200"),
@@ -276,7 +275,7 @@ fn timed_out_attempts_do_not_duplicate_records() {
             };
             let limit = Duration::from_secs(60);
             let last = timeout(limit, acknowledged).await.expect("acknowledged");
-            let read = read_all(&backend, "late", 1).await.remove(&0).expect("records");
+            let read = read_all(backend, "late", 1).await.remove(&0).expect("records");
             let numbers: Vec<u64> = read.iter().map(number).collect();
             assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
             assert_eq!((numbers.first(), numbers.last()), (Some(&0), Some(&last)));
@@ -288,16 +287,16 @@ fn timed_out_attempts_do_not_duplicate_records() {
 #[test]
 fn full_buffer_is_reported_to_the_caller() {
     on_embedded(
-        |backend| async move {
+        async |backend| {
             backend.create_topic("full", 1, 1).await;
-            let Backend::Embedded(cluster) = &backend else { unreachable!("embedded") };
+            let Backend::Embedded(cluster) = backend else { unreachable!("embedded") };
             let settings = [
                 ("buffer.memory", "65536"),
                 ("batch.size", "16384"),
                 ("max.block.ms", "2000"),
                 ("linger.ms", "0"),
             ];
-            let producer = producer(&backend, &settings);
+            let producer = producer(backend, &settings);
             producer.warm_up(&["full"]).await.expect("the leader answers");
             cluster.freeze(1);
             let value = vec![0; 10_000];
@@ -332,12 +331,12 @@ fn invalid_sends_report_their_reason() {
 
 #[test]
 fn invalid_sends_report_their_reason_apache() {
-    on_apache("cannot_be_sent", cannot_be_sent, 1);
+    on_apache("cannot_be_sent", cannot_be_sent);
 }
 
-async fn cannot_be_sent(backend: Backend) {
+async fn cannot_be_sent(backend: &Backend) {
     backend.create_topic("known", 2, 1).await;
-    let producer = producer(&backend, &[("max.block.ms", "1500"), ("linger.ms", "0")]);
+    let producer = producer(backend, &[("max.block.ms", "1500"), ("linger.ms", "0")]);
     // On a busy machine the first connection may take longer than that.
     until_in_time(async || producer.warm_up(&["known"]).await).await;
     let large = vec![0; 2_000_000];
@@ -366,13 +365,13 @@ fn acks_0_has_no_offset_and_acks_1_has_one() {
 
 #[test]
 fn acks_0_has_no_offset_and_acks_1_has_one_apache() {
-    on_apache("acks_0_and_1", acks_0_and_1, 1);
+    on_apache("acks_0_and_1", acks_0_and_1);
 }
 
-async fn acks_0_and_1(backend: Backend) {
+async fn acks_0_and_1(backend: &Backend) {
     backend.create_topic("acks", 1, 1).await;
     for (acks, has_offset) in [("0", false), ("1", true)] {
-        let producer = producer(&backend, &[("acks", acks), ("linger.ms", "0")]);
+        let producer = producer(backend, &[("acks", acks), ("linger.ms", "0")]);
         let mut last = None;
         for _ in 0..3 {
             let delivery = producer.send(Record::to("acks").value(acks)).await.expect("sent");
@@ -382,7 +381,7 @@ async fn acks_0_and_1(backend: Backend) {
         producer.close().await.expect("closed");
     }
     // Records with acks=0 may still be in flight; those with acks=1 are in the log.
-    let read = read_all(&backend, "acks", 1).await;
+    let read = read_all(backend, "acks", 1).await;
     assert!(read[&0].iter().filter(|record| record.value() == Some(b"1")).count() == 3);
 }
 

@@ -12,36 +12,44 @@ use curtail::{
 use curtail_cluster::ReplicaSelector;
 use tokio::time::timeout;
 
-const TOPIC: &str = "racks";
+/// Topics of the three cases, which share a cluster of Apache Kafka.
+const SENT: &str = "sent";
+const READ: &str = "read";
+const SHARED: &str = "shared";
 const PARTITIONS: i32 = 6;
 const RACKS: [&str; 3] = ["near", "far", "farther"];
 const LIMIT: Duration = Duration::from_secs(60);
 const AWARE: (&str, &str) = ("partitioner.rack.aware", "true");
 
+/// All cases on one cluster, because its start is slow. The last one kills a broker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_stay_in_the_rack_embedded() {
-    let racks = RACKS.map(str::to_owned).to_vec();
-    keyless_records_stay_in_the_rack(Backend::embedded_with(3, |c| c.racks = racks).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keyless_records_stay_in_the_rack_apache() {
-    let backend = Backend::apache_with("keyless_records_stay_in_the_rack_apache", 3, |builder| {
+async fn racks_are_respected_apache() {
+    let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    let backend = Backend::apache_with("racks_are_respected_apache", 3, |builder| {
+        let builder = builder.property("replica.selector.class", selector);
         (0..3).fold(builder, |builder, index| {
             builder.broker_property(index, "broker.rack", RACKS[index])
         })
     });
     let Some(backend) = backend else { return };
-    keyless_records_stay_in_the_rack(backend).await;
+    consumers_read_in_their_rack(&backend).await;
+    members_get_partitions_in_their_rack(&backend).await;
+    keyless_records_stay_in_the_rack(&backend).await;
 }
 
-async fn keyless_records_stay_in_the_rack(backend: Backend) {
-    backend.create_topic(TOPIC, PARTITIONS, 3).await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keyless_records_stay_in_the_rack_embedded() {
+    let racks = RACKS.map(str::to_owned).to_vec();
+    keyless_records_stay_in_the_rack(&Backend::embedded_with(3, |c| c.racks = racks).await).await;
+}
+
+async fn keyless_records_stay_in_the_rack(backend: &Backend) {
+    backend.create_topic(SENT, PARTITIONS, 3).await;
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
     let cluster = admin.describe_cluster().await.expect("described");
     let broker = cluster.brokers.iter().find(|broker| broker.rack.as_deref() == Some("near"));
     let broker = broker.expect("brokers report their racks").id;
-    let topic = admin.describe_topics(&[TOPIC]).await.expect("described").remove(0).1;
+    let topic = admin.describe_topics(&[SENT]).await.expect("described").remove(0).1;
     let partitions = topic.expect("the topic").partitions;
     let led = partitions.iter().filter(|partition| partition.leader == Some(broker));
     let near: BTreeSet<i32> = led.map(|partition| partition.partition).collect();
@@ -51,16 +59,16 @@ async fn keyless_records_stay_in_the_rack(backend: Backend) {
     // Keyless records leave a broker whose response is late for another rack, and a busy machine makes brokers late.
     // Here they do not leave.
     let stay = ("curtail.route.around.trouble", "false");
-    assert_eq!(used(&in_rack(&backend, "near", &[AWARE, stay])).await, near);
+    assert_eq!(used(&in_rack(backend, "near", &[AWARE, stay])).await, near);
     let adaptive = [("client.rack", "near"), AWARE, ("linger.ms", "0"), stay];
-    assert!(used(&producer(&backend, &adaptive)).await.is_subset(&near));
-    assert_eq!(used(&in_rack(&backend, "near", &[])).await, all);
+    assert!(used(&producer(backend, &adaptive)).await.is_subset(&near));
+    assert_eq!(used(&in_rack(backend, "near", &[])).await, all);
     // Without a leader in the rack, every leader is used.
-    assert_eq!(used(&in_rack(&backend, "elsewhere", &[AWARE])).await, all);
+    assert_eq!(used(&in_rack(backend, "elsewhere", &[AWARE])).await, all);
     // A record with an explicit partition goes there.
-    let aware = in_rack(&backend, "near", &[AWARE]);
+    let aware = in_rack(backend, "near", &[AWARE]);
     let far = *all.difference(&near).next().expect("others");
-    let bound = aware.send(Record::to(TOPIC).partition(far).value("bound")).await.expect("sent");
+    let bound = aware.send(Record::to(SENT).partition(far).value("bound")).await.expect("sent");
     assert_eq!(bound.await.expect("written").partition, far);
     // The rack loses its leader.
     backend.kill(broker);
@@ -86,7 +94,7 @@ fn in_rack(backend: &Backend, rack: &str, more: &[(&str, &str)]) -> Producer {
 }
 
 async fn keyless(producer: &Producer) -> i32 {
-    let delivery = producer.send(Record::to(TOPIC).value("keyless")).await.expect("sent");
+    let delivery = producer.send(Record::to(SENT).value("keyless")).await.expect("sent");
     timeout(LIMIT, delivery).await.expect("an outcome").expect("written").partition
 }
 
@@ -105,34 +113,21 @@ async fn consumers_read_in_their_rack_embedded() {
         c.racks = RACKS.map(str::to_owned).to_vec();
         c.replica_selector = ReplicaSelector::RackAware;
     });
-    consumers_read_in_their_rack(backend.await).await;
+    consumers_read_in_their_rack(&backend.await).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn consumers_read_in_their_rack_apache() {
-    let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
-    let backend = Backend::apache_with("consumers_read_in_their_rack_apache", 3, |builder| {
-        let builder = builder.property("replica.selector.class", selector);
-        (0..3).fold(builder, |builder, index| {
-            builder.broker_property(index, "broker.rack", RACKS[index])
-        })
-    });
-    let Some(backend) = backend else { return };
-    consumers_read_in_their_rack(backend).await;
-}
-
-async fn consumers_read_in_their_rack(backend: Backend) {
-    backend.create_topic(TOPIC, PARTITIONS, 3).await;
+async fn consumers_read_in_their_rack(backend: &Backend) {
+    backend.create_topic(READ, PARTITIONS, 3).await;
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
     let cluster = admin.describe_cluster().await.expect("described");
     let broker = cluster.brokers.iter().find(|broker| broker.rack.as_deref() == Some("near"));
     let near = broker.expect("brokers report their racks").id;
-    let sender = producer(&backend, &[("linger.ms", "0")]);
+    let sender = producer(backend, &[("linger.ms", "0")]);
     let config = ConsumerConfig::new(backend.bootstrap())
         .client_rack("near")
         .auto_offset_reset(OffsetReset::Earliest);
     let mut consumer = Consumer::new(config).expect("usable");
-    let all: Vec<_> = (0..PARTITIONS).map(|index| TopicPartition::new(TOPIC, index)).collect();
+    let all: Vec<_> = (0..PARTITIONS).map(|index| TopicPartition::new(READ, index)).collect();
     consumer.assign(all.iter().cloned());
     // Every partition has a replica in the rack, and is read there once its leader has named it.
     let mut sent = 0;
@@ -165,7 +160,7 @@ async fn consumers_read_in_their_rack(backend: Backend) {
 async fn round(sender: &Producer, consumer: &mut Consumer) -> usize {
     let mut deliveries = Vec::new();
     for partition in 0..PARTITIONS {
-        let record = Record::to(TOPIC).partition(partition).value("x");
+        let record = Record::to(READ).partition(partition).value("x");
         deliveries.push(sender.send(record).await.expect("sent"));
     }
     for delivery in deliveries {
@@ -188,36 +183,23 @@ async fn members_get_partitions_in_their_rack_embedded() {
         config.racks = racks;
         config.set("group.initial.rebalance.delay.ms", "0").unwrap();
     });
-    members_get_partitions_in_their_rack(backend.await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_get_partitions_in_their_rack_apache() {
-    let name = "members_get_partitions_in_their_rack_apache";
-    let backend = Backend::apache_with(name, 3, |builder| {
-        let builder = builder.property("group.initial.rebalance.delay.ms", "0");
-        (0..3).fold(builder, |builder, index| {
-            builder.broker_property(index, "broker.rack", RACKS[index])
-        })
-    });
-    let Some(backend) = backend else { return };
-    members_get_partitions_in_their_rack(backend).await;
+    members_get_partitions_in_their_rack(&backend.await).await;
 }
 
 /// Partitions have one replica each, two in each rack. Three members, one in each rack, share them (KIP-881).
-async fn members_get_partitions_in_their_rack(backend: Backend) {
-    backend.create_topic(TOPIC, 1, 1).await;
+async fn members_get_partitions_in_their_rack(backend: &Backend) {
+    backend.create_topic(SHARED, 1, 1).await;
     let admin = Admin::new(AdminConfig::new(backend.bootstrap())).expect("usable");
     let brokers = admin.describe_cluster().await.expect("described").brokers;
-    let topic = admin.describe_topics(&[TOPIC]).await.expect("described").remove(0).1;
+    let topic = admin.describe_topics(&[SHARED]).await.expect("described").remove(0).1;
     let first = topic.expect("the topic").partitions[0].replicas[0];
     let mut placed: Vec<i32> = brokers.iter().chain(&brokers).map(|broker| broker.id).collect();
     placed.remove(placed.iter().position(|id| *id == first).expect("a broker"));
     let added = placed.iter().map(|id| vec![*id]);
-    let added = NewPartitions::new(TOPIC, PARTITIONS).replicas(added);
+    let added = NewPartitions::new(SHARED, PARTITIONS).replicas(added);
     let created = admin.create_partitions(&[added], Mode::Apply).await.expect("created");
     created.into_iter().for_each(|(_, outcome)| outcome.expect("created"));
-    raw::until_known(&backend, TOPIC, PARTITIONS).await;
+    raw::until_known(backend, SHARED, PARTITIONS).await;
     placed.insert(0, first);
     let near = |rack: &str| -> BTreeSet<i32> {
         let broker = brokers.iter().find(|broker| broker.rack.as_deref() == Some(rack));
@@ -236,7 +218,7 @@ async fn members_get_partitions_in_their_rack(backend: Backend) {
                     .client_rack(*rack)
                     .partition_assignment_strategy([assignor]);
                 let mut consumer = Consumer::new(config).expect("usable");
-                consumer.subscribe([TOPIC]).expect("a subscription");
+                consumer.subscribe([SHARED]).expect("a subscription");
                 consumer
             })
             .collect();

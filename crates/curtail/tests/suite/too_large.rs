@@ -16,23 +16,23 @@ const BATCH_SIZE: (&str, &str) = ("batch.size", "60000");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_that_are_too_large_are_split_embedded() {
-    batches_that_are_too_large_are_split(Backend::embedded(1).await).await;
+    batches_that_are_too_large_are_split(&Backend::embedded(1).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_that_are_too_large_are_split_apache() {
     let name = "batches_that_are_too_large_are_split_apache";
-    let Some(backend) = Backend::apache(name, 1) else { return };
+    let Some(backend) = Backend::shared_apache(name) else { return };
     batches_that_are_too_large_are_split(backend).await;
 }
 
-async fn batches_that_are_too_large_are_split(backend: Backend) {
+async fn batches_that_are_too_large_are_split(backend: &Backend) {
     for codec in ["none", "gzip", "zstd"] {
-        several_batches_in_flight(&backend, codec).await;
+        several_batches_in_flight(backend, codec).await;
     }
-    without_idempotence(&backend).await;
-    a_record_that_is_too_large_alone_fails_alone(&backend).await;
-    in_a_transaction(&backend).await;
+    without_idempotence(backend).await;
+    a_record_that_is_too_large_alone_fails_alone(backend).await;
+    in_a_transaction(backend).await;
 }
 
 /// A record's timestamp and offset, or its error.

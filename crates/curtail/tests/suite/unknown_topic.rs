@@ -89,10 +89,10 @@ fn order_and_warm_up_embedded() {
 
 #[test]
 fn order_and_warm_up_apache() {
-    let Some(backend) = Backend::apache("order_and_warm_up", 1) else { return };
+    let Some(backend) = Backend::shared_apache("order_and_warm_up") else { return };
     run(async {
-        order_is_kept(&backend).await;
-        a_new_topic_is_warmed_up(&backend, 1).await;
+        order_is_kept(backend).await;
+        a_new_topic_is_warmed_up(backend, 1).await;
     });
 }
 

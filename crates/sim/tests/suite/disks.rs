@@ -50,19 +50,19 @@ fn torn_disks_find_a_recovery_without_checksums() {
     must_be_caught(
         Plant::RecoverWithoutChecksum,
         Scenario::TornDisks,
-        0,
+        3,
         &["replicas-differ", "unknown-record"],
     );
 }
 
 #[test]
 fn torn_disks_find_a_log_that_begins_with_a_gap() {
-    must_be_caught(Plant::BeginWithGap, Scenario::TornDisks, 0, &["replicas-differ", "lost"]);
+    must_be_caught(Plant::BeginWithGap, Scenario::TornDisks, 7, &["replicas-differ", "lost"]);
 }
 
 #[test]
 fn a_controller_crash_finds_changes_that_are_not_synced() {
-    must_be_caught(Plant::JournalUnsynced, Scenario::Controller, 0, &["metadata-lost"]);
+    must_be_caught(Plant::JournalUnsynced, Scenario::Controller, 1, &["metadata-lost"]);
 }
 
 #[test]
@@ -72,17 +72,17 @@ fn a_controller_crash_finds_producer_ids_that_come_twice() {
 
 #[test]
 fn stuck_syncs_find_a_change_that_was_acknowledged_unsynced() {
-    must_be_caught(Plant::JournalUnsynced, Scenario::StuckSyncs, 0, &["metadata-lost"]);
+    must_be_caught(Plant::JournalUnsynced, Scenario::StuckSyncs, 1, &["metadata-lost"]);
 }
 
 #[test]
 fn stuck_syncs_find_a_controller_that_fences_for_its_own_standstill() {
-    must_be_caught(Plant::CountStandstill, Scenario::StuckSyncs, 0, &["fenced-for-nothing"]);
+    must_be_caught(Plant::CountStandstill, Scenario::StuckSyncs, 2, &["fenced-for-nothing"]);
 }
 
 #[test]
 fn stuck_syncs_find_a_broker_that_acknowledges_unsynced_records() {
-    must_be_caught(Plant::SkipFlush, Scenario::StuckSyncs, 0, &["lost", "misplaced"]);
+    must_be_caught(Plant::SkipFlush, Scenario::StuckSyncs, 1, &["lost", "misplaced"]);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn corruption_finds_a_follower_that_verifies_no_checksum() {
     must_be_caught(
         Plant::ReplicateCorruptBatches,
         Scenario::Corruption,
-        0,
+        1,
         &["replicas-differ", "unknown-record"],
     );
 }

@@ -62,7 +62,7 @@ fn a_consumer_skips_only_what_retention_deletes() {
 
 #[test]
 fn retention_that_deletes_too_much_is_found() {
-    must_be_caught(Plant::RetainTooLittle, Scenario::Retention, 0, &["strayed"]);
+    must_be_caught(Plant::RetainTooLittle, Scenario::Retention, 7, &["strayed"]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn compaction_finds_a_cleaner_that_passes_the_last_stable_offset() {
     must_be_caught(
         Plant::CompactUnstable,
         Scenario::Compaction,
-        57,
+        89,
         &["compacted-away", "lost", "torn-transaction"],
     );
 }
@@ -99,7 +99,7 @@ fn compaction_finds_a_cleaner_that_removes_tombstones_at_once() {
     must_be_caught(
         Plant::TombstonesAtOnce,
         Scenario::Compaction,
-        0,
+        29,
         &["compacted-away", "resurrected", "strayed"],
     );
 }

@@ -127,7 +127,7 @@ fn transactions_of_both_versions_see_their_coordinators_move() {
 
 #[test]
 fn transactions_find_a_broker_that_hides_aborts() {
-    must_be_caught(Plant::HideAborted, Scenario::Transactions, 0, &["torn-transaction"]);
+    must_be_caught(Plant::HideAborted, Scenario::Transactions, 1, &["torn-transaction"]);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn freezes_find_a_leader_that_does_not_know_the_producers() {
 
 #[test]
 fn restarts_find_a_leader_that_acknowledges_before_replication() {
-    must_be_caught(Plant::AckBeforeReplication, Scenario::Restarts, 0, &["lost", "misplaced"]);
+    must_be_caught(Plant::AckBeforeReplication, Scenario::Restarts, 2, &["lost", "misplaced"]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn stale_metadata_finds_a_commit_that_not_all_have() {
 
 #[test]
 fn cuts_find_a_commit_that_not_all_have() {
-    must_be_caught(Plant::CommitByMajority, Scenario::Cuts, 0, &["lost", "misplaced"]);
+    must_be_caught(Plant::CommitByMajority, Scenario::Cuts, 9, &["lost", "misplaced"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 pub(crate) mod raw;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use curtail::{
     Admin, AdminConfig, Consumer, ConsumerConfig, ConsumerRecord, Env, Error, Producer,
@@ -50,6 +50,13 @@ impl Backend {
     /// Apache Kafka, or `None` with the reason printed.
     pub(crate) fn apache(test: &str, brokers: usize) -> Option<Self> {
         Self::apache_with(test, brokers, |builder| builder)
+    }
+
+    /// One broker of Apache Kafka for all tests that change nothing but their own topics and groups, or `None` with the reason
+    /// printed. It ends with the process.
+    pub(crate) fn shared_apache(test: &str) -> Option<&'static Self> {
+        static BROKER: OnceLock<Option<Backend>> = OnceLock::new();
+        BROKER.get_or_init(|| Self::apache(test, 1)).as_ref()
     }
 
     /// Apache Kafka with the test's settings, or `None` with the reason printed.
