@@ -19,6 +19,11 @@ const MARGIN: f64 = 5.0;
 /// Fetches of followers that are listed for each follower.
 const FETCHES: usize = 4;
 
+/// Requests that are listed as in flight while a record waited for its first one: at most so many, and each for at least this
+/// part of the wait.
+const MEANWHILE: usize = 3;
+const PART_OF_WAIT: f64 = 0.25;
+
 /// A batch over all its attempts: its partition, and the producer epoch and first sequence number it keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity<'a> {
@@ -53,6 +58,9 @@ impl Timeline {
         };
         let (due, end) = (place.due.as_secs_f64() * 1e3, place.acknowledged.as_secs_f64() * 1e3);
         let mut lines = vec![Line { at_ms: due, text: "due".into() }];
+        if let Some((first, _)) = attempts.first() {
+            lines.extend(self.meanwhile(due, self.ms_of(first.at)));
+        }
         let mut leaders = Vec::new();
         for (sent, answered) in &attempts {
             lines.push(self.sent(sent, &identity));
@@ -73,45 +81,74 @@ impl Timeline {
 
     /// The batch with the record, and the events of its attempts in order: request, and response if there was one.
     fn attempts(&self, name: &str, offset: i64) -> Option<(Identity<'_>, Vec<Attempt<'_>>)> {
-        let mut open: BTreeMap<(Connection<'_>, &str), &Traced> = BTreeMap::new();
-        let mut by_batch: Vec<(Identity<'_>, Attempt<'_>)> = Vec::new();
-        let mut found = None;
+        let batch = |sent| batches(sent).find(|of| of.identity.partition == name);
+        let flights = self.flights().into_iter();
+        let attempts: Vec<(Batch<'_>, Attempt<'_>)> =
+            flights.filter_map(|flight| Some((batch(flight.0)?, flight))).collect();
+        let holds = |(batch, (_, answered)): &(Batch<'_>, Attempt<'_>)| {
+            let outcome = answered.and_then(|of| outcomes(of).find(|of| of.partition == name));
+            outcome.is_some_and(|of| {
+                of.error == "NONE"
+                    && of.base_offset >= 0
+                    && (of.base_offset..of.base_offset + batch.records).contains(&offset)
+            })
+        };
+        let found = attempts.iter().rev().find(|attempt| holds(attempt))?.0.identity.clone();
+        let attempts = attempts.into_iter().filter(|(batch, _)| batch.identity == found);
+        let attempts = attempts.map(|(_, flight)| flight).collect();
+        Some((found, attempts))
+    }
+
+    /// All requests with records, in the order in which they were sent.
+    fn flights(&self) -> Vec<Attempt<'_>> {
+        let mut flights: Vec<Attempt<'_>> = Vec::new();
+        let mut open: BTreeMap<(Connection<'_>, &str), usize> = BTreeMap::new();
         for event in &self.traced {
             let request = (connection(event), event.get("correlation_id"));
             match event.get("event") {
                 "sent" => {
-                    let Some(batch) = batches(event).find(|of| of.identity.partition == name)
-                    else {
-                        continue;
-                    };
-                    open.insert(request, event);
-                    by_batch.push((batch.identity, (event, None)));
+                    open.insert(request, flights.len());
+                    flights.push((event, None));
                 }
                 "answered" => {
-                    let Some(sent) = open.remove(&request) else { continue };
-                    let attempt =
-                        by_batch.iter_mut().rev().find(|(_, of)| std::ptr::eq(of.0, sent));
-                    let Some((identity, (_, answer))) = attempt else { continue };
-                    *answer = Some(event);
-                    let outcome = outcomes(event).find(|of| of.partition == name);
-                    let records = batches(sent).find(|of| of.identity.partition == name);
-                    let records = records.map_or(0, |batch| batch.records);
-                    let holds = |of: &Outcome<'_>| {
-                        of.error == "NONE"
-                            && of.base_offset >= 0
-                            && (of.base_offset..of.base_offset + records).contains(&offset)
-                    };
-                    if outcome.is_some_and(|of| holds(&of)) {
-                        found = Some(identity.clone());
+                    if let Some(index) = open.remove(&request) {
+                        flights[index].1 = Some(event);
                     }
                 }
                 "disconnected" => open.retain(|(of, _), _| *of != connection(event)),
                 _ => {}
             }
         }
-        let found = found?;
-        let attempts = by_batch.into_iter().filter(|(of, _)| *of == found).map(|(_, of)| of);
-        Some((found.clone(), attempts.collect()))
+        flights
+    }
+
+    /// The requests that were in flight for most of the time from `due` to `sent`: what a record may have waited for in the
+    /// producer.
+    fn meanwhile(&self, due: f64, sent: f64) -> Vec<Line> {
+        let overlap = |(from, until): (f64, f64)| until.min(sent) - from.max(due);
+        let least = (sent - due) * PART_OF_WAIT;
+        let mut flights: Vec<(f64, (&Traced, &Traced))> = Vec::new();
+        for (request, answered) in self.flights() {
+            let Some(answered) = answered else { continue };
+            let overlap = overlap((self.ms_of(request.at), self.ms_of(answered.at)));
+            if overlap >= least && overlap > MARGIN {
+                flights.push((overlap, (request, answered)));
+            }
+        }
+        flights.sort_by(|a, b| b.0.total_cmp(&a.0));
+        flights.truncate(MEANWHILE);
+        let lines = flights.into_iter().flat_map(|(_, (request, answered))| {
+            let at_ms = self.ms_of(answered.at);
+            let took = at_ms - self.ms_of(request.at);
+            let (broker, id, side) =
+                (request.get("broker"), request.get("correlation_id"), side(request));
+            let partitions = batches(request).count();
+            let text = format!(
+                "  meanwhile request {id} to broker {broker}{side} with {partitions} partitions was in flight for {took:.1} ms"
+            );
+            [Some(Line { at_ms, text }), self.served_part(request, answered)]
+        });
+        lines.flatten().collect()
     }
 
     fn sent(&self, sent: &Traced, identity: &Identity<'_>) -> Line {
@@ -157,7 +194,7 @@ impl Timeline {
         let served = self.served.iter().filter(same).min_by(|a, b| off(a).total_cmp(&off(b)))?;
         let Took { total, queue, local, remote, response } = served.took;
         let text = format!(
-            "  broker {broker} served it in {total:.1} ms: queue {queue:.1}, append {local:.1}, waiting for followers \
+            "  broker {broker} served request {id} in {total:.1} ms: queue {queue:.1}, append {local:.1}, waiting for followers \
              {remote:.1}, response {response:.1}"
         );
         Some(Line { at_ms: self.ms_of_wall(served.received()), text })

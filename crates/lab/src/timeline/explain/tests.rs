@@ -154,3 +154,32 @@ fn leader_changes_are_the_producers() {
         texts(&of, 0, 40).into_iter().filter(|line| line.contains("knows")).collect();
     assert_eq!(changes, ["the producer knows: leader is broker 1, epoch 3 (one of 2 changes)"]);
 }
+
+/// A record that waits in the producer before its first request waits for earlier ones.
+#[test]
+fn requests_during_a_long_wait_are_named() {
+    let sent = |at, id, batches| {
+        let fields =
+            [("event", "sent"), ("broker", "1"), ("branch", "Main"), ("correlation_id", id)];
+        (at, fields.into_iter().chain([("ahead", "0"), ("batches", batches)]).collect::<Vec<_>>())
+    };
+    let answered = |at, id, results| {
+        let fields =
+            [("event", "answered"), ("broker", "1"), ("branch", "Main"), ("correlation_id", id)];
+        (at, fields.into_iter().chain([("results", results)]).collect::<Vec<_>>())
+    };
+    let events = [
+        sent(1, "7", "t-1 3 0:9 1 0;t-2 3 0:4 1 0"),
+        sent(2, "8", "t-1 3 0:10 1 0"),
+        answered(9, "8", "t-1 NONE 3 -1 -1"),
+        answered(80, "7", "t-1 NONE 2 -1 -1;t-2 NONE 9 -1 -1"),
+        sent(81, "9", "t-0 3 0:5 2 0"),
+        answered(90, "9", "t-0 NONE 40 -1 -1"),
+    ];
+    let events: Vec<(u64, &[(&'static str, &str)])> =
+        events.iter().map(|(at, fields)| (*at, &fields[..])).collect();
+    let lines = texts(&timeline(&events), 0, 40);
+    let named: Vec<&String> = lines.iter().filter(|line| line.contains("meanwhile")).collect();
+    let expected = "  meanwhile request 7 to broker 1 with 2 partitions was in flight for 79.0 ms";
+    assert_eq!(named, [expected], "{lines:?}");
+}
