@@ -31,7 +31,7 @@ async fn create(admin: &Admin, topic: &str, partitions: i32, replicas: i16) {
 
 /// Records sent before the topic exists arrive in the order of the sends, and before those sent after.
 async fn order_is_kept(backend: &Backend) {
-    let (topic, keys, records) = ("later", 7u32, 2_000u32);
+    let (topic, keys, records) = ("awaited", 7u32, 2_000u32);
     let producer = producer(backend, &[("linger.ms", "1")]);
     let send = |n: u32| {
         let record = Record::to(topic);

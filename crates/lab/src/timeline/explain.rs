@@ -19,9 +19,10 @@ const MARGIN: f64 = 5.0;
 /// Fetches of followers that are listed for each follower.
 const FETCHES: usize = 4;
 
-/// Requests that are listed as in flight while a record waited for its first one: at most so many, and each for at least this
-/// part of the wait.
-const MEANWHILE: usize = 3;
+/// Most requests that are listed as in flight while a record waited for its first one.
+const WHILE_IT_WAITED: usize = 3;
+
+/// The part of that wait for which such a request was in flight, at least.
 const PART_OF_WAIT: f64 = 0.25;
 
 /// A batch over all its attempts: its partition, and the producer epoch and first sequence number it keeps.
@@ -59,7 +60,7 @@ impl Timeline {
         let (due, end) = (place.due.as_secs_f64() * 1e3, place.acknowledged.as_secs_f64() * 1e3);
         let mut lines = vec![Line { at_ms: due, text: "due".into() }];
         if let Some((first, _)) = attempts.first() {
-            lines.extend(self.meanwhile(due, self.ms_of(first.at)));
+            lines.extend(self.while_it_waited(due, self.ms_of(first.at)));
         }
         let mut leaders = Vec::new();
         for (sent, answered) in &attempts {
@@ -122,9 +123,9 @@ impl Timeline {
         flights
     }
 
-    /// The requests that were in flight for most of the time from `due` to `sent`: what a record may have waited for in the
-    /// producer.
-    fn meanwhile(&self, due: f64, sent: f64) -> Vec<Line> {
+    /// The requests that were in flight for the longest part of the time from `due` to `sent`: a record may have waited for
+    /// them in the producer.
+    fn while_it_waited(&self, due: f64, sent: f64) -> Vec<Line> {
         let overlap = |(from, until): (f64, f64)| until.min(sent) - from.max(due);
         let least = (sent - due) * PART_OF_WAIT;
         let mut flights: Vec<(f64, (&Traced, &Traced))> = Vec::new();
@@ -136,7 +137,7 @@ impl Timeline {
             }
         }
         flights.sort_by(|a, b| b.0.total_cmp(&a.0));
-        flights.truncate(MEANWHILE);
+        flights.truncate(WHILE_IT_WAITED);
         let lines = flights.into_iter().flat_map(|(_, (request, answered))| {
             let at_ms = self.ms_of(answered.at);
             let took = at_ms - self.ms_of(request.at);
@@ -144,7 +145,7 @@ impl Timeline {
                 (request.get("broker"), request.get("correlation_id"), side(request));
             let partitions = batches(request).count();
             let text = format!(
-                "  meanwhile request {id} to broker {broker}{side} with {partitions} partitions was in flight for {took:.1} ms"
+                "  while it waited, request {id} to broker {broker}{side} with {partitions} partitions was in flight for {took:.1} ms"
             );
             [Some(Line { at_ms, text }), self.served_part(request, answered)]
         });

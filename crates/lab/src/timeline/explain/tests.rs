@@ -179,7 +179,9 @@ fn requests_during_a_long_wait_are_named() {
     let events: Vec<(u64, &[(&'static str, &str)])> =
         events.iter().map(|(at, fields)| (*at, &fields[..])).collect();
     let lines = texts(&timeline(&events), 0, 40);
-    let named: Vec<&String> = lines.iter().filter(|line| line.contains("meanwhile")).collect();
-    let expected = "  meanwhile request 7 to broker 1 with 2 partitions was in flight for 79.0 ms";
+    let named: Vec<&String> =
+        lines.iter().filter(|line| line.contains("while it waited")).collect();
+    let expected =
+        "  while it waited, request 7 to broker 1 with 2 partitions was in flight for 79.0 ms";
     assert_eq!(named, [expected], "{lines:?}");
 }
