@@ -98,8 +98,8 @@ pub(crate) struct RunArguments {
     /// include it. Experiments that already have consumers do not need it.
     #[arg(long)]
     reader: bool,
-    /// Print a timeline of the slowest records: their requests, the requests in flight before them, the broker's own times
-    /// (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in client and brokers, so
+    /// Print a timeline of the slowest records: their requests, those in flight before them and while they waited, the
+    /// broker's own times (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in client and brokers, so
     /// such a run explains latencies, and its figures are not comparable with others.
     #[arg(long)]
     why: bool,

@@ -54,13 +54,14 @@ impl Timeline {
     pub(crate) fn explain(&self, place: Place) -> Vec<Line> {
         let topic = self.topics.first().map_or("", String::as_str);
         let name = format!("{topic}-{}", place.partition);
-        let Some((identity, attempts)) = self.attempts(&name, place.offset) else {
+        let flights = self.flights();
+        let Some((identity, attempts)) = attempts(&flights, &name, place.offset) else {
             return Vec::new();
         };
         let (due, end) = (place.due.as_secs_f64() * 1e3, place.acknowledged.as_secs_f64() * 1e3);
         let mut lines = vec![Line { at_ms: due, text: "due".into() }];
         if let Some((first, _)) = attempts.first() {
-            lines.extend(self.while_it_waited(due, self.ms_of(first.at)));
+            lines.extend(self.while_it_waited(&flights, due, self.ms_of(first.at)));
         }
         let mut leaders = Vec::new();
         for (sent, answered) in &attempts {
@@ -78,26 +79,6 @@ impl Timeline {
         lines.extend(self.followers(place, &leaders, end));
         lines.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
         lines
-    }
-
-    /// The batch with the record, and the events of its attempts in order: request, and response if there was one.
-    fn attempts(&self, name: &str, offset: i64) -> Option<(Identity<'_>, Vec<Attempt<'_>>)> {
-        let batch = |sent| batches(sent).find(|of| of.identity.partition == name);
-        let flights = self.flights().into_iter();
-        let attempts: Vec<(Batch<'_>, Attempt<'_>)> =
-            flights.filter_map(|flight| Some((batch(flight.0)?, flight))).collect();
-        let holds = |(batch, (_, answered)): &(Batch<'_>, Attempt<'_>)| {
-            let outcome = answered.and_then(|of| outcomes(of).find(|of| of.partition == name));
-            outcome.is_some_and(|of| {
-                of.error == "NONE"
-                    && of.base_offset >= 0
-                    && (of.base_offset..of.base_offset + batch.records).contains(&offset)
-            })
-        };
-        let found = attempts.iter().rev().find(|attempt| holds(attempt))?.0.identity.clone();
-        let attempts = attempts.into_iter().filter(|(batch, _)| batch.identity == found);
-        let attempts = attempts.map(|(_, flight)| flight).collect();
-        Some((found, attempts))
     }
 
     /// All requests with records, in the order in which they were sent.
@@ -125,31 +106,32 @@ impl Timeline {
 
     /// The requests that were in flight for the longest part of the time from `due` to `sent`: a record may have waited for
     /// them in the producer.
-    fn while_it_waited(&self, due: f64, sent: f64) -> Vec<Line> {
-        let overlap = |(from, until): (f64, f64)| until.min(sent) - from.max(due);
-        let least = (sent - due) * PART_OF_WAIT;
-        let mut flights: Vec<(f64, (&Traced, &Traced))> = Vec::new();
-        for (request, answered) in self.flights() {
+    fn while_it_waited(&self, flights: &[Attempt<'_>], due: f64, sent: f64) -> Vec<Line> {
+        let least = ((sent - due) * PART_OF_WAIT).max(MARGIN);
+        let mut longest = Vec::new();
+        for &(request, answered) in flights {
             let Some(answered) = answered else { continue };
-            let overlap = overlap((self.ms_of(request.at), self.ms_of(answered.at)));
-            if overlap >= least && overlap > MARGIN {
-                flights.push((overlap, (request, answered)));
+            let (from, until) = (self.ms_of(request.at), self.ms_of(answered.at));
+            let overlap: f64 = until.min(sent) - from.max(due);
+            if overlap >= least {
+                longest.push((overlap, request, answered));
             }
         }
-        flights.sort_by(|a, b| b.0.total_cmp(&a.0));
-        flights.truncate(WHILE_IT_WAITED);
-        let lines = flights.into_iter().flat_map(|(_, (request, answered))| {
+        longest.sort_by(|a, b| b.0.total_cmp(&a.0));
+        longest.truncate(WHILE_IT_WAITED);
+        let mut lines = Vec::new();
+        for (_, request, answered) in longest {
             let at_ms = self.ms_of(answered.at);
             let took = at_ms - self.ms_of(request.at);
-            let (broker, id, side) =
-                (request.get("broker"), request.get("correlation_id"), side(request));
-            let partitions = batches(request).count();
+            let (broker, id) = (request.get("broker"), request.get("correlation_id"));
+            let (side, partitions) = (side(request), batches(request).count());
             let text = format!(
                 "  while it waited, request {id} to broker {broker}{side} with {partitions} partitions was in flight for {took:.1} ms"
             );
-            [Some(Line { at_ms, text }), self.served_part(request, answered)]
-        });
-        lines.flatten().collect()
+            lines.push(Line { at_ms, text });
+            lines.extend(self.served_part(request, answered));
+        }
+        lines
     }
 
     fn sent(&self, sent: &Traced, identity: &Identity<'_>) -> Line {
@@ -324,6 +306,29 @@ fn side(event: &Traced) -> &'static str {
 
 /// A request, and its response.
 type Attempt<'a> = (&'a Traced, Option<&'a Traced>);
+
+/// The batch with the record at this offset, and all attempts at it in order.
+fn attempts<'a>(
+    flights: &[Attempt<'a>],
+    name: &str,
+    offset: i64,
+) -> Option<(Identity<'a>, Vec<Attempt<'a>>)> {
+    let batch = |sent: &'a Traced| batches(sent).find(|of| of.identity.partition == name);
+    let attempts: Vec<(Batch<'a>, Attempt<'a>)> =
+        flights.iter().filter_map(|flight| Some((batch(flight.0)?, *flight))).collect();
+    let holds = |(batch, (_, answered)): &(Batch<'a>, Attempt<'a>)| {
+        let outcome = answered.and_then(|of| outcomes(of).find(|of| of.partition == name));
+        outcome.is_some_and(|of| {
+            of.error == "NONE"
+                && of.base_offset >= 0
+                && (of.base_offset..of.base_offset + batch.records).contains(&offset)
+        })
+    };
+    let found = attempts.iter().rev().find(|attempt| holds(attempt))?.0.identity.clone();
+    let attempts = attempts.into_iter().filter(|(batch, _)| batch.identity == found);
+    let attempts = attempts.map(|(_, flight)| flight).collect();
+    Some((found, attempts))
+}
 
 /// The batches that a `sent` event names.
 fn batches(sent: &Traced) -> impl Iterator<Item = Batch<'_>> {

@@ -1,36 +1,32 @@
 //! Disks that tear, fail and decay, and a controller that crashes; for each a planted bug that its seeds must find.
 
-use curtail_sim::{Plant, Report, Scenario};
+use curtail_sim::{Plant, Scenario};
 
-use crate::must_be_caught;
+use crate::{must_be_caught, nothing_is_broken_in};
 
 /// Number of seeds per scenario.
 const SEEDS: u64 = 8;
 
-fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {
-    crate::nothing_is_broken(scenario, SEEDS)
-}
-
 #[test]
 fn torn_disks_lose_no_acknowledged_record() {
-    nothing_is_broken(Scenario::TornDisks);
+    nothing_is_broken_in(Scenario::TornDisks, SEEDS);
 }
 
 #[test]
 fn brokers_end_with_their_disks_and_lose_no_acknowledged_record() {
-    let reports = nothing_is_broken(Scenario::FailingDisks);
+    let reports = nothing_is_broken_in(Scenario::FailingDisks, SEEDS);
     let failed: usize = reports.iter().map(|report| report.history.disk_failures.len()).sum();
     assert!(failed >= 5, "{failed} disks failed");
 }
 
 #[test]
 fn decayed_batches_are_not_delivered_or_replicated() {
-    nothing_is_broken(Scenario::Corruption);
+    nothing_is_broken_in(Scenario::Corruption, SEEDS);
 }
 
 #[test]
 fn a_restarted_controller_has_every_acknowledged_change() {
-    let reports = nothing_is_broken(Scenario::Controller);
+    let reports = nothing_is_broken_in(Scenario::Controller, SEEDS);
     let restarts: usize =
         reports.iter().map(|report| report.history.controller_restarts.len()).sum();
     assert!(restarts >= 5, "{restarts} restarts");
@@ -38,7 +34,7 @@ fn a_restarted_controller_has_every_acknowledged_change() {
 
 #[test]
 fn stuck_syncs_lose_nothing_and_fence_no_broker() {
-    let reports = nothing_is_broken(Scenario::StuckSyncs);
+    let reports = nothing_is_broken_in(Scenario::StuckSyncs, SEEDS);
     let stuck: usize = reports.iter().map(|report| report.history.stuck_syncs).sum();
     let restarts: usize =
         reports.iter().map(|report| report.history.controller_restarts.len()).sum();

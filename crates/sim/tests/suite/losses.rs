@@ -5,14 +5,10 @@ use std::collections::BTreeSet;
 
 use curtail_sim::{Plant, Report, Scenario};
 
-use crate::must_be_caught;
+use crate::{must_be_caught, nothing_is_broken_in};
 
 /// Number of seeds per scenario.
 const SEEDS: u64 = 8;
-
-fn nothing_is_broken(scenario: Scenario) -> Vec<Report> {
-    crate::nothing_is_broken(scenario, SEEDS)
-}
 
 /// Sums a figure over all runs.
 fn total(reports: &[Report], figure: impl Fn(&Report) -> usize) -> usize {
@@ -21,7 +17,7 @@ fn total(reports: &[Report], figure: impl Fn(&Report) -> usize) -> usize {
 
 #[test]
 fn unclean_elections_lose_records_in_their_partitions_only_and_consumers_report_it() {
-    let reports = nothing_is_broken(Scenario::Unclean);
+    let reports = nothing_is_broken_in(Scenario::Unclean, SEEDS);
     let elections = total(&reports, |report| report.history.unclean.values().map(Vec::len).sum());
     let truncations = total(&reports, |report| report.history.truncations.len());
     assert!(elections >= 8 && truncations >= 4, "{elections} elections, {truncations} reports");
@@ -34,7 +30,7 @@ fn unclean_elections_find_a_controller_that_elects_them_everywhere() {
 
 #[test]
 fn consumers_of_all_racks_read_the_log_from_followers() {
-    let reports = nothing_is_broken(Scenario::Racks);
+    let reports = nothing_is_broken_in(Scenario::Racks, SEEDS);
     let near = total(&reports, |report| report.history.read_near as usize);
     let all = total(&reports, |report| {
         let also = report.history.also_consumed.iter().map(Vec::len).sum::<usize>();
@@ -55,7 +51,7 @@ fn racks_find_a_follower_that_serves_uncommitted_records() {
 
 #[test]
 fn a_consumer_skips_only_what_retention_deletes() {
-    let reports = nothing_is_broken(Scenario::Retention);
+    let reports = nothing_is_broken_in(Scenario::Retention, SEEDS);
     let deleted = total(&reports, |report| report.history.starts.len());
     assert!(deleted >= 4, "{deleted} logs start after offset 0");
 }
@@ -67,7 +63,7 @@ fn retention_that_deletes_too_much_is_found() {
 
 #[test]
 fn compaction_keeps_the_newest_record_of_each_key() {
-    let reports = nothing_is_broken(Scenario::Compaction);
+    let reports = nothing_is_broken_in(Scenario::Compaction, SEEDS);
     let removed = total(&reports, |report| {
         let compacted = report.history.compacted.as_ref();
         let sent = compacted.map_or(0, |compacted| compacted.keys.len());

@@ -19,7 +19,8 @@ use curtail_sim::{Plan, Plant, Report, Scenario};
 /// Number of seeds within which a bug planted in a scenario must be found.
 const PLANT_SEEDS: u64 = 200;
 
-fn nothing_is_broken(scenario: Scenario, seeds: u64) -> Vec<Report> {
+/// Runs the first seeds of a scenario, and returns their reports.
+fn nothing_is_broken_in(scenario: Scenario, seeds: u64) -> Vec<Report> {
     curtail_sim::seeds::intact_scenario(scenario, seeds).unwrap_or_else(|broken| panic!("{broken}"))
 }
 

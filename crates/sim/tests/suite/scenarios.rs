@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use curtail_sim::{Plan, Plant, Scenario, history::End, run, seeds, trace::Keep};
 
-use crate::must_be_caught;
+use crate::{must_be_caught, nothing_is_broken_in};
 
 /// Seeds of each kind.
 const SEEDS: u64 = 20;
@@ -13,10 +13,6 @@ const FEW: u64 = 8;
 
 fn nothing_is_broken(scenario: Scenario) {
     nothing_is_broken_in(scenario, SEEDS);
-}
-
-fn nothing_is_broken_in(scenario: Scenario, seeds: u64) {
-    crate::nothing_is_broken(scenario, seeds);
 }
 
 #[test]

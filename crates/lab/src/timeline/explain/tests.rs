@@ -158,16 +158,13 @@ fn leader_changes_are_the_producers() {
 /// A record that waits in the producer before its first request waits for earlier ones.
 #[test]
 fn requests_during_a_long_wait_are_named() {
-    let sent = |at, id, batches| {
-        let fields =
-            [("event", "sent"), ("broker", "1"), ("branch", "Main"), ("correlation_id", id)];
-        (at, fields.into_iter().chain([("ahead", "0"), ("batches", batches)]).collect::<Vec<_>>())
+    let event = |at, kind, id, more: &[(&'static str, &'static str)]| {
+        let request =
+            [("event", kind), ("broker", "1"), ("branch", "Main"), ("correlation_id", id)];
+        (at, [&request[..], more].concat())
     };
-    let answered = |at, id, results| {
-        let fields =
-            [("event", "answered"), ("broker", "1"), ("branch", "Main"), ("correlation_id", id)];
-        (at, fields.into_iter().chain([("results", results)]).collect::<Vec<_>>())
-    };
+    let sent = |at, id, batches| event(at, "sent", id, &[("ahead", "0"), ("batches", batches)]);
+    let answered = |at, id, results| event(at, "answered", id, &[("results", results)]);
     let events = [
         sent(1, "7", "t-1 3 0:9 1 0;t-2 3 0:4 1 0"),
         sent(2, "8", "t-1 3 0:10 1 0"),
