@@ -18,6 +18,17 @@ pub(crate) struct Served {
     pub(super) took: Took,
     /// Of Produce and Fetch requests and their responses.
     pub(super) partitions: Vec<ServedPartition>,
+    /// Of Fetch requests.
+    pub(super) session: Option<Session>,
+}
+
+/// The part of a fetch session that a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    /// Number of the request in its session; 0 begins one, and -1 has none.
+    pub(super) epoch: i64,
+    /// Partitions that leave the session.
+    pub(super) forgotten: usize,
 }
 
 /// Phases of a request inside the broker, in milliseconds.
@@ -94,7 +105,15 @@ pub(crate) fn parse(broker: i32, line: &str) -> Option<Served> {
             response: time("responseQueueTimeMs") + time("sendTimeMs"),
         },
         partitions,
+        session: session(&json["request"]),
     })
+}
+
+fn session(request: &Value) -> Option<Session> {
+    let epoch = request["sessionEpoch"].as_i64()?;
+    let topics = request["forgottenTopicsData"].as_array().into_iter().flatten();
+    let forgotten = topics.filter_map(|topic| Some(topic["partitions"].as_array()?.len())).sum();
+    Some(Session { epoch, forgotten })
 }
 
 /// Topics, the name of their list of partitions, and the name of a partition's index.
@@ -170,6 +189,13 @@ mod tests {
         let five = served.partition(&topic, 5).unwrap();
         assert_eq!((five.asked, five.told), (Some((10, 4)), Some((0, Some(9)))));
         assert_eq!(served.partition(&topic, 6).unwrap().told, Some((74, Some(-1))));
+        assert_eq!(served.session, None, "the line has none");
+        let line = line.replace(
+            r#""request":{"#,
+            r#""request":{"sessionEpoch":7,"forgottenTopicsData":[{"topicId":"vAW3","partitions":[1,2]}],"#,
+        );
+        let session = parse(1, &line).unwrap().session;
+        assert_eq!(session, Some(Session { epoch: 7, forgotten: 2 }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use curtail::ErrorCode;
 
 use super::{
     Line, Place, READER, Timeline,
-    broker::{Served, ServedPartition, Took},
+    broker::{Served, ServedPartition, Session, Took},
     client::Traced,
 };
 
@@ -18,6 +18,9 @@ const MARGIN: f64 = 5.0;
 
 /// Fetches of followers that are listed for each follower.
 const FETCHES: usize = 4;
+
+/// How long a fetch that does not name the partition is in flight after the batch, to be listed, in milliseconds.
+const LONG_FETCH: f64 = 50.0;
 
 /// Most requests that are listed as in flight while a record waited for its first one.
 const WHILE_IT_WAITED: usize = 3;
@@ -77,6 +80,7 @@ impl Timeline {
         lines.extend(self.leader_changes(&name, due, end));
         lines.extend(self.connections(due, end));
         lines.extend(self.followers(place, &leaders, end));
+        lines.extend(self.other_fetches(place, &leaders, end));
         lines.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
         lines
     }
@@ -287,6 +291,33 @@ impl Timeline {
                 served.broker
             );
             lines.push(Line { at_ms: sent, text });
+        }
+        lines
+    }
+
+    /// Fetches of followers in flight after the batch had reached their leader, that do not name its partition, and that took
+    /// long. In a fetch session the partition may be among those that have not changed.
+    fn other_fetches(&self, place: Place, leaders: &[(i32, f64)], end: f64) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for served in self.served.iter().filter(|served| served.api == "FETCH") {
+            let since = leaders.iter().find(|(leader, _)| *leader == served.broker);
+            let (Some(follower), Some((_, since))) = (served.follower(), since) else { continue };
+            let (from, until) = (self.ms_of_wall(served.received()), self.ms_of_wall(served.sent));
+            let lasts = until.min(end) - from.max(*since);
+            if lasts < LONG_FETCH || served.partition(&self.topics, place.partition).is_some() {
+                continue;
+            }
+            let named = served.partitions.iter().filter(|of| of.asked.is_some()).count();
+            let told = served.partitions.iter().filter(|of| of.told.is_some()).count();
+            let session = served.session.map_or(String::new(), |Session { epoch, forgotten }| {
+                format!(", request {epoch} of its session, which forgets {forgotten}")
+            });
+            let text = format!(
+                "  follower {follower} fetches at broker {} without naming it, for {:.1} ms: {named} partitions named, {told} \
+                 answered{session}",
+                served.broker, served.took.total
+            );
+            lines.push(Line { at_ms: from, text });
         }
         lines
     }
