@@ -80,7 +80,11 @@ pub(super) fn topic((name, partitions, replicas, configs): Topic) -> NewTopic {
 }
 
 pub(super) fn new_partitions((topic, total, replicas): Partitions) -> NewPartitions {
-    NewPartitions { topic, total, replicas }
+    let partitions = NewPartitions::new(topic, total);
+    match replicas {
+        Some(replicas) => partitions.replicas(replicas),
+        None => partitions,
+    }
 }
 
 pub(super) fn resource(py: Python<'_>, (kind, name): Resource) -> PyResult<ConfigResource> {

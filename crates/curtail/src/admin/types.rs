@@ -6,6 +6,7 @@ use curtail_wire::Uuid;
 
 /// A topic to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewTopic {
     /// Name.
     pub name: String,
@@ -62,6 +63,7 @@ impl Mode {
 
 /// Additional partitions for a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewPartitions {
     /// The topic.
     pub topic: String,

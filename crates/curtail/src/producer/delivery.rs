@@ -26,6 +26,7 @@ use crate::{
 
 /// Phase timestamps of a batch. They cost one clock reading for the first record, each request and each response.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Timing {
     /// Append of the first record.
     pub created: Instant,
