@@ -496,6 +496,7 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
     let routes = topic.routes.load();
     let account = partition.state.lock().account();
     let now = shared.age(Instant::now());
+    let (mut pioneers, mut others) = (Vec::new(), Vec::new());
     for route in &routes.by_lane {
         let is_own = route.broker() == account;
         if is_own {
@@ -510,8 +511,14 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
         }
         // A partition under trial keeps what it has; a pioneer has more than a trial needs.
         route.trial.end(pioneer.index as u32);
-        evacuate(shared, topic, pioneer);
-        if !is_own && !pioneer.state.lock().queue.is_idle() {
+        pioneers.push(pioneer.clone());
+        if !is_own {
+            others.push((route, pioneer));
+        }
+    }
+    evacuate(shared, topic, &pioneers);
+    for (route, pioneer) in others {
+        if !pioneer.state.lock().queue.is_idle() {
             // What it has sent already is the trial.
             route.trial.begin(pioneer.index as u32, now);
         }
@@ -605,19 +612,19 @@ pub(super) fn is_slow(
     state.lane.as_ref().is_some_and(|lane| is_late(lane.expected_wait(shared.age(now)), best))
 }
 
-/// Moves batches that no broker has written, and that are bound to no partition, away from an unhealthy partition. The
+/// Moves batches that no broker has written, and that are bound to no partition, away from unhealthy partitions. The
 /// caller holds no lock except that of the lanes.
-pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partition: &Arc<Partition>) {
+pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partitions: &[Arc<Partition>]) {
     if !shared.routing.policy.moves {
         return;
     }
-    let keeps = keeps(shared, topic, partition, &partition.state.lock());
-    if shared.routing.policy.prefers_proven && keeps == Keeps::All {
-        return;
-    }
     let ends = topic.kept.ends();
-    if move_out(shared, topic, partition, keeps) == Moved::NotAll {
-        keep(shared, topic, partition, ends);
+    let leaving = partitions.iter().filter_map(|partition| {
+        let keeps = keeps(shared, topic, partition, &partition.state.lock());
+        (!shared.routing.policy.prefers_proven || keeps != Keeps::All).then_some((partition, keeps))
+    });
+    for left in move_out(shared, topic, leaving) {
+        keep(shared, topic, left, ends);
     }
 }
 
@@ -635,13 +642,14 @@ pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     loop {
         let kept = topic.kept.take();
         let ends = topic.kept.ends();
-        let mut has_more = false;
-        for index in kept {
-            let Some(partition) = topic.partitions.get(index as usize) else { continue };
+        let partitions = kept.into_iter().filter_map(|index| topic.partitions.get(index as usize));
+        let leaving = partitions.filter_map(|partition| {
             let keeps = keeps(shared, topic, partition, &partition.state.lock());
-            if keeps != Keeps::All && move_out(shared, topic, partition, keeps) == Moved::NotAll {
-                has_more |= topic.kept.keep(index, ends);
-            }
+            (keeps != Keeps::All).then_some((partition, keeps))
+        });
+        let mut has_more = false;
+        for left in move_out(shared, topic, leaving) {
+            has_more |= topic.kept.keep(left.index as u32, ends);
         }
         if !has_more {
             return;
@@ -649,32 +657,40 @@ pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
     }
 }
 
-/// Outcome for the movable batches.
+/// Outcome for a movable batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
-    All,
-    NotAll,
+    Yes,
+    No,
 }
 
-fn move_out(
+/// Moves what these partitions do not keep. Returns those for whose batches there was no better place.
+///
+/// The oldest batch of all goes first. Otherwise an idle connection would take a newer one, and the older ones of other
+/// partitions would be written behind it.
+fn move_out<'a>(
     shared: &Shared,
     topic: &TopicState,
-    partition: &Arc<Partition>,
-    keeps: Keeps,
-) -> Moved {
-    let mut state = partition.state.lock();
-    let movable = match keeps {
-        Keeps::Sent => state.queue.take_unsent(&shared.policy),
-        Keeps::All | Keeps::None => state.queue.take_movable(&shared.policy),
-    };
-    drop(state);
-    let mut moved = Moved::All;
-    for batch in movable {
-        if place(shared, topic, partition, batch) == Moved::NotAll {
-            moved = Moved::NotAll;
+    leaving: impl Iterator<Item = (&'a Arc<Partition>, Keeps)>,
+) -> Vec<&'a Arc<Partition>> {
+    let mut movable = Vec::new();
+    for (partition, keeps) in leaving {
+        let queue = &mut partition.state.lock().queue;
+        let batches = match keeps {
+            Keeps::Sent => queue.take_unsent(&shared.policy),
+            Keeps::All | Keeps::None => queue.take_movable(&shared.policy),
+        };
+        movable.extend(batches.into_iter().map(|batch| (partition, batch)));
+    }
+    movable.sort_by_key(|(_, batch)| batch.created);
+    let mut left: Vec<&Arc<Partition>> = Vec::new();
+    for (partition, batch) in movable {
+        let stays = place(shared, topic, partition, batch) == Moved::No;
+        if stays && !left.iter().any(|other| Arc::ptr_eq(other, partition)) {
+            left.push(partition);
         }
     }
-    moved
+    left
 }
 
 fn place(
@@ -695,19 +711,19 @@ fn place(
             behind_newer = Some(partition);
         } else {
             move_in(shared, state, partition, batch);
-            return Moved::All;
+            return Moved::Yes;
         }
     }
     if let Some(partition) = behind_newer {
         let state = partition.state.lock();
         if !avoids(shared, topic, partition, &state) {
             move_in(shared, state, partition, batch);
-            return Moved::All;
+            return Moved::Yes;
         }
     }
     // No better place exists, or none was found: the batch stays.
     settle_in(shared, from.state.lock(), from, batch);
-    Moved::NotAll
+    Moved::No
 }
 
 fn move_in(

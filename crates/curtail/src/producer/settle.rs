@@ -237,10 +237,14 @@ fn acknowledge(
     if state.is_apart() && state.leader == leader && !state.is_avoided() {
         state.rejoin();
     }
-    resubmit(state, &partition);
     if was_doubtful || is_first {
+        // Older batches of other partitions may move here. Before the partition is queued: an idle connection takes what
+        // waits at once.
+        drop(state);
         shared.reconsider(&partition, is_first);
+        state = partition.state.lock();
     }
+    resubmit(state, &partition);
     let created = Instant::from_std(batch.created);
     let first_written = batch.first_taken.map_or(written, Instant::from_std);
     stats.batch_acknowledged(acknowledged.saturating_duration_since(created), batch.records);

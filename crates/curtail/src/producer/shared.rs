@@ -2,6 +2,7 @@
 
 use std::{
     pin::pin,
+    slice,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -370,9 +371,7 @@ impl Shared {
     /// Re-evaluates which partitions of a topic keyless records may use.
     fn review(&self, lanes: &Lanes, snapshot: &Snapshot, topic: &TopicState) {
         let Reviewed { left, stuck } = routing::review(self, topic, snapshot, lanes);
-        for partition in left {
-            routing::evacuate(self, topic, &partition);
-        }
+        routing::evacuate(self, topic, &left);
         routing::reconsider(self, topic);
         for partition in stuck {
             resubmit(partition.state.lock(), &partition);
@@ -440,14 +439,14 @@ impl Shared {
     pub(super) fn came_back(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
             routing::refused(topic, partition);
-            routing::evacuate(self, topic, partition);
+            routing::evacuate(self, topic, slice::from_ref(partition));
         }
     }
 
     /// Moves movable batches out of a partition whose last attempt failed.
     pub(super) fn evacuate(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
-            routing::evacuate(self, topic, partition);
+            routing::evacuate(self, topic, slice::from_ref(partition));
         }
     }
 

@@ -9,14 +9,15 @@ use std::{
 use curtail_net::{BoxFuture, Env, Listener, Net, SocketOptions};
 use curtail_proto::metadata::Snapshot;
 use curtail_wire::{
+    ErrorCode,
     metadata::{MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic},
-    produce::ProduceRequest,
+    produce::{ProducePartitionResponse, ProduceRequest, ProduceResponse, ProduceTopicResponse},
     records::RecordData,
 };
 use parking_lot::Mutex;
 
 use super::*;
-use crate::producer::{delivery::Delivery, shared::resubmit};
+use crate::producer::{delivery::Delivery, settle, shared::resubmit};
 
 mod branches;
 
@@ -173,6 +174,26 @@ pub(in crate::producer) fn queue(partition: &Arc<Partition>) {
     resubmit(partition.state.lock(), partition);
 }
 
+/// Acknowledges a request with one batch. Returns its partition.
+pub(in crate::producer) fn acknowledge(shared: &Shared, lane: &Lane, request: Request) -> i32 {
+    let index = request.batches[0].partition.index;
+    let result = ProducePartitionResponse {
+        index,
+        error: ErrorCode::NONE,
+        base_offset: 0,
+        log_append_time_ms: -1,
+        log_start_offset: 0,
+        record_errors: Vec::new(),
+        error_message: None,
+        current_leader: None,
+    };
+    let topic =
+        ProduceTopicResponse { name: "t".into(), partitions: vec![result], ..Default::default() };
+    let answer = ProduceResponse { topics: vec![topic], ..Default::default() };
+    settle::answered(shared, lane.broker, request, &answer, Instant::now());
+    index
+}
+
 pub(in crate::producer) fn lane_of(partition: &Partition) -> Arc<Lane> {
     partition.state.lock().lane.clone().expect("a leader")
 }
@@ -318,7 +339,7 @@ async fn rebuilt_request_has_the_whole_request_timeout_after_its_write() {
         let (lane, socket, _deliveries, expiry) = stalled(&shared, 0);
         tokio::time::sleep_until(Instant::from_std(expiry)).await;
         let overdue = lane.take_overdue(&shared, expiry);
-        crate::producer::settle::overdue(&shared, overdue);
+        settle::overdue(&shared, overdue);
         assert_eq!(written(&lane, &shared, &socket).len(), 1);
         let timeout = shared.config.common.request_timeout;
         let expected = (acks == Acks::Leader).then(|| expiry + timeout);
@@ -337,7 +358,7 @@ async fn an_unbegun_request_is_rebuilt_without_its_overdue_batch() {
         let overdue = lane.take_overdue(&shared, expiry);
         assert_eq!(begun(&overdue), [false]);
         assert_eq!(overdue.next, Some(expiry + Duration::from_secs(10)));
-        crate::producer::settle::overdue(&shared, overdue);
+        settle::overdue(&shared, overdue);
         let error = old.outcome().expect("it failed").expect_err("it failed");
         assert!(
             matches!(error, crate::Error::NotAcknowledged { may_have_been_written: false, .. }),
@@ -358,7 +379,7 @@ async fn a_begun_request_is_written_as_it_was_and_its_overdue_batch_fails_as_per
         let (lane, socket, [old, young], expiry) = stalled(&shared, 1);
         let overdue = lane.take_overdue(&shared, expiry);
         assert_eq!(begun(&overdue), [true]);
-        crate::producer::settle::overdue(&shared, overdue);
+        settle::overdue(&shared, overdue);
         let error = old.outcome().expect("it failed").expect_err("it failed");
         assert!(
             matches!(error, crate::Error::NotAcknowledged { may_have_been_written: true, .. }),
@@ -377,7 +398,7 @@ async fn a_request_of_overdue_batches_alone_is_never_written() {
         let (lane, socket, deliveries, expiry) = stalled(&shared, 0);
         let overdue = lane.take_overdue(&shared, expiry + Duration::from_secs(10));
         assert_eq!((begun(&overdue), overdue.next), (vec![false, false], None));
-        crate::producer::settle::overdue(&shared, overdue);
+        settle::overdue(&shared, overdue);
         assert!(deliveries.iter().all(|delivery| delivery.outcome().is_some()));
         assert_eq!(written(&lane, &shared, &socket), []);
         assert_eq!(lane.requests_in_flight(), 0);

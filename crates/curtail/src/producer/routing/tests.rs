@@ -1,9 +1,11 @@
+use std::slice;
+
 use curtail_proto::accumulator::Incarnation;
 use curtail_wire::Uuid;
 
 use super::{
     super::{
-        lane::tests::{lane_of, open, open_batch, queue, response, start_with},
+        lane::tests::{acknowledge, lane_of, open, open_batch, queue, response, start_with},
         topic::Form,
     },
     *,
@@ -58,14 +60,25 @@ fn an_unproven_partition_keeps_all_as_the_pioneer_and_only_its_trial_otherwise()
     }
 }
 
-/// A topic with a partition at each of two brokers. The second one is proven.
-fn tried_and_proven(shared: &Shared) -> (Arc<TopicState>, [Arc<Partition>; 2]) {
-    let mut answer = response(2, 1, 5);
-    answer.topics[0].partitions[1].leader_id = 2;
+/// A topic with these leaders of its partitions.
+fn led_by<const N: usize>(
+    shared: &Shared,
+    leaders: [i32; N],
+) -> (Arc<TopicState>, [Arc<Partition>; N]) {
+    let mut answer = response(N as i32, 1, 5);
+    for (partition, leader) in answer.topics[0].partitions.iter_mut().zip(leaders) {
+        partition.leader_id = leader;
+    }
     shared.metadata.learn(&answer);
     let known = shared.metadata.snapshot();
     let topic = shared.adopt(known.topic("t").expect("it is known")).expect("open");
-    let partitions = [0, 1].map(|index: usize| topic.partitions[index].clone());
+    let partitions = std::array::from_fn(|index| topic.partitions[index].clone());
+    (topic, partitions)
+}
+
+/// A topic with a partition at each of two brokers. The second one is proven.
+fn tried_and_proven(shared: &Shared) -> (Arc<TopicState>, [Arc<Partition>; 2]) {
+    let (topic, partitions) = led_by(shared, [1, 2]);
     partitions[1].standing.prove();
     (topic, partitions)
 }
@@ -93,7 +106,7 @@ async fn batches_behind_a_trial_in_flight_move_and_the_trial_stays() {
     assert_eq!(lane.requests_in_flight(), 1);
     begin_trial(&shared, &topic, &tried);
     let _behind = open_batch(&shared, &tried, now);
-    evacuate(&shared, &topic, &tried);
+    evacuate(&shared, &topic, slice::from_ref(&tried));
     assert!(tried.state.lock().queue.has_sent(), "the trial has no outcome yet");
     assert_eq!((waiting_batches(&tried), waiting_batches(&proven)), (0, 1));
     shared.stop();
@@ -110,12 +123,57 @@ async fn batches_behind_a_trial_move_once_it_is_sent() {
     tried.state.lock().queue.leader_is_untried();
     tried.state.lock().queue.seal_now(&shared.policy);
     let _second = open_batch(&shared, &tried, now);
-    evacuate(&shared, &topic, &tried);
+    evacuate(&shared, &topic, slice::from_ref(&tried));
     assert_eq!(waiting_batches(&tried), 2, "nothing is sent, so all of them may try");
     let lane = lane_of(&tried);
     open(&lane, 9);
     queue(&tried);
     assert_eq!(lane.requests_in_flight(), 1);
     assert_eq!((waiting_batches(&tried), waiting_batches(&proven)), (0, 1));
+    shared.stop();
+}
+
+/// **Was a bug:** the partitions were left one after the other. An idle connection took a batch of the first one, and an
+/// older one of the second was written behind it.
+#[tokio::test]
+async fn batches_of_several_partitions_move_oldest_first() {
+    let shared = start_with(|config| config.linger = Duration::ZERO);
+    let (topic, partitions) = led_by(&shared, [1, 1, 2]);
+    let [younger, older, proven] = &partitions;
+    proven.standing.prove();
+    open(&lane_of(proven), 9);
+    let now = Instant::now().into_std();
+    let _moved = [(younger, 20), (older, 10)]
+        .map(|(of, age)| open_batch(&shared, of, now + Duration::from_millis(age)));
+    evacuate(&shared, &topic, &partitions[..2]);
+    let counted = shared.routing.counters.read();
+    assert_eq!((counted.moved_batches, counted.records_behind_newer), (2, 0));
+    assert!(proven.state.lock().queue.has_sent(), "an idle connection takes it at once");
+    shared.stop();
+}
+
+/// **Was a bug:** the partition was queued before the older batches of another broker moved to it. Its connection took a
+/// newer one at once.
+#[tokio::test]
+async fn a_partition_that_is_proven_sends_the_older_batches_of_others_first() {
+    let shared = start_with(|config| config.linger = Duration::ZERO);
+    let (topic, [waits, tried]) = led_by(&shared, [1, 2]);
+    let lane = lane_of(&tried);
+    open(&lane, 9);
+    let now = Instant::now().into_std();
+    let _tries = open_batch(&shared, &tried, now);
+    queue(&tried);
+    lane.transmit(&shared).expect("it takes everything");
+    for route in &topic.routes.load().by_lane {
+        route.pioneer.set(route.partitions[0]);
+    }
+    let at = |millis| now + Duration::from_millis(millis);
+    let _moves = open_batch(&shared, &waits, at(10));
+    let _waits = open_batch(&shared, &tried, at(20));
+    let request = lane.answered(0, 100, Instant::now()).expect("the request that tries");
+    acknowledge(&shared, &lane, request);
+    let counted = shared.routing.counters.read();
+    assert_eq!((counted.moved_batches, counted.records_behind_newer), (1, 0));
+    assert!(tried.state.lock().queue.has_sent(), "an idle connection takes it at once");
     shared.stop();
 }

@@ -1,13 +1,9 @@
 //! The side lane of a broker.
 
 use curtail_proto::accumulator::PartitionQueue;
-use curtail_wire::{
-    ErrorCode,
-    produce::{ProducePartitionResponse, ProduceResponse, ProduceTopicResponse},
-};
 
 use super::*;
-use crate::producer::{settle, topic::TopicState};
+use crate::producer::topic::TopicState;
 
 /// Starts a producer whose broker 1 leads partitions 0 and 1, and broker 2 partition 2. Partition 0 has broker 2 in
 /// sync, partition 1 has not.
@@ -48,22 +44,7 @@ fn acknowledge_one(shared: &Shared, lane: &Arc<Lane>) -> i32 {
     lane.transmit(shared).expect("it takes everything");
     let request = lane.answered(0, 100, Instant::now()).expect("a request");
     lane.take_down();
-    let index = request.batches[0].partition.index;
-    let result = ProducePartitionResponse {
-        index,
-        error: ErrorCode::NONE,
-        base_offset: 0,
-        log_append_time_ms: -1,
-        log_start_offset: 0,
-        record_errors: Vec::new(),
-        error_message: None,
-        current_leader: None,
-    };
-    let topic =
-        ProduceTopicResponse { name: "t".into(), partitions: vec![result], ..Default::default() };
-    let answer = ProduceResponse { topics: vec![topic], ..Default::default() };
-    settle::answered(shared, lane.broker, request, &answer, Instant::now());
-    index
+    acknowledge(shared, lane, request)
 }
 
 /// Opens a batch, changes the queue, and hands it over as a sender does.
