@@ -49,7 +49,8 @@ impl World {
     pub(super) fn serve(&mut self, broker: usize, connection: u64, (id, payloads): Bytesful) {
         let mut results = Vec::new();
         for (index, payload) in payloads {
-            let draw = if self.is_over { usize::MAX } else { self.random.below(400) };
+            let has_faults = self.has_faults && !self.is_over;
+            let draw = if has_faults { self.random.below(400) } else { usize::MAX };
             let partition = &mut self.partitions[index];
             let is_leader = partition.elected == broker;
             let append = if is_leader { Append::Possible } else { Append::Excluded };
@@ -71,7 +72,8 @@ impl World {
             };
             results.push((index, (error, append)));
         }
-        let throttle = if self.random.one_in(50) { 10 * MS } else { Duration::ZERO };
+        let throttles = self.has_faults && self.random.one_in(50);
+        let throttle = if throttles { 10 * MS } else { Duration::ZERO };
         self.plan(self.network, Happens::Answers { broker, connection, id, results, throttle });
     }
 }

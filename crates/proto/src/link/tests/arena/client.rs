@@ -4,8 +4,9 @@ use super::*;
 
 impl World {
     pub(super) fn append(&mut self, index: usize, has_key: bool) {
+        self.operations += 1;
         let number = self.records.len() as u32;
-        self.records.push((has_key.then_some(index), None));
+        self.records.push(Sent { home: has_key.then_some(index), outcome: None });
         let mut value = number.to_be_bytes().to_vec();
         value.resize(4 + self.random.below(800), b'x');
         let record = RecordData { key: None, value: Some(&value), headers: &[], timestamp: 0 };
@@ -55,6 +56,7 @@ impl World {
 
     /// A turn at a link: sends until nothing more may be sent.
     pub(super) fn turn(&mut self, broker: usize) {
+        self.operations += 1;
         self.follow(broker, false);
         loop {
             let Self { brokers, partitions, now, .. } = self;
@@ -74,7 +76,7 @@ impl World {
             let link = &mut self.brokers[broker].link;
             let request = encode(link.next_correlation_id(), &parcels);
             link.handle_sent(parcels, (), self.now);
-            if self.random.one_in(10) {
+            if self.has_faults && self.random.one_in(10) {
                 if self.random.one_in(2) {
                     link.handle_begun();
                 }
@@ -95,7 +97,12 @@ impl World {
     }
 
     pub(super) fn collect(&mut self, broker: usize, mut permit: Permit) -> Vec<Parcel> {
-        let link = &mut self.brokers[broker].link;
+        let Broker { link, gate, .. } = &mut self.brokers[broker];
+        let mut policy = self.policy.clone();
+        if gate.is_full() {
+            // No record can join a batch.
+            policy.linger = Duration::ZERO;
+        }
         let mut parcels: Vec<Parcel> = Vec::new();
         while let Some(entry) = link.next_ready(&mut permit) {
             let index = entry.partition;
@@ -118,7 +125,7 @@ impl World {
                 incarnation: Incarnation::FIRST,
             };
             let taken = loop {
-                match queue.take(&self.policy, Idempotence::As(IDENTITY), to, self.now) {
+                match queue.take(&policy, Idempotence::As(IDENTITY), to, self.now) {
                     Take::Trial(batch, parts) => {
                         let shares: Vec<Share> = parts.shares().collect();
                         queue.put_back(batch, parts, |receipt| receipt.divide(&shares));
@@ -372,7 +379,7 @@ impl World {
         let (_, receipt) = batch.into_parts();
         self.brokers[receipt.broker].gate.release(receipt.charged);
         for number in receipt.numbers {
-            let former = self.records[number as usize].1.replace(outcome);
+            let former = self.records[number as usize].outcome.replace(outcome);
             assert_eq!(former, None, "record {number} has two outcomes");
         }
     }
