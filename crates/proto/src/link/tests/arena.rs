@@ -5,7 +5,8 @@
 //! what the client's does, and no more: a link gets a turn only for an event of its connection, for its timer, or for
 //! work that is ready. So a missing wake-up shows as a record without an outcome.
 //!
-//! After each step: one seat for each partition, charges that add up, and something that will end every wait.
+//! After each step: one seat for each partition, charges that add up, windows that are kept, and something that will end
+//! every wait.
 //!
 //! A long run, and one seed:
 //!
@@ -42,10 +43,12 @@ use crate::{
 mod broker;
 mod client;
 mod plan;
+mod window;
 
 use self::{
     broker::{Bytesful, Log},
     plan::{Pattern, Plan, Random, Sender},
+    window::{Admission, Allowance},
 };
 
 const US: Duration = Duration::from_micros(1);
@@ -60,6 +63,8 @@ const MEMORY: usize = 4 << 20;
 struct Receipt {
     numbers: Vec<u32>,
     charged: usize,
+    /// Part of the charge that the broker's window has not admitted: it came in a pause, from another broker, or back.
+    beyond: usize,
     broker: usize,
 }
 
@@ -74,11 +79,14 @@ impl Receipt {
                 let numbers = std::mem::replace(&mut self.numbers, rest);
                 let charged = self.charged.min(share.bytes);
                 self.charged -= charged;
-                Self { numbers, charged, broker }
+                let beyond = self.beyond.min(charged);
+                self.beyond -= beyond;
+                Self { numbers, charged, beyond, broker }
             })
             .collect();
         if let Some(last) = parts.last_mut() {
             last.charged += self.charged;
+            last.beyond += self.beyond;
         }
         parts
     }
@@ -128,6 +136,7 @@ struct Broker {
     unsent: Option<Bytesful>,
     /// When it has served all requests.
     free_at: Instant,
+    allowance: Allowance,
 }
 
 /// A response's error, and what it says about the append.
@@ -231,7 +240,8 @@ impl World {
             let gate = Gate::new(settings.bounds.target.and(Some(settings.bounds.request)));
             let gate = Arc::new(gate);
             let link = Link::new(settings, gate.clone());
-            Broker { link, gate, connection: 0, unsent: None, free_at: began }
+            let allowance = Allowance::new(settings.bounds);
+            Broker { link, gate, connection: 0, unsent: None, free_at: began, allowance }
         });
         let partitions = (0..plan.partitions).map(|index| Partition {
             queue: PartitionQueue::default(),
@@ -366,8 +376,10 @@ impl World {
                 }
             }
             Happens::Connects { broker, connection } if self.is_current(broker, connection) => {
-                self.brokers[broker].link.handle_open(self.now);
-                self.brokers[broker].gate.set_trouble(Trouble::Fine);
+                let Broker { link, gate, allowance, .. } = &mut self.brokers[broker];
+                link.handle_open(self.now);
+                gate.set_trouble(Trouble::Fine);
+                allowance.connected();
                 self.effects.push_back(Effect::Turn(broker));
             }
             Happens::Renewed { broker, connection } if self.is_current(broker, connection) => {
@@ -436,10 +448,9 @@ impl World {
         for _ in 0..records {
             let outstanding: usize = self.brokers.iter().map(|b| b.gate.outstanding()).sum();
             let current = self.senders[sender].current;
-            let age = self.now - self.began;
-            let leader = self.partitions[current].leader;
-            if outstanding < MEMORY && self.brokers[leader].gate.admits(|| age) {
-                self.append(current, self.senders[sender].has_keys);
+            let admission = self.admission(self.partitions[current].leader);
+            if outstanding < MEMORY && admission != Admission::Refused {
+                self.append(current, self.senders[sender].has_keys, admission);
             }
             let moves_on = self.senders[sender].has_keys || self.random.one_in(20);
             let others = self.partitions.len();
@@ -451,13 +462,16 @@ impl World {
     /// What must hold after every step.
     fn check(&mut self) {
         let mut charges = vec![0; self.brokers.len()];
+        let mut beyond = vec![0; self.brokers.len()];
         let mut in_flight = vec![false; self.partitions.len()];
         let mut seats = vec![None; self.partitions.len()];
         for (nth, Broker { link, .. }) in self.brokers.iter().enumerate() {
             let held: usize = link.in_flight().map(|request| request.reserved).sum();
             assert_eq!(link.held, held, "bytes in flight at broker {nth}");
             for parcel in link.in_flight().flat_map(|request| &request.batches) {
-                charges[parcel.batch.completion.broker] += parcel.batch.completion.charged;
+                let receipt = &parcel.batch.completion;
+                charges[receipt.broker] += receipt.charged;
+                beyond[receipt.broker] += receipt.beyond;
                 in_flight[parcel.partition] = true;
             }
             let mut waits = false;
@@ -489,11 +503,13 @@ impl World {
             assert!(queue.is_drained() || is_awaited, "partition {nth} waits for nothing");
             for receipt in queue.waiting_mut() {
                 charges[receipt.broker] += receipt.charged;
+                beyond[receipt.broker] += receipt.beyond;
             }
         }
-        for (nth, Broker { gate, .. }) in self.brokers.iter().enumerate() {
+        for (nth, Broker { gate, allowance, .. }) in self.brokers.iter().enumerate() {
             assert_eq!(gate.outstanding(), charges[nth], "charges of broker {nth}");
             gate.set_held(charges[nth]);
+            allowance.check(charges[nth], beyond[nth]);
         }
     }
 

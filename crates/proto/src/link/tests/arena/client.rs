@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    pub(super) fn append(&mut self, index: usize, has_key: bool) {
+    pub(super) fn append(&mut self, index: usize, has_key: bool, admission: Admission) {
         self.operations += 1;
         let number = self.records.len() as u32;
         self.records.push(Sent { home: has_key.then_some(index), outcome: None });
@@ -16,6 +16,9 @@ impl World {
         let join = |placed: Placed<'_, Receipt>| {
             placed.completion.numbers.push(number);
             placed.completion.charged += placed.bytes;
+            if admission == Admission::Lifted {
+                placed.completion.beyond += placed.bytes;
+            }
             gate.charge(placed.bytes);
             placed.readiness
         };
@@ -27,7 +30,7 @@ impl World {
             readiness = queue.try_append(policy, &record).map(join);
         }
         let readiness = readiness.unwrap_or_else(|| {
-            let receipt = Receipt { numbers: Vec::new(), charged: 0, broker };
+            let receipt = Receipt { numbers: Vec::new(), charged: 0, beyond: 0, broker };
             join(queue.open(policy, &record, Vec::new(), receipt, None, self.now))
         });
         if has_key {
@@ -162,8 +165,9 @@ impl World {
         results: &[(usize, Told)],
         throttle: Duration,
     ) {
-        let link = &mut self.brokers[broker].link;
+        let Broker { link, gate, allowance, .. } = &mut self.brokers[broker];
         let request = link.handle_response(id, self.now).expect("the oldest request");
+        allowance.answered(&request, gate.outstanding(), self.now);
         link.handle_throttle(throttle, self.now);
         self.effects.push_back(Effect::Turn(broker));
         // The response names the new leaders (KIP-951).
@@ -316,9 +320,10 @@ impl World {
 
     /// A connection ends.
     pub(super) fn lose(&mut self, broker: usize) {
-        let Broker { link, gate, connection, unsent, .. } = &mut self.brokers[broker];
+        let Broker { link, gate, connection, unsent, allowance, .. } = &mut self.brokers[broker];
         *connection += 1;
         *unsent = None;
+        allowance.lost();
         gate.set_unreachable();
         let (requests, connection) = (link.handle_lost(), *connection);
         for parcel in requests.into_iter().flat_map(|request| request.batches) {
@@ -343,6 +348,7 @@ impl World {
             self.brokers[receipt.broker].gate.release(receipt.charged);
             self.brokers[leader].gate.charge(receipt.charged);
             receipt.broker = leader;
+            receipt.beyond = receipt.charged;
         }
         let has_refused = partition.queue.is_regrouping();
         self.resubmit(index);
@@ -372,6 +378,7 @@ impl World {
         self.brokers[receipt.broker].gate.release(receipt.charged);
         self.brokers[broker].gate.charge(receipt.charged);
         receipt.broker = broker;
+        receipt.beyond = receipt.charged;
     }
 
     /// A batch has its outcome.
