@@ -377,7 +377,9 @@ impl<P, B: Carried, E> Link<P, B, E> {
     /// [`OutOfStep`] if the response is not that of the oldest request: the stream is broken for good.
     pub fn handle_response(&mut self, id: i32, now: Instant) -> Result<Request<B, E>, OutOfStep> {
         let request = self.in_flight.answered(id)?;
-        self.held -= request.reserved;
+        if !planted(Plant::HeldNotReleased) {
+            self.held -= request.reserved;
+        }
         self.quiet_since = now;
         let response = Response {
             written: request.written,
@@ -519,7 +521,10 @@ impl<P, B: Carried, E> Link<P, B, E> {
     /// those batches. It goes to the ready list ([`Self::handle_work`]) if its entry counts. `None` while nothing can
     /// be sent: due partitions then wait for a response or the socket.
     pub fn next_due(&mut self, now: Instant) -> Option<Entry<P>> {
-        if !self.may_send(now) {
+        let is_kept = planted(Plant::DueEntryKept)
+            && !self.in_flight.is_empty()
+            && !self.path.allows(self.in_flight.len(), false, now);
+        if is_kept || !self.may_send(now) {
             return None;
         }
         if self.gate.is_full() { self.lists.pop_timed() } else { self.lists.pop_due(now) }
@@ -585,9 +590,10 @@ impl<P, B: Carried, E> Link<P, B, E> {
             State::Down | State::Closing(_) => return None,
             State::Held { .. } => return self.response_timeout(),
             State::Open => None,
-            State::Muted { until } => Some(until),
+            State::Muted { until } => Some(until).filter(|_| !planted(Plant::NoTimerForThrottle)),
         };
-        if self.unsent.is_some() || self.in_flight.len() >= self.settings.bounds.in_flight {
+        let is_blocked = self.unsent.is_some() && !planted(Plant::TimerWhileBlocked);
+        if is_blocked || self.in_flight.len() >= self.settings.bounds.in_flight {
             // Due partitions must wait for a response, or for the socket.
             return self.response_timeout();
         }

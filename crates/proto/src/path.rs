@@ -35,7 +35,10 @@ pub use self::{
     response_time::ResponseTime,
     trouble::{AtomicTrouble, Trouble},
 };
-use crate::later::Later;
+use crate::{
+    later::Later,
+    plant::{Plant, planted},
+};
 
 /// Least window. It does not hold up an application at a pace of 4 MB/s whose broker becomes 20 ms slower, before the
 /// model has learned how slow the broker is.
@@ -259,7 +262,8 @@ impl Path {
     fn lacks_round_trip(&self, now: Instant) -> bool {
         let round_trip = self.round_trips.usual().unwrap_or_default();
         let pause = PROBE_EVERY.max(round_trip.saturating_mul(PROBE_ROUND_TRIPS));
-        self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= pause)
+        let is_due = self.alone_at.is_none_or(|at| now.saturating_duration_since(at) >= pause);
+        is_due && !planted(Plant::RoundTripNotMeasured)
     }
 
     /// Whether one more request may leave, as far as the broker's pace is concerned. One with a complete batch may

@@ -1,9 +1,10 @@
-//! Bugs to plant on purpose, one at a time: with them the simulation proves that its checker detects each kind.
+//! Bugs to plant on purpose, one at a time: with them the simulation and the arena of the links prove that their checks
+//! detect each kind.
 //!
-//! Ordinary builds contain none of them: without the feature `plants`, [`planted`] is a constant `false`. With the
-//! feature, a plant is active only on a thread that has chosen it.
+//! Ordinary builds contain none of them: without the feature `plants`, and outside of this crate's unit tests,
+//! [`planted`] is a constant `false`. Otherwise a plant is active only on a thread that has chosen it.
 
-/// A bug to plant. The simulation runs each seed on one thread, so parallel runs do not see each other's plant.
+/// A bug to plant. Each run has one thread, so parallel runs do not see each other's plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A partition with a newly elected leader starts its sequence numbers again at 0.
@@ -73,10 +74,41 @@ pub enum Plant {
     EmptiedBatchNotPassed,
     /// The sink of a failed batch's tagged records receives nothing.
     FailedRunDropped,
+    /// A partition that takes another seat keeps its ticket.
+    TicketKept,
+    /// A due partition stays in the timed list while its request must wait for a response.
+    DueEntryKept,
+    /// A link's timer is set for due partitions although the socket accepts no bytes.
+    TimerWhileBlocked,
+    /// A link's timer is not set for the end of a throttle time.
+    NoTimerForThrottle,
+    /// A response does not release the bytes that its request held.
+    HeldNotReleased,
+    /// Every gap between two responses counts as the broker's service time.
+    EveryGapCounts,
+    /// No request waits for an idle connection to measure the round trip.
+    RoundTripNotMeasured,
+    /// A response is late only if it takes longer than nearly all of the last few.
+    LateByLastResponses,
+    /// A full window admits records.
+    WindowNotKept,
 }
 
 impl Plant {
-    /// All plants.
+    /// Plants that the arena of the links must find (`link/tests/arena/plants.rs`). The simulation must find the others.
+    pub const OF_ARENA: [Self; 9] = [
+        Self::TicketKept,
+        Self::DueEntryKept,
+        Self::TimerWhileBlocked,
+        Self::NoTimerForThrottle,
+        Self::HeldNotReleased,
+        Self::EveryGapCounts,
+        Self::RoundTripNotMeasured,
+        Self::LateByLastResponses,
+        Self::WindowNotKept,
+    ];
+
+    /// Plants that the simulation must find.
     pub const ALL: [Self; 33] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
@@ -115,16 +147,16 @@ impl Plant {
 }
 
 /// Whether this bug is planted.
-#[cfg(not(feature = "plants"))]
+#[cfg(not(any(test, feature = "plants")))]
 #[inline(always)]
 pub const fn planted(_: Plant) -> bool {
     false
 }
 
-#[cfg(feature = "plants")]
+#[cfg(any(test, feature = "plants"))]
 pub use chosen::{choose, planted};
 
-#[cfg(feature = "plants")]
+#[cfg(any(test, feature = "plants"))]
 mod chosen {
     use std::cell::Cell;
 
@@ -147,6 +179,12 @@ mod chosen {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn every_plant_is_in_a_list() {
+            let listed = Plant::ALL.len() + Plant::OF_ARENA.len();
+            assert_eq!(listed, Plant::WindowNotKept as usize + 1, "after the last plant");
+        }
 
         #[test]
         fn a_plant_is_on_only_in_the_thread_that_has_chosen_it() {

@@ -13,7 +13,10 @@ use std::{
     time::Instant,
 };
 
-use crate::accumulator::Readiness;
+use crate::{
+    accumulator::Readiness,
+    plant::{Plant, planted},
+};
 
 /// Connects a partition's seat with its entry in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +72,8 @@ impl Seat {
             (Readiness::Now, _) => List::Ready,
             (Readiness::At(_), List::Idle) => List::Timed,
         };
-        let ticket = Ticket((self.ticket().0 + 1) % TICKETS);
+        let is_new = u32::from(!planted(Plant::TicketKept));
+        let ticket = Ticket((self.ticket().0 + is_new) % TICKETS);
         *self = Self::new(list, ticket);
         Some(ticket)
     }

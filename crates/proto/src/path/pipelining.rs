@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::later::Later;
+use crate::{
+    later::Later,
+    plant::{Plant, planted},
+};
 
 /// Requests between probes. A probe exceeds the depth by one to refresh the service time.
 const PROBE_EVERY: u32 = 64;
@@ -60,7 +63,7 @@ impl Pipelining {
         // The network's part of the time of a request sent alone.
         let network =
             round_trip.unwrap_or_default().saturating_sub(self.service.unwrap_or_default());
-        let has_waited = lead > network;
+        let has_waited = lead > network || planted(Plant::EveryGapCounts);
         if has_waited || self.service.is_none_or(|service| gap < service) {
             smooth(&mut self.service, gap);
         }

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use crate::plant::{Plant, planted};
+
 /// Weight of `ResponseTime::unhindered`: about this many slower responses in a row make most of their time usual.
 const HINDRANCES: u32 = 64;
 
@@ -77,7 +79,10 @@ impl ResponseTime {
 
     /// Upper bound on the response time of an unobstructed request.
     fn hindered(&self) -> Duration {
-        self.unhindered.saturating_mul(2)
+        match planted(Plant::LateByLastResponses) {
+            true => Duration::MAX,
+            false => self.unhindered.saturating_mul(2),
+        }
     }
 }
 

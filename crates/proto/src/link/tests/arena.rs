@@ -41,12 +41,15 @@ use crate::{
 };
 
 mod broker;
+mod calm;
 mod client;
 mod plan;
+mod plants;
 mod window;
 
 use self::{
     broker::{Bytesful, Log},
+    calm::Times,
     plan::{Pattern, Plan, Random, Sender},
     window::{Admission, Allowance},
 };
@@ -215,10 +218,12 @@ struct World {
     /// Time of the last timer, and how many have fired at this time.
     fired: (Instant, u32),
     records: Vec<Sent>,
+    times: Times,
 }
 
 /// A record.
 struct Sent {
+    at: Instant,
     /// The partition, if its key requires one.
     home: Option<usize>,
     /// Whether it is in the log, or unknown.
@@ -268,6 +273,7 @@ impl World {
             operations: 0,
             fired: (began, 0),
             records: Vec::new(),
+            times: Times::default(),
             senders,
         };
         for broker in 0..world.brokers.len() {

@@ -6,7 +6,7 @@ impl World {
     pub(super) fn append(&mut self, index: usize, has_key: bool, admission: Admission) {
         self.operations += 1;
         let number = self.records.len() as u32;
-        self.records.push(Sent { home: has_key.then_some(index), outcome: None });
+        self.records.push(Sent { at: self.now, home: has_key.then_some(index), outcome: None });
         let mut value = number.to_be_bytes().to_vec();
         value.resize(4 + self.random.below(800), b'x');
         let record = RecordData { key: None, value: Some(&value), headers: &[], timestamp: 0 };
@@ -77,6 +77,12 @@ impl World {
             }
             let connection = self.brokers[broker].connection;
             let link = &mut self.brokers[broker].link;
+            if let Some(oldest) = link.in_flight().next() {
+                let age = self.now - oldest.written;
+                let late = link.path.late_after();
+                assert!(late.is_none_or(|late| age <= late), "a request behind a late one");
+                self.times.followed(age);
+            }
             let request = encode(link.next_correlation_id(), &parcels);
             link.handle_sent(parcels, (), self.now);
             if self.has_faults && self.random.one_in(10) {
@@ -168,6 +174,7 @@ impl World {
         let Broker { link, gate, allowance, .. } = &mut self.brokers[broker];
         let request = link.handle_response(id, self.now).expect("the oldest request");
         allowance.answered(&request, gate.outstanding(), self.now);
+        self.times.answered(self.now - request.written);
         link.handle_throttle(throttle, self.now);
         self.effects.push_back(Effect::Turn(broker));
         // The response names the new leaders (KIP-951).
@@ -386,7 +393,11 @@ impl World {
         let (_, receipt) = batch.into_parts();
         self.brokers[receipt.broker].gate.release(receipt.charged);
         for number in receipt.numbers {
-            let former = self.records[number as usize].outcome.replace(outcome);
+            let sent = &mut self.records[number as usize];
+            if !self.has_faults {
+                self.times.of_records.push(self.now - sent.at);
+            }
+            let former = sent.outcome.replace(outcome);
             assert_eq!(former, None, "record {number} has two outcomes");
         }
     }

@@ -105,4 +105,19 @@ impl Plan {
             has_faults: true,
         }
     }
+
+    /// One broker without faults, with two partitions, and one sender of records with keys.
+    pub(super) fn calm(seed: u64, pattern: Pattern, network: Duration, service: Duration) -> Self {
+        let mut plan = Self::mixed(seed);
+        let settings = settings(plan.settings.began);
+        plan.settings = settings;
+        plan.settings.bounds.in_flight = 5;
+        plan.policy.batch_size = 1 << 10;
+        plan.policy.max_request_size = settings.bounds.request;
+        plan.policy.linger = Duration::ZERO;
+        plan.policy.delivery_timeout = settings.delivery_timeout;
+        plan.policy.one_in_flight = false;
+        let senders = vec![Sender { pattern, has_keys: true, current: 0 }];
+        Self { brokers: 1, partitions: 2, senders, network, service, has_faults: false, ..plan }
+    }
 }
