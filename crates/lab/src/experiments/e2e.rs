@@ -349,13 +349,13 @@ fn ours(
         ClusterKind::Embedded => None,
         _ => Some(Prober::new(testbed, &producer, topic, SIZE)?),
     };
-    let mut probes = prober.as_ref().map(Prober::probe).transpose()?.unwrap_or_default();
+    let mut probes = prober.as_ref().map(Prober::before).transpose()?.unwrap_or_default();
     let cpu = CpuTime::now();
     let measured = e2e::measure(&options, &|observer| testbed.observe(observer), &mut Quiet);
     testbed.stop_observing();
     let cpu = CpuTime::now() - cpu;
     if let Some(prober) = prober {
-        probes.add(prober.probe()?);
+        probes.add(prober.after()?);
     }
     let Measured { latencies: latency, phases, exemplars, start, over_time, .. } = measured?;
     let sample = sample_of(records, SIZE, latency, cpu);

@@ -120,7 +120,7 @@ impl<'a> Watch<'a> {
             return Ok(Self::Inside { testbed, journal });
         }
         let prober = Box::new(Prober::new(testbed, &load.config, &load.topic, load.size)?);
-        let before = Box::new(prober.probe()?);
+        let before = Box::new(prober.before()?);
         Ok(Self::Outside { testbed, prober, before })
     }
 
@@ -131,7 +131,7 @@ impl<'a> Watch<'a> {
             Self::Inside { journal, .. } => observation.journals = Some(journal.take(sent.start)),
             Self::Outside { testbed, prober, before } => {
                 observation.probes = std::mem::take(&mut **before);
-                observation.probes.add(prober.probe()?);
+                observation.probes.add(prober.after()?);
                 let described = testbed.describe(&sent.load.topic)?;
                 let leads = |p: &PartitionDescription| Some((p.partition, p.leader?));
                 observation.leaders = described.partitions.iter().filter_map(leads).collect();

@@ -1,4 +1,4 @@
-//! Probes for brokers without phase timestamps: single records to a separate topic, before and after a load.
+//! Probes for brokers without phase timestamps: single records to separate topics, before and after a load.
 
 use std::time::{Duration, Instant};
 
@@ -23,20 +23,24 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Limit of a probe run: no more pairs are begun after this, and no response is awaited any longer.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// A topic for probes with the same replicas as the load's topic. Dropping this deletes the topic.
+/// Probes in topics with the same replicas as the load's topic.
+///
+/// A topic for probes exists only while they are sent. An idle partition in the followers' fetch sessions delays them after a
+/// move of all leaders, and other clients' loads, which nothing probes, would have an advantage (decision 0142).
 pub(in crate::experiments) struct Prober<'a> {
     testbed: &'a Testbed,
     config: ProducerConfig,
+    /// The load's topic.
     topic: String,
+    replicas: i16,
     size: usize,
 }
 
 impl<'a> Prober<'a> {
-    /// Creates a prober that sends records of `size` bytes to the separate topic `TOPIC-probes`, with as many replicas
-    /// as `topic`.
+    /// Creates a prober that sends records of `size` bytes to topics with as many replicas as `topic`.
     ///
     /// # Errors
-    /// A topic that cannot be created.
+    /// A topic that cannot be described, and settings that cannot be changed.
     pub(in crate::experiments) fn new(
         testbed: &'a Testbed,
         config: &ProducerConfig,
@@ -45,18 +49,39 @@ impl<'a> Prober<'a> {
     ) -> Result<Self> {
         let described = testbed.describe(topic)?;
         let replicas = described.partitions.iter().map(|p| p.replicas.len()).max().unwrap_or(1);
-        let topic = format!("{topic}-probes");
-        testbed.create_topic(&topic, 1, i16::try_from(replicas).unwrap_or(i16::MAX))?;
+        let replicas = i16::try_from(replicas).unwrap_or(i16::MAX);
         let mut config = config.clone().linger(Duration::ZERO);
         config.unset("transactional.id")?;
-        Ok(Self { testbed, config, topic, size })
+        Ok(Self { testbed, config, topic: topic.to_owned(), replicas, size })
     }
 
-    /// Measures round trips one after the other: at most 800, for at most five seconds.
+    /// Measures round trips one after the other, before the load: at most 800, for at most five seconds.
+    ///
+    /// # Errors
+    /// A topic that cannot be created, and invalid settings.
+    pub(in crate::experiments) fn before(&self) -> Result<Probes> {
+        let topic = format!("{}-probes-before", self.topic);
+        self.testbed.create_topic(&topic, 1, self.replicas)?;
+        self.probe(&topic)
+    }
+
+    /// As [`Self::before`], after the load. Empty if the load has left a cluster that cannot have the topic.
     ///
     /// # Errors
     /// Invalid settings.
-    pub(in crate::experiments) fn probe(&self) -> Result<Probes> {
+    pub(in crate::experiments) fn after(&self) -> Result<Probes> {
+        let topic = format!("{}-probes-after", self.topic);
+        match self.testbed.create_topic(&topic, 1, self.replicas) {
+            Ok(()) => self.probe(&topic),
+            Err(_) => {
+                // It may exist, with a replica that is not in sync.
+                let _ = self.testbed.delete_topic(&topic);
+                Ok(Probes::default())
+            }
+        }
+    }
+
+    fn probe(&self, topic: &str) -> Result<Probes> {
         let runtime = client_runtime()?;
         let _context = runtime.enter();
         let producer = |acks| -> Result<Producer> {
@@ -67,14 +92,17 @@ impl<'a> Prober<'a> {
         let (leader, all) = (producer("1")?, producer("all")?);
         let mut probes = Probes::default();
         // Requests that an impaired cluster does not acknowledge say nothing about phases.
-        let _ = runtime.block_on(timeout(2 * LONGEST, self.pairs(&leader, &all, &mut probes)));
+        let sent = self.pairs(topic, (&leader, &all), &mut probes);
+        let _ = runtime.block_on(timeout(2 * LONGEST, sent));
+        // A cluster that has stopped has no topic left to delete.
+        let _ = self.testbed.delete_topic(topic);
         Ok(probes)
     }
 
     async fn pairs(
         &self,
-        leader: &Producer,
-        all: &Producer,
+        topic: &str,
+        (leader, all): (&Producer, &Producer),
         probes: &mut Probes,
     ) -> curtail::Result<()> {
         let value = vec![b'p'; self.size];
@@ -83,8 +111,8 @@ impl<'a> Prober<'a> {
             if begun.elapsed() > LONGEST {
                 break;
             }
-            let pair =
-                (pair >= WARMUP, self.one(leader, &value).await?, self.one(all, &value).await?);
+            let of_leader = one(leader, topic, &value).await?;
+            let pair = (pair >= WARMUP, of_leader, one(all, topic, &value).await?);
             if let (true, Some(leader), Some(all)) = pair {
                 probes.leader.push(leader);
                 probes.all.push(all);
@@ -92,20 +120,13 @@ impl<'a> Prober<'a> {
         }
         Ok(())
     }
-
-    async fn one(&self, producer: &Producer, value: &[u8]) -> curtail::Result<Option<u64>> {
-        let record = Record::to(&self.topic).partition(0).value(value);
-        let mut delivery = producer.send(record).await?;
-        (&mut delivery).await?;
-        sleep(PAUSE).await;
-        let took = |timing: curtail::producer::Timing| timing.acknowledged - timing.written;
-        Ok(delivery.timing().map(|timing| nanos(took(timing))))
-    }
 }
 
-impl Drop for Prober<'_> {
-    fn drop(&mut self) {
-        // A cluster that has stopped has no topic left to delete.
-        let _ = self.testbed.delete_topic(&self.topic);
-    }
+async fn one(producer: &Producer, topic: &str, value: &[u8]) -> curtail::Result<Option<u64>> {
+    let record = Record::to(topic).partition(0).value(value);
+    let mut delivery = producer.send(record).await?;
+    (&mut delivery).await?;
+    sleep(PAUSE).await;
+    let took = |timing: curtail::producer::Timing| timing.acknowledged - timing.written;
+    Ok(delivery.timing().map(|timing| nanos(took(timing))))
 }
