@@ -109,7 +109,7 @@ impl Plant {
     ];
 
     /// Plants that the simulation must find.
-    pub const ALL: [Self; 33] = [
+    pub const OF_SIMULATION: [Self; 33] = [
         Self::SequenceRestarted,
         Self::DoubtfulRenumbered,
         Self::BufferReused,
@@ -182,7 +182,7 @@ mod chosen {
 
         #[test]
         fn every_plant_is_in_a_list() {
-            let listed = Plant::ALL.len() + Plant::OF_ARENA.len();
+            let listed = Plant::OF_SIMULATION.len() + Plant::OF_ARENA.len();
             assert_eq!(listed, Plant::WindowNotKept as usize + 1, "after the last plant");
         }
 

@@ -66,7 +66,7 @@ const CLIENT_PLANTS: &str = "client: only with cargo's --features plants";
 /// A plant in the client, by the name of its variant.
 #[cfg(feature = "plants")]
 fn client_plant(name: &str) -> Option<ClientPlant> {
-    ClientPlant::ALL.into_iter().find(|plant| format!("{plant:?}") == name)
+    ClientPlant::OF_SIMULATION.into_iter().find(|plant| format!("{plant:?}") == name)
 }
 
 struct Options {

@@ -80,11 +80,9 @@ pub(super) fn topic((name, partitions, replicas, configs): Topic) -> NewTopic {
 }
 
 pub(super) fn new_partitions((topic, total, replicas): Partitions) -> NewPartitions {
-    let partitions = NewPartitions::new(topic, total);
-    match replicas {
-        Some(replicas) => partitions.replicas(replicas),
-        None => partitions,
-    }
+    let mut partitions = NewPartitions::new(topic, total);
+    partitions.replicas = replicas;
+    partitions
 }
 
 pub(super) fn resource(py: Python<'_>, (kind, name): Resource) -> PyResult<ConfigResource> {

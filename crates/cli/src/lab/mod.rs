@@ -99,8 +99,8 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     reader: bool,
     /// Print a timeline of the slowest records: their requests, those in flight before them and while they waited, the
-    /// broker's own times (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in client and brokers, so
-    /// such a run explains latencies, and its figures are not comparable with others.
+    /// broker's own times (Apache Kafka's request log), leader changes, and the followers' fetches. It costs CPU time in
+    /// client and brokers, so such a run explains latencies, and its figures are not comparable with others.
     #[arg(long)]
     why: bool,
     /// Write the figures to this file, as one line of JSON per experiment.

@@ -496,7 +496,7 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
     let routes = topic.routes.load();
     let account = partition.state.lock().account();
     let now = shared.age(Instant::now());
-    let (mut pioneers, mut others) = (Vec::new(), Vec::new());
+    let mut pioneers = Vec::new();
     for route in &routes.by_lane {
         let is_own = route.broker() == account;
         if is_own {
@@ -511,14 +511,11 @@ pub(super) fn proved(shared: &Shared, topic: &TopicState, partition: &Partition)
         }
         // A partition under trial keeps what it has; a pioneer has more than a trial needs.
         route.trial.end(pioneer.index as u32);
-        pioneers.push(pioneer.clone());
-        if !is_own {
-            others.push((route, pioneer));
-        }
+        pioneers.push((route, pioneer));
     }
-    evacuate(shared, topic, &pioneers);
-    for (route, pioneer) in others {
-        if !pioneer.state.lock().queue.is_idle() {
+    evacuate(shared, topic, pioneers.iter().map(|(_, pioneer)| *pioneer));
+    for (route, pioneer) in pioneers {
+        if route.broker() != account && !pioneer.state.lock().queue.is_idle() {
             // What it has sent already is the trial.
             route.trial.begin(pioneer.index as u32, now);
         }
@@ -614,17 +611,18 @@ pub(super) fn is_slow(
 
 /// Moves batches that no broker has written, and that are bound to no partition, away from unhealthy partitions. The
 /// caller holds no lock except that of the lanes.
-pub(super) fn evacuate(shared: &Shared, topic: &TopicState, partitions: &[Arc<Partition>]) {
+pub(super) fn evacuate<'a>(
+    shared: &Shared,
+    topic: &TopicState,
+    partitions: impl IntoIterator<Item = &'a Arc<Partition>>,
+) {
     if !shared.routing.policy.moves {
         return;
     }
     let ends = topic.kept.ends();
-    let leaving = partitions.iter().filter_map(|partition| {
-        let keeps = keeps(shared, topic, partition, &partition.state.lock());
-        (!shared.routing.policy.prefers_proven || keeps != Keeps::All).then_some((partition, keeps))
-    });
-    for left in move_out(shared, topic, leaving) {
-        keep(shared, topic, left, ends);
+    let leaves = |keeps| !shared.routing.policy.prefers_proven || keeps != Keeps::All;
+    for partition in move_out(shared, topic, partitions, leaves) {
+        keep(shared, topic, partition, ends);
     }
 }
 
@@ -643,13 +641,9 @@ pub(super) fn reconsider(shared: &Shared, topic: &TopicState) {
         let kept = topic.kept.take();
         let ends = topic.kept.ends();
         let partitions = kept.into_iter().filter_map(|index| topic.partitions.get(index as usize));
-        let leaving = partitions.filter_map(|partition| {
-            let keeps = keeps(shared, topic, partition, &partition.state.lock());
-            (keeps != Keeps::All).then_some((partition, keeps))
-        });
         let mut has_more = false;
-        for left in move_out(shared, topic, leaving) {
-            has_more |= topic.kept.keep(left.index as u32, ends);
+        for partition in move_out(shared, topic, partitions, |keeps| keeps != Keeps::All) {
+            has_more |= topic.kept.keep(partition.index as u32, ends);
         }
         if !has_more {
             return;
@@ -671,25 +665,28 @@ enum Moved {
 fn move_out<'a>(
     shared: &Shared,
     topic: &TopicState,
-    leaving: impl Iterator<Item = (&'a Arc<Partition>, Keeps)>,
+    partitions: impl IntoIterator<Item = &'a Arc<Partition>>,
+    leaves: impl Fn(Keeps) -> bool,
 ) -> Vec<&'a Arc<Partition>> {
     let mut movable = Vec::new();
-    for (partition, keeps) in leaving {
-        let queue = &mut partition.state.lock().queue;
-        let batches = match keeps {
-            Keeps::Sent => queue.take_unsent(&shared.policy),
-            Keeps::All | Keeps::None => queue.take_movable(&shared.policy),
+    for partition in partitions {
+        let mut state = partition.state.lock();
+        let batches = match keeps(shared, topic, partition, &state) {
+            keeps if !leaves(keeps) => continue,
+            Keeps::Sent => state.queue.take_unsent(&shared.policy),
+            Keeps::All | Keeps::None => state.queue.take_movable(&shared.policy),
         };
         movable.extend(batches.into_iter().map(|batch| (partition, batch)));
     }
     movable.sort_by_key(|(_, batch)| batch.created);
-    let mut left: Vec<&Arc<Partition>> = Vec::new();
+    let mut left = Vec::new();
     for (partition, batch) in movable {
-        let stays = place(shared, topic, partition, batch) == Moved::No;
-        if stays && !left.iter().any(|other| Arc::ptr_eq(other, partition)) {
+        if place(shared, topic, partition, batch) == Moved::No {
             left.push(partition);
         }
     }
+    left.sort_unstable_by_key(|partition| partition.index);
+    left.dedup_by_key(|partition| partition.index);
     left
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     pin::pin,
-    slice,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -439,14 +438,14 @@ impl Shared {
     pub(super) fn came_back(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
             routing::refused(topic, partition);
-            routing::evacuate(self, topic, slice::from_ref(partition));
+            routing::evacuate(self, topic, [partition]);
         }
     }
 
     /// Moves movable batches out of a partition whose last attempt failed.
     pub(super) fn evacuate(&self, partition: &Arc<Partition>) {
         if let Some(topic) = self.topics.load().get(&partition.topic) {
-            routing::evacuate(self, topic, slice::from_ref(partition));
+            routing::evacuate(self, topic, [partition]);
         }
     }
 

@@ -25,8 +25,9 @@ const PARTITIONS: i32 = 12;
 const RATE: f64 = 2_000.0;
 /// Length of a run.
 const RUN: Duration = Duration::from_secs(8);
-/// When a replica begins to stop, and, if that takes no time, when it comes back, as parts of the run.
-const GONE: [f64; 2] = [0.25, 0.75];
+/// When a replica begins to stop, and how long it is away after that, as parts of the run.
+const STOPS: f64 = 0.25;
+const AWAY: f64 = 0.5;
 /// The freezes of a slow replica.
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
@@ -207,8 +208,8 @@ fn script(replica: Replica, victim: i32, run: Duration) -> Vec<(When, Act)> {
         Replica::Whole => Vec::new(),
         Replica::Slow => falter(broker, run, PERIOD, FROZEN),
         Replica::Gone => vec![
-            (When::At(run.mul_f64(GONE[0])), Act::Stop { broker }),
-            (When::At(run.mul_f64(GONE[1])), Act::Restart { broker }),
+            (When::At(run.mul_f64(STOPS)), Act::Stop { broker }),
+            (When::At(run.mul_f64(STOPS + AWAY)), Act::Restart { broker }),
         ],
     };
     script.push((When::At(run), Act::GoOn));
@@ -245,11 +246,11 @@ fn happen(
             sleep_until(start, run);
         }
         Replica::Gone => {
-            sleep_until(start, run.mul_f64(GONE[0]));
+            sleep_until(start, run.mul_f64(STOPS));
             testbed.stop(victim)?;
             // An orderly stop of Apache Kafka takes seconds, and what is asked of the others begins with its end.
             let from = Instant::now();
-            sleep_until(from, run.mul_f64(GONE[1] - GONE[0]));
+            sleep_until(from, run.mul_f64(AWAY));
             let until = Instant::now();
             testbed.restart(victim)?;
             sleep_until(start, run);

@@ -9,7 +9,7 @@ use curtail::ErrorCode;
 
 use super::{
     Line, Place, READER, Timeline,
-    broker::{Served, ServedPartition, Session, Took},
+    broker::{Served, Session, Took},
     client::Traced,
 };
 
@@ -245,27 +245,31 @@ impl Timeline {
         self.traced.iter().filter_map(of).collect()
     }
 
+    /// The followers' fetches at the leaders of a batch, in order: the follower, when the leader was first sent the batch, and
+    /// the fetch.
+    fn fetches_at<'a>(&'a self, leaders: &[(i32, f64)]) -> Vec<(i32, f64, &'a Served)> {
+        let fetch = |served: &'a Served| {
+            let (_, since) = leaders.iter().find(|(leader, _)| *leader == served.broker)?;
+            let follower = served.follower().filter(|_| served.api == "FETCH")?;
+            Some((follower, *since, served))
+        };
+        let mut fetches: Vec<_> = self.served.iter().filter_map(fetch).collect();
+        fetches.sort_by_key(|(_, _, served)| served.received());
+        fetches
+    }
+
     /// Each follower's first fetches of the partition at each leader of the batch, and when the leader
     /// reported a high watermark after the record.
     fn followers(&self, place: Place, leaders: &[(i32, f64)], end: f64) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut listed: BTreeMap<(i32, i32), usize> = BTreeMap::new();
-        let mut fetches: Vec<(&Served, &ServedPartition)> = self
-            .served
-            .iter()
-            .filter(|served| served.api == "FETCH" && served.follower().is_some())
-            .filter_map(|served| Some((served, served.partition(&self.topics, place.partition)?)))
-            .collect();
-        fetches.sort_by_key(|(served, _)| served.received());
-        for (served, of) in fetches {
+        for (follower, since, served) in self.fetches_at(leaders) {
+            let Some(of) = served.partition(&self.topics, place.partition) else { continue };
             let (received, sent) =
                 (self.ms_of_wall(served.received()), self.ms_of_wall(served.sent));
-            let since =
-                leaders.iter().find(|(leader, _)| *leader == served.broker).map(|(_, at)| *at);
-            let Some(since) = since.filter(|since| sent >= *since && received <= end) else {
+            if sent < since || received > end {
                 continue;
-            };
-            let Some(follower) = served.follower() else { continue };
+            }
             let passed = matches!(of.told, Some((_, Some(mark))) if mark > place.offset);
             let count = listed.entry((served.broker, follower)).or_default();
             *count += 1;
@@ -299,11 +303,9 @@ impl Timeline {
     /// long. In a fetch session the partition may be among those that have not changed.
     fn other_fetches(&self, place: Place, leaders: &[(i32, f64)], end: f64) -> Vec<Line> {
         let mut lines = Vec::new();
-        for served in self.served.iter().filter(|served| served.api == "FETCH") {
-            let since = leaders.iter().find(|(leader, _)| *leader == served.broker);
-            let (Some(follower), Some((_, since))) = (served.follower(), since) else { continue };
+        for (follower, since, served) in self.fetches_at(leaders) {
             let (from, until) = (self.ms_of_wall(served.received()), self.ms_of_wall(served.sent));
-            let lasts = until.min(end) - from.max(*since);
+            let lasts = until.min(end) - from.max(since);
             if lasts < LONG_FETCH || served.partition(&self.topics, place.partition).is_some() {
                 continue;
             }

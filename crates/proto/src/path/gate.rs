@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gathered_in_a_pause_makes_no_room_once_it_has_left() {
+    fn a_backlog_that_has_left_makes_no_room() {
         let gate = Gate::new(Some(1000));
         gate.charge(5000);
         gate.excuse(true, 0);

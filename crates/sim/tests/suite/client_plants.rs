@@ -21,7 +21,7 @@ macro_rules! caught {
         fn every_plant_has_a_test() {
             let tested = [$(ClientPlant::$plant),*];
             let missing: Vec<_> =
-                ClientPlant::ALL.into_iter().filter(|plant| !tested.contains(plant)).collect();
+                ClientPlant::OF_SIMULATION.into_iter().filter(|plant| !tested.contains(plant)).collect();
             assert_eq!(missing, []);
         }
     };

@@ -1,5 +1,3 @@
-use std::slice;
-
 use curtail_proto::accumulator::Incarnation;
 use curtail_wire::Uuid;
 
@@ -106,7 +104,7 @@ async fn batches_behind_a_trial_in_flight_move_and_the_trial_stays() {
     assert_eq!(lane.requests_in_flight(), 1);
     begin_trial(&shared, &topic, &tried);
     let _behind = open_batch(&shared, &tried, now);
-    evacuate(&shared, &topic, slice::from_ref(&tried));
+    evacuate(&shared, &topic, [&tried]);
     assert!(tried.state.lock().queue.has_sent(), "the trial has no outcome yet");
     assert_eq!((waiting_batches(&tried), waiting_batches(&proven)), (0, 1));
     shared.stop();
@@ -123,7 +121,7 @@ async fn batches_behind_a_trial_move_once_it_is_sent() {
     tried.state.lock().queue.leader_is_untried();
     tried.state.lock().queue.seal_now(&shared.policy);
     let _second = open_batch(&shared, &tried, now);
-    evacuate(&shared, &topic, slice::from_ref(&tried));
+    evacuate(&shared, &topic, [&tried]);
     assert_eq!(waiting_batches(&tried), 2, "nothing is sent, so all of them may try");
     let lane = lane_of(&tried);
     open(&lane, 9);

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant, SystemTime};
 
-use super::*;
+use super::{super::broker::ServedPartition, *};
 
 /// The events of one run: milliseconds and fields.
 fn timeline(events: &[(u64, &[(&'static str, &str)])]) -> Timeline {
@@ -181,4 +181,37 @@ fn requests_during_a_long_wait_are_named() {
     let expected =
         "  while it waited, request 7 to broker 1 with 2 partitions was in flight for 79.0 ms";
     assert_eq!(named, [expected], "{lines:?}");
+}
+
+/// A follower that waits for other partitions does not fetch the record.
+#[test]
+fn long_fetches_that_do_not_name_the_partition_are_listed() {
+    let request = [("broker", "1"), ("branch", "Main"), ("correlation_id", "7")];
+    let sent = [&[("event", "sent"), ("ahead", "0"), ("batches", "t-0 3 0:5 1 0")], &request[..]];
+    let answered = [&[("event", "answered"), ("results", "t-0 NONE 40 -1 -1")], &request[..]];
+    let mut of = timeline(&[(1, &sent.concat()), (90, &answered.concat())]);
+    let ms = Duration::from_millis;
+    let fetch = |from: u64, until: u64, partitions| Served {
+        broker: 1,
+        sent: of.start_wall + ms(until),
+        api: "FETCH".into(),
+        client: "broker-3-fetcher-0".into(),
+        correlation_id: 1,
+        took: Took { total: (until - from) as f64, ..Took::default() },
+        partitions,
+        session: Some(Session { epoch: 7, forgotten: 2 }),
+    };
+    let asked = Some((40, 3));
+    let named = ServedPartition { topic: "t".into(), partition: 0, asked, told: None };
+    of.served = vec![fetch(10, 80, vec![]), fetch(80, 88, vec![]), fetch(15, 85, vec![named])];
+    let lines = texts(&of, 0, 40);
+    let others: Vec<_> = lines.iter().filter(|line| line.contains("without naming it")).collect();
+    assert_eq!(
+        others,
+        [
+            "  follower 3 fetches at broker 1 without naming it, for 70.0 ms: 0 partitions named, 0 answered, request 7 of its \
+             session, which forgets 2"
+        ]
+    );
+    assert!(lines.iter().any(|line| line.contains("fetches it at broker 1 from offset 40")));
 }
